@@ -16,16 +16,17 @@
  *               recv == send + rank * recv_count in reduce_scatter, and scatter's root. A rank whose send or
  *               recv is ignored has nothing to overlap. Other overlaps are an error.
  *   Order       All ranks of a communicator start the same collectives in the same order, with the same
- *               count, type, operator, schedule and root. Every message carries a checksum of all that its
- *               sender has started, so a difference is noticed with the first message that a rank receives
- *               from one that differs. Then all ranks fail with HKT_ERROR_MISMATCH, and the text names both
- *               operations. Where no message is received, nothing is noticed yet: a rank that started with
- *               count 0 (the others with n), or that only sends (like the root of a broadcast), waits for
- *               nobody and returns HKT_SUCCESS; its results mean nothing. Ranks that wait for that rank
- *               end with HKT_ERROR_MISMATCH if they share its memory, and with HKT_ERROR_TIMEOUT if they
- *               wait for its messages. If none waits, the next operation that exchanges messages ends
- *               with HKT_ERROR_MISMATCH on all ranks (hkt_barrier always does; hkt_comm_destroy says so on
- *               stderr).
+ *               count, type, operator, schedule and root, and make the calls that make groups at the same
+ *               place among them. Every message carries a checksum of all that its sender has started, so
+ *               a difference is noticed with the first message that a rank receives from one that differs.
+ *               And a rank that waits for 200 ms asks all others what they have started in that place,
+ *               whatever they do meanwhile. Where there is a difference, all ranks fail with
+ *               HKT_ERROR_MISMATCH, and the text names the operations and which ranks started them. A rank
+ *               that is late is no difference. A rank that started with count 0 (the others with n), or
+ *               that only sends (like the root of a broadcast), waits for nobody and returns HKT_SUCCESS;
+ *               its results mean nothing. If no other rank waits either, the next operation that exchanges
+ *               messages ends with HKT_ERROR_MISMATCH on all ranks (hkt_barrier always does;
+ *               hkt_comm_destroy says so on stderr).
  *   Failures    What one rank notices (a lost rank, a mismatch, a deadline that passed, a failure of the
  *               fabric), and what it alone cannot do (OUT_OF_MEMORY, IO, DEVICE, no descriptors), ends the
  *               operations of all ranks with the same status. The others' text begins with "rank R

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/bootstrap/comparison.hpp"
+
 namespace hocket::transport {
 
 class Lobby;
@@ -64,8 +66,10 @@ class Bootstrap {
     virtual int world_size() const = 0;
 
     // Collective: every rank gives a blob (at most 1 MiB) and gets all of them, by rank. Ranks call these in
-    // the same order. Throws peer_lost, timeout. One caller at a time.
-    virtual std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds timeout) = 0;
+    // the same order. Throws peer_lost, timeout. One caller at a time. operation: the number that this has
+    // among the operations of the rank: a rank that waits in it for long says so (wait_in); none: it is none.
+    virtual std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds timeout,
+                                                std::optional<std::uint64_t> operation = std::nullopt) = 0;
 
     // A meeting of all ranks beside everything else, which may be given up and taken up again. come(): this
     // rank has come to its next meeting; to the same one as before if not all had come to that yet. Thread-
@@ -93,18 +97,33 @@ class Bootstrap {
     // report() is; never blocks.
     virtual std::optional<Report> reported() const = 0;
 
-    // Whether there is a loss or a report. Reads one flag: it is asked before each operation.
+    // Whether there is a loss, a report or a difference. Reads one flag: it is asked before each operation.
     virtual bool has_bad_news() const = 0;
 
-    // When the first loss or report came to be known here; nothing if none has. Thread-safe, never blocks.
+    // When the first of them came to be known here; nothing if none has. Thread-safe, never blocks.
     virtual std::optional<std::chrono::steady_clock::time_point> bad_news_since() const = 0;
 
     // What `rank` has reported, if that is known here: all ranks get the first report; later ones reach rank
     // 0 and the rank whose report was first.
     virtual std::optional<Report> reported_by(int rank) const = 0;
 
-    // Becomes readable, and stays so, with the first loss, report or goodbye; for the poll set of code that
-    // waits. -1 in a world of one.
+    // Finding ranks that have started different operations (comparison.hpp). wait_in(): this rank waits in
+    // its operation of this number, for longer than is usual; to be called again now and then. asked: called
+    // on the member's thread when a rank waits in an operation of this number; it must not block. If this
+    // rank has started an operation of that number, tell() is to be called, from any thread. After
+    // on_question({}) the one before is not called any more. All are thread-safe, and never block for long.
+    using Asked = std::function<void(std::uint64_t number)>;
+    virtual void wait_in(std::uint64_t number) = 0;
+    virtual void on_question(Asked asked) = 0;
+    virtual void tell(const Account& account) = 0;
+    // What ranks have started instead of the same, if that was found; the same on all ranks. Bad news, as a
+    // report is: it also ends all_gather.
+    virtual std::optional<Difference> difference() const = 0;
+    // Why `rank` does not move the operation of this number, which this one waits in, if it has told.
+    virtual std::string told_by(int rank, std::uint64_t number) const = 0;
+
+    // Becomes readable, and stays so, with the first loss, report, difference or goodbye; for the poll set of
+    // code that waits. -1 in a world of one.
     virtual int event_fd() const = 0;
 
     // Says goodbye and closes. Idempotent; waits no longer than 500 ms.

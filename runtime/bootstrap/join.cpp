@@ -12,7 +12,8 @@ class WorldOfOne : public Bootstrap {
   public:
     int rank() const override { return 0; }
     int world_size() const override { return 1; }
-    std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds) override {
+    std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds,
+                                        std::optional<std::uint64_t>) override {
         return {std::string(mine)};
     }
     void come() override {}
@@ -24,6 +25,11 @@ class WorldOfOne : public Bootstrap {
     bool has_bad_news() const override { return false; }
     std::optional<Clock::time_point> bad_news_since() const override { return std::nullopt; }
     std::optional<Report> reported_by(int) const override { return std::nullopt; }
+    void wait_in(std::uint64_t) override {}
+    void on_question(Asked) override {}
+    void tell(const Account&) override {}
+    std::optional<Difference> difference() const override { return std::nullopt; }
+    std::string told_by(int, std::uint64_t) const override { return ""; }
     bool has_left(int) const override { return left_; }
     int event_fd() const override { return -1; }
     void leave() override { left_ = true; }

@@ -18,6 +18,7 @@ Member::Member(const BootstrapOptions& options)
       parts_(options.world_size),
       missing_parts_(parts_.size()),
       come_(options.world_size),
+      told_(options.world_size),
       next_beat_(Clock::now()),
       awake_(Clock::now()) {
     thread_ = start_thread("hkt-member", [this] { run(); });
@@ -36,11 +37,13 @@ void Member::begin(std::vector<Link> links) noexcept {
     changed_.notify_all();
 }
 
-std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::milliseconds timeout) {
+std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::milliseconds timeout,
+                                            std::optional<std::uint64_t> operation) {
     if (mine.size() > max_blob_size)
         throw Error(Status::invalid_argument, fmt::format("all_gather takes at most {} bytes a rank, not {}",
                                                           max_blob_size, mine.size()));
     const auto deadline = Clock::now() + timeout;
+    Impatience impatience(Clock::now());
     std::unique_lock lock(mutex_);
     throw_if_hopeless();
     if (gather_broken_)
@@ -50,8 +53,14 @@ std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::
     wake_.raise();
     while (!result_) {  // a loss after the answer does not undo it
         throw_if_hopeless();
-        if (changed_.wait_until(lock, deadline) == std::cv_status::timeout && !result_) {
+        const auto until = operation ? std::min(deadline, impatience.due()) : deadline;
+        if (changed_.wait_until(lock, until) == std::cv_status::timeout && !result_) {
             throw_if_hopeless();
+            if (operation && impatience.is_due(Clock::now())) {
+                pending_wait_ = *operation;
+                wake_.raise();
+            }
+            if (Clock::now() < deadline) continue;
             throw Error(Status::timeout,
                         fmt::format("all_gather did not end within {} on rank {}: not all ranks "
                                     "have entered it",
@@ -109,6 +118,10 @@ void Member::throw_if_broken() const {
         throw Error(Status::peer_lost,
                     fmt::format("rank {} was lost: {}; look at the output of rank {} first", loss_->rank,
                                 loss_->reason, loss_->rank));
+    if (difference_)
+        throw Error(Status::mismatch,
+                    fmt::format("ranks {} and {} have started different operations",
+                                difference_->started[0].ranks[0], difference_->started[1].ranks[0]));
     if (!reports_.empty())
         throw Error(Status::bootstrap, fmt::format("rank {} reported a failure", reports_.front().rank));
 }
@@ -141,6 +154,34 @@ std::optional<Report> Member::reported_by(int rank) const {
     for (const Report& report : reports_)
         if (report.rank == rank) return report;
     return std::nullopt;
+}
+
+void Member::wait_in(std::uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    pending_wait_ = number;
+    wake_.raise();
+}
+
+void Member::on_question(Asked asked) {
+    const std::lock_guard lock(asked_mutex_);
+    asked_ = std::move(asked);
+}
+
+void Member::tell(const Account& account) {
+    const std::lock_guard lock(mutex_);
+    pending_accounts_.push_back(account);
+    wake_.raise();
+}
+
+std::optional<Difference> Member::difference() const {
+    const std::lock_guard lock(mutex_);
+    return difference_;
+}
+
+std::string Member::told_by(int rank, std::uint64_t number) const {
+    const std::lock_guard lock(mutex_);
+    const Told& told = told_[static_cast<std::size_t>(rank)];
+    return told.number == number ? told.why : "";
 }
 
 bool Member::has_left(int rank) const {

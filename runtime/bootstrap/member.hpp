@@ -24,7 +24,8 @@ class Member : public Bootstrap {
 
     int rank() const override { return rank_; }
     int world_size() const override { return world_size_; }
-    std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds timeout) override;
+    std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds timeout,
+                                        std::optional<std::uint64_t> operation) override;
     void come() override;
     bool all_have_come(Clock::time_point until) override;
     std::optional<std::vector<int>> absent(std::chrono::milliseconds patience) override;
@@ -34,6 +35,11 @@ class Member : public Bootstrap {
     bool has_bad_news() const override { return has_bad_news_.load(std::memory_order_relaxed); }
     std::optional<Clock::time_point> bad_news_since() const override;
     std::optional<Report> reported_by(int rank) const override;
+    void wait_in(std::uint64_t number) override;
+    void on_question(Asked asked) override;
+    void tell(const Account& account) override;
+    std::optional<Difference> difference() const override;
+    std::string told_by(int rank, std::uint64_t number) const override;
     bool has_left(int rank) const override;
     int event_fd() const override { return event_.fd(); }
     void leave() override;
@@ -57,6 +63,14 @@ class Member : public Bootstrap {
     void note_met(std::uint32_t number);
     void note_absent(std::uint32_t number, std::vector<int> ranks);
     std::vector<int> absent_from(std::uint32_t number) const;
+    void send_pending_comparison();
+    void note_wait(std::uint64_t number);
+    void ask_all(std::uint64_t number);
+    void ask_here(std::uint64_t number);
+    void note_account(int rank, Account account);
+    void note_told(int rank, std::uint64_t number, std::string why);
+    void note_difference(Difference difference);
+    void look_at_difference();
     void send_departures();
     void listen_to(std::size_t index);
     Link::State take_from(std::size_t index);
@@ -98,6 +112,16 @@ class Member : public Bootstrap {
     bool has_to_come_ = false, has_to_ask_ = false;  // the thread has to tell rank 0
     std::vector<std::uint32_t> come_;                // rank 0: by rank, the meeting that it has come to
     std::optional<std::vector<int>> absent_;         // the answer to the last question, if it has come
+    std::optional<std::uint64_t> pending_wait_;      // given by the caller, not yet taken by the thread
+    std::vector<Account> pending_accounts_;          // likewise
+    std::optional<Difference> difference_;
+    struct Told {
+        std::uint64_t number = 0;
+        std::string why;
+    };
+    std::vector<Told> told_;  // by rank
+    std::mutex asked_mutex_;  // guards asked_, and is held while it is called
+    Asked asked_;
 
     std::vector<Link> links_;  // only the thread uses what follows
     Clock::time_point next_beat_;
@@ -106,6 +130,7 @@ class Member : public Bootstrap {
     Clock::time_point back_since_{};
     std::vector<int> departures_;  // rank 0: ranks that said goodbye, which the others have not been told yet
     Clock::time_point departures_due_;
+    Comparison comparison_;  // rank 0's
     std::mutex leave_mutex_;
     std::thread thread_;
 };

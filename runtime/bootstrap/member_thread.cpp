@@ -60,10 +60,13 @@ void Member::step() {
     send_pending_blob();
     send_pending_report();
     send_pending_meeting();
+    send_pending_comparison();
     std::vector<pollfd> set{{wake_.fd(), POLLIN, 0}};
     for (const Link& link : links_)
         set.push_back({link.fd(), static_cast<short>(link.has_output() ? POLLIN | POLLOUT : POLLIN), 0});
-    poll_until(set, departures_.empty() ? next_beat_ : std::min(next_beat_, departures_due_));
+    auto until = std::min(next_beat_, comparison_.due().value_or(next_beat_));
+    if (!departures_.empty()) until = std::min(until, departures_due_);
+    poll_until(set, until);
     const auto now = Clock::now();
     note_absence(now);
     if (set[0].revents) wake_.clear();
@@ -72,6 +75,7 @@ void Member::step() {
         if (links_[i].has_output()) links_[i].flush();
     }
     if (Clock::now() >= departures_due_) send_departures();
+    look_at_difference();
     if (Clock::now() >= next_beat_) {
         next_beat_ = Clock::now() + times_.interval;
         // Output that still waits to be sent is sign of life enough.
@@ -208,6 +212,71 @@ void Member::note_come(int rank, std::uint32_t number) {
     note_met(number);
 }
 
+void Member::send_pending_comparison() {
+    std::optional<std::uint64_t> wait;
+    std::vector<Account> accounts;
+    {
+        const std::lock_guard lock(mutex_);
+        wait = std::exchange(pending_wait_, std::nullopt);
+        accounts = std::exchange(pending_accounts_, {});
+    }
+    if (wait) rank_ == 0 ? note_wait(*wait) : tell_all(FrameType::waits, PayloadWriter().u64(*wait).text());
+    for (Account& account : accounts)
+        rank_ == 0 ? note_account(0, std::move(account)) : tell_all(FrameType::tells, encode(account));
+}
+
+// On rank 0, as are the next ones.
+void Member::note_wait(std::uint64_t number) {
+    if (!has_bad_news() && comparison_.note_wait(number, Clock::now())) ask_all(number);
+}
+
+void Member::ask_all(std::uint64_t number) {
+    tell_all(FrameType::asks, PayloadWriter().u64(number).text());
+    ask_here(number);
+}
+
+void Member::ask_here(std::uint64_t number) {
+    const std::lock_guard lock(asked_mutex_);
+    if (asked_) asked_(number);
+}
+
+void Member::note_account(int rank, Account account) {
+    if (!account.idle.empty()) {
+        tell_all(FrameType::told, PayloadWriter()
+                                      .u32(static_cast<std::uint32_t>(rank))
+                                      .u64(account.number)
+                                      .bytes(account.idle)
+                                      .text());
+        note_told(rank, account.number, account.idle);
+    }
+    if (const auto earlier = comparison_.note(rank, std::move(account), Clock::now())) ask_all(*earlier);
+}
+
+// A failure that was told before is the first.
+void Member::look_at_difference() {
+    if (!comparison_.due() || Clock::now() < *comparison_.due()) return;
+    auto difference = has_bad_news() ? std::nullopt : comparison_.difference();
+    comparison_ = {};
+    if (!difference) return;
+    tell_all(FrameType::differ, encode(*difference));
+    note_difference(std::move(*difference));
+}
+
+// On all ranks.
+void Member::note_told(int rank, std::uint64_t number, std::string why) {
+    const std::lock_guard lock(mutex_);
+    told_[static_cast<std::size_t>(rank)] = {number, std::move(why)};
+}
+
+void Member::note_difference(Difference difference) {
+    {
+        const std::lock_guard lock(mutex_);
+        difference_ = std::move(difference);
+        note_bad_news();
+    }
+    event_.raise();
+}
+
 void Member::note_met(std::uint32_t number) {
     const std::lock_guard lock(mutex_);
     met_ = number;
@@ -261,7 +330,9 @@ void Member::handle(int from, const Frame& frame) {
 
 void Member::handle_at_host(int from, const Frame& frame) {
     if (frame.type == FrameType::report) return note_report(from, frame.payload);
+    if (frame.type == FrameType::tells) return note_account(from, decode_account(frame.payload));
     PayloadReader reader(frame.payload);
+    if (frame.type == FrameType::waits) return note_wait(reader.u64());
     const bool is_of_a_guest = frame.type == FrameType::gather || frame.type == FrameType::lost ||
                                frame.type == FrameType::come || frame.type == FrameType::roll_call;
     if (!is_of_a_guest) throw ProtocolError("it sent a message that only rank 0 may send");
@@ -283,6 +354,9 @@ void Member::handle_at_host(int from, const Frame& frame) {
 void Member::handle_at_guest(const Frame& frame) {
     PayloadReader reader(frame.payload);
     if (frame.type == FrameType::waiting) return;  // sent just before the start
+    if (frame.type == FrameType::asks) return ask_here(reader.u64());
+    if (frame.type == FrameType::differ)
+        return note_difference(decode_difference(frame.payload, world_size_));
     const std::uint32_t first = reader.u32();
     const auto named_rank = [&](std::uint32_t rank) {
         if (rank >= static_cast<std::uint32_t>(world_size_))
@@ -306,6 +380,10 @@ void Member::handle_at_guest(const Frame& frame) {
             return;
         case FrameType::reported:
             return note_report(named_rank(first), reader.rest());
+        case FrameType::told: {
+            const std::uint64_t number = reader.u64();
+            return note_told(named_rank(first), number, std::string(reader.rest()));
+        }
         case FrameType::met:
             return note_met(first);
         case FrameType::absent: {
@@ -395,7 +473,7 @@ void Member::send_departures() {
 // others saw it.
 void Member::note_report(int rank, std::string_view text) {
     if (text.size() > max_report_size) throw ProtocolError("its report is longer than reports may be");
-    if (loss() || reported_by(rank)) return;
+    if (loss() || difference() || reported_by(rank)) return;
     if (rank_ == 0) {
         const auto first = reported();
         const std::string payload = PayloadWriter().u32(static_cast<std::uint32_t>(rank)).bytes(text).text();

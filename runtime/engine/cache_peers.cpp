@@ -141,7 +141,7 @@ std::unique_ptr<cache::Cache> open_with_ranks(Communicator& communicator,
     std::vector<Endpoint> endpoints;
     int next = 0;
     std::optional<Error> failure = own.error;
-    const std::vector<std::string> answers = communicator.exchange(encode(own));
+    const std::vector<std::string> answers = communicator.exchange(encode(own), "hkt_cache_open");
     for (const std::string& answer : answers) {
         const Introduction other = decode(answer);
         const int from = next++;

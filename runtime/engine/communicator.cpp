@@ -90,7 +90,7 @@ std::string loss_text(const transport::Loss& loss) {
 // If one rank fails while a communicator is made, the others would wait for it. So all ranks fail, with the
 // error that rank 0 heard of first.
 Error told_to_all(transport::Bootstrap& bootstrap, const Error& own) {
-    if (own.status() != Status::peer_lost) bootstrap.report(encode({own.status(), -1, "", own.what()}));
+    if (own.status() != Status::peer_lost) bootstrap.report(encode({own.status(), -1, "", "", own.what()}));
     const auto until = transport::Clock::now() + verdict_within;
     while (!bootstrap.reported() && !bootstrap.loss() && transport::Clock::now() < until)
         std::this_thread::sleep_for(1ms);
@@ -539,13 +539,20 @@ void Communicator::set_stream(device::Stream stream) {
 // Goes over the fabric, as an all_reduce of one element: no rank has the result before all have given their
 // part. It does not use the bootstrap: a rank that waits there would not drive the operations in flight that
 // others wait for.
-std::vector<std::string> Communicator::exchange(const std::string& text) {
+std::vector<std::string> Communicator::exchange(const std::string& text, const std::string& purpose) {
     if (size() == 1) return {text};
     const std::lock_guard lock(exchanging_);
     progress_->finish_collectives();  // others may wait for this rank's part
+    const auto label = std::make_shared<record::Label>();
+    label->purpose = purpose;
+    label->ranks = size();
+    const std::uint64_t number = progress_->begin_elsewhere(label);
     try {
-        return bootstrap_->all_gather(text, options_.timeout);
+        auto texts = bootstrap_->all_gather(text, options_.timeout, number);
+        progress_->end_elsewhere(number, Status::success);
+        return texts;
     } catch (const Error& error) {
+        progress_->end_elsewhere(number, error.status());
         // What broke it is what every other call says, too.
         if (const auto failure = progress_->failure()) throw Error(failure->status, failure->text);
         if (error.status() != Status::timeout) throw;

@@ -22,6 +22,8 @@ namespace {
 // one.
 constexpr std::chrono::milliseconds shortest_attempt{2000};
 
+constexpr const char* grow_name = "hkt_comm_grow";
+
 constexpr std::size_t most_earlier_refuges = 16;  // each is a socket
 
 struct Wish {
@@ -122,11 +124,11 @@ std::int64_t newcomers_at(const std::string& invitation, int asked) {
 // What all ranks ask for, or rank 0 finds waiting. Cheap, so that programs can ask often.
 int agree_on_newcomers(Communicator& parent, int asked, const std::string& invitation) {
     const std::int64_t found = parent.rank() == 0 ? newcomers_at(invitation, asked) : 0;
-    const auto all = parent.greatest({asked, -asked, found}, "hkt_comm_grow");
+    const auto all = parent.greatest({asked, -asked, found}, grow_name);
     if (all[0] == -all[1]) return static_cast<int>(all[2]);
     const std::string what = asked == those_waiting ? std::string("hkt_comm_grow by those that wait")
                                                     : fmt::format("hkt_comm_grow by {}", asked);
-    std::vector<std::string> said = parent.exchange(encode(Wish{}) + " " + what);
+    std::vector<std::string> said = parent.exchange(encode(Wish{}) + " " + what, grow_name);
     take_what(said, what, parent.rank());
     throw Error(Status::internal, "ranks differ in what they ask of hkt_comm_grow, and say the same");
 }
@@ -180,7 +182,7 @@ transport::Invitation meeting_of(const std::string& said, int rank, Status statu
 std::unique_ptr<Communicator> split(Communicator& parent, const std::string& what, std::optional<int> color,
                                     int key) {
     const Wish own{color.has_value(), color.value_or(0), key};
-    std::vector<std::string> wishes = parent.exchange(encode(own) + " " + what);
+    std::vector<std::string> wishes = parent.exchange(encode(own) + " " + what, what);
     take_what(wishes, what, parent.rank());
     const std::vector<int> members = own.takes_part ? members_of(wishes, own) : std::vector<int>();
     const bool leads = !members.empty() && members[0] == parent.rank() && members.size() > 1;
@@ -194,7 +196,7 @@ std::unique_ptr<Communicator> split(Communicator& parent, const std::string& wha
         }
     std::vector<std::string> invitations;
     try {
-        invitations = parent.exchange(invitation ? invitation->text() : no_invitation + trouble);
+        invitations = parent.exchange(invitation ? invitation->text() : no_invitation + trouble, what);
     } catch (...) {
         if (invitation) transport::take_lobby(*invitation);  // and closes it
         throw;
@@ -252,7 +254,7 @@ std::unique_ptr<Communicator> make_grown(Communicator& parent, const Options& op
     }
     // A new process may die when some ranks have what others have not.
     const std::vector<std::string> said = parent.exchange(
-        failure ? fmt::format("{} {}", static_cast<int>(failure->status()), failure->what()) : "");
+        failure ? fmt::format("{} {}", static_cast<int>(failure->status()), failure->what()) : "", grow_name);
     if (failure) throw *failure;
     for (std::size_t rank = 0; rank < said.size(); ++rank)
         if (!said[rank].empty()) throw failure_of(static_cast<int>(rank), said[rank]);
@@ -263,7 +265,7 @@ std::unique_ptr<Communicator> grow_by(Communicator& parent, int newcomers, bool 
                                       const std::string& invitation) {
     std::shared_ptr<transport::Lobby> lobby;
     // An invitation holds a secret, and no error may show it.
-    const auto said = parent.exchange(parent.rank() == 0 ? take_door(invitation, lobby) : "");
+    const auto said = parent.exchange(parent.rank() == 0 ? take_door(invitation, lobby) : "", grow_name);
     const auto meeting = meeting_of(said[0], 0, Status::invalid_argument);
     std::vector<int> members(static_cast<std::size_t>(parent.size()));
     std::iota(members.begin(), members.end(), 0);

@@ -30,6 +30,7 @@ constexpr int away_share = 4;          // an absence longer than the timeout div
 constexpr auto watch_interval = 10ms;  // how often health is looked at while messages flow
 
 constexpr auto longest_sleep = 1s;
+constexpr std::uint64_t elsewhere = 0x656c736577686572;  // the identity of what does not move here
 constexpr auto sleep_after_departure = 20ms;
 constexpr auto sleep_beside_copies = 100us;  // a device rings no bell
 
@@ -66,7 +67,8 @@ Progress::Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood
       long_yield_(long_yield * (neighbourhood ? neighbourhood->ranks_per_core() : 1)),
       completions_(64),
       agreed_(static_cast<std::size_t>(bootstrap.world_size()), -1),
-      messages_(bootstrap.rank(), bootstrap.world_size(), neighbourhood, fabric) {}
+      messages_(bootstrap.rank(), bootstrap.world_size(), neighbourhood, fabric),
+      answers_(bootstrap, [this](std::uint64_t number) { return account_of(number); }) {}
 
 Progress::~Progress() {
     if (!(in_flight_.empty() && messages_.is_quiet()) && !failure_) {
@@ -115,7 +117,7 @@ bool Progress::run_at_once(StartablePlan& plan, Extent extent, const void* send,
     }
     history_ = history;
     if (tracer_) tracer_->add_done(*plan.label(), started_, extent.count, began);
-    flight_.note_done(plan.label(), started_++, extent.count);
+    flight_.note_done(plan.label(), started_++, extent.count, static_cast<std::uint32_t>(history >> 32));
     neighbourhood_->complete(++turns_);
     return true;
 }
@@ -140,7 +142,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     std::unique_ptr<DirectStart> direct;
     std::unique_ptr<device::Staging> staging;
     StandIns stand_ins;
-    flight_.begin(plan->label(), started_, extent.count);
+    flight_.begin(plan->label(), started_, extent.count, start.checksum);
     const record::Moment began = tracer_ ? Tracer::now() : 0;
     try {
         divide(start);
@@ -367,6 +369,19 @@ bool Progress::move_until(Clock::time_point until) {
     return is_quiet;
 }
 
+std::uint64_t Progress::begin_elsewhere(const std::shared_ptr<const record::Label>& label) {
+    const Gate::Visit visit(gate_);
+    if (failure_) throw Error(failure_->status, failure_->text);
+    history_ = mix(history_, elsewhere);
+    flight_.begin(label, started_, 0, static_cast<std::uint32_t>(history_ >> 32));
+    return started_++;
+}
+
+void Progress::end_elsewhere(std::uint64_t number, Status status) {
+    const Gate::Visit visit(gate_);
+    flight_.end(number, status, record::coarse_now());
+}
+
 std::uint64_t Progress::started() {
     const Gate::Visit visit(gate_);
     return started_;
@@ -486,6 +501,7 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_poin
         if (waits_for_device(*message)) at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
     if (!messages_.open().empty())  // the oldest has the first deadline
         at_most = std::min(at_most, messages_.open().front()->deadline + away_ - now);
+    if (!in_flight_.empty() && !is_alone()) at_most = std::min(at_most, impatience_.due() - now);
     // Once a rank has left, the event descriptor stays readable: it would end every sleep at once.
     pollfd others[] = {{gate_.bell_fd(), POLLIN, 0},
                        {neighbourhood_ ? neighbourhood_->window().doorbell_fd() : -1, POLLIN, 0},

@@ -15,6 +15,7 @@
 
 #include "runtime/bootstrap/bootstrap.hpp"
 #include "runtime/device/devices.hpp"
+#include "runtime/engine/answers.hpp"
 #include "runtime/engine/endings.hpp"
 #include "runtime/engine/gate.hpp"
 #include "runtime/engine/left_alone.hpp"
@@ -96,6 +97,11 @@ class Progress {
     // Never throws; looks at the job's health, but not at the fabric.
     std::optional<Failure> failure();
 
+    // Around what is collective and does not move here: it takes a number among the operations, so that ranks
+    // that start something else meanwhile are found. Returns the number.
+    std::uint64_t begin_elsewhere(const std::shared_ptr<const record::Label>& label);
+    void end_elsewhere(std::uint64_t number, Status status);
+
     std::uint64_t started();  // how many collectives, so far
     // What the last operations were, and where those in flight stand. Who and where this is, is left out.
     record::Recording recording();
@@ -147,6 +153,11 @@ class Progress {
     void watch(Clock::time_point now);
     void watch_deadlines(Clock::time_point now);
     void watch_departures(Clock::time_point now);
+    void watch_standstill(Clock::time_point now);
+    std::optional<transport::Account> account_of(std::uint64_t number);  // visits the gate
+    std::optional<transport::Account> account_now(std::uint64_t number) const;
+    template <typename HasCome>
+    bool linger(Clock::time_point until, HasCome has_come);
     std::optional<int> departed_peer_of(const MessageStart& message) const;
     std::optional<int> departed_peer() const;
     std::int64_t start_of(std::int64_t turn) const;
@@ -186,6 +197,12 @@ class Progress {
     bool somebody_left_ = false, is_leaving_ = false;
     std::optional<Clock::time_point> stranded_since_;  // waiting for a rank that has left
 
+    // Since when the oldest operation stands still, and this rank says so; that operation's turn.
+    transport::Impatience impatience_{Clock::time_point{}};
+    std::uint64_t awaited_turn_ = UINT64_MAX;
+    bool has_moved_ = false;  // anything, since somebody looked
+    Clock::time_point stands_since_{};
+
     int waits_without_yield_ = 0;
 
     // The clock of the deadlines stands still while operations are in flight and the application is busy with
@@ -194,6 +211,7 @@ class Progress {
     Clock::duration away_{0};
 
     PointToPoint messages_;
+    Answers answers_;  // the last member: its thread uses the others
 };
 
 }  // namespace hocket::engine

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "runtime/caught.hpp"
 #include "runtime/engine/plan/plan.hpp"
@@ -17,6 +18,9 @@ using namespace std::chrono_literals;
 constexpr auto stranded_grace = 200ms;       // a rank that left may have sent what we need just before
 constexpr auto loss_follows_within = 500ms;  // a broken connection is often the first sign of a lost rank
 constexpr auto mismatch_lingers = 100ms;
+constexpr auto difference_within = 1s;  // in which rank 0 says who differs
+constexpr auto answer_interval = 2ms;
+constexpr auto longest_movement = 1s;  // after which what moves may be something else than what is waited for
 constexpr auto others_copies_end_within = 500ms;  // from this rank's devices, after a failure
 
 bool readable(int fd) {
@@ -44,6 +48,7 @@ void Progress::watch(Clock::time_point now) {
     if (auto news = bad_news()) return fail(std::move(*news));
     watch_departures(now);
     if (!failure_) watch_deadlines(now);
+    if (!failure_) watch_standstill(now);
 }
 
 // A rank that is alone may still wait for a message from another of its threads.
@@ -55,6 +60,49 @@ void Progress::watch_deadlines(Clock::time_point now) {
         if (now - away_ >= message->deadline)
             return fail(timed_out(timeout_, *message, messages_.tags_not_received(message->start.peer),
                                   bootstrap_.rank(), in_flight()));
+}
+
+// Says to the others in which operation this rank waits, so that they are asked what they have started in its
+// place. While anything moves, that is most likely the operation itself.
+void Progress::watch_standstill(Clock::time_point now) {
+    if (is_alone() || in_flight_.empty()) return;
+    const bool moves = std::exchange(has_moved_, false) && now - stands_since_ < longest_movement;
+    const std::uint64_t turn = in_flight_.front()->turn();
+    if (std::exchange(awaited_turn_, turn) != turn) stands_since_ = now;
+    if (moves || stands_since_ == now) return impatience_.begin(now);
+    if (impatience_.is_due(now)) bootstrap_.wait_in(in_flight_.front()->number());
+}
+
+// For others, who wait in it. A rank that has failed has told why.
+std::optional<transport::Account> Progress::account_of(std::uint64_t number) {
+    const Gate::Visit visit(gate_);
+    return failure_ ? std::nullopt : account_now(number);
+}
+
+std::optional<transport::Account> Progress::account_now(std::uint64_t number) const {
+    if (number >= started_) return std::nullopt;
+    transport::Account account;
+    account.number = number;
+    const auto same = std::ranges::find(in_flight_, number, &Execution::number);
+    const Execution* open = same == in_flight_.end() ? nullptr : *same;
+    const std::uint64_t known_from = record::Flight::first_checksum(started_);
+    if (number >= known_from) {
+        const std::uint64_t all = number - known_from + 1;
+        for (std::uint64_t left = std::min<std::uint64_t>(all, transport::most_checksums); left-- > 0;)
+            account.checksums.push_back(flight_.checksum(number - left));
+    } else if (open) {
+        account.checksums = {open->checksum()};
+    } else {
+        return std::nullopt;  // this rank is far ahead
+    }
+    if (const record::CollectiveNote* note = flight_.find(number)) {
+        account.operation = record::describe(*note->label, number, note->count);
+        account.details = record::source_text(*note->label);
+    } else if (open) {
+        account.operation = describe(*open);
+        account.details = details_of(*open);
+    }
+    return account;
 }
 
 void Progress::watch_departures(Clock::time_point now) {
@@ -141,6 +189,8 @@ void Progress::fail_departure(int peer) {
 
 // If there is a report, it is the cause: the rank that reported may have been lost, or left, since.
 std::optional<Failure> Progress::bad_news() const {
+    if (const auto difference = bootstrap_.difference())
+        return ranks_differ(*difference, bootstrap_.rank(), in_flight());
     const auto report = bootstrap_.reported();
     if (report && report->rank != bootstrap_.rank())
         return rank_reported(report->rank, decode_notice(report->text), bootstrap_.rank(), in_flight());
@@ -173,24 +223,48 @@ std::int64_t Progress::start_of(std::int64_t turn) const {
     return static_cast<std::int64_t>(latest->number()) - std::max<std::int64_t>(begin - turn, 0);
 }
 
-// The other side is told at once, and given a moment to say what *it* started. Meanwhile this rank moves the
-// messages that are already on their way, so that the other side can notice by itself.
+// What has come before `until`, if it does. Meanwhile this rank moves the messages that are already on their
+// way.
+template <typename HasCome>
+bool Progress::linger(Clock::time_point until, HasCome has_come) {
+    try {
+        while (!has_come())
+            if (Clock::now() >= until)
+                return false;
+            else if (!fabric_)
+                std::this_thread::sleep_for(1ms);
+            else if (fabric_->poll(completions_) == 0)
+                fabric_->wait({}, 1ms);
+        return true;
+    } catch (const Error&) {  // the mismatch came first
+        return false;
+    }
+}
+
+// All ranks are asked what they have started, wherever they are. If rank 0 does not say in time who differs,
+// the others are told what this rank knows, and the peer has a moment to say what it has started.
 void Progress::fail_mismatch(const Execution& execution, Disagreement disagreement) {
     if (disagreement.counts) return fail(counts_differ(execution, disagreement, bootstrap_.rank()));
+    transport::Impatience impatience(Clock::time_point{});
+    Clock::time_point answered{};
+    linger(Clock::now() + difference_within, [&] {
+        const auto now = Clock::now();
+        if (impatience.is_due(now)) bootstrap_.wait_in(execution.number());
+        if (now - answered >= answer_interval) {
+            answered = now;  // nobody else can find anything while this thread has the gate
+            answers_.answer_here([this](std::uint64_t number) { return account_now(number); });
+        }
+        return bootstrap_.has_bad_news() || bootstrap_.has_left(0);
+    });
+    if (const auto difference = bootstrap_.difference())
+        return fail(ranks_differ(*difference, bootstrap_.rank(), in_flight()));
     const dsl::Rank peer = disagreement.peer;
     std::int64_t agreed = agreed_[static_cast<std::size_t>(peer)];
     if (neighbourhood_) agreed = std::max(agreed, start_of(neighbourhood_->agreed_until(peer)));
     tell_others(ranks_disagree(execution, disagreement, agreed, bootstrap_.rank()));
-    const auto until = Clock::now() + mismatch_lingers;
     std::optional<transport::Report> theirs;
-    try {
-        while (!(theirs = bootstrap_.reported_by(peer)) && Clock::now() < until)
-            if (!fabric_)
-                std::this_thread::sleep_for(1ms);
-            else if (fabric_->poll(completions_) == 0)
-                fabric_->wait({}, 1ms);
-    } catch (const Error&) {  // the mismatch came first
-    }
+    linger(Clock::now() + mismatch_lingers,
+           [&] { return (theirs = bootstrap_.reported_by(peer)).has_value(); });
     const auto notice = theirs ? std::optional(decode_notice(theirs->text)) : std::nullopt;
     fail(ranks_disagree(execution, disagreement, agreed, bootstrap_.rank(), notice));
 }

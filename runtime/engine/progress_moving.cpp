@@ -42,6 +42,7 @@ bool Progress::step() {
         moved |= advance_messages();
         moved |= advance_all();
         if (moved) stranded_since_.reset();
+        has_moved_ |= moved;
         retire();
         if (tracer_) tracer_->look(in_flight_);
         return moved;

@@ -6,7 +6,7 @@ namespace hocket::transport {
 namespace {
 
 constexpr std::string_view magic = "HKTB";
-constexpr std::uint8_t version = 4;  // increased by every change to FrameType or to a payload
+constexpr std::uint8_t version = 5;  // increased by every change to FrameType or to a payload
 
 std::uint32_t read_u32(std::string_view bytes) {
     std::uint32_t value = 0;
@@ -72,6 +72,14 @@ PayloadWriter& PayloadWriter::u32(std::uint32_t value) {
     return *this;
 }
 
+PayloadWriter& PayloadWriter::u64(std::uint64_t value) {
+    return u32(static_cast<std::uint32_t>(value)).u32(static_cast<std::uint32_t>(value >> 32));
+}
+
+PayloadWriter& PayloadWriter::text_of(std::string_view value) {
+    return u32(static_cast<std::uint32_t>(value.size())).bytes(value);
+}
+
 PayloadWriter& PayloadWriter::bytes(std::string_view value) {
     text_.append(value);
     return *this;
@@ -79,6 +87,15 @@ PayloadWriter& PayloadWriter::bytes(std::string_view value) {
 
 std::uint32_t PayloadReader::u32() {
     return read_u32(bytes(4));
+}
+
+std::uint64_t PayloadReader::u64() {
+    const std::uint64_t low = u32();
+    return low | std::uint64_t{u32()} << 32;
+}
+
+std::string_view PayloadReader::text_of() {
+    return bytes(u32());
 }
 
 std::string_view PayloadReader::bytes(std::size_t count) {

@@ -38,7 +38,12 @@ enum class FrameType : std::uint8_t {
     met,        // from rank 0: the number of the last meeting that all have come to
     roll_call,  // to rank 0: the number of a meeting
     absent,     // from rank 0: the number, ranks that have not come to it
-    last_ = absent,
+    waits,      // to rank 0: the number of the operation that the rank waits in
+    asks,       // from rank 0: the number of an operation
+    tells,      // to rank 0: an account of it (comparison.hpp)
+    told,       // from rank 0: rank, number, why the rank does not move that operation
+    differ,     // from rank 0: what the ranks have started instead of the same (comparison.hpp)
+    last_ = differ,
 };
 
 struct Frame {
@@ -82,7 +87,9 @@ class FrameParser {
 class PayloadWriter {
   public:
     PayloadWriter& u32(std::uint32_t value);
+    PayloadWriter& u64(std::uint64_t value);
     PayloadWriter& bytes(std::string_view value);
+    PayloadWriter& text_of(std::string_view value);  // its length, then it
     const std::string& text() const { return text_; }
 
   private:
@@ -93,9 +100,11 @@ class PayloadReader {
   public:
     explicit PayloadReader(std::string_view payload) : rest_(payload) {}
 
-    std::uint32_t u32();                        // throws ProtocolError if the payload is too short
-    std::string_view bytes(std::size_t count);  // so does this
-    std::string_view rest();                    // everything that is left
+    std::uint32_t u32();  // throws ProtocolError if the payload is too short
+    std::uint64_t u64();  // so do these
+    std::string_view bytes(std::size_t count);
+    std::string_view text_of();
+    std::string_view rest();  // everything that is left
     bool is_empty() const { return rest_.empty(); }
     void finish() const;  // throws ProtocolError if anything is left
 

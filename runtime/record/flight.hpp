@@ -49,13 +49,17 @@ class Flight {
   public:
     static constexpr std::size_t kept = 256;  // of each kind
 
-    // number: one more than that of the collective before.
-    void begin(const std::shared_ptr<const Label>& label, std::uint64_t number, std::uint64_t count) {
-        note(label, number, count, Status::in_progress).ended = 0;
+    static constexpr std::size_t checksums_kept = 4096;
+
+    // number: one more than that of the collective before. checksum: of all that was started up to it.
+    void begin(const std::shared_ptr<const Label>& label, std::uint64_t number, std::uint64_t count,
+               std::uint32_t checksum) {
+        note(label, number, count, checksum, Status::in_progress).ended = 0;
     }
     // One that was over at once.
-    void note_done(const std::shared_ptr<const Label>& label, std::uint64_t number, std::uint64_t count) {
-        CollectiveNote& made = note(label, number, count, Status::success);
+    void note_done(const std::shared_ptr<const Label>& label, std::uint64_t number, std::uint64_t count,
+                   std::uint32_t checksum) {
+        CollectiveNote& made = note(label, number, count, checksum, Status::success);
         made.ended = made.started;
     }
     // Several ends in a row may share a moment.
@@ -74,13 +78,26 @@ class Flight {
         if (known.number == number) known.ended = at, known.status = status;
     }
 
+    // Null if it is too long ago, or was never started.
+    const CollectiveNote* find(std::uint64_t number) const {
+        const CollectiveNote& known = collectives_[number % kept];
+        return known.label && known.number == number ? &known : nullptr;
+    }
+    // started: how many collectives were, so far. The numbers whose checksums are known: from the first one
+    // to the last that was started.
+    static std::uint64_t first_checksum(std::uint64_t started) {
+        return started > checksums_kept ? started - checksums_kept : 0;
+    }
+    std::uint32_t checksum(std::uint64_t number) const { return checksums_[number % checksums_kept]; }
+
     // In no order.
     const std::array<CollectiveNote, kept>& collectives() const { return collectives_; }
     const std::array<MessageNote, kept>& messages() const { return messages_; }
 
   private:
     CollectiveNote& note(const std::shared_ptr<const Label>& label, std::uint64_t number, std::uint64_t count,
-                         Status status) {
+                         std::uint32_t checksum, Status status) {
+        checksums_[number % checksums_kept] = checksum;
         CollectiveNote& made = collectives_[number % kept];
         if (made.label != label) made.label = label;  // most starts are of the same plan as before
         made.number = number;
@@ -91,6 +108,7 @@ class Flight {
     }
 
     std::array<CollectiveNote, kept> collectives_;
+    std::array<std::uint32_t, checksums_kept> checksums_{};
     std::array<MessageNote, kept> messages_;
     std::uint64_t last_message_ = 0;
 };

@@ -11,6 +11,11 @@ std::string type_text(const Label& label) {
     return text;
 }
 
+std::string source_text(const Label& label) {
+    if (label.source.empty()) return "";
+    return fmt::format("{} in {}, fingerprint {:016x}", label.schedule, label.source, label.fingerprint);
+}
+
 std::string describe(const Label& label, std::uint64_t number, std::uint64_t count) {
     if (!label.purpose.empty()) return fmt::format("{} #{} ({} ranks)", label.purpose, number, label.ranks);
     std::string text = fmt::format("{} #{} ({} on {}, {}", label.collective, number, label.schedule,

@@ -32,8 +32,8 @@ std::vector<Json> together(Communicator& communicator, const std::function<Json(
     }
     std::vector<Json> all;
     std::optional<Error> failure = own;
-    for (const std::string& text :
-         communicator.exchange(said.dump(-1, ' ', false, Json::error_handler_t::replace))) {
+    for (const std::string& text : communicator.exchange(
+             said.dump(-1, ' ', false, Json::error_handler_t::replace), "hkt_params_open")) {
         const Json one = Json::parse(text);
         if (!failure && one.contains("why"))
             failure.emplace(static_cast<Status>(one.at("status").get<int>()),

@@ -29,6 +29,13 @@ dsl::RankProgram checked(dsl::RankProgram program, DataType type, const Reductio
     return program;
 }
 
+// The file at which the first step is: "schedules/ring.sched" of "schedules/ring.sched:6".
+std::string source_of(const dsl::RankProgram& program) {
+    if (program.origins.empty()) return "";
+    const std::string& location = program.origins.front().location;
+    return location.substr(0, location.rfind(':'));
+}
+
 record::Label label_of(const dsl::RankProgram& program, DataType type, const Reduction& op,
                        const PlanUse& use) {
     const dsl::Contract contract = contract_of(program.collective);
@@ -44,6 +51,8 @@ record::Label label_of(const dsl::RankProgram& program, DataType type, const Red
     label.spreads = contract.spreads();
     label.is_by_pair = use.is_uneven && contract.exchanges();
     label.ranks = program.ranks;
+    label.source = source_of(program);
+    label.fingerprint = program.fingerprint;
     return label;
 }
 

@@ -7,6 +7,7 @@
 
 #include "dsl/planning/compile.hpp"
 #include "runtime/engine/messages/stage_message.hpp"
+#include "runtime/net/texts.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -14,8 +15,21 @@ namespace {
 constexpr const char* what_is_left =
     "this communicator can only be destroyed now, or shrunk to the ranks that are left (hkt_comm_shrink)";
 
+constexpr const char* must_be_same =
+    "all ranks must start the same collectives in the same order, with the same count, type, operator, root "
+    "and "
+    "schedule text";
+
+constexpr const char* left_too_early =
+    "a rank that ends early does this, say by an exception or Ctrl-C; else see which call it has left out";
+
+bool leaves(const std::string& operation) {
+    return operation.starts_with(fmt::format("{} #", leaving_meeting));
+}
+
 constexpr std::size_t most_parts = 4;  // of a message: how many are named
 constexpr std::size_t most_tags = 8;   // likewise
+constexpr std::size_t most_counts = 16;
 
 std::string range_of(std::int64_t begin, std::int64_t end) {
     return end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{} to {}", begin, end - 1);
@@ -195,10 +209,11 @@ std::string something_else(const Execution& execution, std::int64_t agreed, bool
 Failure make(Status status, std::string with_place, const std::string& hint, const Execution* execution) {
     Failure failure{
         status, fmt::format("{}\n  hint: {}{}{}", with_place, hint, hint.empty() ? "" : "; ", what_is_left)};
-    failure.notice = {status, -1, "", std::move(with_place)};
+    failure.notice = {status, -1, "", "", std::move(with_place)};
     if (execution != nullptr) {
         failure.notice.number = static_cast<std::int64_t>(execution->number());
         failure.notice.operation = describe(*execution);
+        failure.notice.details = details_of(*execution);
     }
     return failure;
 }
@@ -213,6 +228,17 @@ Failure make(Status status, const std::string& what, const std::string& hint, in
 
 std::string describe(const Execution& execution) {
     return record::describe(*execution.plan().label(), execution.number(), execution.start().count);
+}
+
+std::string details_of(const Execution& execution) {
+    std::string text = record::source_text(*execution.plan().label());
+    const std::span<const std::uint64_t> begins = execution.run().binding().layout.begins();
+    if (!execution.plan().is_uneven() || execution.plan().is_by_pair() || begins.empty()) return text;
+    std::vector<std::uint64_t> counts;
+    for (std::size_t rank = 0; rank + 1 < begins.size() && rank < most_counts; ++rank)
+        counts.push_back(begins[rank + 1] - begins[rank]);
+    return fmt::format("{}, with counts by rank {}{}", text, fmt::join(counts, ", "),
+                       begins.size() - 1 > most_counts ? ", ..." : "");
 }
 
 std::string describe(const Execution& execution, dsl::OpId id) {
@@ -351,33 +377,68 @@ Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in
                 in_flight);
 }
 
+Failure ranks_differ(const transport::Difference& difference, int this_rank, InFlight in_flight) {
+    const auto& groups = difference.started;
+    const bool have_same_words = std::ranges::all_of(
+        groups, [&](const transport::Started& group) { return group.operation == groups[0].operation; });
+    const bool have_same_details = std::ranges::all_of(
+        groups, [&](const transport::Started& group) { return group.details == groups[0].details; });
+    std::string lines;
+    const transport::Started *goes = nullptr, *stays = nullptr;
+    for (const transport::Started& group : groups) {
+        (leaves(group.operation) ? goes : stays) = &group;
+        lines += fmt::format("\n  {} started {}", transport::ranks_text(group.ranks),
+                             group.operation.empty() ? fmt::format("something else as #{}", difference.number)
+                                                     : group.operation);
+        if (have_same_words && !have_same_details && !group.details.empty())
+            lines += fmt::format(", by {}", group.details);
+    }
+    if (difference.may_be_earlier) lines += "\n  they may have differed in an earlier one, too";
+    if (goes && stays)
+        return make(
+            Status::mismatch,
+            fmt::format("{} destroyed {} communicator, which {} still use{}{}",
+                        transport::ranks_text(goes->ranks), goes->ranks.size() == 1 ? "its" : "their",
+                        transport::ranks_text(stays->ranks), stays->ranks.size() == 1 ? "s" : "", lines),
+            left_too_early, this_rank, in_flight);
+    const auto [one, other] = std::minmax(groups[0].ranks[0], groups[1].ranks[0]);
+    return make(Status::mismatch,
+                fmt::format("ranks {} and {} started different operations{}", one, other, lines),
+                fmt::format("{}; compare those calls on both ranks{}", must_be_same,
+                            have_same_words ? ", also the counts by rank, parameters and tensors that they "
+                                              "pass, and the states that their plans have"
+                                            : ""),
+                this_rank, in_flight);
+}
+
 Failure ranks_disagree(const Execution& execution, Disagreement disagreement, std::int64_t agreed,
                        int this_rank, const std::optional<Notice>& theirs) {
     const auto [id, peer, counts] = disagreement;
     const std::string own = describe(execution);
     // If both use the same words, they differed in an earlier operation, or in something that the words don't
     // tell.
-    const bool is_told =
-        theirs && theirs->number == static_cast<std::int64_t>(execution.number()) && theirs->operation != own;
+    const std::string details = details_of(execution);
+    const bool is_of_same = theirs && theirs->number == static_cast<std::int64_t>(execution.number()),
+               has_other_words = is_of_same && theirs->operation != own,
+               has_other_details = is_of_same && !has_other_words && theirs->details != details,
+               is_told = has_other_words || has_other_details;
     const bool has_counts = execution.plan().is_uneven() && !execution.plan().is_by_pair();
     const std::string other = is_told ? theirs->operation : something_else(execution, agreed, has_counts);
-    const auto started = fmt::format("rank {} started {}\n  rank {} started {}\n  noticed in {}", this_rank,
-                                     own, peer, other, describe(execution, id));
-    const std::string leaving = fmt::format("{} #", leaving_meeting);
-    const bool goes = own.starts_with(leaving);
-    if (goes || other.starts_with(leaving))
+    const auto by = [&](const std::string& what) { return has_other_details ? ", by " + what : ""; };
+    const auto started =
+        fmt::format("rank {} started {}{}\n  rank {} started {}{}\n  noticed in {}", this_rank, own,
+                    by(details), peer, other, theirs ? by(theirs->details) : "", describe(execution, id));
+    const bool goes = leaves(own);
+    if (goes || leaves(other))
         return make(Status::mismatch,
                     fmt::format("rank {} destroyed its communicator, which rank {} still uses\n  {}",
                                 goes ? this_rank : peer, goes ? peer : this_rank, started),
-                    "a rank that ends early does this, say by an exception or Ctrl-C; else see which call it "
-                    "has left out",
-                    &execution);
+                    left_too_early, &execution);
     return make(
         Status::mismatch,
         fmt::format("ranks {} and {} started different operations\n  {}", std::min(this_rank, peer),
                     std::max(this_rank, peer), started),
-        fmt::format("all ranks must start the same collectives in the same order, with the same count, type, "
-                    "operator, root and schedule text; compare those calls on both ranks{}{}",
+        fmt::format("{}; compare those calls on both ranks{}{}", must_be_same,
                     has_counts && !is_told ? ", and compare the counts that each rank passes" : "",
                     execution.plan().computer() ? ", also the parameters and tensors that they pass" : ""),
         &execution);

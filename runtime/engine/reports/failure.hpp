@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "runtime/bootstrap/comparison.hpp"
 #include "runtime/engine/messages/message_request.hpp"
 #include "runtime/engine/reports/notice.hpp"
 #include "runtime/engine/run/execution.hpp"
@@ -25,6 +26,9 @@ struct Failure {
 
 // "all_reduce #153 (ring on 4, float32 sum, 1000 elements)", "barrier #154 (4 ranks)"
 std::string describe(const Execution& execution);
+
+// What tells apart operations that have the same words: "ring in schedules/ring.sched, fingerprint ..."
+std::string details_of(const Execution& execution);
 
 // "step 5 of 12: waiting for x[1/4, 1/2) (elements 250 to 499) from rank 1\n  at schedules/ring.sched:5: ..."
 std::string describe(const Execution& execution, dsl::OpId op);
@@ -64,6 +68,9 @@ Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in
 // both are known to have agreed; -1 if there is none. theirs: what the peer has reported, if it has.
 Failure ranks_disagree(const Execution& execution, Disagreement disagreement, std::int64_t agreed,
                        int this_rank, const std::optional<Notice>& theirs = std::nullopt);
+
+// What ranks have started in each other's place, as rank 0 has found by asking all.
+Failure ranks_differ(const transport::Difference& difference, int this_rank, InFlight in_flight);
 
 // By pair: a peer has more or fewer elements for this rank than this rank expects.
 Failure counts_differ(const Execution& execution, const Disagreement& disagreement, int this_rank);

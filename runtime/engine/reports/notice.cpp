@@ -9,6 +9,13 @@ namespace {
 
 constexpr std::size_t longest_operation = 512;
 
+std::string line_of(const std::string& text) {
+    std::string line = text.substr(0, longest_operation);
+    for (char& c : line)
+        if (c == '\n') c = ' ';
+    return line;
+}
+
 std::string_view take_line(std::string_view& rest) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);
@@ -25,11 +32,8 @@ bool read(std::string_view line, Number& number) {
 }  // namespace
 
 std::string encode(const Notice& notice) {
-    std::string operation = notice.operation.substr(0, longest_operation);
-    for (char& c : operation)
-        if (c == '\n') c = ' ';
-    return fmt::format("{}\n{}\n{}\n{}", static_cast<int>(notice.status), notice.number, operation,
-                       notice.text);
+    return fmt::format("{}\n{}\n{}\n{}\n{}", static_cast<int>(notice.status), notice.number,
+                       line_of(notice.operation), line_of(notice.details), notice.text);
 }
 
 Notice decode_notice(std::string_view encoded) {
@@ -38,9 +42,10 @@ Notice decode_notice(std::string_view encoded) {
     int status = 0;
     const bool readable = read(take_line(rest), status) && read(take_line(rest), notice.number);
     if (!readable || status > static_cast<int>(Status::invalid_argument) || status < lowest_status)
-        return {Status::internal, -1, "", fmt::format("a failure that cannot be read: {}", encoded)};
+        return {Status::internal, -1, "", "", fmt::format("a failure that cannot be read: {}", encoded)};
     notice.status = static_cast<Status>(status);
     notice.operation = take_line(rest);
+    notice.details = take_line(rest);
     notice.text = rest;
     return notice;
 }

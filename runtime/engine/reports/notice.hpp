@@ -14,6 +14,7 @@ struct Notice {
     Status status = Status::internal;
     std::int64_t number = -1;  // the operation in which it failed; -1: it was between operations
     std::string operation;     // that operation: "all_reduce #3 (ring on 4, float32 sum, 1000 elements)"
+    std::string details;       // what tells it apart from others with these words
     std::string text;          // what is wrong, in the words for its own caller, without the hints
 };
 

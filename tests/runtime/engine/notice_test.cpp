@@ -10,23 +10,25 @@ using engine::encode;
 using engine::Notice;
 
 TEST_CASE("a notice comes out as it went in, and cut short it loses the end of its text only") {
-    const Notice notice{Status::mismatch, 12, "barrier #12 (3 ranks)", "what is wrong\n  and where"};
+    const Notice notice{Status::mismatch, 12, "barrier #12 (3 ranks)", "ring in ring.sched",
+                        "what is wrong\n  and where"};
     const std::string encoded = encode(notice);
     const Notice whole = decode_notice(encoded);
     CHECK(whole.status == Status::mismatch);
     CHECK(whole.number == 12);
     CHECK(whole.operation == notice.operation);
+    CHECK(whole.details == notice.details);
     CHECK(whole.text == notice.text);
     CHECK(decode_notice(encoded.substr(0, encoded.size() - 5)).text == "what is wrong\n  and ");
     CHECK(decode_notice(encoded.substr(0, encoded.size() - 5)).operation == notice.operation);
     const Notice odd =
-        decode_notice(encode({Status::timeout, -1, "two\nlines" + std::string(5000, 'x'), ""}));
+        decode_notice(encode({Status::timeout, -1, "two\nlines" + std::string(5000, 'x'), "", ""}));
     CHECK(odd.number == -1);
     CHECK(odd.operation.substr(0, 11) == "two linesxx");
     CHECK(odd.operation.size() == 512);
     CHECK(odd.text.empty());
     for (const Status status : {Status::invalid_argument, Status::io, Status::limit})
-        CHECK(decode_notice(encode({status, 1, "op", "why"})).status == status);
+        CHECK(decode_notice(encode({status, 1, "op", "", "why"})).status == status);
 }
 
 TEST_CASE("what is no notice is an internal error, with its text") {

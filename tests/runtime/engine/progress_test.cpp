@@ -116,11 +116,19 @@ class LateReport : public transport::Bootstrap {
 
     int rank() const override { return real_.rank(); }
     int world_size() const override { return real_.world_size(); }
-    std::vector<std::string> all_gather(std::string_view, std::chrono::milliseconds) override { return {}; }
+    std::vector<std::string> all_gather(std::string_view, std::chrono::milliseconds,
+                                        std::optional<std::uint64_t>) override {
+        return {};
+    }
     void come() override {}
     bool all_have_come(transport::Clock::time_point) override { return false; }
     std::optional<std::vector<int>> absent(std::chrono::milliseconds) override { return std::nullopt; }
     std::optional<transport::Loss> loss() const override { return std::nullopt; }
+    void wait_in(std::uint64_t) override {}
+    void on_question(Asked) override {}
+    void tell(const transport::Account&) override {}
+    std::optional<transport::Difference> difference() const override { return std::nullopt; }
+    std::string told_by(int, std::uint64_t) const override { return ""; }
     bool has_left(int) const override {
         const double now = test::now_ms();
         if (first_asked_ < 0) first_asked_ = now;
@@ -130,8 +138,8 @@ class LateReport : public transport::Bootstrap {
     void report(std::string_view) override {}
     std::optional<transport::Report> reported() const override {
         if (!is_known_) return std::nullopt;
-        return transport::Report{1,
-                                 engine::encode({Status::mismatch, 0, "all_reduce #0", "the counts differ"})};
+        return transport::Report{
+            1, engine::encode({Status::mismatch, 0, "all_reduce #0", "", "the counts differ"})};
     }
     std::optional<transport::Report> reported_by(int) const override { return reported(); }
     bool has_bad_news() const override { return is_known_; }

@@ -22,7 +22,8 @@ const CollectiveNote* find(const Flight& flight, std::uint64_t number) {
 TEST_CASE("the last operations are kept, and what ends later than that changes nothing") {
     Flight flight;
     const auto label = std::make_shared<const record::Label>();
-    for (std::uint64_t number = 0; number < Flight::kept + 10; ++number) flight.begin(label, number, number);
+    for (std::uint64_t number = 0; number < Flight::kept + 10; ++number)
+        flight.begin(label, number, number, 0);
     CHECK(find(flight, 9) == nullptr);
     REQUIRE(find(flight, 10) != nullptr);
     flight.end(9, Status::success, 1);
@@ -31,7 +32,7 @@ TEST_CASE("the last operations are kept, and what ends later than that changes n
     CHECK(find(flight, 10)->ended == 7);
     CHECK(find(flight, 10)->status == Status::peer_lost);
     CHECK(find(flight, 11)->status == Status::in_progress);
-    flight.note_done(label, Flight::kept + 10, 3);
+    flight.note_done(label, Flight::kept + 10, 3, 0);
     const CollectiveNote& done = *find(flight, Flight::kept + 10);
     CHECK(done.ended == done.started);
     CHECK(done.started > 0);

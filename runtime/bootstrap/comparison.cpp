@@ -1,0 +1,146 @@
+#include "runtime/bootstrap/comparison.hpp"
+
+#include <algorithm>
+
+#include "runtime/net/frame.hpp"
+
+namespace hocket::transport {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto ask_again_after = 50ms;
+constexpr auto others_tell_within = 20ms;
+constexpr std::size_t most_questions = 16;
+constexpr std::size_t longest_text = 1024;
+
+// Where two ranks begin to differ, as far as their accounts of one number tell.
+struct Parting {
+    std::uint64_t number;
+    bool is_first;  // they agree on the one before, or there is none
+};
+
+Parting parting_of(const Account& one, const Account& other) {
+    const std::uint64_t known_from = std::max(one.first(), other.first());
+    std::uint64_t number = one.number;
+    const auto differs_in = [&](std::uint64_t which) {
+        return one.checksums[which - one.first()] != other.checksums[which - other.first()];
+    };
+    while (number > known_from && differs_in(number - 1)) --number;
+    return {number, number == 0 || number > known_from};
+}
+
+std::string shortened(std::string_view text) {
+    return std::string(text.substr(0, longest_text));
+}
+
+}  // namespace
+
+std::string encode(const Account& account) {
+    PayloadWriter payload;
+    payload.u64(account.number).u32(static_cast<std::uint32_t>(account.checksums.size()));
+    for (const std::uint32_t checksum : account.checksums) payload.u32(checksum);
+    for (const std::string* text : {&account.operation, &account.details, &account.idle})
+        payload.text_of(shortened(*text));
+    return payload.text();
+}
+
+Account decode_account(std::string_view payload) {
+    PayloadReader reader(payload);
+    Account account;
+    account.number = reader.u64();
+    const std::uint32_t checksums = reader.u32();
+    if (checksums == 0 || checksums > most_checksums || checksums - 1 > account.number)
+        throw ProtocolError("it told of operations that cannot be");
+    for (std::uint32_t i = 0; i < checksums; ++i) account.checksums.push_back(reader.u32());
+    for (std::string* text : {&account.operation, &account.details, &account.idle})
+        *text = shortened(reader.text_of());
+    reader.finish();
+    return account;
+}
+
+std::string encode(const Difference& difference) {
+    PayloadWriter payload;
+    payload.u64(difference.number).u32(difference.may_be_earlier ? 1 : 0);
+    for (const Started& started : difference.started) {
+        payload.u32(static_cast<std::uint32_t>(started.ranks.size()));
+        for (const int rank : started.ranks) payload.u32(static_cast<std::uint32_t>(rank));
+        payload.text_of(started.operation).text_of(started.details);
+    }
+    return payload.text();
+}
+
+Difference decode_difference(std::string_view payload, int ranks) {
+    PayloadReader reader(payload);
+    Difference difference;
+    difference.number = reader.u64();
+    difference.may_be_earlier = reader.u32() != 0;
+    while (!reader.is_empty()) {
+        Started started;
+        for (std::uint32_t left = reader.u32(); left > 0; --left) {
+            started.ranks.push_back(static_cast<int>(reader.u32()));
+            if (started.ranks.back() < 0 || started.ranks.back() >= ranks)
+                throw ProtocolError("it named a rank that does not exist");
+        }
+        started.operation = reader.text_of();
+        started.details = reader.text_of();
+        if (started.ranks.empty()) throw ProtocolError("it told of a difference of nobody");
+        difference.started.push_back(std::move(started));
+    }
+    if (difference.started.size() < 2) throw ProtocolError("it told of a difference of nothing");
+    return difference;
+}
+
+bool Comparison::note_wait(std::uint64_t number, Clock::time_point now) {
+    const auto known = questions_.find(number);
+    if (known != questions_.end() && now - known->second.asked < ask_again_after) return false;
+    ask(number, now);
+    return true;
+}
+
+// The question that was asked longest ago makes room.
+void Comparison::ask(std::uint64_t number, Clock::time_point now) {
+    questions_[number].asked = now;
+    if (questions_.size() <= most_questions) return;
+    questions_.erase(
+        std::ranges::min_element(questions_, {}, [](const auto& question) { return question.second.asked; }));
+}
+
+std::optional<std::uint64_t> Comparison::note(int rank, Account account, Clock::time_point now) {
+    const auto question = questions_.find(account.number);
+    if (question == questions_.end()) return std::nullopt;  // nobody waits there any more
+    auto& accounts = question->second.accounts;
+    accounts[rank] = std::move(account);
+    const Account& latest = accounts[rank];
+    const auto other = std::ranges::find_if(
+        accounts, [&](const auto& told) { return told.second.checksums.back() != latest.checksums.back(); });
+    if (other == accounts.end()) return std::nullopt;
+    const Parting parting = parting_of(latest, other->second);
+    if (parting.number < latest.number && !questions_.contains(parting.number)) {
+        ask(parting.number, now);
+        return parting.number;
+    }
+    if (parting.number < latest.number || (differs_ && *differs_ <= parting.number)) return std::nullopt;
+    differs_ = parting.number;
+    may_be_earlier_ = !parting.is_first;
+    if (!due_) due_ = now + others_tell_within;
+    return std::nullopt;
+}
+
+std::optional<Difference> Comparison::difference() const {
+    if (!differs_) return std::nullopt;
+    const auto question = questions_.find(*differs_);
+    if (question == questions_.end()) return std::nullopt;
+    Difference difference{*differs_, may_be_earlier_, {}};
+    std::map<std::uint32_t, std::size_t> places;
+    for (const auto& [rank, account] : question->second.accounts) {
+        const auto [place, is_new] = places.emplace(account.checksums.back(), difference.started.size());
+        if (is_new) difference.started.push_back({{}, account.operation, account.details});
+        difference.started[place->second].ranks.push_back(rank);
+    }
+    std::ranges::stable_sort(difference.started, std::ranges::greater(),
+                             [](const Started& started) { return started.ranks.size(); });
+    return difference;
+}
+
+}  // namespace hocket::transport

@@ -1,0 +1,42 @@
+// Answers what other ranks ask about this rank's operations, on a thread of its own: the thread that hears of
+// a question must not wait for the gate.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+
+#include "runtime/bootstrap/bootstrap.hpp"
+#include "runtime/engine/endings.hpp"
+
+namespace hocket::engine {
+
+class Answers {
+  public:
+    // What is known of the operation of this number; none if it was not started here. May throw.
+    using Find = std::function<std::optional<transport::Account>(std::uint64_t number)>;
+
+    // Begins to hear questions; the thread begins with the first of them.
+    Answers(transport::Bootstrap& bootstrap, Find find);
+    ~Answers();  // after the answer that is under way
+    Answers(const Answers&) = delete;
+
+    // Answers what was asked and is not answered yet, for a thread that keeps the other one from finding
+    // anything.
+    void answer_here(const Find& find) noexcept;
+
+  private:
+    void hear(std::uint64_t number) noexcept;
+    void answer() noexcept;
+    void tell(const Find& find, std::uint64_t number) noexcept;
+
+    transport::Bootstrap& bootstrap_;
+    const Find find_;
+    std::mutex mutex_;                     // guards questions_
+    std::deque<std::uint64_t> questions_;  // the first is in work
+    Caller caller_;
+};
+
+}  // namespace hocket::engine
