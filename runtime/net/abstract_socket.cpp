@@ -34,6 +34,12 @@ Socket bind_unix_socket(int type, const std::string& name) {
     return socket;
 }
 
+bool is_gone(const AbstractAddress& address) {
+    const Socket probe(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    return probe.is_open() && connect(probe.fd(), address.get(), address.size()) != 0 &&
+           errno == ECONNREFUSED;
+}
+
 uid_t peer_user(const Socket& connected) {
     ucred peer{};
     socklen_t size = sizeof peer;

@@ -23,11 +23,15 @@ class AbstractAddress {
     socklen_t size_;
 };
 
-// type: SOCK_DGRAM, SOCK_SEQPACKET. All functions below throw Error(bootstrap).
+// type: SOCK_DGRAM, SOCK_SEQPACKET. These three throw Error(bootstrap).
 Socket open_unix_socket(int type);
 Socket bind_unix_socket(int type, const std::string& name);
 
 // The user that the process at the other end of a connected socket belongs to.
 uid_t peer_user(const Socket& connected);
+
+// Whether no process of this one's network namespace has a socket of this name. Only then: not if that can't
+// be found out. type: SOCK_DGRAM.
+bool is_gone(const AbstractAddress& address);
 
 }  // namespace hocket::transport

@@ -74,20 +74,37 @@ void WindowHeap::release_all(Owner owner) {
 // Returns the next one. mutex_ is held.
 WindowHeap::Blocks::iterator WindowHeap::release(Blocks::iterator block) {
     const auto [offset, freed] = *block;
-    const bool may_be_written =
-        freed.known == Known::to_any_peers ? !quarantined_.empty() : quarantined_.contains(freed.owner);
-    if (!may_be_written) {
-        if (freed.bytes >= discarded_from) discard_(offset, freed.bytes);
-        const auto part = std::find_if(parts_.begin(), parts_.end(),
-                                       [at = block->first](const Part& one) { return at < one.extent.end; });
-        part->free.release(offset, freed.bytes);
-    }
+    if (freed.known == Known::to_any_peers && !quarantined_.empty())
+        withheld_.push_back({offset, freed.bytes, quarantined_});
+    else if (quarantined_.contains(freed.owner))
+        withheld_.push_back({offset, freed.bytes, {freed.owner}});
+    else
+        use_again(offset, freed.bytes);
     return blocks_.erase(block);
+}
+
+// mutex_ is held.
+void WindowHeap::use_again(std::uint64_t offset, std::uint64_t bytes) {
+    if (bytes >= discarded_from) discard_(offset, bytes);
+    const auto part = std::find_if(parts_.begin(), parts_.end(),
+                                   [offset](const Part& one) { return offset < one.extent.end; });
+    part->free.release(offset, bytes);
 }
 
 void WindowHeap::quarantine(Owner owner) {
     const std::lock_guard lock(mutex_);
     quarantined_.insert(owner);
+}
+
+void WindowHeap::end_quarantine(Owner owner) {
+    const std::lock_guard lock(mutex_);
+    quarantined_.erase(owner);
+    std::erase_if(withheld_, [&](Withheld& block) {
+        block.for_whom.erase(owner);
+        if (!block.for_whom.empty()) return false;
+        use_again(block.offset, block.bytes);
+        return true;
+    });
 }
 
 std::uint64_t WindowHeap::free_bytes() const {

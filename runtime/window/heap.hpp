@@ -50,8 +50,9 @@ class WindowHeap {
     void release_all(Owner owner);
 
     // Peers of the owner may still write to what they were told of: such blocks that are released from now on
-    // are not used again.
+    // are withheld until that has ended, for all owners of whom it was said before the release.
     void quarantine(Owner owner = nobody);
+    void end_quarantine(Owner owner = nobody);
 
     std::uint64_t free_bytes() const;
 
@@ -72,11 +73,17 @@ class WindowHeap {
 
     std::optional<std::uint64_t> find_room(std::uint64_t bytes, std::uint64_t alignment);
     Blocks::iterator release(Blocks::iterator block);
+    void use_again(std::uint64_t offset, std::uint64_t bytes);
 
     mutable std::mutex mutex_;
     Blocks blocks_;
     std::vector<Part> parts_;  // by offset
     std::set<Owner> quarantined_;
+    struct Withheld {
+        std::uint64_t offset, bytes;
+        std::set<Owner> for_whom;
+    };
+    std::vector<Withheld> withheld_;
 };
 
 }  // namespace hocket::transport

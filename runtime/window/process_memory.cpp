@@ -28,6 +28,8 @@ struct Known {
     std::map<FileId, std::weak_ptr<const PeerMemory>> peers;
 };
 
+constexpr auto bells_interval = std::chrono::milliseconds(20);  // a look costs a few system calls
+
 constexpr std::uint64_t room_for_users = 64;  // behind what is reserved, in a cache line of its own
 
 }  // namespace
@@ -40,7 +42,8 @@ std::shared_ptr<ProcessMemory> ProcessMemory::current() {
     bool takes_over = false;
     if (newest) {
         const std::lock_guard guard(newest->mutex_);
-        if (!newest->is_retired_) return newest;
+        newest->look_at_closed();
+        if (newest->failed_ == 0) return newest;
         takes_over = newest->working_ == 0;
     }
     const std::shared_ptr<ProcessMemory> made(new ProcessMemory());
@@ -75,7 +78,7 @@ void ProcessMemory::in_child() noexcept {
 
 ProcessMemory::Part ProcessMemory::open_part(std::uint64_t reserved, int users) {
     const std::lock_guard lock(mutex_);
-    release_what_was_left();
+    look_at_closed();
     Part part{++last_owner_, 0, nullptr, round_up(reserved + room_for_users, page_bytes)};
     const auto offset =
         heap_.allocate(part.bytes, part.bytes < huge_page_bytes ? page_bytes : huge_page_bytes, part.owner,
@@ -96,25 +99,36 @@ ProcessMemory::Part ProcessMemory::open_part(std::uint64_t reserved, int users) 
 void ProcessMemory::retire(const Part& part) {
     heap_.quarantine(part.owner);
     const std::lock_guard lock(mutex_);
-    is_retired_ = true;
+    ++failed_;
     --working_;
 }
 
-void ProcessMemory::close_part(const Part& part, bool has_failed) {
+void ProcessMemory::close_part(const Part& part, bool has_failed, std::vector<AbstractAddress> bells) {
     const std::lock_guard lock(mutex_);
-    if (has_failed) return heap_.release_all(part.owner);  // which is in quarantine
-    --working_;
-    closed_.push_back(part);
-    release_what_was_left();
+    if (!has_failed) --working_;
+    closed_.push_back({part, has_failed, std::move(bells)});
+    has_closed_ = true;
+    look_at_closed();
 }
 
-// mutex_ is held.
-void ProcessMemory::release_what_was_left() {
-    std::erase_if(closed_, [&](const Part& part) {
-        if (users_of(part.reserved, part.bytes).load(std::memory_order_acquire) > 0) return false;
+// A peer that has ended has not left; but its doorbell is gone, as that of a peer that has left is. mutex_ is
+// held.
+void ProcessMemory::look_at_closed() {
+    const auto now = Clock::now();
+    const bool looks_at_bells = now >= bells_due_;
+    if (looks_at_bells) bells_due_ = now + bells_interval;
+    std::erase_if(closed_, [&](const Closed& closed) {
+        const Part& part = closed.part;
+        const bool have_left = users_of(part.reserved, part.bytes).load(std::memory_order_acquire) == 0;
+        if (!have_left && !(looks_at_bells && std::ranges::all_of(closed.bells, is_gone))) return false;
         heap_.release_all(part.owner);
+        if (closed.has_failed) {
+            heap_.end_quarantine(part.owner);
+            --failed_;
+        }
         return true;
     });
+    has_closed_ = !closed_.empty();
 }
 
 void ProcessMemory::leave(std::byte* reserved, std::uint64_t bytes) {

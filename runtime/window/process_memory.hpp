@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "runtime/forks.hpp"
+#include "runtime/net/abstract_socket.hpp"
+#include "runtime/net/socket.hpp"
 #include "runtime/window/adopted.hpp"
 #include "runtime/window/heap.hpp"
 #include "runtime/window/memory.hpp"
@@ -18,7 +20,9 @@
 namespace hocket::transport {
 
 // The memory that this process shows. A failure retires it: peers that have not heard of the failure yet may
-// still write to what they were told of, so windows that are opened later have new memory.
+// still write to what they were told of, so windows that are opened meanwhile have new memory, and what is
+// given back is withheld. That ends once the window that failed is closed and its peers have left it, or have
+// ended.
 // All functions are thread-safe.
 class ProcessMemory : private forks::Inherited {
   public:
@@ -51,8 +55,14 @@ class ProcessMemory : private forks::Inherited {
     // The window has failed.
     void retire(const Part& part);
     // The window goes. What it has allocated is released once all of its peers have left, too: until then
-    // they may write to it.
-    void close_part(const Part& part, bool has_failed);
+    // they may write to it. bells: its peers', which are gone if these have closed their window, or ended.
+    void close_part(const Part& part, bool has_failed, std::vector<AbstractAddress> bells);
+    // Looks whether the peers of windows that are closed have left.
+    void release_what_was_left() {
+        if (!has_closed_.load(std::memory_order_relaxed)) return;
+        const std::lock_guard lock(mutex_);
+        look_at_closed();
+    }
 
     // The last that a member does to a part, its own or a peer's.
     static void leave(std::byte* reserved, std::uint64_t bytes);
@@ -61,7 +71,13 @@ class ProcessMemory : private forks::Inherited {
     ProcessMemory();
 
     void in_child() noexcept override;
-    void release_what_was_left();
+    struct Closed {
+        Part part;
+        bool has_failed;
+        std::vector<AbstractAddress> bells;
+    };
+
+    void look_at_closed();
     static std::atomic<std::uint32_t>& users_of(std::byte* reserved, std::uint64_t bytes);
 
     WindowMemory memory_;
@@ -69,9 +85,11 @@ class ProcessMemory : private forks::Inherited {
     WindowAdopted adopted_;
     std::mutex mutex_;  // guards what follows
     WindowHeap::Owner last_owner_ = WindowHeap::nobody;
-    std::vector<Part> closed_;  // and not left by all peers yet
-    int working_ = 0;           // windows that are open and have not failed
-    bool is_retired_ = false;
+    std::vector<Closed> closed_;  // and not left by all peers yet
+    std::atomic<bool> has_closed_ = false;
+    Clock::time_point bells_due_{};  // when to look next whether peers' bells are gone
+    int working_ = 0;                // windows that are open and have not failed
+    int failed_ = 0;                 // windows that have, and whose peers may be late
 };
 
 // The memory of another process, each extent mapped once.

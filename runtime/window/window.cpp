@@ -63,7 +63,8 @@ Window::~Window() {
                 ProcessMemory::restore_anywhere(memory);
             } catch (const Error&) {  // it was freed meanwhile, or stays shared, which does no harm
             }
-    own_->close_part(part_, has_failed_);
+    bells_.erase(bells_.begin() + self_);
+    own_->close_part(part_, has_failed_, std::move(bells_));
 }
 
 void Window::quarantine() {
@@ -74,6 +75,7 @@ void* Window::allocate(std::size_t bytes, std::size_t alignment, Known known) {
     if (!std::has_single_bit(alignment) || alignment > huge_page_bytes)
         throw Error(Status::invalid_argument,
                     fmt::format("alignment {}: it must be a power of two, at most 2 MiB", alignment));
+    own_->release_what_was_left();
     const bool large = bytes >= huge_page_bytes;
     const auto offset = own_->heap().allocate(bytes, large ? huge_page_bytes : alignment, part_.owner, known);
     if (!offset)
@@ -100,6 +102,7 @@ void Window::release(void* memory) {
 }
 
 void Window::adopt(void* memory, std::size_t bytes) {
+    own_->release_what_was_left();
     const std::lock_guard lock(adopting_);
     const auto entry = adopted_.try_emplace(memory, 0).first;  // while nothing has to be taken back yet
     try {

@@ -102,8 +102,9 @@ class Window {
     bool has_adopted() const { return !own_->adopted().is_empty(); }
 
     // For use after a failure, when peers may still write to buffers that they were told of: blocks that are
-    // given back from now on (adopted ones too) are neither allocated again nor returned to the system while
-    // a window of this slice lives. Windows that are opened later have another slice. Idempotent.
+    // given back from now on (adopted ones too) are neither allocated again nor returned to the system until
+    // this window is closed and its peers have closed theirs, or have ended. Windows that are opened
+    // meanwhile have another slice. Idempotent.
     void quarantine();
 
     // Makes a member's doorbell_fd() readable, to wake it out of poll(2). Never blocks; a member that is gone

@@ -222,6 +222,56 @@ TEST_CASE("after a loss registered memory is shared for the communicator of thos
     CHECK(outcomes[2].text == "");
 }
 
+TEST_CASE("memory is used again after a group has failed, however it failed") {
+    const auto shared_pages = [] {
+        std::ifstream statm("/proc/self/statm");
+        std::uint64_t all = 0, resident = 0, shared = 0;
+        statm >> all >> resident >> shared;
+        return shared;
+    };
+    for (const std::string& how : std::vector<std::string>{"abort", "mismatch", "timeout", "loss"}) {
+        INFO(how);
+        const auto outcomes =
+            run_ranks({3, {{"HOCKET_TIMEOUT_MS", how == "timeout" ? "3000" : "20000"}}}, [&](int rank) {
+                const Comm comm = join();
+                const Comm works = split(comm.get(), rank == 2 ? 1 : 0);  // ranks 0 and 1
+                Comm fails = split(comm.get(), 0);
+                require_sum(fails.get(), std::vector<float>(count).data(), 1, 3);
+                std::vector<float> x(10 + static_cast<std::size_t>(rank));
+                if (rank == 2 && how == "loss") _exit(0);
+                if (rank == 2 && how == "abort") hkt_comm_abort(fails.get());
+                const auto use = [&] {
+                    return hkt_all_reduce(x.data(), x.data(), how == "mismatch" ? x.size() : 10, HKT_FLOAT32,
+                                          HKT_SUM, fails.get(), nullptr);
+                };
+                if (rank == 2 && how == "timeout")
+                    usleep(4'000'000);  // the others do not wait so long
+                else
+                    expect(use() != HKT_SUCCESS, "the group to fail");
+                fails.reset();
+                if (rank == 2) return;
+                const auto rounds = [&](int all) {
+                    for (int round = 0; round < all; ++round) {
+                        void* memory = nullptr;
+                        must(works.get(), hkt_mem_alloc(works.get(), mebibyte, &memory));
+                        std::memset(memory, 1, mebibyte);
+                        must(works.get(), hkt_all_reduce(memory, memory, mebibyte / 4, HKT_INT32, HKT_SUM,
+                                                         works.get(), nullptr));
+                        must(works.get(), hkt_mem_free(works.get(), memory));
+                        if (round == 0) usleep(100'000);  // the others close what has failed
+                    }
+                };
+                rounds(5);
+                const std::uint64_t before = shared_pages();
+                rounds(60);
+                const std::uint64_t grown = shared_pages() - std::min(before, shared_pages());
+                expect(grown * 4096 < 8 * mebibyte, std::to_string(grown) + " pages in 60 rounds of 256");
+            });
+        CHECK(outcomes[0].text == "");
+        CHECK(outcomes[1].text == "");
+    }
+}
+
 TEST_CASE("whether memory is shared needs a place for the answer") {
     const auto outcomes = run_ranks({1}, [](int) {
         const Comm comm = join();

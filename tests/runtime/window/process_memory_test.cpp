@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/runtime/window/windows.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -177,6 +178,65 @@ TEST_CASE("a window that works keeps its slice and what is adopted there when an
     working->restore(pages.memory);
     next->adopt(pages.memory, pages.bytes);
     CHECK(next->offset_of(pages.memory, pages.bytes));
+}
+
+TEST_CASE("what was withheld for a window that failed is used again when its members have closed it") {
+    require_success(run_job(2, [](Rank rank) -> std::string {
+        const auto working = open_window(rank);
+        auto first = open_window(rank), second = open_window(rank);
+        const auto release_one = [&] {
+            working->release(working->allocate(mebibyte, 4096, Window::Known::to_any_peers));
+        };
+        const std::uint64_t before = working->free_bytes();
+        first->quarantine();
+        release_one();
+        second->quarantine();
+        release_one();
+        expect(working->free_bytes() == before - 2 * mebibyte, "late peers may write to both blocks");
+        barrier(rank);
+        if (rank.rank == 0) first.reset(), second.reset();
+        barrier(rank);
+        release_one();
+        if (rank.rank == 0)
+            expect(working->free_bytes() < before - 2 * mebibyte, "rank 1 has closed nothing");
+        barrier(rank);
+        first.reset();
+        barrier(rank);
+        release_one();
+        // One is still withheld for the second window, by rank 1 and for it; each release adds another.
+        expect(working->free_bytes() < before - 2 * mebibyte, "rank 1 has not closed the second");
+        barrier(rank);
+        second.reset();
+        barrier(rank);
+        release_one();
+        release_one();
+        expect(working->free_bytes() > before, "all to be free, and what the windows had");
+        // Nobody can write any more: the memory is no worse than new memory.
+        expect(open_window(rank)->at(rank.rank, 0, 1) == working->at(rank.rank, 0, 1), "the same slice");
+        barrier(rank);
+        return "";
+    }));
+}
+
+TEST_CASE("a member that has ended without closing its window keeps nothing from being used again") {
+    require_success(run_job(3, [](Rank rank) -> std::string {
+        const auto working = open_window(rank);
+        auto failed = open_window(rank), passing = open_window(rank, mebibyte);
+        const std::uint64_t before = working->free_bytes();
+        if (rank.rank == 2) {  // closes nothing, and ends
+            failed.release(), passing.release();
+            return "";
+        }
+        failed->quarantine();
+        working->release(working->allocate(mebibyte, 4096, Window::Known::to_any_peers));
+        failed.reset(), passing.reset();
+        const bool is_free = eventually([&] {
+            working->release(working->allocate(100));  // looks
+            return working->free_bytes() > before + mebibyte / 2;
+        });
+        expect(is_free, "what was withheld, and what both windows had, to be free");
+        return "";
+    }));
 }
 
 TEST_CASE("a forked child opens windows of its own, with another slice") {
