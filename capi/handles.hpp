@@ -82,6 +82,7 @@ struct hkt_plan : hocket::capi::Handle {
     std::string explanation;
     std::mutex state_mutex;
     std::optional<std::uint64_t> state_count = std::nullopt;  // of the starts of a plan that keeps a state
+    bool has_empty_state = false;  // without a count: it was started with none, or what was loaded had none
 };
 
 struct hkt_cache : hocket::capi::Handle {

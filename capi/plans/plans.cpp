@@ -29,8 +29,8 @@ hkt_status start(hkt_plan& plan, const void* send, void* recv, std::size_t count
     const auto& made = plan.comm->engine->plan_for(*plan.plans, count).plan;
     engine::Extent extent(count);
     extent.arguments = std::move(arguments);
-    if (!made->state() || count == 0) return start(plan.comm, made, send, recv, plan.factor, extent, request);
-    {
+    if (!made->state()) return start(plan.comm, made, send, recv, plan.factor, extent, request);
+    if (count > 0) {
         const std::lock_guard lock(plan.state_mutex);
         if (plan.state_count.value_or(count) != count)
             capi::refuse(fmt::format(
@@ -40,7 +40,10 @@ hkt_status start(hkt_plan& plan, const void* send, void* recv, std::size_t count
     }
     const hkt_status status = start(plan.comm, made, send, recv, plan.factor, extent, request);
     const std::lock_guard lock(plan.state_mutex);
-    plan.state_count = count;
+    if (count > 0)
+        plan.state_count = count;
+    else
+        plan.has_empty_state = true;
     return status;
 }
 
@@ -175,9 +178,9 @@ hkt_status hkt_plan_save_state(hkt_plan* plan, void* memory, size_t room, size_t
             capi::refuse("hkt_plan_save_state: bytes is null; pass the address of a size_t");
         const std::lock_guard lock(plan->state_mutex);
         if (!plan->state_count) with_state(*plan, 0, [](engine::KeptState&) {});  // refuses if there is none
-        if (!plan->state_count)
+        if (!plan->state_count && !plan->has_empty_state)
             capi::refuse("hkt_plan_save_state: there is no state: the plan has not been started");
-        with_state(*plan, *plan->state_count, [&](engine::KeptState& state) {
+        with_state(*plan, plan->state_count.value_or(0), [&](engine::KeptState& state) {
             const std::vector<std::byte> saved = state.save();
             *bytes = saved.size();
             if (memory != nullptr && room >= saved.size()) std::memcpy(memory, saved.data(), saved.size());
@@ -212,7 +215,9 @@ hkt_status hkt_plan_load_state(hkt_plan* plan, const void* const* saved, const s
         };
         if (plan_for(before) != plan_for(starts_with))
             with_state(*plan, before, [](engine::KeptState& state) { state.reset(); });
-        plan->state_count = starts_with;
+        plan->state_count.reset();
+        if (starts_with > 0) plan->state_count = starts_with;
+        plan->has_empty_state = starts_with == 0;
         return HKT_SUCCESS;
     });
 }
@@ -223,7 +228,10 @@ hkt_status hkt_plan_reset_state(hkt_plan* plan) {
         const std::lock_guard lock(plan->state_mutex);
         if (plan->state_count)
             with_state(*plan, *plan->state_count, [](engine::KeptState& state) { state.reset(); });
+        else if (plan->has_empty_state)
+            with_state(*plan, 0, [](engine::KeptState& state) { state.reset(); });
         plan->state_count.reset();
+        plan->has_empty_state = false;
         return HKT_SUCCESS;
     });
 }

@@ -94,7 +94,7 @@ KeptState::Reader KeptState::content_of(std::span<const std::byte> bytes, std::s
 
 // One rank's saved state. Values lie in the caller's memory.
 struct KeptState::Saved {
-    std::uint64_t ranks, rank, count, starts;
+    std::uint64_t ranks, rank, count, starts, checksum;
     struct Values {
         Region region = {};
         std::vector<Held> held = {};  // in the job that saved it
@@ -143,7 +143,7 @@ void KeptState::prepare(std::uint64_t count) {
 void KeptState::reset() {
     count_.reset();
     for (auto& values : values_) values.clear(), values.shrink_to_fit();
-    starts_ = 0;
+    starts_ = loaded_ = 0;
     has_failed_ = false;
 }
 
@@ -212,7 +212,8 @@ KeptState::Saved KeptState::parse(std::span<const std::byte> bytes, std::size_t 
     Reader reader = content_of(bytes, number);
     if (reader.number() != element_size(type_))
         reader.bad(fmt::format("it is not of {}, as this plan's", name_of(type_)));
-    Saved saved{reader.number(), reader.number(), reader.number(), reader.number(), {}};
+    Saved saved{reader.number(), reader.number(), reader.number(), reader.number(), 0, {}};
+    std::memcpy(&saved.checksum, bytes.data() + bytes.size() - sizeof saved.checksum, sizeof saved.checksum);
     if (saved.ranks == 0 || saved.ranks > 1u << 24 || saved.rank >= saved.ranks)
         reader.bad("its rank is none");
     saved.values.resize(values_.size());
@@ -331,9 +332,13 @@ void KeptState::load(std::span<const std::span<const std::byte>> given) {
             values[i] = gathered(i, all);
         }
     }
+    std::vector<std::uint64_t> checksums;
+    for (const Saved& saved : all) checksums.push_back(saved.checksum);
     values_ = std::move(values);
-    count_ = all[0].count;
+    count_.reset();
+    if (all[0].count > 0) count_ = all[0].count;
     starts_ = all[0].starts;
+    loaded_ = XXH3_64bits(checksums.data(), checksums.size() * sizeof checksums[0]) | 1;
     has_failed_ = false;
 }
 

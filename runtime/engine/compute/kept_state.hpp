@@ -35,6 +35,10 @@ class KeptState {
     void fail_turn() { ++ended_, has_failed_ = true; }
     bool is_busy() const { return turns_ != ended_; }
     std::uint64_t starts() const { return starts_; }  // since the state was new: the step of random draws
+    // What the next start goes on from; the same on all ranks, or these would keep what is of different
+    // steps: which states were loaded, and how many starts there were since.
+    std::uint64_t step() const { return starts_ + (turns_ - ended_); }
+    std::uint64_t loaded() const { return loaded_; }  // 0: none were
 
     // Forgets all: the next start may have another count.
     void reset();
@@ -49,7 +53,7 @@ class KeptState {
     // element's values are added in the order of the ranks, one of those that are the same. The total goes to
     // those of the new ranks that hold the contributions of one rank, and the others get 0. So nothing is
     // lost, nothing counts twice, and ranks that hold the same have the same. If it throws, nothing has
-    // changed.
+    // changed. What was saved of 0 elements goes on for any count.
     void load(std::span<const std::span<const std::byte>> saved);
 
   private:
@@ -80,7 +84,7 @@ class KeptState {
     DataType type_;  // of the values
     std::optional<std::uint64_t> count_;
     std::vector<std::vector<std::byte>> values_;  // by extra buffer
-    std::uint64_t turns_ = 0, ended_ = 0, starts_ = 0;
+    std::uint64_t turns_ = 0, ended_ = 0, starts_ = 0, loaded_ = 0;
     bool has_failed_ = false;
 };
 

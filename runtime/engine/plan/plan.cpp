@@ -212,11 +212,11 @@ std::uint64_t Plan::find_identity(const Extent& extent) {
     }
     if (computer_)
         for (const std::uint64_t end : computer_->tensor_ends()) hash = mix(hash, end);
-    if (extent.arguments) {
+    if (extent.arguments)
         for (const double parameter : extent.arguments->parameters)
             hash = mix(hash, std::bit_cast<std::uint64_t>(parameter));
-        return hash;
-    }
+    if (state_) hash = mix(mix(hash, state_->loaded()), state_->step());
+    if (extent.arguments || state_) return hash;
     last_identity_ = {count, hash};
     return hash;
 }

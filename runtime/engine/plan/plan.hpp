@@ -124,6 +124,7 @@ class Plan {
     // For a plan that computes; else null.
     const Computer* computer() const { return computer_ ? &*computer_ : nullptr; }
     KeptState* state() { return state_ ? &*state_ : nullptr; }
+    const KeptState* state() const { return state_ ? &*state_ : nullptr; }
     // Throws hocket::Error (invalid_argument) if a start lacks arguments that the schedule needs, or has
     // those that it does not know.
     void check_arguments(const Arguments* arguments, std::uint64_t count) const;
@@ -131,8 +132,9 @@ class Plan {
     // The last few bindings are kept. arguments: may be null if the plan needs none.
     std::shared_ptr<const Binding> bind(const Layout& layout, const Arguments* arguments = nullptr);
 
-    // What all ranks must agree on before they exchange messages: schedule, type, operator, count, and
-    // whether there is a purpose (but not which one: a rank that leaves meets the others' barrier).
+    // What all ranks must agree on before they exchange messages: schedule, type, operator, count, the step
+    // that a state is of, and whether there is a purpose (but not which one: a rank that leaves meets the
+    // others' barrier).
     std::uint64_t identity(const Extent& extent) {
         const bool is_last = last_identity_.count == extent.count && !extent.uneven && !extent.arguments;
         return is_last ? last_identity_.hash : find_identity(extent);
