@@ -38,7 +38,8 @@
  *               them. If several ranks are lost at once, one is named as lost, and the reason given for
  *               it names the others that are silent.
  *   Results     Reductions combine in rank order wherever a schedule leaves a choice, so a result does
- *               not depend on the arrival of messages: same inputs, same schedule, same bits.
+ *               not depend on the arrival of messages: same inputs, same schedule, same bits. A NaN among
+ *               the inputs of an element makes it a NaN; which bits that has is not promised.
  *   Threads     Handles of different communicators are independent. Calls on one communicator may
  *               come from several threads and are serialised inside it.
  *   Deadlines   Nothing waits for ever. See hkt_comm_options.timeout_ms.
@@ -828,7 +829,8 @@ HKT_API const char* hkt_plan_parameter(hkt_plan* plan, size_t index);
 
 /* Writes this rank's state to memory, and its size to *bytes. If `room` is smaller than that, or memory is
  * null, only *bytes is set, and the call succeeds. Not while a start is in flight. Errors: INVALID_ARGUMENT
- * (the schedule has no state, the plan has never been started, its last start failed). */
+ * (the schedule has no state, the plan has never been started, its last start failed). After starts with
+ * count 0 alone it is a state of no elements, which can be loaded, too; the next start may have any count. */
 HKT_API hkt_status hkt_plan_save_state(hkt_plan* plan, void* memory, size_t room, size_t* bytes);
 
 /* Replaces this rank's state by what a job's ranks have saved: all of them, in any order, count of them; the
@@ -838,7 +840,8 @@ HKT_API hkt_status hkt_plan_save_state(hkt_plan* plan, void* memory, size_t room
 HKT_API hkt_status hkt_plan_load_state(hkt_plan* plan, const void* const* saved, const size_t* bytes,
                                        size_t count);
 
-/* All zeros again; the next start may have another count. To be called on all ranks alike. */
+/* All zeros again; the next start may have another count. To be called on all ranks alike, as
+ * hkt_plan_load_state is: where ranks' states are of different steps, the next start is a MISMATCH. */
 HKT_API hkt_status hkt_plan_reset_state(hkt_plan* plan);
 
 /* The plan in words, as it is for 1 MiB: this rank's steps with their source lines. Valid until the plan is

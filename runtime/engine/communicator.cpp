@@ -162,6 +162,7 @@ void Communicator::meet() {
         std::make_unique<Progress>(*bootstrap_, neighbourhood_.get(), fabric_.get(), options_.timeout);
     recorder_ = std::make_unique<Recorder>(
         origin(), Recorder::Options{options_.recordings, options_.recording_signal}, *progress_);
+    progress_->call(record::name_of_communicator(recorder_->origin()));
     if (!options_.trace.empty()) {
         tracer_ = std::make_unique<Tracer>(options_.trace, recorder_->origin());
         progress_->trace(tracer_.get());
@@ -543,16 +544,22 @@ std::vector<std::string> Communicator::exchange(const std::string& text, const s
     if (size() == 1) return {text};
     const std::lock_guard lock(exchanging_);
     progress_->finish_collectives();  // others may wait for this rank's part
-    const auto label = std::make_shared<record::Label>();
-    label->purpose = purpose;
-    label->ranks = size();
-    const std::uint64_t number = progress_->begin_elsewhere(label);
+    std::optional<std::uint64_t> number;
+    if (!purpose.empty()) {
+        const auto label = std::make_shared<record::Label>();
+        label->purpose = purpose;
+        label->ranks = size();
+        number = progress_->begin_elsewhere(label);
+    }
+    const auto end = [&](Status status) {
+        if (number) progress_->end_elsewhere(*number, status);
+    };
     try {
         auto texts = bootstrap_->all_gather(text, options_.timeout, number);
-        progress_->end_elsewhere(number, Status::success);
+        end(Status::success);
         return texts;
     } catch (const Error& error) {
-        progress_->end_elsewhere(number, error.status());
+        end(error.status());
         // What broke it is what every other call says, too.
         if (const auto failure = progress_->failure()) throw Error(failure->status, failure->text);
         if (error.status() != Status::timeout) throw;

@@ -145,7 +145,8 @@ class Communicator {
     void abort(const std::string& reason) { progress_->abort(reason); }
 
     // Collective, in the same order on all ranks as everything else that is collective: every rank gives a
-    // text (at most 1 MiB) and gets all texts, by rank. purpose: what to call it where ranks differ.
+    // text (at most 1 MiB) and gets all texts, by rank. purpose: what to call it where ranks differ; "" if it
+    // goes on with what another exchange has begun.
     std::vector<std::string> exchange(const std::string& text, const std::string& purpose);
     // The greatest of what all ranks give, for each place; they give equally many. A collective as those of
     // programs are, and as cheap; purpose: its name where ranks differ, and in traces.

@@ -82,6 +82,15 @@ class Gate {
         bool driving_ = false;
     };
 
+    // Calls look() with the gate held if that is possible at once, also while the driver sleeps on the fabric,
+    // which look() must leave alone. False: somebody is at work.
+    template <typename Look>
+    bool try_look(Look look) {
+        const std::unique_lock lock(mutex_, std::try_to_lock);
+        if (lock.owns_lock()) look();
+        return lock.owns_lock();
+    }
+
     // To be called with the gate held: some operation has ended, and the threads that follow should look.
     void announce() {
         if (followers_ > 0) changed_.notify_all();

@@ -196,7 +196,7 @@ std::unique_ptr<Communicator> split(Communicator& parent, const std::string& wha
         }
     std::vector<std::string> invitations;
     try {
-        invitations = parent.exchange(invitation ? invitation->text() : no_invitation + trouble, what);
+        invitations = parent.exchange(invitation ? invitation->text() : no_invitation + trouble, "");
     } catch (...) {
         if (invitation) transport::take_lobby(*invitation);  // and closes it
         throw;
@@ -254,7 +254,7 @@ std::unique_ptr<Communicator> make_grown(Communicator& parent, const Options& op
     }
     // A new process may die when some ranks have what others have not.
     const std::vector<std::string> said = parent.exchange(
-        failure ? fmt::format("{} {}", static_cast<int>(failure->status()), failure->what()) : "", grow_name);
+        failure ? fmt::format("{} {}", static_cast<int>(failure->status()), failure->what()) : "", "");
     if (failure) throw *failure;
     for (std::size_t rank = 0; rank < said.size(); ++rank)
         if (!said[rank].empty()) throw failure_of(static_cast<int>(rank), said[rank]);

@@ -68,6 +68,7 @@ Progress::Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood
       completions_(64),
       agreed_(static_cast<std::size_t>(bootstrap.world_size()), -1),
       messages_(bootstrap.rank(), bootstrap.world_size(), neighbourhood, fabric),
+      sibling_([this] { return awaited(); }),
       answers_(bootstrap, [this](std::uint64_t number) { return account_of(number); }) {}
 
 Progress::~Progress() {
@@ -395,6 +396,7 @@ record::Recording Progress::recording() {
 record::Recording Progress::recording_now() const {
     record::Recording recording = recording_of(flight_, in_flight());
     recording.started = started_;
+    recording.is_idle = !in_flight_.empty() && !gate_.driven();
     if (failure_) recording.failure = failure_->text;
     return recording;
 }

@@ -23,6 +23,7 @@
 #include "runtime/engine/reports/failure.hpp"
 #include "runtime/engine/reports/tracer.hpp"
 #include "runtime/engine/run/execution.hpp"
+#include "runtime/engine/siblings.hpp"
 #include "runtime/fabric/fabric.hpp"
 #include "runtime/record/flight.hpp"
 #include "runtime/record/recording.hpp"
@@ -109,6 +110,8 @@ class Progress {
     // is. It must not throw.
     using Failed = std::function<void(record::Recording recording)>;
     void on_failure(Failed failed);
+    // What to call this communicator where another one of the process tells of it.
+    void call(std::string name) { sibling_.call(std::move(name)); }
     // To be called before the first start. Null: nothing is traced. It must outlive this.
     void trace(Tracer* tracer) { tracer_ = tracer; }
 
@@ -155,6 +158,9 @@ class Progress {
     void watch_departures(Clock::time_point now);
     void watch_standstill(Clock::time_point now);
     std::optional<transport::Account> account_of(std::uint64_t number);  // visits the gate
+    std::optional<std::string> awaited();  // none also while somebody is at work
+    std::string why_idle() const;
+    std::vector<std::string> told_idle() const;
     std::optional<transport::Account> account_now(std::uint64_t number) const;
     template <typename HasCome>
     bool linger(Clock::time_point until, HasCome has_come);
@@ -211,6 +217,7 @@ class Progress {
     Clock::duration away_{0};
 
     PointToPoint messages_;
+    Sibling sibling_;
     Answers answers_;  // the last member: its thread uses the others
 };
 

@@ -1,5 +1,6 @@
 // Progress: what can keep an operation from ever ending, and how a communicator fails.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -55,7 +56,7 @@ void Progress::watch(Clock::time_point now) {
 void Progress::watch_deadlines(Clock::time_point now) {
     for (const Execution* execution : in_flight_)
         if (now - away_ >= execution->deadline())
-            return fail(timed_out(timeout_, bootstrap_.rank(), in_flight()));
+            return fail(timed_out(timeout_, told_idle(), bootstrap_.rank(), in_flight()));
     for (const MessageRequest* message : messages_.open())
         if (now - away_ >= message->deadline)
             return fail(timed_out(timeout_, *message, messages_.tags_not_received(message->start.peer),
@@ -75,8 +76,42 @@ void Progress::watch_standstill(Clock::time_point now) {
 
 // For others, who wait in it. A rank that has failed has told why.
 std::optional<transport::Account> Progress::account_of(std::uint64_t number) {
-    const Gate::Visit visit(gate_);
-    return failure_ ? std::nullopt : account_now(number);
+    std::optional<transport::Account> account;
+    {
+        const Gate::Visit visit(gate_);
+        if (!failure_) account = account_now(number);
+        if (!account || gate_.driven()) return account;
+        if (std::ranges::find(in_flight_, number, &Execution::number) == in_flight_.end()) return account;
+    }
+    account->idle = why_idle();
+    return account;
+}
+
+// Why nobody moves what is in flight here.
+std::string Progress::why_idle() const {
+    const std::vector<std::string> others = sibling_.others_wait_in();
+    return fmt::format(
+        "has started it, and no thread of it is in a call of this communicator, whose operations move during "
+        "its "
+        "calls only (HOCKET_PROGRESS=calls){}{}",
+        others.empty() ? "" : "; it waits in ", fmt::join(others, ", and in "));
+}
+
+std::optional<std::string> Progress::awaited() {
+    std::optional<std::string> operation;
+    gate_.try_look([&] {
+        if (gate_.driven() && !in_flight_.empty()) operation = describe(*in_flight_.front());
+    });
+    return operation;
+}
+
+// What ranks have told of the oldest operation: "rank 1 has started it, and ...".
+std::vector<std::string> Progress::told_idle() const {
+    std::vector<std::string> texts;
+    for (int rank = 0; rank < bootstrap_.world_size() && !in_flight_.empty(); ++rank)
+        if (const std::string why = bootstrap_.told_by(rank, in_flight_.front()->number()); !why.empty())
+            texts.push_back(fmt::format("rank {} {}", rank, why));
+    return texts;
 }
 
 std::optional<transport::Account> Progress::account_now(std::uint64_t number) const {
@@ -98,7 +133,8 @@ std::optional<transport::Account> Progress::account_now(std::uint64_t number) co
     if (const record::CollectiveNote* note = flight_.find(number)) {
         account.operation = record::describe(*note->label, number, note->count);
         account.details = record::source_text(*note->label);
-    } else if (open) {
+    }
+    if (open) {
         account.operation = describe(*open);
         account.details = details_of(*open);
     }

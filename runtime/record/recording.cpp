@@ -143,6 +143,7 @@ Recording recording_from(const Json& json) {
     recording.written = json.at("written_us");
     recording.failure = json.at("failure");
     recording.started = json.at("started");
+    recording.is_idle = json.value("idle", false);
     for (const Json& one : json.at("collectives")) recording.collectives.push_back(collective_from(one));
     for (const Json& one : json.at("messages")) recording.messages.push_back(message_from(one));
     return recording;
@@ -155,24 +156,32 @@ Recording recording_from(const Json& json) {
 
 }  // namespace
 
-std::string name_of(const Origin& origin) {
-    std::string name = fmt::format("rank {}", origin.rank);
+namespace {
+
+bool is_of_job(const Origin& origin) {
     for (int rank = 0; rank < origin.size; ++rank)
-        if (origin.job_ranks[static_cast<std::size_t>(rank)] != rank)
-            return fmt::format("{} of the group of ranks {}", name, fmt::join(origin.job_ranks, ", "));
-    return name;
+        if (origin.job_ranks[static_cast<std::size_t>(rank)] != rank) return false;
+    return true;
+}
+
+}  // namespace
+
+std::string name_of(const Origin& origin) {
+    const std::string name = fmt::format("rank {}", origin.rank);
+    return is_of_job(origin) ? name : name + " of " + name_of_communicator(origin);
+}
+
+std::string name_of_communicator(const Origin& origin) {
+    if (is_of_job(origin)) return fmt::format("the communicator of {} ranks", origin.size);
+    return fmt::format("the group of ranks {}", fmt::join(origin.job_ranks, ", "));
 }
 
 std::string to_json(const Recording& recording) {
-    Json json = {{format_key, format_version},
-                 {"reason", recording.reason},
-                 {"request", recording.request},
-                 {"written_us", recording.written},
-                 {"origin", json_of(recording.origin)},
-                 {"failure", recording.failure},
-                 {"started", recording.started},
-                 {"collectives", Json::array()},
-                 {"messages", Json::array()}};
+    Json json = {{format_key, format_version},          {"reason", recording.reason},
+                 {"request", recording.request},        {"written_us", recording.written},
+                 {"origin", json_of(recording.origin)}, {"failure", recording.failure},
+                 {"started", recording.started},        {"idle", recording.is_idle},
+                 {"collectives", Json::array()},        {"messages", Json::array()}};
     for (const Collective& one : recording.collectives) json["collectives"].push_back(json_of(one));
     for (const Message& one : recording.messages) json["messages"].push_back(json_of(one));
     // Texts from the environment need not be UTF-8.

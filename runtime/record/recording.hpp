@@ -27,6 +27,8 @@ struct Origin {
 // "rank 2", "rank 0 of the group of ranks 2, 5" if the ranks of the communicator are numbered otherwise than
 // in the job.
 std::string name_of(const Origin& origin);
+// "the communicator of 4 ranks", "the group of ranks 2, 5"
+std::string name_of_communicator(const Origin& origin);
 
 // Where an operation in flight stands.
 struct Place {
@@ -64,6 +66,7 @@ struct Recording {
     std::int64_t written = 0;             // as in Times
     std::string failure;                  // what broke the communicator; "": nothing has
     std::uint64_t started = 0;            // how many collectives in all
+    bool is_idle = false;                 // some are in flight, and no thread is in a call that moves them
     std::vector<Collective> collectives;  // oldest first
     std::vector<Message> messages;        // likewise
 };

@@ -623,3 +623,86 @@ TEST_CASE("a plan tells which schedule it takes for a count, and why") {
     });
     CHECK(problems(outcomes) == "");
 }
+
+namespace {
+
+// A floating-point type, by the bits of its elements.
+struct FloatBits {
+    hkt_type type;
+    std::size_t size;
+    std::uint64_t infinity;         // all bits of the exponent
+    std::uint64_t some_numbers[3];  // 1, 2, -3
+
+    std::uint64_t sign() const { return std::uint64_t{1} << (size * 8 - 1); }
+    bool is_nan(std::uint64_t bits) const { return (bits & ~sign()) > infinity; }
+    std::uint64_t at(const std::vector<std::byte>& elements, std::size_t i) const {
+        std::uint64_t bits = 0;
+        std::memcpy(&bits, &elements[i * size], size);  // of this little-endian machine
+        return bits;
+    }
+};
+
+constexpr FloatBits float_types[] = {
+    {HKT_FLOAT32, 4, 0x7f800000, {0x3f800000, 0x40000000, 0xc0400000}},
+    {HKT_FLOAT64, 8, 0x7ff0000000000000, {0x3ff0000000000000, 0x4000000000000000, 0xc008000000000000}},
+    {HKT_FLOAT16, 2, 0x7c00, {0x3c00, 0x4000, 0xc200}},
+    {HKT_BFLOAT16, 2, 0x7f80, {0x3f80, 0x4000, 0xc040}}};
+
+// Some NaNs, of any bits: quiet and signalling, of both signs.
+std::vector<std::byte> with_nans(const FloatBits& type, std::size_t count, int rank) {
+    std::vector<std::byte> elements(count * type.size);
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t drawn = i * 2654435761u + static_cast<std::size_t>(rank) * 40503u;
+        std::uint64_t bits = type.some_numbers[drawn / 64 % 3];
+        if (drawn / 1024 % 5 == 0)
+            bits = type.infinity | (1 + drawn / 8192 % 7) | (drawn % 2 ? type.sign() : 0) |
+                   (drawn / 2 % 2 ? (type.infinity & ~(type.infinity << 1)) >> 1 : 0);
+        std::memcpy(&elements[i * type.size], &bits, type.size);
+    }
+    return elements;
+}
+
+}  // namespace
+
+TEST_CASE("a NaN stays a NaN with every executor, type and operator, and all else has the same bits") {
+    constexpr std::size_t count = 777;
+    for (const char* provider : {"", "tcp"}) {
+        const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", provider}}}, [](int) {
+            const Comm comm;
+            const int rank = hkt_comm_rank(comm);
+            for (const FloatBits& type : float_types)
+                for (const hkt_op op : {HKT_SUM, HKT_PRODUCT, HKT_MAX, HKT_MIN, HKT_AVERAGE}) {
+                    const std::string what = std::string(hkt_type_name(type.type)) + " " + hkt_op_name(op);
+                    std::vector<std::vector<std::byte>> inputs, results;
+                    for (int other = 0; other < hkt_comm_size(comm); ++other)
+                        inputs.push_back(with_nans(type, count, other));
+                    for (const int executor :
+                         {HKT_EXECUTOR_DEFAULT, HKT_EXECUTOR_INTERPRETER, HKT_EXECUTOR_JIT}) {
+                        hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
+                        options.executor = executor;
+                        options.schedule = "exchange";
+                        hkt_plan* plan = nullptr;
+                        must(hkt_plan_create(comm, HKT_ALL_REDUCE, type.type, op, &options, &plan), comm);
+                        const auto& own = inputs[static_cast<std::size_t>(rank)];
+                        auto& result = results.emplace_back(own.size());
+                        must(hkt_plan_start(plan, own.data(), result.data(), count, nullptr), comm);
+                        hkt_plan_destroy(plan);
+                        std::size_t nans = 0;
+                        for (std::size_t i = 0; i < count; ++i) {
+                            bool is_one = false;
+                            for (const auto& input : inputs) is_one |= type.is_nan(type.at(input, i));
+                            nans += is_one ? 1 : 0;
+                            const std::uint64_t bits = type.at(result, i);
+                            expect(type.is_nan(bits) == is_one,
+                                   what + ": a NaN, or none, for one of the inputs");
+                            expect(is_one || bits == type.at(results[0], i),
+                                   what + ": other bits of a number");
+                        }
+                        expect(nans > 50 && nans < count - 50, "some NaNs");
+                    }
+                }
+        });
+        INFO(provider);
+        CHECK(problems(outcomes) == "");
+    }
+}

@@ -162,7 +162,13 @@ TEST_CASE("two communicators whose ranks wait for each other: the report has the
     check_reports(
         "group", {"communicator of 2 ranks (2m", "in the job 2, 0 in this order",
                   "rank 0 HAS NOT BEGUN it; it is in all_reduce #0 (direct on 2m",
-                  "rank 0 HAS NOT BEGUN it; it is in barrier #3 (4 ranks) of the communicator of ranks 0-3"});
+                  "rank 0 HAS NOT BEGUN it; it is in barrier #4 (4 ranks) of the communicator of ranks 0-3"});
+}
+
+TEST_CASE("ranks that have started all, and wait for each other in other communicators: the report says so") {
+    check_reports("circle", {"no thread is in a call of this communicator that would move it",
+                             "(HOCKET_PROGRESS=thread does); it is in all_reduce #0 (",
+                             "of the communicator of ranks 0-1"});
 }
 
 TEST_CASE("a signal that the user chose writes the recordings of ranks that hang") {

@@ -64,6 +64,17 @@ int main(int argc, char** argv) {
         if (is_odd_one) rest();
         if (rank == 0) must(hkt_recv(values, 5000, HKT_FLOAT32, 2, 7, comm, NULL));
         hkt_barrier(comm);
+    } else if (strcmp(mode, "circle") == 0) {
+        /* Both pairs' ranks have started both operations, and each waits in another one first. */
+        hkt_comm *whole = comm, *pair[2] = {NULL, NULL};
+        hkt_request* requests[2] = {NULL, NULL};
+        static float large[2][1 << 20];
+        const int32_t ranks[2] = {0, 1};
+        for (int i = 0; i < 2; ++i) must(hkt_comm_create_group(whole, ranks, 2, &pair[i]));
+        if (rank > 1) rest();
+        for (int i = 0; i < 2; ++i)
+            must(hkt_all_reduce(large[i], large[i], 1 << 20, HKT_FLOAT32, HKT_SUM, pair[i], &requests[i]));
+        must(hkt_wait(requests[rank]));
     } else if (strcmp(mode, "group") == 0) {
         hkt_comm *whole = comm, *group = NULL;
         must(hkt_comm_split(comm, rank % 2, -rank, &group)); /* ranks 2, 0; ranks 3, 1 */

@@ -179,6 +179,11 @@ class Analysis {
         const Collective& one = *find(recording, number);
         const record::Place& place = *one.times.place;
         line("    rank {}, since {}: {}", rank, seconds(recording.written - one.times.started), place.doing);
+        if (recording.is_idle)
+            line(
+                "      and no thread is in a call of this communicator that would move it "
+                "(HOCKET_PROGRESS=thread does){}",
+                elsewhere(recording));
         if (place.steps > 0)
             line("      step {} of {} at {}: {}", place.step, place.steps, place.location, place.source);
     }
@@ -198,7 +203,7 @@ class Analysis {
     std::string elsewhere(const Recording& here) const {
         for (const Recording& other : all_) {
             if (other.origin.pid != here.origin.pid || other.origin.host != here.origin.host ||
-                other.origin.communicator == here.origin.communicator)
+                other.origin.communicator == here.origin.communicator || other.is_idle)
                 continue;
             if (const Collective* one = current(other))
                 return fmt::format("; it is in {} of the communicator of {}", text_of(*one),

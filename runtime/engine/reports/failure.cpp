@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "dsl/planning/compile.hpp"
 #include "runtime/engine/messages/stage_message.hpp"
@@ -23,13 +24,29 @@ constexpr const char* must_be_same =
 constexpr const char* left_too_early =
     "a rank that ends early does this, say by an exception or Ctrl-C; else see which call it has left out";
 
+constexpr std::size_t most_counts = 16;
+
+template <typename Number>
+std::string list(std::span<const Number> numbers) {
+    const bool is_cut = numbers.size() > most_counts;
+    return fmt::format("{}{}", fmt::join(numbers.first(is_cut ? most_counts : numbers.size()), ", "),
+                       is_cut ? ", ..." : "");
+}
+
+// Of what lies one after another: ", with tensors of 5, 4"; nothing if there is none.
+std::string lengths_text(const char* what, std::uint64_t begin, std::span<const std::uint64_t> ends) {
+    std::vector<std::uint64_t> lengths;
+    for (const std::uint64_t end : ends) lengths.push_back(end - std::exchange(begin, end));
+    return ends.empty() ? ""
+                        : fmt::format(", with {} {}", what, list(std::span<const std::uint64_t>(lengths)));
+}
+
 bool leaves(const std::string& operation) {
     return operation.starts_with(fmt::format("{} #", leaving_meeting));
 }
 
 constexpr std::size_t most_parts = 4;  // of a message: how many are named
 constexpr std::size_t most_tags = 8;   // likewise
-constexpr std::size_t most_counts = 16;
 
 std::string range_of(std::int64_t begin, std::int64_t end) {
     return end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{} to {}", begin, end - 1);
@@ -231,14 +248,21 @@ std::string describe(const Execution& execution) {
 }
 
 std::string details_of(const Execution& execution) {
-    std::string text = record::source_text(*execution.plan().label());
+    const Plan& plan = execution.plan();
+    std::string text = record::source_text(*plan.label());
+    const auto& arguments = execution.start().arguments;
+    if (arguments && !arguments->parameters.empty())
+        text += fmt::format(", with parameters {}", list(std::span<const double>(arguments->parameters)));
+    if (plan.computer()) text += lengths_text("tensors of", 0, plan.computer()->tensor_ends());
+    // Of an operation in flight: the starts that have ended are those before it.
+    if (const KeptState* state = plan.state())
+        text += fmt::format(
+            ", with its state after {} start{}{}", state->starts(), state->starts() == 1 ? "" : "s",
+            state->loaded() ? fmt::format(" of what was saved ({:016x})", state->loaded()) : "");
     const std::span<const std::uint64_t> begins = execution.run().binding().layout.begins();
-    if (!execution.plan().is_uneven() || execution.plan().is_by_pair() || begins.empty()) return text;
-    std::vector<std::uint64_t> counts;
-    for (std::size_t rank = 0; rank + 1 < begins.size() && rank < most_counts; ++rank)
-        counts.push_back(begins[rank + 1] - begins[rank]);
-    return fmt::format("{}, with counts by rank {}{}", text, fmt::join(counts, ", "),
-                       begins.size() - 1 > most_counts ? ", ..." : "");
+    if (plan.is_uneven() && !plan.is_by_pair() && !begins.empty())
+        text += lengths_text("counts by rank", begins[0], begins.subspan(1));
+    return text;
 }
 
 std::string describe(const Execution& execution, dsl::OpId id) {
@@ -326,8 +350,16 @@ Failure aborted(const std::string& reason, int this_rank, InFlight in_flight) {
                 "see what that rank's program wrote before", this_rank, in_flight);
 }
 
-Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight) {
-    return make(Status::timeout, fmt::format("the operation did not finish within {} ms", limit.count()),
+Failure timed_out(std::chrono::milliseconds limit, const std::vector<std::string>& idle, int this_rank,
+                  InFlight in_flight) {
+    const std::string what = fmt::format("the operation did not finish within {} ms", limit.count());
+    if (!idle.empty())
+        return make(
+            Status::timeout, fmt::format("{}\n  {}", what, fmt::join(idle, "\n  ")),
+            "let all ranks wait for operations of several communicators in one order; or test them in "
+            "turns (hkt_test); or let threads move them (HOCKET_PROGRESS=thread)",
+            this_rank, in_flight);
+    return make(Status::timeout, what,
                 "see what that rank is doing: it may be slow (raise HOCKET_TIMEOUT_MS), stuck, or have "
                 "started another operation or count",
                 this_rank, in_flight);
@@ -405,8 +437,8 @@ Failure ranks_differ(const transport::Difference& difference, int this_rank, InF
     return make(Status::mismatch,
                 fmt::format("ranks {} and {} started different operations{}", one, other, lines),
                 fmt::format("{}; compare those calls on both ranks{}", must_be_same,
-                            have_same_words ? ", also the counts by rank, parameters and tensors that they "
-                                              "pass, and the states that their plans have"
+                            have_same_words ? ", also the parameters and tensors that they pass, their "
+                                              "counts by rank, and the states of their plans"
                                             : ""),
                 this_rank, in_flight);
 }

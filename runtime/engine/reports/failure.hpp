@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/bootstrap/comparison.hpp"
 #include "runtime/engine/messages/message_request.hpp"
@@ -52,7 +53,9 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
                       InFlight in_flight);
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight);
 Failure aborted(const std::string& reason, int this_rank, InFlight in_flight);
-Failure timed_out(std::chrono::milliseconds limit, int this_rank, InFlight in_flight);
+// idle: "rank 1 has started it, and ...", of ranks that have started the oldest operation and do not move it.
+Failure timed_out(std::chrono::milliseconds limit, const std::vector<std::string>& idle, int this_rank,
+                  InFlight in_flight);
 // tags_here: the tags of messages from the same peer that have come to this rank and not been received.
 Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message,
                   std::span<const int> tags_here, int this_rank, InFlight in_flight);

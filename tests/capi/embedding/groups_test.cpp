@@ -253,3 +253,51 @@ TEST_CASE("groups know the schedules that their parent has read") {
         });
     CHECK(problems(outcomes) == "");
 }
+
+TEST_CASE("ranks that wait in a circle over several groups are told so, and what to do") {
+    constexpr std::size_t large = 1 << 20;
+    const auto body = [](bool must_end_well) {
+        return [must_end_well](int rank) {
+            const Comm comm = join();
+            std::vector<Comm> groups;  // of each rank and the next one
+            for (std::int32_t first = 0; first < 3; ++first) {
+                const std::int32_t pair[] = {first, (first + 1) % 3};
+                hkt_comm* group = nullptr;
+                must(comm.get(), hkt_comm_create_group(comm.get(), pair, 2, &group));
+                groups.emplace_back(group);
+            }
+            std::vector<float> x(large, 1), y(large, 1);
+            const auto start = [](hkt_comm* group, std::vector<float>& data) {
+                hkt_request* request = nullptr;
+                must(group,
+                     hkt_all_reduce(data.data(), data.data(), large, HKT_FLOAT32, HKT_SUM, group, &request));
+                return request;
+            };
+            hkt_comm* const own = groups[static_cast<std::size_t>(rank)].get();
+            hkt_comm* const other = groups[static_cast<std::size_t>((rank + 2) % 3)].get();
+            hkt_request *const first = start(own, x), *const second = start(other, y);
+            must(comm.get(), hkt_barrier(comm.get()));
+            const hkt_status status = hkt_wait(first);
+            const std::string text = hkt_comm_last_error(own);
+            const hkt_status other_status = hkt_wait(second);
+            must(comm.get(), hkt_barrier(comm.get()));
+            if (must_end_well) {
+                must(own, status), must(other, other_status);
+                return expect(x[large - 1] == 2 && y[0] == 2, "both sums");
+            }
+            expect(status == HKT_ERROR_TIMEOUT, text);
+            for (const char* part :
+                 {"no thread of it is in a call of this communicator", "it waits in all_reduce #0 (",
+                  " of the group of ranks ", "HOCKET_PROGRESS=thread"})
+                expect(text.find(part) != std::string::npos, text);
+        };
+    };
+    for (const char* provider : {"", "tcp"}) {
+        INFO(provider);
+        std::map<std::string, std::string> environment{{"HOCKET_PROVIDER", provider},
+                                                       {"HOCKET_TIMEOUT_MS", "2500"}};
+        CHECK(problems(run_ranks({3, environment}, body(false))) == "");
+        environment["HOCKET_PROGRESS"] = "thread", environment["HOCKET_TIMEOUT_MS"] = "30000";
+        CHECK(problems(run_ranks({3, environment}, body(true))) == "");
+    }
+}
