@@ -172,7 +172,7 @@ std::string name_of(const Origin& origin) {
 }
 
 std::string name_of_communicator(const Origin& origin) {
-    if (is_of_job(origin)) return fmt::format("the communicator of {} ranks", origin.size);
+    if (is_of_job(origin)) return fmt::format("the communicator of ranks 0 to {}", origin.size - 1);
     return fmt::format("the group of ranks {}", fmt::join(origin.job_ranks, ", "));
 }
 

@@ -27,7 +27,7 @@ struct Origin {
 // "rank 2", "rank 0 of the group of ranks 2, 5" if the ranks of the communicator are numbered otherwise than
 // in the job.
 std::string name_of(const Origin& origin);
-// "the communicator of 4 ranks", "the group of ranks 2, 5"
+// "the communicator of ranks 0 to 3", "the group of ranks 2, 5"
 std::string name_of_communicator(const Origin& origin);
 
 // Where an operation in flight stands.

@@ -228,18 +228,18 @@ void GraphRun::run_local(const dsl::Op& op, dsl::OpId id) {
 // In buffers that hold x, the stretches of a tile's chunks lie apart.
 void GraphRun::run_by_chunks(const dsl::Op& op, dsl::OpId id) {
     const auto& boundaries = plan_->program().boundaries;
-    std::vector<dsl::AreaId> in_x;
+    areas_of_x_.clear();
     const auto look = [&](dsl::AreaId area) {
-        if (holds_x_[area]) in_x.push_back(area);
+        if (holds_x_[area]) areas_of_x_.push_back(area);
     };
     look(op.area);
     for (const auto* areas : {&op.also, &op.operands}) std::for_each(areas->begin(), areas->end(), look);
-    if (in_x.empty()) return plan_->executor().run(id, areas_.data(), binding_->byte_offsets.data());
+    if (areas_of_x_.empty()) return plan_->executor().run(id, areas_.data(), binding_->byte_offsets.data());
     chunk_areas_ = areas_;
     chunk_offsets_ = binding_->byte_offsets;
     tile_.for_stretches(boundaries[op.begin], boundaries[op.end],
                         [&](std::uint64_t in_tile, std::uint64_t place_in_x, std::uint64_t bytes) {
-                            for (const dsl::AreaId area : in_x)
+                            for (const dsl::AreaId area : areas_of_x_)
                                 chunk_areas_[area] = address(areas_[area], place_in_x - in_tile);
                             chunk_offsets_[op.begin] = in_tile;
                             chunk_offsets_[op.end] = in_tile + bytes;

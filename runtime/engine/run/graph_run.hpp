@@ -110,6 +110,7 @@ class GraphRun final : public Run {
     std::vector<std::byte*> areas_;
     // Used if the tile is not whole. By area: whether all of x lies there, and not the tile alone.
     std::vector<bool> holds_x_;
+    std::vector<dsl::AreaId> areas_of_x_;  // those of the current operation
     std::vector<std::byte*> chunk_areas_;  // as they are placed for one chunk
     std::vector<std::uint64_t> chunk_offsets_;
     std::byte* memory_ = nullptr;  // work and scratch, and copies of buffers that neighbours cannot reach

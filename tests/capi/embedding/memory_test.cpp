@@ -12,6 +12,7 @@
 
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -231,6 +232,7 @@ TEST_CASE("memory is used again after a group has failed, however it failed") {
     };
     for (const std::string& how : std::vector<std::string>{"abort", "mismatch", "timeout", "loss"}) {
         INFO(how);
+        const Tally closed;  // the group that failed
         const auto outcomes =
             run_ranks({3, {{"HOCKET_TIMEOUT_MS", how == "timeout" ? "3000" : "20000"}}}, [&](int rank) {
                 const Comm comm = join();
@@ -249,7 +251,9 @@ TEST_CASE("memory is used again after a group has failed, however it failed") {
                 else
                     expect(use() != HKT_SUCCESS, "the group to fail");
                 fails.reset();
+                closed.add();
                 if (rank == 2) return;
+                closed.await(how == "loss" ? 2 : 3);
                 const auto rounds = [&](int all) {
                     for (int round = 0; round < all; ++round) {
                         void* memory = nullptr;
@@ -258,7 +262,6 @@ TEST_CASE("memory is used again after a group has failed, however it failed") {
                         must(works.get(), hkt_all_reduce(memory, memory, mebibyte / 4, HKT_INT32, HKT_SUM,
                                                          works.get(), nullptr));
                         must(works.get(), hkt_mem_free(works.get(), memory));
-                        if (round == 0) usleep(100'000);  // the others close what has failed
                     }
                 };
                 rounds(5);
