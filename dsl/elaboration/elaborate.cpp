@@ -123,6 +123,7 @@ StepGraph Elaborator::run() {
         scope.add(runnable_.schedule->buffer.text, ViewRef{buffer});
         if (runnable_.schedule->root) scope.add(runnable_.schedule->root->text, std::int64_t{options_.root});
         graph_.approximate = runnable_.schedule->approximate;
+        graph_.lossy = runnable_.schedule->lossy;
         for (const ast::Parameter& parameter : runnable_.schedule->parameters)
             if (!parameter.value) graph_.parameters.push_back(parameter.name.text);
         for (const ast::Name& given : runnable_.schedule->given) computations_.given(given, scope);

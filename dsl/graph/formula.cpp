@@ -29,6 +29,23 @@ std::size_t Formula::depth() const {
     return most;
 }
 
+std::vector<std::uint32_t> Formula::summands() const {
+    std::vector<std::vector<std::uint32_t>> stack;
+    for (const Item& item : items) {
+        std::vector<std::uint32_t> result;
+        const std::size_t first = stack.size() - operands_of(item.op);
+        if (item.op == Op::element) result = {item.index};
+        if (item.op == Op::add || item.op == Op::subtract) result = stack[first];
+        if (item.op == Op::add) result.insert(result.end(), stack[first + 1].begin(), stack[first + 1].end());
+        stack.resize(first);
+        stack.push_back(std::move(result));
+    }
+    std::vector<std::uint32_t> all = stack.empty() ? std::vector<std::uint32_t>() : std::move(stack.back());
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
+}
+
 std::string_view spelling(Formula::Op op) {
     return spellings[static_cast<std::size_t>(op)];
 }

@@ -49,6 +49,9 @@ struct Formula {
     void push(Op op) { items.push_back({op}); }
     // How many values its evaluation holds at a time.
     std::size_t depth() const;
+    // The operands that its result is the sum of, with whatever else is added: those of "e + x - 0.5 * w" are
+    // e and x. Ascending.
+    std::vector<std::uint32_t> summands() const;
 };
 
 // The values that it takes from the stack.

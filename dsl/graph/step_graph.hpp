@@ -71,6 +71,7 @@ struct StepGraph {
     std::vector<std::vector<std::uint32_t>> held;
     std::vector<std::string> parameters;  // those that are given at each start, by index
     bool approximate = false;             // what selections leave out may be missing from the result
+    bool lossy = false;                   // what states keep may be thrown away
     Span header;                          // of the schedule or algorithm
     std::string hint;                     // the likely cause if the result is wrong; may be empty
     // If x is divided by rank: the piece that is each rank's own. Empty in a graph of one rank's steps only.

@@ -59,6 +59,15 @@ std::string folded(const std::vector<Rank>& sizes) {
     return text;
 }
 
+// For what is said of what was checked on so many ranks.
+std::string roots_tried(const std::vector<Rank>& sizes) {
+    const bool all =
+        std::all_of(sizes.begin(), sizes.end(), [](Rank size) { return size <= every_root_up_to; });
+    if (all) return "; every root";
+    return fmt::format("; every root of up to {} ranks, of more only the roots 0, n / 2 and n - 1",
+                       every_root_up_to);
+}
+
 class Checker {
   public:
     Checker(const CheckOptions& options, const CheckListener& listener)
@@ -118,9 +127,10 @@ class Checker {
             if (sizes.empty())
                 throw DiagnosticError(algorithm.where->span, "no group that was tried meets this condition",
                                       "name sizes with --ranks");
-            for (const Rank size : sizes) verify_algorithm(algorithm, library, size, deadline());
+            for (const Rank size : sizes)
+                verify_algorithm(algorithm, library, size, roots_to_try(size), deadline());
             return {fmt::format("algorithm {} {}", algorithm.name.text, name_of(algorithm.collective)),
-                    "groups of " + folded(sizes)};
+                    "groups of " + folded(sizes) + (algorithm.root ? roots_tried(sizes) : "")};
         });
     }
 
@@ -130,9 +140,10 @@ class Checker {
         judge(path, [&]() -> Finding {
             std::string done;
             std::string refusal;
+            std::vector<Rank> sizes;
             for (const std::string& topology : named.empty() ? topologies_for(schedule) : named) {
                 try {
-                    check_on(path, schedule, topology, library);
+                    sizes.push_back(check_on(path, schedule, topology, library));
                     done += (done.empty() ? "" : " ") + topology;
                 } catch (const ConditionError& error) {
                     // The schedule names an algorithm that doesn't run on such a group: there is nothing to
@@ -146,7 +157,7 @@ class Checker {
                     refusal +
                     "\nerror: the schedule runs on no topology that was tried: name one with --topology");
             return {fmt::format("schedule {} {}", schedule.name.text, name_of(schedule.collective)),
-                    "on " + done};
+                    "on " + done + (contract_of(schedule.collective).has_root() ? roots_tried(sizes) : "")};
         });
     }
 
@@ -172,7 +183,8 @@ class Checker {
 
     Deadline deadline() const { return Deadline(std::chrono::duration<double>(options_.timeout)); }
 
-    void check_on(const std::string& path, const ast::Schedule& schedule, const std::string& topology,
+    // Returns the number of ranks.
+    Rank check_on(const std::string& path, const ast::Schedule& schedule, const std::string& topology,
                   const Library& library) {
         // The topology's file must be loaded before the schedule's.
         const std::string file = file_of(topology);
@@ -180,13 +192,14 @@ class Checker {
         PlanRequest request{
             schedule.collective, path + ":" + schedule.name.text, topology, options_.search_path, 0, 0};
         request.deadline = deadline();
-        const auto checked = planner.check(request);
-        if (!contract_of(schedule.collective).has_root()) return;
-        for (const Rank root : {checked->levels().ranks() / 2, checked->levels().ranks() - 1}) {
+        const Rank ranks = planner.check(request)->levels().ranks();
+        if (!contract_of(schedule.collective).has_root()) return ranks;
+        for (const Rank root : roots_to_try(ranks)) {
             request.root = root;
             request.deadline = deadline();
             planner.check(request);
         }
+        return ranks;
     }
 
     // Whether its words are true is not checked.

@@ -13,6 +13,7 @@ struct CheckOptions {
     std::vector<std::string> files;
     std::vector<std::string> topologies;  // empty: a set of small ones
     std::vector<Rank> group_sizes;        // empty: 1 to 17, 32, 64, and others that `where` allows
+    // Where there is a root, every one is tried, or the ends and the middle of more than 64 ranks.
     std::vector<std::string> search_path;
     double timeout = 60;  // seconds, for each definition on each group or topology
 };

@@ -94,7 +94,8 @@ class Choices::ForGroups {
         const auto [entry, is_new] = right_.emplace(std::pair(&algorithm, size), false);
         if (!is_new) return entry->second;
         try {
-            verify_algorithm(algorithm, library_, size, deadline_);
+            // A plan of it is proved with its own root.
+            verify_algorithm(algorithm, library_, size, ends_and_middle(size), deadline_);
             entry->second = true;
         } catch (const DiagnosticError&) {
         }

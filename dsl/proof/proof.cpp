@@ -72,13 +72,22 @@ std::uint64_t fingerprint(const StepGraph& graph) {
     return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
 }
 
+std::set<Rank> ends_and_middle(Rank ranks) {
+    return {0, ranks / 2, ranks - 1};
+}
+
+std::set<Rank> roots_to_try(Rank ranks) {
+    if (ranks > every_root_up_to) return ends_and_middle(ranks);
+    std::set<Rank> roots;
+    for (Rank root = 0; root < ranks; ++root) roots.insert(root);
+    return roots;
+}
+
 void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size,
-                      const Deadline& deadline) {
+                      const std::set<Rank>& roots, const Deadline& deadline) {
     const Runnable runnable{nullptr, &algorithm, {}, algorithm.name.text};
     const Topology topology = flat_topology(size);
-    // An algorithm with a root is checked with both ends and the middle of its group as root.
-    const std::set<Rank> roots = algorithm.root ? std::set<Rank>{0, size / 2, size - 1} : std::set<Rank>{0};
-    for (const Rank root : roots) {
+    for (const Rank root : algorithm.root ? roots : std::set<Rank>{0}) {
         ElaborateOptions options;
         options.root = root;
         options.deadline = deadline;
@@ -158,7 +167,7 @@ Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable
         // If an algorithm is wrong by itself, report its fault in its own, smaller terms.
         try {
             for (const auto& [algorithm, size] : algorithms_in(graph, runnable))
-                verify_algorithm(*algorithm, library_, size, deadline_);
+                verify_algorithm(*algorithm, library_, size, roots_to_try(size), deadline_);
         } catch (const DeadlineError&) {  // we know that it is wrong, and only lack the better words for it
         }
         throw;

@@ -20,9 +20,16 @@ namespace hocket::dsl {
 // Made of all ranks' steps: equal exactly if all ranks do the same, however the text is spelled.
 std::uint64_t fingerprint(const StepGraph& graph);
 
-// Verifies it by itself, on one level of so many ranks. Throws DiagnosticError, DeadlineError.
+// Which roots are tried where none is given: all, if there are no more ranks than this; otherwise both ends
+// and the middle.
+inline constexpr Rank every_root_up_to = 64;
+std::set<Rank> roots_to_try(Rank ranks);
+std::set<Rank> ends_and_middle(Rank ranks);
+
+// Verifies it by itself, on one level of so many ranks; if it has a root, with each of these. Throws
+// DiagnosticError, DeadlineError.
 void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size,
-                      const Deadline& deadline = no_deadline);
+                      const std::set<Rank>& roots, const Deadline& deadline = no_deadline);
 
 // A chooser that makes these choices, in this order.
 Chooser chooser_of(std::vector<Choice> choices);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -97,6 +98,21 @@ class Traits {
     // Ascending.
     const std::vector<std::uint32_t>& pieces(std::uint32_t number) const { return sets_of_pieces_[number]; }
 
+    // A value is the sum of terms: itself, and whatever it was added up of, as that was then. To be called
+    // for the traits that were added to make `sum`.
+    void add_terms(TraitId sum, const std::vector<TraitId>& added) {
+        std::set<TraitId>& all = terms_[sum];
+        for (const TraitId term : added) {
+            all.insert(term);
+            if (const auto further = terms_.find(term); further != terms_.end() && term != sum)
+                all.insert(further->second.begin(), further->second.end());
+        }
+    }
+    bool is_term_of(TraitId term, TraitId sum) const {
+        const auto found = terms_.find(sum);
+        return term == sum || (found != terms_.end() && found->second.contains(term));
+    }
+
   private:
     using Made = std::tuple<std::uint32_t, Use, std::vector<std::uint32_t>>;
 
@@ -118,6 +134,7 @@ class Traits {
     std::vector<std::vector<std::uint32_t>> sets_of_pieces_{{}};
     std::map<std::vector<std::uint32_t>, std::uint32_t> numbers_of_pieces_{{{}, 0}};
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> united_pieces_;
+    std::map<TraitId, std::set<TraitId>> terms_;
 };
 
 }  // namespace hocket::dsl

@@ -110,6 +110,7 @@ void Verifier::run_start() {
     if (trait_.empty()) return;
     check_states();
     if (knows_states_) check_all_selected_arrive();
+    if (knows_states_ && !graph_.lossy) check_states_go_on();
 }
 
 // All reads of a phase come before its writes.

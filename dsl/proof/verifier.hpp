@@ -81,6 +81,8 @@ class Verifier {
         }
     };
     void add_elements(const Step& step, std::uint32_t atom, MadeOf& of) const;
+    void note_terms(const Step& step, std::uint32_t atom, const std::vector<std::uint32_t>& summands,
+                    TraitId sum);
 
     // What a rank's selection or sums were made of.
     struct Selection {
@@ -142,6 +144,7 @@ class Verifier {
     std::uint64_t with_aliases(std::uint64_t states) const;
     bool is_sent(Rank rank, std::uint32_t atom, std::size_t at);
     void check_states();
+    void check_states_go_on();
     void check_kept_alike();
     std::uint32_t mirrored(std::uint32_t atom, std::int64_t buffer) const;
     [[noreturn]] void refuse_combine_of_none(const Step& step, std::size_t to, std::size_t value);

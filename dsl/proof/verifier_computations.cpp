@@ -238,6 +238,8 @@ void Verifier::compute(std::size_t index) {
                 write(place(step.source, atom), sets_.single(step.source), Traits::plain);
         return;
     }
+    const std::vector<std::uint32_t> summands =
+        computation.sparse.empty() ? computation.formula.summands() : std::vector<std::uint32_t>();
     const bool takes_away =
         !computation.sparse.empty() && computation.sparse[0].use != Computation::Sparse::Use::add;
     MadeOf of;
@@ -253,17 +255,29 @@ void Verifier::compute(std::size_t index) {
                                                  graph_.extras.data()) +
                           1
                     : 0;
-            write(place(step.source, mirrored(atom, computation.target)), value.set,
-                  traits_.intern({.history = traits_.history(step.computation, Traits::Use::result,
-                                                             of.histories, step.origin),
-                                  .value = traits_.value(step.computation, Traits::Use::result, of.values),
-                                  .states = value.states,
-                                  .left_by = left_by,
-                                  .left_set = value.left_set,
-                                  .selected = value.selected,
-                                  .has_sent = value.has_sent}));
+            const TraitId result = traits_.intern(
+                {.history = traits_.history(step.computation, Traits::Use::result, of.histories, step.origin),
+                 .value = traits_.value(step.computation, Traits::Use::result, of.values),
+                 .states = value.states,
+                 .left_by = left_by,
+                 .left_set = value.left_set,
+                 .selected = value.selected,
+                 .has_sent = value.has_sent});
+            note_terms(step, atom, summands, result);
+            write(place(step.source, mirrored(atom, computation.target)), value.set, result);
         }
     }
+}
+
+// Of which values, as they are now, the result is the sum.
+void Verifier::note_terms(const Step& step, std::uint32_t atom, const std::vector<std::uint32_t>& summands,
+                          TraitId sum) {
+    if (summands.empty() || !graph_.approximate) return;
+    std::vector<TraitId> terms;
+    for (const std::uint32_t summand : summands)
+        terms.push_back(trait_[place(
+            step.source, mirrored(atom, graph_.computations[step.computation].elements[summand]))]);
+    traits_.add_terms(sum, terms);
 }
 
 void Verifier::add_elements(const Step& step, std::uint32_t atom, MadeOf& of) const {

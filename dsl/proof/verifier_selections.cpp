@@ -76,6 +76,21 @@ Verifier::Known Verifier::without_selection(const Step& step, Known value, const
              fmt::format("rank {} takes a selection away from something else than it was made of",
                          step.source),
              selected_here, right);
+    if (clears && knows_states_ && !graph_.lossy && !traits_.is_term_of(trait_[from], selected.entry.trait))
+        fail(
+            step,
+            fmt::format(
+                "rank {} clears {} where something was selected, but what is there now was not added to "
+                "what was selected from: it would be lost, and nobody has sent it",
+                step.source, chunk_text(from)),
+            [&] {
+                std::vector<Note> notes = last_write(from, "last written by this");
+                notes.insert(notes.end(), selected_here.begin(), selected_here.end());
+                return notes;
+            }(),
+            "clear what was added as it is now (v = v + u, a selection from v, u = cleared(u, s)); if it is "
+            "to be "
+            "lost, say so in the header: lossy");
     const auto* const target = graph_.extra_at(computation.target);
     if (target && target->kind == ExtraBuffer::Kind::state &&
         (value.states >> (target - graph_.extras.data()) & 1) == 0)

@@ -143,6 +143,36 @@ void Verifier::check_states() {
         });
 }
 
+// What a state held when the start began must go on: in a state, or in a result. A part of it that was
+// selected and sent is not all of it.
+void Verifier::check_states_go_on() {
+    std::vector<std::uint64_t> kept(atoms_, 0);  // by atom of x: the states that go on there
+    for (std::size_t state = 0; state < graph_.extras.size(); ++state)
+        for_kept(state,
+                 [&](Rank, std::uint32_t atom, std::size_t at) { kept[atom] |= traits_[trait_[at]].states; });
+    for (Rank rank = 0; rank < graph_.ranks; ++rank)
+        for (std::uint32_t atom = input_.begin; atom < input_.end; ++atom)
+            if (const std::size_t at = place(rank, output_.begin + atom - input_.begin);
+                state_[at] != Contributions::undefined)
+                kept[atom] |= traits_[trait_[at]].states;
+    for (std::size_t state = 0; state < graph_.extras.size(); ++state)
+        for_kept(state, [&](Rank rank, std::uint32_t atom, std::size_t at) {
+            if ((kept[atom] >> state & 1) != 0) return;
+            const std::string& name = graph_.extras[state].name;
+            const Step& last = writer_[at] == nothing ? graph_.steps.back() : graph_.steps[writer_[at]];
+            fail(last,
+                 fmt::format(
+                     "rank {} ends a start without what it kept in {}: it is in no state and in no result, "
+                     "and a selection of it has only a part",
+                     rank, chunk_text(at)),
+                 {{graph_.extras[state].span, "kept from start to start"}},
+                 fmt::format(
+                     "take away what was sent: {0} = {0} - dense(...); if {0} is to be lost, say so in the "
+                     "header: lossy",
+                     name));
+        });
+}
+
 // The proof takes a state for calculated alike on all ranks, and for the same wherever the same contributions
 // are in it. So it must be left like that.
 void Verifier::check_kept_alike() {

@@ -162,7 +162,8 @@ struct Schedule {
     std::optional<Name> root;
     std::vector<Parameter> parameters;
     std::vector<Name> given;   // further buffers, which each rank has all of, alike
-    bool approximate = false;  // it may lose what a selection leaves out
+    bool approximate = false;  // it may lose what a selection leaves out of x
+    bool lossy = false;        // and what states keep
     std::optional<Expression> where;
     std::vector<Statement> body;
 };

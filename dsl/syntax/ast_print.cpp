@@ -165,9 +165,10 @@ std::string print(const File& file) {
         for (const Name& name : s.given) given += (given.empty() ? " with " : ", ") + name.text;
         printer.line(
             0, s.span,
-            fmt::format("schedule {} {}({}{}{}){}{}{}", s.name.text, name_of(s.collective), s.buffer.text,
+            fmt::format("schedule {} {}({}{}{}){}{}{}{}", s.name.text, name_of(s.collective), s.buffer.text,
                         s.root ? ", " + s.root->text : "", parameters.empty() ? "" : "; " + parameters, given,
-                        s.approximate ? " approximate" : "", s.where ? " where " + text_of(*s.where) : ""));
+                        s.approximate ? " approximate" : "", s.lossy ? " lossy" : "",
+                        s.where ? " where " + text_of(*s.where) : ""));
         printer.statements(1, s.body);
     }
     for (const TopologyDefinition& t : file.topologies) {

@@ -202,11 +202,10 @@ struct CollectiveNames : x3::symbols<Collective> {
 
 struct ReservedWords : x3::symbols<x3::unused_type> {
     ReservedWords() {
-        for (const char* word :
-             {"algorithm", "schedule",    "topology", "level", "for",      "each",     "in",
-              "where",     "over",        "using",    "from",  "to",       "parallel", "let",
-              "and",       "or",          "not",      "xor",   "mod",      "of",       "state",
-              "operator",  "approximate", "with",     "like",  "partition"})
+        for (const char* word : {"algorithm", "schedule",    "topology", "level", "for",  "each",     "in",
+                                 "where",     "over",        "using",    "from",  "to",   "parallel", "let",
+                                 "and",       "or",          "not",      "xor",   "mod",  "of",       "state",
+                                 "operator",  "approximate", "lossy",    "with",  "like", "partition"})
             add(word);
     }
 } const reserved_words;
@@ -413,6 +412,7 @@ BOOST_SPIRIT_DEFINE(range, binding, statement, body, block, bare_block, for_loop
 const x3::rule<struct ParameterId, ast::Parameter> parameter = "'name = default'";
 const x3::rule<struct ScheduleParameterId, ast::Parameter> schedule_parameter = "a parameter";
 const x3::rule<struct ApproximateId, bool> approximate = "approximate";
+const x3::rule<struct LossyId, bool> lossy = "lossy";
 const x3::rule<struct AlgorithmHeadId, ast::Algorithm> algorithm_head = "an algorithm";
 const x3::rule<struct AlgorithmId, ast::Algorithm> algorithm = "an algorithm";
 const x3::rule<struct ScheduleHeadId, ast::Schedule> schedule_head = "a schedule";
@@ -454,6 +454,7 @@ const auto parameter_def = name[to(&ast::Parameter::name)] > '=' > expression[to
 const auto schedule_parameter_def = name[to(&ast::Parameter::name)] >
                                     -('=' > expression[to(&ast::Parameter::value)]);
 const auto approximate_def = keyword("approximate") >> x3::attr(true);
+const auto lossy_def = keyword("lossy") >> x3::attr(true);
 // The second name of an algorithm's header.
 const auto set_second = [](auto& context) {
     ast::Algorithm& algorithm = x3::_val(context);
@@ -470,7 +471,7 @@ const auto schedule_head_def = located(
     name[to(&ast::Schedule::buffer)] > -(',' > name[to(&ast::Schedule::root)]) >
     -(';' > (schedule_parameter[append_to(&ast::Schedule::parameters)] % ',')) > ')' >
     -(keyword("with") > (name[append_to(&ast::Schedule::given)] % ',')) >
-    -approximate[to(&ast::Schedule::approximate)] >
+    -approximate[to(&ast::Schedule::approximate)] > -lossy[to(&ast::Schedule::lossy)] >
     -(keyword("where") > expression[to(&ast::Schedule::where)]));
 const auto schedule_def = schedule_head[set] > block[to(&ast::Schedule::body)];
 
@@ -517,10 +518,10 @@ const auto source_file_def =
       topology[append_to(&ast::File::topologies)] | operator_definition[append_to(&ast::File::operators)] |
       update[append_to(&ast::File::updates)]);
 
-BOOST_SPIRIT_DEFINE(parameter, schedule_parameter, approximate, algorithm_head, algorithm, schedule_head,
-                    schedule, property, time_value, rate_value, level, topology_for, topology_statement,
-                    topology_body, topology_head, topology, commutative, associative, operator_head,
-                    operator_definition, update_statement, update_statements, update_end, update_head, update,
-                    source_file)
+BOOST_SPIRIT_DEFINE(parameter, schedule_parameter, approximate, lossy, algorithm_head, algorithm,
+                    schedule_head, schedule, property, time_value, rate_value, level, topology_for,
+                    topology_statement, topology_body, topology_head, topology, commutative, associative,
+                    operator_head, operator_definition, update_statement, update_statements, update_end,
+                    update_head, update, source_file)
 
 }  // namespace hocket::dsl::grammar

@@ -1,3 +1,5 @@
+#include "dsl/planning/check_files.hpp"
+
 #include "tests/dsl/errors.hpp"
 #include "tests/support/test.hpp"
 
@@ -300,4 +302,32 @@ TEST_CASE("topologies are bounded, and their figures are figures") {
     CHECK_THAT(topology("level a[2] { bandwidth infB/s }"), Contains("a bandwidth is a rate of more than 0"));
     CHECK_THAT(topology("level a[2] { shared by nobody }"), Contains("there is no level 'nobody'"));
     CHECK_THAT(topology(""), Contains("has no level"));
+}
+
+TEST_CASE("a check tries every root, and says so") {
+    // Right for the roots 0, n / 2 and n - 1.
+    const test::TemporarySchedule file(
+        "algorithm some broadcast(x, root) over g {\n"
+        "each q in g where q != root and (root != 6 or q != 3)\n"
+        "x : root -> q }\n"
+        "schedule some reduce(x, root) {\n"
+        "reduce x over world to root using direct\n"
+        "x[0] : 1 -> 6 }\n"
+        "schedule good reduce(x, root) { reduce x over world to root using direct }\n");
+    std::string right, wrong;
+    const dsl::CheckListener listener{[&](const std::string& line) { right += line + "\n"; },
+                                      [&](const std::string& text) { wrong += text + "\n"; }};
+    dsl::CheckOptions options;
+    options.files = {file.path()};
+    options.group_sizes = {8};
+    options.topologies = {"8"};
+    options.search_path = {HOCKET_SCHEDULES_DIR};
+    const dsl::CheckResult result = dsl::check_files(options, listener);
+    CHECK(result.right == 1);
+    CHECK(result.wrong == 2);
+    CHECK_THAT(wrong, Contains("some broadcast on 8 ranks from 6: rank 3 ends with nothing") &&
+                          Contains("schedule some reduce on 8: rank 6 ends with"));
+    CHECK_THAT(right, Contains("schedule good reduce") && Contains("on 8; every root"));
+    CHECK(dsl::roots_to_try(64).size() == 64);
+    CHECK(dsl::roots_to_try(65) == std::set<dsl::Rank>{0, 32, 64});
 }

@@ -130,6 +130,40 @@ TEST_CASE("naive_ag and dgc, got wrong in one place, are refused with a counter-
     CHECK_THAT(dgc("u = momentum * u + x", "u = momentum * u"), Contains("of which no rank's input is part"));
 }
 
+TEST_CASE("what a state takes in is sent, kept or in a result, unless the header says that it may be lost") {
+    struct Loss {
+        const char *body, *where, *text;
+    };
+    const Loss losses[] = {
+        {"state e like x\n let s = mstopk(e, 1)\n e = e + x\n e = cleared(e, s)",
+         ":5:", "clears e[0, 1) where something was selected, but what is there now was not added"},
+        {"state u like x\n state v like x\n v = v + u\n u = 0.5 * u + x\n let s = mstopk(v, 1)\n"
+         " v = v - dense(s)\n u = cleared(u, s)",
+         ":8:", "clears u[0, 1) where something was selected, but what is there now was not added"},
+        {"state e like x\n e = e + x\n let s = mstopk(x, 0.3)\n e = cleared(e, s)",
+         ":5:", "clears e[0, 1) where something was selected"},
+        {"state e like x\n e = e + x\n let s = mstopk(e, 0.3)\n e = e - dense(s)\n e = 0",
+         ":6:", "ends a start without what it kept in e[0, 1)"},
+    };
+    for (const Loss& loss : losses)
+        for (const char* const topology : {"1", "2", "3", "2x2"}) {
+            const std::string rest = std::string(loss.body) + "\n all_gather s over world\n x = sum(s)\n}";
+            const auto said = [&](const char* header) {
+                return check_error(std::string("schedule t all_reduce(x) ") + header + " {\n " + rest,
+                                   Collective::all_reduce, topology);
+            };
+            INFO(loss.body << " on " << topology);
+            CHECK(said("approximate") != "");
+            if (topology != std::string("1"))
+                CHECK_THAT(said("approximate"),
+                           Contains(loss.where) && Contains(loss.text) && Contains("lossy"));
+            if (topology != std::string("1")) CHECK(said("approximate lossy") == "");
+        }
+    // To multiply is not to lose.
+    CHECK(check_error("schedule t all_reduce(x) { all_reduce x over world\n state m like x\n"
+                      "m = 0.9 * m + x\n x = m }") == "");
+}
+
 TEST_CASE("lars and lamb, got wrong in one place, are refused with a counter-example") {
     const auto lars = [](const std::string& from, const std::string& to) {
         return mutant("lars.sched", "lars", from, to, "4");

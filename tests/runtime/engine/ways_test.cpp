@@ -277,7 +277,9 @@ TEST_CASE("every way of running a schedule gives the same bits") {
                 std::byte* expected = reference + static_cast<std::uint64_t>(rank) * bytes;
                 for (const Work& work : all) {
                     const std::vector<std::byte> sent = sent_by(work, rank);
-                    for (unsigned number = 0; number < Manner::count; number += Manner::step) {
+                    // Every third manner has each side of each choice.
+                    const unsigned step = work.count > 65'536 ? 3 : Manner::step;
+                    for (unsigned number = 0; number < Manner::count; number += step) {
                         const std::vector<std::byte> result = run(*comm, work, sent, Manner(number));
                         if (is_first && number == 0) {
                             expect_right(work, rank, result);
