@@ -82,8 +82,8 @@ class Gate {
         bool driving_ = false;
     };
 
-    // Calls look() with the gate held if that is possible at once, also while the driver sleeps on the fabric,
-    // which look() must leave alone. False: somebody is at work.
+    // Calls look() with the gate held if that is possible at once, also while the driver sleeps on the
+    // fabric, which look() must leave alone. False: somebody is at work.
     template <typename Look>
     bool try_look(Look look) {
         const std::unique_lock lock(mutex_, std::try_to_lock);
