@@ -67,7 +67,8 @@ TEST_CASE("numbers with a point or an exponent are read to the last bit, and oth
 }
 
 TEST_CASE("the words of computations are reserved, and their functions are not") {
-    for (const char* const word : {"state", "operator", "approximate", "lossy", "with", "like", "partition"}) {
+    for (const char* const word :
+         {"state", "operator", "approximate", "lossy", "with", "like", "partition"}) {
         INFO(word);
         CHECK_THAT(parse_error(std::string("schedule s all_reduce(") + word + ") { }"),
                    Contains("expected a name here"));
