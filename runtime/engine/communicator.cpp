@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include "dsl/planning/compile.hpp"
@@ -114,6 +115,16 @@ transport::Patience patience_of(const transport::Bootstrap& bootstrap, const Opt
     return {transport::Clock::now() + options.join_timeout, bad_news};
 }
 
+void warn_of_missing_folders(const std::vector<std::string>& schedule_path) {
+    std::error_code ignored;
+    for (const std::string& folder : schedule_path)
+        if (!std::filesystem::is_directory(folder, ignored))
+            log_line(
+                "hocket: warning: {}, which HOCKET_SCHEDULE_PATH names, is no folder here: no schedules are "
+                "read from it",
+                folder);
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> Communicator::create(const Options& options) {
@@ -122,13 +133,15 @@ std::unique_ptr<Communicator> Communicator::create(const Options& options) {
 
 Communicator::Communicator(const Options& options)
     : options_(options), schedule_path_(joined(options.schedule_path)), devices_(options.cuda_ipc) {
-    if (!options_.planning) options_.planning = std::make_shared<Planning>();
+    const bool is_first = !options_.planning;  // not a group, which its parent's planning is given
+    if (is_first) options_.planning = std::make_shared<Planning>();
     device::find_driver();
     bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
     options_.lobby.reset();
     options_.abandoned = {};
     options_.host_listens = false;
     options_.rank = bootstrap_->rank(), options_.world_size = bootstrap_->world_size();
+    if (is_first && rank() == 0) warn_of_missing_folders(options_.schedule_path);
     // What its launcher says of a new process is of another job, or of a process that it replaces.
     if (options_.is_newcomer) options_.job_rank = options_.rank;
     try {

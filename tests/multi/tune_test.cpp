@@ -93,6 +93,20 @@ TEST_CASE("a damaged table is a warning to later jobs, and hocket-tune leaves it
     CHECK(std::filesystem::file_size(table) == 28);
 }
 
+TEST_CASE("a folder of schedules that is not there is a warning, from rank 0") {
+    const auto said = [](const std::string& path) {
+        return hocket::test::run(
+                   {HOCKET_RUN, "-n", "2", HOCKET_BENCH, "all_reduce", "-b", "8", "-e", "8", "-n", "1"}, 60s,
+                   {{"HOCKET_SCHEDULE_PATH", path}, {"HOCKET_TUNING", "off"}})
+            .err;
+    };
+    CHECK_THAT(said("/tmp:/no/such/folder"),
+               Contains("[0] hocket: warning: /no/such/folder, which HOCKET_SCHEDULE_PATH "
+                        "names, is no folder here") &&
+                   !Contains("[1] hocket: warning") && !Contains("warning: /tmp,"));
+    CHECK_THAT(said("/tmp"), !Contains("warning"));
+}
+
 TEST_CASE("what cannot be is said before anything is measured") {
     std::filesystem::remove(table);
     const auto unwritable = tune({"-o", "/proc/no/such/place.json"});
