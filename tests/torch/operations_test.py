@@ -164,6 +164,15 @@ def odd_tensors(rank, size):
     out = torch.empty(3)
     dist.reduce_scatter(out, [torch.ones(6)[::2] * (r + 1) for r in range(size)])
     same(out, torch.ones(3) * size * (rank + 1), "reduce_scatter of every other element")
+    # The numbers of quantized tensors move; each keeps its own scale.
+    mine = torch.quantize_per_tensor(torch.arange(4.0) + rank, 1.0, 0, torch.quint8)
+    out = [torch._empty_affine_quantized([4], scale=0.5, zero_point=1, dtype=torch.quint8) for _ in range(size)]
+    dist.all_gather(out, mine)
+    for r, found in enumerate(out):
+        same(found.int_repr().float(), torch.arange(4.0) + r, "all_gather of quantized tensors")
+        assert found.q_scale() == 0.5
+    by_channel = torch.quantize_per_channel(torch.ones(2, 2), torch.ones(2), torch.zeros(2), 0, torch.qint8)
+    refused(ValueError, "one scale for all elements", dist.broadcast, by_channel, 0)
 
 
 def messages(rank, size):

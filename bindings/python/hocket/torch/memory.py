@@ -5,6 +5,9 @@ import torch
 def check(tensor):
     if not tensor.is_cpu or tensor.layout is not torch.strided:
         raise ValueError(f"hocket: the backend takes dense tensors in memory of the CPU; this one is {tensor.layout} on {tensor.device}")
+    if tensor.is_quantized and tensor.qscheme() not in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        raise ValueError(f"hocket: quantized tensors need one scale for all elements ({tensor.qscheme()} has more): move "
+                         "tensor.int_repr(), the scales and the zero points")
 
 
 def _plain(tensor):
@@ -36,7 +39,9 @@ def overlapping(tensors):
 
 def _copies(tensors):
     """Memory for all of them, one after another, and a view of it for each."""
-    flat = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype)
+    # Of quantized tensors the numbers move; each keeps its own scale.
+    dtype = tensors[0].flatten()[:0].int_repr().dtype if tensors[0].is_quantized else tensors[0].dtype
+    flat = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=dtype)
     views, begin = [], 0
     for tensor in tensors:
         views.append(flat[begin:begin + tensor.numel()].view(tensor.shape))
@@ -56,6 +61,10 @@ def _adjacent(tensors):
 def copy_all(pairs):
     with torch.no_grad():
         for target, source in pairs:
+            if source.is_quantized:
+                source = source.int_repr()
+            if target.is_quantized:
+                source = torch._make_per_tensor_quantized_tensor(source, target.q_scale(), target.q_zero_point())
             target.copy_(source)
 
 
