@@ -53,15 +53,23 @@ def ranks():
 
 
 def shrinking():
-    """As above. shrink() ends the communicator's own messages, so a file says that rank 0 was interrupted."""
+    """As above. shrink() ends whatever the other rank is in, so files say that rank 1 is ready and rank 0 was interrupted."""
     comm = hocket.init(timeout=600)
-    path = os.path.join(os.environ["HOCKET_TEST_FOLDER"], "interrupted")
-    if comm.rank == 0:
-        interrupted(lambda: comm._state.inside, comm.shrink)
-        open(path, "w").close()
-    else:
-        while not os.path.exists(path):
+
+    def tell(what):
+        open(os.path.join(os.environ["HOCKET_TEST_FOLDER"], what), "w").close()
+
+    def wait_until(what):
+        while not os.path.exists(os.path.join(os.environ["HOCKET_TEST_FOLDER"], what)):
             time.sleep(0.001)
+
+    if comm.rank == 0:
+        wait_until("ready")
+        interrupted(lambda: comm._state.inside, comm.shrink)
+        tell("interrupted")
+    else:
+        tell("ready")
+        wait_until("interrupted")
         comm.shrink()
     while comm._state.inside:
         time.sleep(0.001)
