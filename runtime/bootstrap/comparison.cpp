@@ -14,20 +14,22 @@ constexpr auto others_tell_within = 20ms;
 constexpr std::size_t most_questions = 16;
 constexpr std::size_t longest_text = 1024;
 
-// Where two ranks begin to differ, as far as their accounts of one number tell.
+// Where two ranks begin to differ.
 struct Parting {
     std::uint64_t number;
     bool is_first;  // they agree on the one before, or there is none
 };
 
-Parting parting_of(const Account& one, const Account& other) {
+// As far as their accounts tell; none if those do not show a difference.
+std::optional<Parting> parting_of(const Account& one, const Account& other) {
     const std::uint64_t known_from = std::max(one.first(), other.first());
-    std::uint64_t number = one.number;
+    std::uint64_t number = std::min(one.number, other.number);
     const auto differs_in = [&](std::uint64_t which) {
         return one.checksums[which - one.first()] != other.checksums[which - other.first()];
     };
+    if (number < known_from || !differs_in(number)) return std::nullopt;
     while (number > known_from && differs_in(number - 1)) --number;
-    return {number, number == 0 || number > known_from};
+    return Parting{number, number == 0 || number > known_from};
 }
 
 std::string shortened(std::string_view text) {
@@ -108,23 +110,34 @@ void Comparison::ask(std::uint64_t number, Clock::time_point now) {
 
 std::optional<std::uint64_t> Comparison::note(int rank, Account account, Clock::time_point now) {
     const auto question = questions_.find(account.number);
-    if (question == questions_.end()) return std::nullopt;  // nobody waits there any more
-    auto& accounts = question->second.accounts;
-    accounts[rank] = std::move(account);
-    const Account& latest = accounts[rank];
-    const auto other = std::ranges::find_if(
-        accounts, [&](const auto& told) { return told.second.checksums.back() != latest.checksums.back(); });
-    if (other == accounts.end()) return std::nullopt;
-    const Parting parting = parting_of(latest, other->second);
-    if (parting.number < latest.number && !questions_.contains(parting.number)) {
-        ask(parting.number, now);
-        return parting.number;
-    }
-    if (parting.number < latest.number || (differs_ && *differs_ <= parting.number)) return std::nullopt;
-    differs_ = parting.number;
-    may_be_earlier_ = !parting.is_first;
-    if (!due_) due_ = now + others_tell_within;
+    const bool is_late = question == questions_.end();
+    if (is_late && (questions_.empty() || account.number > questions_.rbegin()->first))
+        return std::nullopt;  // nobody waits there any more
+    const Account& latest = (is_late ? late_ : question->second.accounts)[rank] = std::move(account);
+    const auto compare = [&](const std::map<int, Account>& accounts) -> std::optional<Parting> {
+        for (const auto& [other, told] : accounts)
+            if (const auto parting = other == rank ? std::nullopt : parting_of(latest, told)) return parting;
+        return std::nullopt;
+    };
+    if (!is_late)
+        if (const auto parting = compare(question->second.accounts)) {
+            if (parting->number < latest.number) return ask_again(parting->number, now);
+            if (differs_ && *differs_ <= parting->number) return std::nullopt;
+            differs_ = parting->number;
+            may_be_earlier_ = !parting->is_first;
+            if (!due_) due_ = now + others_tell_within;
+            return std::nullopt;
+        }
+    if (const auto parting = compare(late_)) return ask_again(parting->number, now);
+    if (is_late)
+        for (const auto& [number, asked] : questions_)
+            if (const auto parting = compare(asked.accounts)) return ask_again(parting->number, now);
     return std::nullopt;
+}
+
+// Returns the number, unless its answers are still on their way.
+std::optional<std::uint64_t> Comparison::ask_again(std::uint64_t number, Clock::time_point now) {
+    return note_wait(number, now) ? std::optional(number) : std::nullopt;
 }
 
 std::optional<Difference> Comparison::difference() const {

@@ -2,7 +2,8 @@
 //
 // A rank that has waited for a while in an operation tells rank 0 its number. Rank 0 asks all ranks what they
 // have started as that number, and compares: each answers with a checksum of all that it has started up to
-// there. A rank that has not come so far does not answer; it is late, which is no difference.
+// there. A rank that has not come so far answers with its latest: being late is no difference, but it may
+// have differed before.
 #pragma once
 
 #include <algorithm>
@@ -84,6 +85,7 @@ class Comparison {
     // many ranks wait.
     bool note_wait(std::uint64_t number, Clock::time_point now);
 
+    // account: of a number that was asked about, or of the latest one of a rank that has not come so far.
     // Returns the number that all ranks are to be asked about next, if the account shows that they differ in
     // an earlier one.
     std::optional<std::uint64_t> note(int rank, Account account, Clock::time_point now);
@@ -100,8 +102,10 @@ class Comparison {
     };
 
     void ask(std::uint64_t number, Clock::time_point now);
+    std::optional<std::uint64_t> ask_again(std::uint64_t number, Clock::time_point now);
 
     std::map<std::uint64_t, Question> questions_;
+    std::map<int, Account> late_;           // by rank, of a number that nobody has asked about
     std::optional<std::uint64_t> differs_;  // the first number in which ranks are known to differ
     bool may_be_earlier_ = false;
     std::optional<Clock::time_point> due_;

@@ -115,7 +115,8 @@ std::vector<std::string> Progress::told_idle() const {
 }
 
 std::optional<transport::Account> Progress::account_now(std::uint64_t number) const {
-    if (number >= started_) return std::nullopt;
+    if (started_ == 0) return std::nullopt;
+    number = std::min(number, started_ - 1);
     transport::Account account;
     account.number = number;
     const auto same = std::ranges::find(in_flight_, number, &Execution::number);

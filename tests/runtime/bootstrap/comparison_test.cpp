@@ -102,3 +102,37 @@ TEST_CASE("where ranks differ as far back as one remembers, it is said so") {
     CHECK(comparison.difference()->number == 499);
     CHECK(comparison.difference()->may_be_earlier);
 }
+
+TEST_CASE("a rank that has not come so far differs by what it started before") {
+    for (const bool late_is_first : {false, true}) {
+        INFO(late_is_first);
+        Comparison comparison;
+        REQUIRE(comparison.note_wait(9, start));
+        const auto tell = [&](bool late, Comparison::Clock::time_point now) {
+            return comparison.note(late, account(late ? 7 : 9, late ? 6 : never), now);
+        };
+        CHECK_FALSE(tell(late_is_first, start));
+        CHECK(tell(!late_is_first, start) == 6);
+        CHECK_FALSE(tell(true, start + 10ms));  // the answers are on their way
+        CHECK(tell(true, start + 1s) == 6);
+        comparison.note(1, account(6, 6), start + 1s);
+        CHECK_FALSE(comparison.due());
+        comparison.note(0, account(6, never), start + 1s);
+        REQUIRE(comparison.difference());
+        CHECK(comparison.difference()->number == 6);
+        CHECK_FALSE(comparison.difference()->may_be_earlier);
+    }
+}
+
+TEST_CASE("ranks are asked again about an operation that one of them had not come to") {
+    Comparison comparison;
+    REQUIRE(comparison.note_wait(5, start));
+    CHECK_FALSE(comparison.note(0, account(5, never), start));
+    REQUIRE(comparison.note_wait(6, start + 1s));
+    CHECK_FALSE(comparison.note(0, account(6, never), start + 1s));
+    CHECK(comparison.note(1, account(6, 5), start + 1s) == 5);
+    CHECK_FALSE(comparison.note(0, account(5, never), start + 1s));
+    CHECK_FALSE(comparison.note(1, account(5, 5), start + 1s));
+    REQUIRE(comparison.difference());
+    CHECK(comparison.difference()->number == 5);
+}

@@ -310,3 +310,27 @@ TEST_CASE("a rank that is late, or has gone on to compute, is known by what it s
         CHECK(test::problems(outcomes) == "");
     }
 }
+
+TEST_CASE("what a message shows is named by what was started, though its sender computes for long") {
+    for (const Way& way : ways()) {
+        const test::Tally failed;
+        const auto outcomes = run_ranks(
+            {ranks, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "40000"}}}, [&](int rank) {
+                if (!way.hosts.empty()) setenv("HOCKET_HOST_ID", way.hosts[rank].c_str(), 1);
+                const auto comm = Communicator::create(engine::resolve({}));
+                std::vector<float> data(512, 1);
+                // Rank 1 only sends in its gather, and rank 0 in its scatter: both may end well.
+                std::string text = test::failure_of([&] {
+                    const Collective collective = rank == 1 ? Collective::gather : Collective::scatter;
+                    comm->run(comm->cached_plan({.collective = collective, .schedule = "direct"}, 8),
+                              data.data(), data.data() + 256, 8);
+                });
+                if (rank == 1) failed.await(2);
+                if (text == "no failure") text = test::failure_of([&] { comm->barrier(), comm->barrier(); });
+                test::expect_contains(text, {"-8:", "scatter #0 (", "gather #0 (", "rank 1"});
+                if (rank != 1) failed.add();
+            });
+        INFO(way.name);
+        CHECK(test::problems(outcomes) == "");
+    }
+}
