@@ -41,8 +41,10 @@ std::vector<std::uint32_t> Formula::summands() const {
         stack.push_back(std::move(result));
     }
     std::vector<std::uint32_t> all = stack.empty() ? std::vector<std::uint32_t>() : std::move(stack.back());
-    std::sort(all.begin(), all.end());
-    all.erase(std::unique(all.begin(), all.end()), all.end());
+    std::erase_if(all, [&](std::uint32_t element) {
+        const auto is_it = [&](const Item& item) { return item.op == Op::element && item.index == element; };
+        return std::ranges::count_if(items, is_it) > 1;
+    });
     return all;
 }
 

@@ -50,7 +50,7 @@ struct Formula {
     // How many values its evaluation holds at a time.
     std::size_t depth() const;
     // The operands that its result is the sum of, with whatever else is added: those of "e + x - 0.5 * w" are
-    // e and x. Ascending.
+    // e and x. One that occurs more than once is none of them: "e + x - x" has nothing of x.
     std::vector<std::uint32_t> summands() const;
 };
 
@@ -60,6 +60,12 @@ constexpr std::size_t operands_of(Formula::Op op) {
     if (op <= Op::scalar) return 0;
     if (op <= Op::to_bfloat16) return 1;
     return op == Op::select ? 3 : 2;
+}
+
+// 1 or 0: what is known of its operands, and nothing of their values.
+constexpr bool is_truth(Formula::Op op) {
+    using Op = Formula::Op;
+    return op == Op::logical_not || (op >= Op::equal && op <= Op::logical_or);
 }
 
 // "max", "+": as it is written.

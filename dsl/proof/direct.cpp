@@ -64,8 +64,7 @@ void require(const StepGraph& graph, Counts counts, const std::string& name) {
         diagnostic.message = fmt::format(
             "{} {} of x to the place of {}, which has another length where the ranks' counts differ", cannot,
             text_of(graph.regions[step.region]), text_of(graph.regions[step.target]));
-        diagnostic.hint =
-            "each piece must stay at its own place in x, as in ring and direct: name one of these, or none";
+        diagnostic.hint = "each piece must stay at its own place in x, as in direct: name that, or none";
     }
     if (origin.call.file) diagnostic.notes.push_back({origin.call, "run from here"});
     throw DiagnosticError(std::move(diagnostic));

@@ -26,6 +26,8 @@ struct Trait {
     std::uint32_t value = 0;
     // A bit for each extra buffer: states whose content of earlier starts is in it; and `fresh`.
     std::uint64_t states = 0;
+    // Those of them whose content went into the value itself, and not only into a condition or a comparison.
+    std::uint64_t carried = 0;
     std::uint32_t left_by = 0;  // if not 0, one more than the number of the selection that left it
     SetId left_set = Contributions::undefined;  // the contributions to what was left
     std::uint32_t selected = 0;                 // what ranks have selected and is in it: Traits::pieces()

@@ -66,6 +66,7 @@ class Verifier {
     struct Known {
         SetId set = Contributions::of_none;
         std::uint64_t states = 0;
+        std::uint64_t carried = 0;                  // see Trait
         bool is_uniform = true;                     // the same on all ranks
         bool is_linear = true;                      // in what it was made of
         SetId left_set = Contributions::undefined;  // see Trait

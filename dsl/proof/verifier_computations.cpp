@@ -34,8 +34,9 @@ void Verifier::set_initial_extras() {
             for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
                 const std::size_t at = place(rank, mirrored(atom, extra.begin));
                 state_[at] = kept_[at];
-                trait_[at] = traits_.intern(
-                    {.states = is_state ? std::uint64_t{1} << i : 0, .has_sent = kept_sent_[at]});
+                trait_[at] = traits_.intern({.states = is_state ? std::uint64_t{1} << i : 0,
+                                             .carried = is_state ? std::uint64_t{1} << i : 0,
+                                             .has_sent = kept_sent_[at]});
             }
         }
     }
@@ -96,6 +97,7 @@ void Verifier::combine_traits(const Step& step, std::size_t to, std::size_t valu
     if (sent.left_by != 0 || trait.left_by != 0) refuse_combine_of_none(step, to, value);
     if (trait.history != sent.history) refuse_combine(step, to, value);
     trait.states |= sent.states;
+    trait.carried |= sent.carried;
     trait.selected = traits_.both_pieces(trait.selected, sent.selected);
     trait.has_sent |= sent.has_sent;
     trait_[to] = traits_.intern(trait);
@@ -124,6 +126,7 @@ Verifier::Known Verifier::value_at(const Step& step, std::int64_t buffer, std::u
     const bool is_uniform = is_given || (knows_states_ && state_[from] == Contributions::of_none);
     return {.set = state_[from],
             .states = trait.states,
+            .carried = trait.carried,
             .is_uniform = is_uniform,
             .selected = trait.selected,
             .has_sent = trait.has_sent};
@@ -135,6 +138,7 @@ Verifier::Known Verifier::joined(const Step& step, const Formula::Item& item, co
     const std::size_t n = operands_of(item.op);
     const bool is_product = item.op == Op::multiply || item.op == Op::divide;
     const bool is_sum = item.op == Op::add || item.op == Op::subtract;
+    if (is_truth(item.op)) result.carried = 0;
     if (n == 1) {
         const bool keeps = item.op == Op::negate || item.op == Op::to_float16 || item.op == Op::to_bfloat16;
         result.is_linear &= keeps || result.is_uniform;
@@ -155,6 +159,10 @@ Verifier::Known Verifier::joined(const Step& step, const Formula::Item& item, co
                 "values of several ranks are combined by collectives; what a state keeps are parts of the "
                 "ranks that it was made of");
         result.states |= other.states;
+        if (item.op == Op::select && i == 1)
+            result.carried = other.carried;  // the condition is no part of what it chooses
+        else if (!is_truth(item.op))
+            result.carried |= other.carried;
         result.selected = traits_.both_pieces(result.selected, other.selected);
         result.has_sent |= other.has_sent;
         const bool both_uniform = result.is_uniform && other.is_uniform;
@@ -259,6 +267,7 @@ void Verifier::compute(std::size_t index) {
                 {.history = traits_.history(step.computation, Traits::Use::result, of.histories, step.origin),
                  .value = traits_.value(step.computation, Traits::Use::result, of.values),
                  .states = value.states,
+                 .carried = value.carried,
                  .left_by = left_by,
                  .left_set = value.left_set,
                  .selected = value.selected,

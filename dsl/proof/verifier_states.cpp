@@ -148,13 +148,14 @@ void Verifier::check_states() {
 void Verifier::check_states_go_on() {
     std::vector<std::uint64_t> kept(atoms_, 0);  // by atom of x: the states that go on there
     for (std::size_t state = 0; state < graph_.extras.size(); ++state)
-        for_kept(state,
-                 [&](Rank, std::uint32_t atom, std::size_t at) { kept[atom] |= traits_[trait_[at]].states; });
+        for_kept(state, [&](Rank, std::uint32_t atom, std::size_t at) {
+            kept[atom] |= traits_[trait_[at]].carried;
+        });
     for (Rank rank = 0; rank < graph_.ranks; ++rank)
         for (std::uint32_t atom = input_.begin; atom < input_.end; ++atom)
             if (const std::size_t at = place(rank, output_.begin + atom - input_.begin);
                 state_[at] != Contributions::undefined)
-                kept[atom] |= traits_[trait_[at]].states;
+                kept[atom] |= traits_[trait_[at]].carried;
     for (std::size_t state = 0; state < graph_.extras.size(); ++state)
         for_kept(state, [&](Rank rank, std::uint32_t atom, std::size_t at) {
             if ((kept[atom] >> state & 1) != 0) return;

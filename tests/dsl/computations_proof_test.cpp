@@ -144,6 +144,15 @@ TEST_CASE("what a state takes in is sent, kept or in a result, unless the header
          ":5:", "clears e[0, 1) where something was selected"},
         {"state e like x\n e = e + x\n let s = mstopk(e, 0.3)\n e = e - dense(s)\n e = 0",
          ":6:", "ends a start without what it kept in e[0, 1)"},
+        // To ask about a value is not to keep it.
+        {"state e like x\n x = select(e < 0, x, x)\n e = x\n let s = mstopk(e, 0.3)\n e = e - dense(s)",
+         ":6:", "ends a start without what it kept in e[0, 1)"},
+        {"state e like x\n x = x + 0 * (e != 0)\n e = x\n let s = mstopk(e, 0.3)\n e = e - dense(s)",
+         ":6:", "ends a start without what it kept in e[0, 1)"},
+        // What is added and taken away again is not in the sum.
+        {"state u like x\n state v like x\n u = u + x\n v = v + u - u\n let s = mstopk(v, 0.3)\n"
+         " v = v - dense(s)\n u = cleared(u, s)",
+         ":8:", "clears u[0, 1) where something was selected, but what is there now was not added"},
     };
     for (const Loss& loss : losses)
         for (const char* const topology : {"1", "2", "3", "2x2"}) {

@@ -129,7 +129,7 @@ TEST_CASE("what moves pieces to other places is refused with counts by rank, at 
         Contains(":2:") &&
             Contains("a cannot run all_gather with a count for each rank: on 3 ranks, this moves [0, 1/3) of "
                      "x to the place of [2/3, 1), which has another length where the ranks' counts differ") &&
-            Contains("as in ring and direct: name one of these, or none"));
+            Contains("as in direct: name that, or none"));
 }
 
 TEST_CASE("the choice passes over what moves pieces where counts are by rank") {

@@ -22,12 +22,14 @@ using namespace hocket::test;
 
 namespace {
 
+// Of a term: "0 * v"; "v"; one that only asks about v, "select(v < 0, 0, 0)".
+constexpr int times_0 = 0, times_1 = 1, asked = 2;
 constexpr int elements = 3, starts = 7, x = 0, most_states = 4;
 
 struct Statement {
     enum class Kind : std::uint8_t { update, select, subtract, clear, gather, sum } kind;
     int target = x;
-    std::vector<std::pair<int, int>> terms = {};  // of an update: factors 0 and 1, and variables
+    std::vector<std::pair<int, int>> terms = {};  // of an update: factors, see below, and variables
 };
 
 struct Program {
@@ -50,9 +52,11 @@ std::string text_of(const Program& program) {
         switch (statement.kind) {
             case Statement::Kind::update: {
                 std::string sum;
-                for (const auto& [factor, variable] : statement.terms)
-                    sum += fmt::format("{}{}{}", sum.empty() ? "" : " + ", factor == 0 ? "0 * " : "",
-                                       name_of(variable));
+                for (const auto& [factor, variable] : statement.terms) {
+                    const char* const forms[] = {"0 * {}", "{}", "select({} < 0, 0, 0)"};
+                    sum += sum.empty() ? "" : " + ";
+                    sum += fmt::format(fmt::runtime(forms[factor]), name_of(variable));
+                }
                 text += fmt::format("{} = {}\n", target, sum);
                 break;
             }
@@ -133,7 +137,7 @@ class Generator {
             const int variable = below(program.states + 1);
             if (left.contains(variable)) continue;
             if (in.insert(variable).second || statement.terms.empty())
-                statement.terms.emplace_back(chance(80) ? 1 : 0, variable);
+                statement.terms.emplace_back(chance(75) ? times_1 : chance(60) ? times_0 : asked, variable);
         }
         return statement;
     }
@@ -251,6 +255,7 @@ class Simulation {
                 statement.kind == Statement::Kind::subtract || statement.kind == Statement::Kind::clear;
             if (statement.kind == Statement::Kind::update) {
                 for (const auto& [factor, variable] : statement.terms) {
+                    if (factor == asked) continue;
                     const auto& term = own[static_cast<std::size_t>(variable)][at];
                     result[at].insert(term.begin(), term.end());
                 }
@@ -271,7 +276,7 @@ class Simulation {
         for (std::size_t at = 0; at < elements; ++at) switch (statement.kind) {
                 case Kind::update:
                     for (const auto& [factor, variable] : statement.terms)
-                        if (factor != 0) add(result[at], own[static_cast<std::size_t>(variable)][at]);
+                        if (factor == times_1) add(result[at], own[static_cast<std::size_t>(variable)][at]);
                     break;
                 case Kind::select:
                     is_selected_[rank][at] = random_() % 2 == 0;
