@@ -109,9 +109,10 @@ class Bootstrap {
 
     // Finding ranks that have started different operations (comparison.hpp). wait_in(): this rank waits in
     // its operation of this number, for longer than is usual; to be called again now and then. asked: called
-    // on the member's thread when a rank waits in an operation of this number; it must not block. If this
-    // rank has started an operation of that number, tell() is to be called, from any thread. After
-    // on_question({}) the one before is not called any more. All are thread-safe, and never block for long.
+    // on the member's thread when a rank waits in an operation of this number; it must not block. tell() is
+    // to be called then, from any thread, with that operation, or with the latest that this rank has started.
+    // After on_question({}) the one before is not called any more. All are thread-safe, and never block for
+    // long.
     using Asked = std::function<void(std::uint64_t number)>;
     virtual void wait_in(std::uint64_t number) = 0;
     virtual void on_question(Asked asked) = 0;

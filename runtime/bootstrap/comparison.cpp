@@ -9,10 +9,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto ask_again_after = 50ms;
+constexpr auto ask_again_after = 150ms;
 constexpr auto others_tell_within = 20ms;
-constexpr std::size_t most_questions = 16;
-constexpr std::size_t longest_text = 1024;
+constexpr std::size_t most_questions = 16, most_late = 64;
+constexpr std::size_t most_kinds = 16;  // that are named
 
 // Where two ranks begin to differ.
 struct Parting {
@@ -113,14 +113,18 @@ std::optional<std::uint64_t> Comparison::note(int rank, Account account, Clock::
     const bool is_late = question == questions_.end();
     if (is_late && (questions_.empty() || account.number > questions_.rbegin()->first))
         return std::nullopt;  // nobody waits there any more
-    const Account& latest = (is_late ? late_ : question->second.accounts)[rank] = std::move(account);
-    const auto compare = [&](const std::map<int, Account>& accounts) -> std::optional<Parting> {
-        for (const auto& [other, told] : accounts)
-            if (const auto parting = other == rank ? std::nullopt : parting_of(latest, told)) return parting;
+    Kinds& kinds = is_late ? late_ : question->second.kinds;
+    const auto kind = kinds.try_emplace({account.number, account.checksums.back()}, account).first;
+    const Account latest = kind->second;
+    if (is_late && late_.size() > most_late) late_.erase(late_.begin());
+    if (!is_late) question->second.accounts[rank] = std::move(account);
+    const auto compare = [&](const Kinds& others) -> std::optional<Parting> {
+        for (const auto& [key, told] : others)
+            if (const auto parting = parting_of(latest, told)) return parting;
         return std::nullopt;
     };
     if (!is_late)
-        if (const auto parting = compare(question->second.accounts)) {
+        if (const auto parting = compare(question->second.kinds)) {
             if (parting->number < latest.number) return ask_again(parting->number, now);
             if (differs_ && *differs_ <= parting->number) return std::nullopt;
             differs_ = parting->number;
@@ -131,7 +135,7 @@ std::optional<std::uint64_t> Comparison::note(int rank, Account account, Clock::
     if (const auto parting = compare(late_)) return ask_again(parting->number, now);
     if (is_late)
         for (const auto& [number, asked] : questions_)
-            if (const auto parting = compare(asked.accounts)) return ask_again(parting->number, now);
+            if (const auto parting = compare(asked.kinds)) return ask_again(parting->number, now);
     return std::nullopt;
 }
 
@@ -151,8 +155,17 @@ std::optional<Difference> Comparison::difference() const {
         if (is_new) difference.started.push_back({{}, account.operation, account.details});
         difference.started[place->second].ranks.push_back(rank);
     }
-    std::ranges::stable_sort(difference.started, std::ranges::greater(),
-                             [](const Started& started) { return started.ranks.size(); });
+    auto& started = difference.started;
+    std::ranges::stable_sort(started, std::ranges::greater(),
+                             [](const Started& one) { return one.ranks.size(); });
+    if (started.size() > most_kinds) {  // the others have started something else
+        Started& others = started[most_kinds - 1];
+        others.operation = others.details = "";
+        for (std::size_t kind = most_kinds; kind < started.size(); ++kind)
+            others.ranks.insert(others.ranks.end(), started[kind].ranks.begin(), started[kind].ranks.end());
+        std::ranges::sort(others.ranks);
+        started.resize(most_kinds);
+    }
     return difference;
 }
 

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace hocket::transport {
@@ -30,6 +31,7 @@ struct Account {
 };
 
 inline constexpr std::size_t most_checksums = 64;  // in an account
+inline constexpr std::size_t longest_text = 1024;  // of each of its texts
 
 // Ranks that have started the same, one of those that did not.
 struct Started {
@@ -96,16 +98,19 @@ class Comparison {
     std::optional<Difference> difference() const;
 
   private:
+    // One account of each kind: ranks whose last checksums are the same have started the same.
+    using Kinds = std::map<std::pair<std::uint64_t, std::uint32_t>, Account>;
     struct Question {
         Clock::time_point asked;
         std::map<int, Account> accounts;  // by rank
+        Kinds kinds;
     };
 
     void ask(std::uint64_t number, Clock::time_point now);
     std::optional<std::uint64_t> ask_again(std::uint64_t number, Clock::time_point now);
 
     std::map<std::uint64_t, Question> questions_;
-    std::map<int, Account> late_;           // by rank, of a number that nobody has asked about
+    Kinds late_;                            // of numbers that nobody has asked about
     std::optional<std::uint64_t> differs_;  // the first number in which ranks are known to differ
     bool may_be_earlier_ = false;
     std::optional<Clock::time_point> due_;

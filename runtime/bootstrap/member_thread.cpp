@@ -241,7 +241,8 @@ void Member::ask_here(std::uint64_t number) {
 }
 
 void Member::note_account(int rank, Account account) {
-    if (!account.idle.empty()) {
+    account.idle.resize(std::min(account.idle.size(), longest_text));
+    if (account.idle != told_by(rank, account.number)) {  // "": it moves now
         tell_all(FrameType::told, PayloadWriter()
                                       .u32(static_cast<std::uint32_t>(rank))
                                       .u64(account.number)

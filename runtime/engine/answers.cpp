@@ -4,6 +4,7 @@
 #include <exception>
 #include <list>
 #include <utility>
+#include <vector>
 
 namespace hocket::engine {
 
@@ -11,7 +12,7 @@ Answers::Answers(transport::Bootstrap& bootstrap, Find find) : bootstrap_(bootst
     bootstrap_.on_question([this](std::uint64_t number) { hear(number); });
 }
 
-Answers::~Answers() {
+void Answers::finish() {
     bootstrap_.on_question({});
     caller_.finish();
 }
@@ -22,8 +23,12 @@ void Answers::hear(std::uint64_t number) noexcept {
         caller_.prepare();
         std::list<Call> call{{[](void* self) { static_cast<Answers*>(self)->answer(); }, this}};
         const std::lock_guard lock(mutex_);
-        if (std::ranges::find(questions_, number) != questions_.end()) return;
-        questions_.push_back(number);
+        const auto known = std::ranges::find(questions_, number, &Question::number);
+        if (known != questions_.end()) {
+            known->was_answered_here = false;
+            return;
+        }
+        questions_.push_back({number});
         caller_.add(call, call.begin());
     } catch (const std::exception&) {
     }
@@ -31,7 +36,7 @@ void Answers::hear(std::uint64_t number) noexcept {
 
 void Answers::answer() noexcept {
     std::unique_lock lock(mutex_);
-    const std::uint64_t number = questions_.front();
+    const std::uint64_t number = questions_.front().number;
     lock.unlock();
     tell(find_, number);
     lock.lock();
@@ -40,9 +45,12 @@ void Answers::answer() noexcept {
 
 void Answers::answer_here(const Find& find) noexcept {
     try {
-        std::unique_lock lock(mutex_);
-        const auto open = questions_;
-        lock.unlock();
+        std::vector<std::uint64_t> open;
+        {
+            const std::lock_guard lock(mutex_);
+            for (Question& question : questions_)
+                if (!std::exchange(question.was_answered_here, true)) open.push_back(question.number);
+        }
         for (const std::uint64_t number : open) tell(find, number);
     } catch (const std::exception&) {
     }

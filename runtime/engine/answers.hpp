@@ -15,13 +15,17 @@ namespace hocket::engine {
 
 class Answers {
   public:
-    // What is known of the operation of this number; none if it was not started here. May throw.
+    // What is known of the operation of this number, or of the latest one if that was not started here; none
+    // if nothing is known. May throw.
     using Find = std::function<std::optional<transport::Account>(std::uint64_t number)>;
 
     // Begins to hear questions; the thread begins with the first of them.
     Answers(transport::Bootstrap& bootstrap, Find find);
-    ~Answers();  // after the answer that is under way
+    ~Answers() { finish(); }
     Answers(const Answers&) = delete;
+
+    // Hears no more questions. Returns after the answers to those that it has heard.
+    void finish();
 
     // Answers what was asked and is not answered yet, for a thread that keeps the other one from finding
     // anything.
@@ -34,8 +38,13 @@ class Answers {
 
     transport::Bootstrap& bootstrap_;
     const Find find_;
-    std::mutex mutex_;                     // guards questions_
-    std::deque<std::uint64_t> questions_;  // the first is in work
+    struct Question {
+        std::uint64_t number;
+        bool was_answered_here = false;  // since it was asked last
+    };
+
+    std::mutex mutex_;                // guards questions_
+    std::deque<Question> questions_;  // the first is in work
     Caller caller_;
 };
 

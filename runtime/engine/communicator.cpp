@@ -550,9 +550,6 @@ void Communicator::set_stream(device::Stream stream) {
     devices_.set_stream(stream);
 }
 
-// Goes over the fabric, as an all_reduce of one element: no rank has the result before all have given their
-// part. It does not use the bootstrap: a rank that waits there would not drive the operations in flight that
-// others wait for.
 std::vector<std::string> Communicator::exchange(const std::string& text, const std::string& purpose) {
     if (size() == 1) return {text};
     const std::lock_guard lock(exchanging_);
@@ -634,6 +631,9 @@ std::string Communicator::own_address() const {
     return one_host_ && transport::chosen_address().empty() ? "127.0.0.1" : transport::own_address();
 }
 
+// Goes over the fabric, as an all_reduce of one element: no rank has the result before all have given their
+// part. It does not use the bootstrap: a rank that waits there would not drive the operations in flight that
+// others wait for.
 void Communicator::barrier() {
     progress_->run(barrier_plan(), 1, &here_, &all_here_);
 }

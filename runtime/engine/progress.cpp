@@ -26,6 +26,7 @@ using namespace std::chrono_literals;
 constexpr auto spin_time = 300us;
 constexpr auto long_yield = 500us;  // both are multiplied by the ranks that share a core
 constexpr int waits_after_long_yield = 20;
+constexpr auto attended_for = 500ms;   // after a call, as of a program that tests again and again
 constexpr int away_share = 4;          // an absence longer than the timeout divided by this does not count
 constexpr auto watch_interval = 10ms;  // how often health is looked at while messages flow
 
@@ -72,6 +73,7 @@ Progress::Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood
       answers_(bootstrap, [this](std::uint64_t number) { return account_of(number); }) {}
 
 Progress::~Progress() {
+    answers_.finish();  // it looks at executions
     if (!(in_flight_.empty() && messages_.is_quiet()) && !failure_) {
         let_go();
         if (fabric_) fabric_->abandon();
@@ -396,7 +398,7 @@ record::Recording Progress::recording() {
 record::Recording Progress::recording_now() const {
     record::Recording recording = recording_of(flight_, in_flight());
     recording.started = started_;
-    recording.is_idle = !in_flight_.empty() && !gate_.driven();
+    recording.is_idle = !in_flight_.empty() && !is_attended();
     if (failure_) recording.failure = failure_->text;
     return recording;
 }
@@ -536,6 +538,10 @@ void Progress::come_in() {
     if (is_idle() || gate_.driven()) return;
     const auto absence = Clock::now() - last_seen_;
     if (absence > timeout_ / away_share) away_ += absence;
+}
+
+bool Progress::is_attended() const {
+    return gate_.driven() || Clock::now() - last_seen_ < attended_for;
 }
 
 void Progress::go_out() {

@@ -180,6 +180,7 @@ class Progress {
     record::Recording recording_now() const;
     void come_in();
     void go_out();
+    bool is_attended() const;  // a thread moves what is in flight, or comes by often
 
     transport::Bootstrap& bootstrap_;
     Neighbourhood* neighbourhood_;

@@ -80,7 +80,7 @@ std::optional<transport::Account> Progress::account_of(std::uint64_t number) {
     {
         const Gate::Visit visit(gate_);
         if (!failure_) account = account_now(number);
-        if (!account || gate_.driven()) return account;
+        if (!account || is_attended()) return account;
         if (std::ranges::find(in_flight_, number, &Execution::number) == in_flight_.end()) return account;
     }
     account->idle = why_idle();
@@ -100,7 +100,7 @@ std::string Progress::why_idle() const {
 std::optional<std::string> Progress::awaited() {
     std::optional<std::string> operation;
     gate_.try_look([&] {
-        if (gate_.driven() && !in_flight_.empty()) operation = describe(*in_flight_.front());
+        if (is_attended() && !in_flight_.empty()) operation = describe(*in_flight_.front());
     });
     return operation;
 }
@@ -226,6 +226,7 @@ void Progress::fail_departure(int peer) {
 
 // If there is a report, it is the cause: the rank that reported may have been lost, or left, since.
 std::optional<Failure> Progress::bad_news() const {
+    if (!bootstrap_.has_bad_news()) return std::nullopt;
     if (const auto difference = bootstrap_.difference())
         return ranks_differ(*difference, bootstrap_.rank(), in_flight());
     const auto report = bootstrap_.reported();

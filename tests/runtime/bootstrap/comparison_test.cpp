@@ -39,12 +39,15 @@ TEST_CASE("accounts and differences come out as they went in, and other bytes ar
     CHECK((told.started[0].ranks == std::vector{0, 2} && told.started[0].details == "by one"));
     CHECK((told.started[1].ranks == std::vector{1} && told.started[1].operation == "that"));
     CHECK_THROWS_AS(decode_difference(encode(known), 2), ProtocolError);  // there is no rank 2
-    for (const std::string& whole : {encode(sent), encode(known)})
-        for (std::size_t length = 0; length < whole.size(); ++length) {
-            INFO(length);
-            if (whole == encode(sent))
-                CHECK_THROWS_AS(decode_account(whole.substr(0, length)), ProtocolError);
-        }
+    const std::string account_bytes = encode(sent), difference_bytes = encode(known);
+    for (std::size_t length = 0; length < account_bytes.size(); ++length) {
+        INFO(length);
+        CHECK_THROWS_AS(decode_account(account_bytes.substr(0, length)), ProtocolError);
+    }
+    for (std::size_t length = 0; length < difference_bytes.size(); ++length) {
+        INFO(length);
+        CHECK_THROWS_AS(decode_difference(difference_bytes.substr(0, length), 3), ProtocolError);
+    }
     Account impossible = account(3, never);
     impossible.checksums.push_back(0);  // five operations up to the fourth
     CHECK_THROWS_AS(decode_account(encode(impossible)), ProtocolError);
