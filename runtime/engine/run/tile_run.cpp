@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/kernels/cpu/hand_over.hpp"
@@ -23,6 +24,12 @@ void for_destinations(const dsl::Op& op, Call call) {
 
 bool is_of_neighbour(const dsl::RankProgram& program, dsl::AreaId area) {
     return area >= dsl::areas_of_a_rank && area < program.first_scratch();
+}
+
+bool uses(const dsl::Op& op, dsl::AreaId area) {
+    bool is_used = std::ranges::count(op.operands, area) > 0;
+    for_destinations(op, [&](dsl::AreaId one) { is_used |= one == area; });
+    return is_used;
 }
 
 // And works on no more than one of the places that it writes to, so that the result can be handed over.
@@ -67,14 +74,18 @@ TileRun::TileRun(const Plan& plan, SharedStart& start)
         return static_cast<std::uint32_t>(program.boundaries[boundary].offset(program.chunks));
     };
     for (const dsl::Op& op : program.ops)
-        steps_.push_back({op.kind, op.guards_buffers, writes_to_neighbours(program, op), op.peer, op.message,
+        steps_.push_back({op.kind, op.guards_buffers, writes_to_neighbours(program, op),
+                          uses(op, dsl::input_area), uses(op, dsl::output_area), op.peer, op.message,
                           op.begin, op.end, chunk_at(op.begin), chunk_at(op.end)});
 }
 
 void TileRun::begin(std::uint64_t index) {
     index_ = index;
     tile_ = Tile(start_.tiling, index, start_.element);
-    if (!binding_ || binding_->count != tile_.elements()) binding_ = start_.plan->bind(tile_.elements());
+    if (!binding_ || binding_->count != tile_.elements()) {
+        binding_ = start_.plan->bind(tile_.elements());
+        has_block_offsets_ = false;
+    }
     begins_[dsl::output_area] = static_cast<std::uint64_t>(start_.program().buffers - 1) * tile_.bytes();
     const dsl::RankProgram& program = start_.program();
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area}) {
@@ -119,9 +130,14 @@ bool TileRun::run_one(const TileStep& step, bool patient) {
 }
 
 // In the caller's buffers the stretches of a tile's chunks lie apart.
+bool TileRun::works_in_buffers(const TileStep& step) const {
+    const auto is_there = [&](dsl::AreaId area) { return !is_copied(area) || works_beside_copy(area); };
+    return (step.uses_input && is_there(dsl::input_area)) || (step.uses_output && is_there(dsl::output_area));
+}
+
 void TileRun::work(const TileStep& step) {
     const auto& offsets = binding_->byte_offsets;
-    if (tile_.is_whole() || !can_work_beside_)
+    if (tile_.is_whole() || !can_work_beside_ || !works_in_buffers(step))
         return work_between(step, offsets[step.begin], offsets[step.end]);
     for (std::uint64_t chunk = step.first_chunk; chunk < step.last_chunk; ++chunk) {
         const std::uint64_t begin = tile_.begin_in_tile(chunk), end = tile_.begin_in_tile(chunk + 1);
@@ -134,13 +150,19 @@ void TileRun::work(const TileStep& step) {
 // A stretch of the operation's region.
 void TileRun::work_between(const TileStep& step, std::uint64_t begin, std::uint64_t end) {
     const auto& offsets = binding_->byte_offsets;
-    if (start_.copies && step.hands_over) return work_in_blocks(start_.program().ops[next_], begin, end);
-    if (begin == offsets[step.begin] && end == offsets[step.end])
+    const bool is_in_blocks = start_.copies && step.hands_over;
+    if (!is_in_blocks && begin == offsets[step.begin] && end == offsets[step.end])
         return start_.plan->executor().run(next_, areas_.data(), offsets.data());
-    block_offsets_ = offsets;
-    block_offsets_[step.begin] = begin;
-    block_offsets_[step.end] = end;
-    start_.plan->executor().run(next_, areas_.data(), block_offsets_.data());
+    if (!std::exchange(has_block_offsets_, true)) block_offsets_ = offsets;
+    if (is_in_blocks) {
+        work_in_blocks(start_.program().ops[next_], begin, end);
+    } else {
+        block_offsets_[step.begin] = begin;
+        block_offsets_[step.end] = end;
+        start_.plan->executor().run(next_, areas_.data(), block_offsets_.data());
+    }
+    block_offsets_[step.begin] = offsets[step.begin];
+    block_offsets_[step.end] = offsets[step.end];
 }
 
 // Combines into one place of this rank: a destination, or else `block`. Returns that place's virtual base.
@@ -161,7 +183,6 @@ std::byte* TileRun::combine_at_hand(const dsl::Op& op, std::uint64_t at, std::ui
 // fetched from there. A block is made in a place that this rank has at hand, and then handed over.
 void TileRun::work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64_t end) {
     alignas(64) std::byte block[block_bytes];
-    block_offsets_ = binding_->byte_offsets;
     block_areas_ = areas_;
     for (std::uint64_t at = begin; at < end; at += block_bytes) {
         const std::uint64_t bytes = std::min(block_bytes, end - at);

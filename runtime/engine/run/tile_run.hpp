@@ -19,6 +19,7 @@ namespace hocket::engine {
 struct TileStep {
     dsl::Op::Kind kind;
     bool guards_buffers, hands_over;  // hands_over: writes to neighbours
+    bool uses_input, uses_output;     // this rank's own
     dsl::Rank peer;
     std::uint32_t signal;
     dsl::BoundaryId begin, end;
@@ -74,6 +75,7 @@ class TileRun {
 
     bool run_one(const TileStep& step, bool patient);
     void work(const TileStep& step);
+    bool works_in_buffers(const TileStep& step) const;
     void work_between(const TileStep& step, std::uint64_t begin, std::uint64_t end);
     void work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64_t end);
     std::byte* combine_at_hand(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes, std::byte* block);
@@ -115,6 +117,7 @@ class TileRun {
     std::vector<std::byte*> areas_;
     std::vector<bool> placed_;                  // by member: its areas are known
     std::vector<std::uint64_t> block_offsets_;  // like the binding's, except for an operation's current block
+    bool has_block_offsets_ = false;            // of this binding
     std::vector<std::byte*> block_areas_;
 };
 
