@@ -171,6 +171,11 @@ def odd_tensors(rank, size):
     for r, found in enumerate(out):
         same(found.int_repr().float(), torch.arange(4.0) + r, "all_gather of quantized tensors")
         assert found.q_scale() == 0.5
+    square = torch.quantize_per_tensor(torch.arange(4.0 * size).view(size, 4) + 100 * rank, 1.0, 0, torch.qint32)
+    out = [torch._empty_affine_quantized([4, 2], scale=1.0, zero_point=0, dtype=torch.qint32)[:, 1] for _ in range(size)]
+    dist.all_to_all(out, [square[r] if r % 2 else square.t().contiguous()[:, r] for r in range(size)])
+    for r, found in enumerate(out):
+        same(found.int_repr().float(), torch.arange(4.0) + 4 * rank + 100 * r, "all_to_all of quantized tensors with gaps")
     by_channel = torch.quantize_per_channel(torch.ones(2, 2), torch.ones(2), torch.zeros(2), 0, torch.qint8)
     refused(ValueError, "one scale for all elements", dist.broadcast, by_channel, 0)
 

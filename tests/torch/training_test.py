@@ -172,6 +172,7 @@ def sparse_hook_of_two_types(rank, size, names, turned):
     states = [None] * size
     dist.all_gather_object(states, state)
     hook.load_state_dict(states)
+    hook.load_state_dict([{}] * size)  # of the first step, after which nothing is kept
     hook.load_state_dict([{1 - index: entry for index, entry in state.items()} for state in states])  # they go by names, not by numbers
     wrong = [{index: (("c",), *entry[1:]) for index, entry in state.items()} for state in states]
     try:

@@ -1,6 +1,8 @@
 """Hocket's communicator of one process group, with the operations that are under way."""
 import datetime
+import os
 
+import numpy as np
 import torch.distributed
 
 import hocket
@@ -8,7 +10,7 @@ from hocket._native import lib
 from hocket.state import CALLS, destroy_later, get_ident, is_busy, is_in_call
 
 from .buckets import Buckets
-from .meeting import MeetingPlace, prefix_of
+from .meeting import MeetingPlace, begin_job, prefix_of
 
 Failure = getattr(torch.distributed, "DistBackendError", RuntimeError)  # torch 1.13 has no class of its own
 _MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -56,19 +58,25 @@ class GroupCommunicator:
 
     def _join(self, store, options, members):
         place = MeetingPlace(store)
-        has_joined = False
         try:
-            if len(members) > 1:
+            if members:
                 place.compare_members(members, self.rank, self.timeout_ms)
             self.comm = hocket.init(rank=self.rank, world_size=self.size, store=place, store_prefix=prefix_of(members),
                                     timeout=self.timeout_ms / 1000,
                                     progress="thread",  # whatever HOCKET_PROGRESS says: futures are waited for outside of Hocket
                                     **options.given())
-            has_joined = True
         finally:
-            place.take_out(has_joined and self.rank == 0)
+            place.take_out()
         self.state = self.comm._state
-        self.comm.barrier()  # nobody goes on before
+        if members:
+            self.comm.barrier()  # nobody goes on before
+        else:
+            begin_job(self._drawn_by_rank_0())
+
+    def _drawn_by_rank_0(self):
+        drawn = np.frombuffer(os.urandom(8), np.uint8).copy()
+        self.comm.broadcast(drawn)
+        return drawn.tobytes().hex()
 
     def failure(self, status):
         """The exception for a call of this thread that has just ended with this status."""

@@ -114,6 +114,10 @@ class SparseHook:
     def load_state_dict(self, all_ranks):
         """all_ranks: the state_dict() of all ranks that have saved, in any order; there may be more or fewer ranks now. To be called after
         the second step, when the buckets are there that the states are of."""
+        if all_ranks and not any(all_ranks):  # saved before there was anything that was not sent
+            for one in self._buckets.values():
+                one.plan.reset_state()
+            return
         found = []
         for one in self._buckets.values():
             wanted = self._describe(one)

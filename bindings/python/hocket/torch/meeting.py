@@ -3,11 +3,19 @@ import contextlib
 import datetime
 import hashlib
 import threading
+import time
 
 from hocket.interruptible import interruptible
 
 _MEMBERS = "hocket/members"
 _REFUSAL = b"rank 0 failed: "  # what rank 0 puts where it cannot invite anybody (capi/joining.cpp)
+_LOOK_AGAIN_S = 0.01
+_job = ""  # a text of this default group's own: a later one, whose groups have the same names, may have the same store
+
+
+def begin_job(text):
+    global _job
+    _job = text
 
 
 def prefix_of(members):
@@ -21,27 +29,42 @@ class MeetingPlace:
     group, however late rank 0 is then. A refusal stays until rank 0 tries again, as the others may ask only later why it has failed."""
 
     def __init__(self, store):
-        self._store, self._put, self._lists = store, [], []
+        self._store, self._put = store, []
         self._lock, self._is_over = threading.Lock(), False
         self.wait, self.get = store.wait, store.get
 
     def compare_members(self, members, rank, timeout_ms):
-        """Each rank puts its list of the group's ranks into the store, and looks at those of the others in it: ranks that have given
-        lists that differ, and that have one in common, all see it. Those that have none in common meet by themselves: see prefix_of()."""
+        """Each rank puts its list of the group's ranks into the store, where it stays, and looks at those of the others in it. A rank that
+        finds another list raises ValueError. Lists that have no rank in common meet by themselves: see prefix_of()."""
         mine = ",".join(map(str, members))
-        self._lists = [f"{_MEMBERS}/{member}" for member in members]
-        self._store.set(self._lists[rank], mine)
-        limit = datetime.timedelta(milliseconds=timeout_ms)
-        for member, key in zip(members, self._lists):
+        self._store.set(f"{_MEMBERS}/{members[rank]}", f"{_job} {mine}")
+        interruptible(lambda: self._look_at_lists(members, mine, timeout_ms))
+
+    def _look_at_lists(self, members, mine, timeout_ms):
+        begun = time.monotonic()
+        for member in members:
             try:
-                interruptible(lambda key=key: self._store.wait([key], limit))
+                theirs = self._list_of(member, begun + timeout_ms / 1000)
             except RuntimeError as error:
+                if time.monotonic() - begun < 0.9 * timeout_ms / 1000:
+                    raise RuntimeError(f"hocket: the store failed while the ranks {mine} met for a new group: {error}") from error
                 raise RuntimeError(f"hocket: a timeout has passed: rank {member} has not come to a new group of the ranks {mine} within "
                                    f"{timeout_ms} ms. All ranks must call new_group, in the same order") from error
-            theirs = self._store.get(key).decode()
             if theirs != mine:
                 raise ValueError(f"hocket: this rank has called new_group with the ranks {mine}, and rank {member}, in the same place of its "
                                  f"calls, with {theirs}. All ranks must call new_group with the same lists, in the same order")
+
+    def _list_of(self, member, until):
+        """RuntimeError: it has not come until then, or what the store says."""
+        key = f"{_MEMBERS}/{member}"
+        while True:
+            self._store.wait([key], datetime.timedelta(seconds=max(until - time.monotonic(), 0.001)))
+            job, _, ranks = self._store.get(key).decode().partition(" ")
+            if job == _job:
+                return ranks
+            if time.monotonic() >= until:
+                raise RuntimeError("what is there is an earlier job's")
+            time.sleep(_LOOK_AGAIN_S)
 
     def set(self, key, value):
         with self._lock:
@@ -51,9 +74,8 @@ class MeetingPlace:
                 self._put.append(key)
             self._store.set(key, value)
 
-    def take_out(self, have_joined=False):
-        """have_joined: all have, so that none still reads the lists."""
+    def take_out(self):
         with self._lock, contextlib.suppress(RuntimeError):  # stores that cannot, such as etcd's: there each group needs another prefix
             self._is_over = True
-            for key in self._put + (self._lists if have_joined else []):
+            for key in self._put:
                 self._store.delete_key(key)

@@ -109,7 +109,7 @@ class Scattered:
             check(tensor)
             if written:
                 _check_written(tensor)
-        pieces = [tensor if _plain(tensor) else tensor.new_empty(tensor.shape) for tensor in tensors]
+        pieces = [tensor if _plain(tensor) else _copies([tensor])[1][0] for tensor in tensors]
         copied = [(piece, tensor) for piece, tensor in zip(pieces, tensors) if piece is not tensor]
         self.tensors, self.after = tensors, None
         if written:

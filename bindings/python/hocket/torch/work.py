@@ -4,7 +4,7 @@ import threading
 from torch._C._distributed_c10d import Work as Base
 
 from hocket._native import lib
-from hocket.state import CALLS, Told, get_ident, is_in_call
+from hocket.state import CALLS, Told, get_ident
 
 from .communicator import Failure, milliseconds
 from .future import Future
@@ -26,7 +26,8 @@ class Work(Base):
         self._keep, self._after = keep, after
         self._result, self._source = result, source
         self._error = self._future = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()   # one that a handler of a signal gets too, and then sees that its thread has it already
+        self._is_held = False
         self._is_told = False            # that it has ended, though perhaps nobody has looked yet
         self._record = record
         if record is not None:
@@ -40,27 +41,35 @@ class Work(Base):
         beside: not if another thread is waiting."""
         if self._flight is None:
             return True
-        if not self._acquire(0 if beside else timeout):
-            return False
-        future = None
+        future, is_mine = None, False
         try:
-            if self._flight is not None:
+            is_mine = self._acquire(0 if beside else timeout)
+            if is_mine and self._flight is not None:
                 future = self._look(timeout)
         finally:
-            self._lock.release()
+            if is_mine:
+                self._release()
+        if not is_mine:
+            return False
         self._complete(future)
         self._look_again()
         return self._flight is None
 
     def _acquire(self, timeout):
-        if self._lock.acquire(False):
+        if not (self._lock.acquire(False) if timeout == 0 else self._lock.acquire(timeout=-1 if timeout is None else timeout / 1000)):
+            return False
+        if not self._is_held:
+            self._is_held = True
             return True
+        self._lock.release()
         if timeout == 0:
             return False
-        if is_in_call():  # perhaps the call that has the lock: it goes on when the handler has returned
-            raise ValueError(f"hocket: a handler of a signal, or a finalizer, cannot wait for {self._name}, or ask for its future, beside a "
-                             "wait of the same thread; is_completed() can be asked")
-        return self._lock.acquire(timeout=-1 if timeout is None else timeout / 1000)
+        raise ValueError(f"hocket: a handler of a signal, or a finalizer, cannot wait for {self._name}, or ask for its future, beside a "
+                         "wait of the same thread; is_completed() can be asked")
+
+    def _release(self):
+        self._is_held = False
+        self._lock.release()
 
     def _look(self, timeout):
         """With the lock. The future that is to be completed, if the operation has ended and has one."""
@@ -152,8 +161,9 @@ class Work(Base):
     source_rank = _source_rank
 
     def get_future(self):
-        self._acquire(None)
+        is_mine = False
         try:
+            is_mine = self._acquire(None)
             if self._future is not None:
                 return self._future
             made, ended = Future(), self._flight is None
@@ -163,7 +173,8 @@ class Work(Base):
                 self._is_told = True  # also where Ctrl-C came before what has ended was looked at
             self._future = made
         finally:
-            self._lock.release()
+            if is_mine:
+                self._release()
         if ended:
             self._complete(self._future)
         else:
