@@ -162,6 +162,12 @@ TEST_CASE("a rank that ignores SIGTERM is killed") {
     CHECK(result.exit_code == 3);
 }
 
+TEST_CASE("a timeout of more seconds than a clock counts is none") {
+    const auto result = run_job({"-n", "1", "--timeout", "1e15", "--grace", "1e15"}, "echo done");
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == "done\n");
+}
+
 TEST_CASE("the timeout ends the job with 124") {
     const auto result = run_job({"-n", "3", "--timeout", "0.5"}, "sleep 60");
     CHECK(result.exit_code == 124);

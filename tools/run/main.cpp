@@ -36,8 +36,10 @@ constexpr Seconds answer_wait{2};   // for the ranks' recordings
 constexpr Seconds kill_wait{1};     // between SIGTERM and SIGKILL
 constexpr Seconds give_up_wait{5};  // after SIGKILL: then a process stuck in the kernel is left behind
 
+// At most in a hundred years: the clock's numbers end.
 Clock::time_point after(Seconds wait) {
-    return Clock::now() + std::chrono::duration_cast<Clock::duration>(wait);
+    const Seconds longest = std::chrono::days(36500);
+    return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::min(wait, longest));
 }
 
 struct Limits {
