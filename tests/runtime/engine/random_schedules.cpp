@@ -16,7 +16,7 @@ Seeds seeds_from(const char* variable, Seeds usual) {
     if (text == nullptr) return usual;
     char* end = nullptr;
     const std::uint64_t first = std::strtoull(text, &end, 10);
-    return {first, std::strtoull(end + 1, nullptr, 10)};
+    return {first, *end == ':' ? std::strtoull(end + 1, nullptr, 10) : first};
 }
 
 std::map<int, std::vector<RandomSchedule>> random_schedules(const std::string& folder, Seeds seeds,
