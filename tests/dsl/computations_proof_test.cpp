@@ -145,7 +145,7 @@ TEST_CASE("what a state takes in is sent, kept or in a result, unless the header
         {"state e like x\n e = e + x\n let s = mstopk(e, 0.3)\n e = e - dense(s)\n e = 0",
          ":6:", "ends a start without what it kept in e[0, 1)"},
         // To ask about a value is not to keep it.
-        {"state e like x\n x = select(e < 0, x, x)\n e = x\n let s = mstopk(e, 0.3)\n e = e - dense(s)",
+        {"state e like x\n x = select(e, x, x)\n e = x\n let s = mstopk(e, 0.3)\n e = e - dense(s)",
          ":6:", "ends a start without what it kept in e[0, 1)"},
         {"state e like x\n x = x + 0 * (e != 0)\n e = x\n let s = mstopk(e, 0.3)\n e = e - dense(s)",
          ":6:", "ends a start without what it kept in e[0, 1)"},

@@ -22,7 +22,7 @@ using namespace hocket::test;
 
 namespace {
 
-// Of a term: "0 * v"; "v"; one that only asks about v, "select(v < 0, 0, 0)".
+// Of a term: "0 * v"; "v"; one that only asks about v, "select(v, 0, 0)".
 constexpr int times_0 = 0, times_1 = 1, asked = 2;
 constexpr int elements = 3, starts = 7, x = 0, most_states = 4;
 
@@ -53,7 +53,7 @@ std::string text_of(const Program& program) {
             case Statement::Kind::update: {
                 std::string sum;
                 for (const auto& [factor, variable] : statement.terms) {
-                    const char* const forms[] = {"0 * {}", "{}", "select({} < 0, 0, 0)"};
+                    const char* const forms[] = {"0 * {}", "{}", "select({}, 0, 0)"};
                     sum += sum.empty() ? "" : " + ";
                     sum += fmt::format(fmt::runtime(forms[factor]), name_of(variable));
                 }
