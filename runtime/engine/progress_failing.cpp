@@ -97,11 +97,13 @@ std::string Progress::why_idle() const {
         others.empty() ? "" : "; it waits in ", fmt::join(others, ", and in "));
 }
 
+// A driver sleeps with the gate open; one that spins, or has no processor, is looked at again.
 std::optional<std::string> Progress::awaited() {
     std::optional<std::string> operation;
-    gate_.try_look([&] {
-        if (is_attended() && !in_flight_.empty()) operation = describe(*in_flight_.front());
-    });
+    const auto look = [&] {
+        if (gate_.driven() && !in_flight_.empty()) operation = describe(*in_flight_.front());
+    };
+    for (int attempt = 0; attempt < 20 && !gate_.try_look(look); ++attempt) std::this_thread::sleep_for(1ms);
     return operation;
 }
 
