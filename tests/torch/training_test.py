@@ -173,6 +173,16 @@ def sparse_hook_of_two_types(rank, size, names, turned):
     dist.all_gather_object(states, state)
     hook.load_state_dict(states)
     hook.load_state_dict([{}] * size)  # of the first step, after which nothing is kept
+    assert hook.state_dict() == {}, hook.state_dict()
+    hook.load_state_dict(states)
+    assert hook.state_dict() == state
+    try:
+        hook.load_state_dict(state)
+    except TypeError as error:
+        assert "a list of the state_dict() of every rank" in str(error), error
+    else:
+        raise AssertionError("one rank's state was taken for those of all")
+    assert hook.state_dict() == state
     hook.load_state_dict([{1 - index: entry for index, entry in state.items()} for state in states])  # they go by names, not by numbers
     wrong = [{index: (("c",), *entry[1:]) for index, entry in state.items()} for state in states]
     try:

@@ -41,6 +41,7 @@ class _Bucket:
 
     def __init__(self, parameters, plan, dtype, index):
         self.parameters, self.plan, self.dtype, self.index = parameters, plan, dtype, index
+        self.has_state = False
 
 
 class SparseHook:
@@ -69,7 +70,7 @@ class SparseHook:
             plan = communicator.comm.plan("all_reduce", str(tensor.dtype).partition(".")[2], "sum", schedule=self.schedule)
             communicator.closing.append(plan)
             known = self._buckets[key] = _Bucket(parameters, plan, tensor.dtype, bucket.index())
-        known.index = bucket.index()
+        known.index, known.has_state = bucket.index(), True
         return known.plan
 
     def _check_new(self, index, parameters, dtype):
@@ -109,14 +110,18 @@ class SparseHook:
     def state_dict(self):
         """What this rank has not sent yet: for each bucket its parameters' names, type, elements, and bytes. Save it with the model, on
         every rank."""
-        return {one.index: (*self._describe(one), one.plan.save_state()) for one in self._buckets.values()}
+        return {one.index: (*self._describe(one), one.plan.save_state()) for one in self._buckets.values() if one.has_state}
 
     def load_state_dict(self, all_ranks):
-        """all_ranks: the state_dict() of all ranks that have saved, in any order; there may be more or fewer ranks now. To be called after
-        the second step, when the buckets are there that the states are of."""
+        """all_ranks: a list of the state_dict() of all ranks that have saved, in any order; there may be more or fewer ranks now. To be
+        called after the second step, when the buckets are there that the states are of."""
+        if not isinstance(all_ranks, (list, tuple)) or not all(isinstance(states, dict) for states in all_ranks):
+            raise TypeError("hocket: load_state_dict takes a list of the state_dict() of every rank that has saved: gather them "
+                            "(all_gather_object), or load what every rank has saved")
         if all_ranks and not any(all_ranks):  # saved before there was anything that was not sent
             for one in self._buckets.values():
                 one.plan.reset_state()
+                one.has_state = False
             return
         found = []
         for one in self._buckets.values():
@@ -127,11 +132,12 @@ class SparseHook:
                 raise ValueError(f"hocket: bucket {one.index}, of {count} elements of {dtype} ({', '.join(names)}), is not in the states of "
                                  f"{len(all_ranks) - len(saved)} of {len(all_ranks)} ranks. Load after the second step, and with the same "
                                  "model and bucket_cap_mb")
-            found.append((one.plan, saved))
+            found.append((one, saved))
         if not found:
             raise ValueError("hocket: there are no buckets yet that a state could belong to: load after the second step")
-        for plan, saved in found:
-            plan.load_state(saved)
+        for one, saved in found:
+            one.plan.load_state(saved)
+            one.has_state = True
 
 
 def _sum_sparsely(hook, bucket):
