@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 import hocket.torch
+from hocket.torch import communicator, meeting
 from ranks import same
 
 HAS_2 = not torch.__version__.startswith("1.")
@@ -239,6 +240,26 @@ def other_lists(rank, size):
     dist.barrier()
 
 
+def earlier_lists(rank, size):
+    """What ranks of an earlier job have left in the store is not taken for a list of this one. (torch 1.13 itself cannot make a second
+    default group with one store.)"""
+    shared = dist.HashStore()
+    shared.set("hocket/members/1", "an-earlier-job 1,2")
+
+    def come_late():
+        time.sleep(0.2)
+        meeting.MeetingPlace(shared).compare_members([0, 1], 1, 20000)
+    thread = threading.Thread(target=come_late)
+    thread.start()
+    meeting.MeetingPlace(shared).compare_members([0, 1], 0, 20000)
+    thread.join()
+    shared.set("hocket/members/3", "an-earlier-job 0,3")
+    text = _text_of(meeting.MeetingPlace(shared).compare_members, [0, 3], 0, 300)
+    assert "rank 3 has not come" in text, text
+    assert communicator.milliseconds(datetime.timedelta(days=-13503981)) == 24 * 3600 * 1000  # as torch gives 200,000,000 days
+    assert communicator.milliseconds(datetime.timedelta(milliseconds=-1)) is None
+
+
 class Interrupt:
     """Ctrl-C for this process, 0.3 s later, in a `with` block that must end with it."""
 
@@ -386,7 +407,7 @@ class Failures(ranks.TestCase):
             self.assertIn(f"rank {rank}, attempt 1: 2.0", said)
 
     def test_the_rest(self):
-        for size, function in ((2, wait_in_vain), (2, wait_too_long), (2, waits_beside), (4, other_lists), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted),
+        for size, function in ((2, wait_in_vain), (2, wait_too_long), (2, waits_beside), (4, other_lists), (1, earlier_lists), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted),
                                (2, interrupted_barrier), (2, made_at_last), (2, refused), (1, put_too_late), (2, left), (2, forked)):
             with self.subTest(function=function.__name__):
                 self.check(size, function)

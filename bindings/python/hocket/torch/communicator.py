@@ -19,10 +19,11 @@ _AT_LEAST = 16  # works between two looks for those that have ended
 
 
 def milliseconds(timeout):
-    """Of a timedelta, a day at most, as in C; None for torch's values that mean "none was given"."""
+    """Of a timedelta, a day at most, as in C; None for torch's values that mean "none was given": 0 and -1 ms. Those that are less than that
+    were more than torch can count."""
     if timeout is None:
         return None
-    value = min(timeout, _LONGEST) // _MILLISECOND
+    value = (min(timeout, _LONGEST) if timeout >= -_MILLISECOND else _LONGEST) // _MILLISECOND
     return value if value > 0 else None
 
 
