@@ -401,6 +401,21 @@ class Programs(unittest.TestCase):
                 code, said = program(start + what + "\nprint('the end')")
                 self.assertEqual(code, 0, said)
 
+    def test_threads_print_what_their_calls_raise_before_the_end(self):
+        code, said = program("""
+import hocket, numpy as np, threading, time
+def hook(given):
+    time.sleep(0.3)
+    print("told:", given.exc_value, flush=True)
+threading.excepthook = hook
+comm = hocket.init()
+threading.Thread(target=comm.recv, args=(np.zeros(9), 0), daemon=True).start()
+while not comm._state.inside:
+    time.sleep(0.001)
+""")
+        self.assertEqual(code, 0, said)
+        self.assertIn("told: ", said)
+
     def test_what_is_dropped_in_a_callback(self):
         code, said = program("""
 import hocket, numpy as np, threading, time

@@ -212,18 +212,16 @@ def _close_all() -> None:
     before its communicator. A forked child leaves alone what is its parent's."""
     own = [thing for thing in (reference() for reference in _open.values()) if thing is not None and thing.is_own()]
     inside = {thread for thing in own for thread in getattr(thing, "inside", ())}
-    for reference in reversed(list(_open.values())):
-        thing = reference()
-        if thing is None or not thing.is_own():
-            continue
+    for thing in reversed(own):
         try:
             thing.destroy(5)
         except Exception:
             thing.abandon()  # calls are still in it, and nobody waits for them any more
     # What those calls raise is printed now: a thread that prints while the interpreter ends makes it abort.
+    until = time.monotonic() + 1
     for thread in threading.enumerate():
         if thread.ident in inside and thread is not threading.current_thread():
-            thread.join(1)
+            thread.join(max(until - time.monotonic(), 0))
 
 
 # ---- Functions that Hocket calls ------------------------------------------------------------------------------------
