@@ -120,8 +120,8 @@ void warn_of_missing_folders(const std::vector<std::string>& schedule_path) {
     for (const std::string& folder : schedule_path)
         if (!std::filesystem::is_directory(folder, ignored))
             log_line(
-                "hocket: warning: {}, which HOCKET_SCHEDULE_PATH names, is no folder here: no schedules are "
-                "read from it",
+                "hocket: warning: {}, which the schedule path (HOCKET_SCHEDULE_PATH) names, is no "
+                "folder here: no schedules are read from it",
                 folder);
 }
 

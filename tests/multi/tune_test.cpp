@@ -104,8 +104,8 @@ TEST_CASE("a folder of schedules that is not there is a warning, from rank 0") {
         return outcome.err;
     };
     CHECK_THAT(said(folder + ":/no/such/folder"),
-               Contains("[0] hocket: warning: /no/such/folder, which HOCKET_SCHEDULE_PATH "
-                        "names, is no folder here") &&
+               Contains("[0] hocket: warning: /no/such/folder, which the schedule path "
+                        "(HOCKET_SCHEDULE_PATH) names, is no folder here") &&
                    !Contains("[1] hocket: warning") && !Contains("warning: " + folder + ","));
     CHECK_THAT(said(folder), !Contains("warning"));
     std::filesystem::remove(folder);
