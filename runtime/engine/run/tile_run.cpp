@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/kernels/cpu/hand_over.hpp"
@@ -84,7 +83,7 @@ void TileRun::begin(std::uint64_t index) {
     tile_ = Tile(start_.tiling, index, start_.element);
     if (!binding_ || binding_->count != tile_.elements()) {
         binding_ = start_.plan->bind(tile_.elements());
-        has_block_offsets_ = false;
+        block_offsets_ = binding_->byte_offsets;
     }
     begins_[dsl::output_area] = static_cast<std::uint64_t>(start_.program().buffers - 1) * tile_.bytes();
     const dsl::RankProgram& program = start_.program();
@@ -153,7 +152,6 @@ void TileRun::work_between(const TileStep& step, std::uint64_t begin, std::uint6
     const bool is_in_blocks = start_.copies && step.hands_over;
     if (!is_in_blocks && begin == offsets[step.begin] && end == offsets[step.end])
         return start_.plan->executor().run(next_, areas_.data(), offsets.data());
-    if (!std::exchange(has_block_offsets_, true)) block_offsets_ = offsets;
     if (is_in_blocks) {
         work_in_blocks(start_.program().ops[next_], begin, end);
     } else {

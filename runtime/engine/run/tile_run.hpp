@@ -117,7 +117,6 @@ class TileRun {
     std::vector<std::byte*> areas_;
     std::vector<bool> placed_;                  // by member: its areas are known
     std::vector<std::uint64_t> block_offsets_;  // like the binding's, except for an operation's current block
-    bool has_block_offsets_ = false;            // of this binding
     std::vector<std::byte*> block_areas_;
 };
 
