@@ -334,3 +334,31 @@ TEST_CASE("what a message shows is named by what was started, though its sender 
         CHECK(test::problems(outcomes) == "");
     }
 }
+
+TEST_CASE("a TIMEOUT does not blame ranks that come by, or wait again, for one that is not there") {
+    for (const char* const provider : {"", "tcp"})
+        for (const bool comes_by : {true, false}) {
+            const test::Tally ended;
+            const auto outcomes = run_ranks(
+                {ranks, {{"HOCKET_PROVIDER", provider}, {"HOCKET_TIMEOUT_MS", "3000"}}}, [&](int rank) {
+                    const auto comm = Communicator::create(engine::resolve({}));
+                    std::vector<float> data(512, 1);
+                    if (rank == 2) return ended.await(2);
+                    engine::Execution& request = comm->start(
+                        comm->cached_plan({.collective = Collective::all_reduce, .schedule = "direct"}, 8),
+                        data.data(), data.data() + 256, 8);
+                    const std::string text = test::failure_of([&] {
+                        while (rank == 1 && comes_by && !comm->test(request))
+                            std::this_thread::sleep_for(50ms);
+                        // Meanwhile it is asked, and tells that nobody moves the operation.
+                        if (rank == 1) std::this_thread::sleep_for(1200ms);
+                        comm->wait(request);
+                    });
+                    ended.add();
+                    expect(text.find("no thread of it is in a call") == std::string::npos, text);
+                    if (rank == 0) test::expect_contains(text, {"-7:", "waiting for ", "rank 2"});
+                });
+            INFO(provider << (comes_by ? ", comes by" : ", waits again"));
+            CHECK(test::problems(outcomes) == "");
+        }
+}
