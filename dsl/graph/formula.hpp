@@ -62,7 +62,7 @@ constexpr std::size_t operands_of(Formula::Op op) {
     return op == Op::select ? 3 : 2;
 }
 
-// 1 or 0: what is known of its operands, and nothing of their values.
+// Its result is 1 or 0, and has nothing of its operands' values.
 constexpr bool is_truth(Formula::Op op) {
     using Op = Formula::Op;
     return op == Op::logical_not || (op >= Op::equal && op <= Op::logical_or);
