@@ -13,6 +13,29 @@ namespace {
 
 constexpr std::size_t most_kept_steps = 1 << 20;  // about 30 MiB; the last graph is kept whatever its size
 
+// "", if it has none.
+std::string root_text(Collective collective, Rank root) {
+    const Contract& contract = contract_of(collective);
+    return contract.has_root() ? fmt::format(" {} rank {}", contract.spreads() ? "from" : "to", root) : "";
+}
+
+// A fault may exist on this topology only, or with this root: the message names both.
+StepGraph elaborate_on(const Topology& topology, const Runnable& runnable, const Library& library,
+                       const ElaborateOptions& options) {
+    try {
+        return elaborate(runnable, library, topology, options);
+    } catch (const ConditionError&) {
+        throw;
+    } catch (const DiagnosticError& error) {
+        Diagnostic diagnostic = error.diagnostic();
+        std::string levels;
+        for (const Level& level : topology.levels) levels += " " + level.name;
+        diagnostic.notes.push_back({Span(), fmt::format("on topology {} (levels:{}){}", topology.name, levels,
+                                                        root_text(runnable.collective(), options.root))});
+        throw DiagnosticError(std::move(diagnostic));
+    }
+}
+
 }  // namespace
 
 namespace {
@@ -91,12 +114,10 @@ void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, R
         ElaborateOptions options;
         options.root = root;
         options.deadline = deadline;
-        std::string subject = fmt::format("algorithm {} {} on {} ranks", algorithm.name.text,
-                                          name_of(algorithm.collective), size);
-        if (algorithm.root)
-            subject +=
-                fmt::format(" {} {}", contract_of(algorithm.collective).spreads() ? "from" : "to", root);
-        verify(elaborate(runnable, library, topology, options), subject, deadline);
+        verify(elaborate_on(topology, runnable, library, options),
+               fmt::format("algorithm {} {} on {} ranks{}", algorithm.name.text,
+                           name_of(algorithm.collective), size, root_text(algorithm.collective, root)),
+               deadline);
     }
 }
 
@@ -160,8 +181,9 @@ std::shared_ptr<const StepGraph> Proofs::keep(Proved& proved, std::shared_ptr<co
 Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable) const {
     try {
         return verify(graph,
-                      fmt::format("{} {} {} on {}", runnable.schedule ? "schedule" : "algorithm",
-                                  runnable.name, name_of(runnable.collective()), topology_.name),
+                      fmt::format("{} {} {} on {}{}", runnable.schedule ? "schedule" : "algorithm",
+                                  runnable.name, name_of(runnable.collective()), topology_.name,
+                                  root_text(runnable.collective(), graph.root)),
                       deadline_);
     } catch (const DiagnosticError&) {
         // If an algorithm is wrong by itself, report its fault in its own, smaller terms.
@@ -187,21 +209,9 @@ std::set<std::pair<const ast::Algorithm*, Rank>> Proofs::algorithms_in(const Ste
     return used;
 }
 
-// A fault may exist on this topology only: the message names the topology.
 std::shared_ptr<const StepGraph> Proofs::lay_out(const Runnable& runnable,
                                                  const ElaborateOptions& options) const {
-    try {
-        return std::make_shared<const StepGraph>(elaborate(runnable, library_, topology_, options));
-    } catch (const ConditionError&) {
-        throw;
-    } catch (const DiagnosticError& error) {
-        Diagnostic diagnostic = error.diagnostic();
-        std::string levels;
-        for (const Level& level : topology_.levels) levels += " " + level.name;
-        diagnostic.notes.push_back(
-            {Span(), fmt::format("on topology {} (levels:{})", topology_.name, levels)});
-        throw DiagnosticError(std::move(diagnostic));
-    }
+    return std::make_shared<const StepGraph>(elaborate_on(topology_, runnable, library_, options));
 }
 
 }  // namespace hocket::dsl

@@ -313,6 +313,10 @@ TEST_CASE("a check tries every root, and says so") {
         "schedule some reduce(x, root) {\n"
         "reduce x over world to root using direct\n"
         "x[0] : 1 -> 6 }\n"
+        "schedule itself broadcast(x, root) { each q in world where q != root or q == 5\n"
+        "x : root -> q }\n"
+        "algorithm itself gather(x, root) over g { each q in g where q != root or q == 5\n"
+        "x[q] : q -> root }\n"
         "schedule good reduce(x, root) { reduce x over world to root using direct }\n");
     std::string right, wrong;
     const dsl::CheckListener listener{[&](const std::string& line) { right += line + "\n"; },
@@ -324,9 +328,11 @@ TEST_CASE("a check tries every root, and says so") {
     options.search_path = {HOCKET_SCHEDULES_DIR};
     const dsl::CheckResult result = dsl::check_files(options, listener);
     CHECK(result.right == 1);
-    CHECK(result.wrong == 2);
-    CHECK_THAT(wrong, Contains("some broadcast on 8 ranks from 6: rank 3 ends with nothing") &&
-                          Contains("schedule some reduce on 8: rank 6 ends with"));
+    CHECK(result.wrong == 4);
+    CHECK_THAT(wrong, Contains("some broadcast on 8 ranks from rank 6: rank 3 ends with nothing") &&
+                          Contains("schedule some reduce on 8 to rank 6: rank 6 ends with") &&
+                          Contains("sends to itself") && Contains("on topology 8 (levels: l0) from rank 5") &&
+                          Contains(" to rank 5"));
     CHECK_THAT(right, Contains("schedule good reduce") && Contains("on 8; every root"));
     CHECK(dsl::roots_to_try(64).size() == 64);
     CHECK(dsl::roots_to_try(65) == std::set<dsl::Rank>{0, 32, 64});
