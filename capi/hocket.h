@@ -42,7 +42,7 @@
  *               the inputs of an element makes it a NaN; which bits that has is not promised.
  *   Threads     Handles of different communicators are independent. Calls on one communicator may
  *               come from several threads and are serialised inside it.
- *   Deadlines   Nothing waits for ever. See hkt_comm_options.timeout_ms.
+ *   Deadlines   No call waits for ever. See hkt_comm_options.timeout_ms.
  *   Fork        A forked child cannot use handles that its parent made: every call with one of them is
  *               HKT_ERROR_INVALID_ARGUMENT (functions that return something else: -1, 0 or null), except
  *               those that destroy or close, which free what the child has of it. Neither is noticed by the
@@ -269,7 +269,10 @@ typedef struct hkt_comm_options {
                                   before the library that Hocket was built with */
     int32_t executor;          /* hkt_executor; HOCKET_EXECUTOR */
     int64_t timeout_ms;        /* HOCKET_TIMEOUT_MS; 60000: the longest that joining, making a plan, or one
-                                  operation may take before it fails with HKT_ERROR_TIMEOUT; at most a day */
+                                  operation may take before it fails with HKT_ERROR_TIMEOUT; at most a day.
+                                  Between calls, without a progress thread, a pause of more than a quarter of it
+                                  does not count: the process may have been stopped. So hkt_test alone, if
+                                  called less often than that, never times out */
     int32_t progress;          /* hkt_progress; HOCKET_PROGRESS */
     int32_t listen_fd;         /* HOCKET_LISTEN_FD; 0: none. Rank 0's socket that is bound and listens; then
                                   only the other ranks need master_port. It stays the caller's */
