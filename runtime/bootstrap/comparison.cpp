@@ -38,25 +38,42 @@ std::string shortened(std::string_view text) {
 
 }  // namespace
 
+void write(PayloadWriter& payload, const Idleness& idleness) {
+    payload.u32(static_cast<std::uint32_t>(idleness.kind)).text_of(shortened(idleness.why));
+}
+
+Idleness read_idleness(PayloadReader& reader) {
+    Idleness idleness;
+    const std::uint32_t kind = reader.u32();
+    if (kind > static_cast<std::uint32_t>(Idleness::Kind::waits_elsewhere))
+        throw ProtocolError("it told of an idleness that does not exist");
+    idleness.kind = static_cast<Idleness::Kind>(kind);
+    idleness.why = shortened(reader.text_of());
+    return idleness;
+}
+
 std::string encode(const Account& account) {
     PayloadWriter payload;
-    payload.u64(account.number).u32(static_cast<std::uint32_t>(account.checksums.size()));
+    payload.u64(account.asked).u64(account.number);
+    payload.u32(static_cast<std::uint32_t>(account.checksums.size()));
     for (const std::uint32_t checksum : account.checksums) payload.u32(checksum);
-    for (const std::string* text : {&account.operation, &account.details, &account.idle})
-        payload.text_of(shortened(*text));
+    for (const std::string* text : {&account.operation, &account.details}) payload.text_of(shortened(*text));
+    write(payload, account.idleness);
     return payload.text();
 }
 
 Account decode_account(std::string_view payload) {
     PayloadReader reader(payload);
     Account account;
+    account.asked = reader.u64();
     account.number = reader.u64();
-    const std::uint32_t checksums = reader.u32();
-    if (checksums == 0 || checksums > most_checksums || checksums - 1 > account.number)
+    const std::uint64_t checksums = reader.u32();
+    if (checksums > most_checksums || checksums > account.number + 1 || account.number > account.asked ||
+        account.number == UINT64_MAX || (checksums == 0 && account.number != 0))
         throw ProtocolError("it told of operations that cannot be");
-    for (std::uint32_t i = 0; i < checksums; ++i) account.checksums.push_back(reader.u32());
-    for (std::string* text : {&account.operation, &account.details, &account.idle})
-        *text = shortened(reader.text_of());
+    for (std::uint64_t i = 0; i < checksums; ++i) account.checksums.push_back(reader.u32());
+    for (std::string* text : {&account.operation, &account.details}) *text = shortened(reader.text_of());
+    account.idleness = read_idleness(reader);
     reader.finish();
     return account;
 }
@@ -109,6 +126,7 @@ void Comparison::ask(std::uint64_t number, Clock::time_point now) {
 }
 
 std::optional<std::uint64_t> Comparison::note(int rank, Account account, Clock::time_point now) {
+    if (account.checksums.empty()) return std::nullopt;  // what has not begun does not differ
     const auto question = questions_.find(account.number);
     const bool is_late = question == questions_.end();
     if (is_late && (questions_.empty() || account.number > questions_.rbegin()->first))

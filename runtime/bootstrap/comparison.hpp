@@ -18,20 +18,39 @@
 
 namespace hocket::transport {
 
-// What a rank says of an operation that it has started.
+class PayloadReader;
+class PayloadWriter;
+
+// Why a rank does not move an operation that others wait in.
+struct Idleness {
+    enum class Kind : std::uint32_t {
+        none,             // it does
+        not_started,      // it has not come so far
+        not_attended,     // operations move during calls only, and no thread is in one
+        waits_elsewhere,  // likewise, and a thread is in a call of another communicator
+    };
+    Kind kind = Kind::none;
+    std::string why;  // goes on after "rank 1 "
+
+    bool operator==(const Idleness&) const = default;
+};
+
+// What a rank says when it is asked about an operation.
 struct Account {
-    std::uint64_t number = 0;
-    // Of what it has started up to the last operations that end with this one; at least one.
+    std::uint64_t asked = 0;   // the operation's number
+    std::uint64_t number = 0;  // the same, or that of the latest one, if the rank has not come so far
+    // Of what it has started up to the last operations that end with `number`; none if it has started none.
     std::vector<std::uint32_t> checksums;
     std::string operation;  // in words; "": it does not remember
     std::string details;    // what tells apart operations that have the same words
-    std::string idle;       // why the rank does not move it, if it does not; else ""
+    Idleness idleness;      // in the operation that was asked about
 
     std::uint64_t first() const { return number + 1 - checksums.size(); }  // that has a checksum
 };
 
 inline constexpr std::size_t most_checksums = 64;  // in an account
 inline constexpr std::size_t longest_text = 1024;  // of each of its texts
+inline constexpr int most_idle = 8;                // ranks that others are told of, for one operation
 
 // Ranks that have started the same, one of those that did not.
 struct Started {
@@ -47,7 +66,9 @@ struct Difference {
 
 std::string encode(const Account& account);
 std::string encode(const Difference& difference);
-// Both throw ProtocolError.
+void write(PayloadWriter& payload, const Idleness& idleness);
+// These throw ProtocolError.
+Idleness read_idleness(PayloadReader& reader);
 Account decode_account(std::string_view payload);
 Difference decode_difference(std::string_view payload, int ranks);
 
@@ -87,7 +108,6 @@ class Comparison {
     // many ranks wait.
     bool note_wait(std::uint64_t number, Clock::time_point now);
 
-    // account: of a number that was asked about, or of the latest one of a rank that has not come so far.
     // Returns the number that all ranks are to be asked about next, if the account shows that they differ in
     // an earlier one.
     std::optional<std::uint64_t> note(int rank, Account account, Clock::time_point now);

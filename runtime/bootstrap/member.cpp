@@ -178,10 +178,10 @@ std::optional<Difference> Member::difference() const {
     return difference_;
 }
 
-std::string Member::told_by(int rank, std::uint64_t number) const {
+Idleness Member::idleness_of(int rank, std::uint64_t number) const {
     const std::lock_guard lock(mutex_);
     const Told& told = told_[static_cast<std::size_t>(rank)];
-    return told.number == number ? told.why : "";
+    return told.number == number ? told.idleness : Idleness{};
 }
 
 bool Member::has_left(int rank) const {

@@ -39,7 +39,7 @@ class Member : public Bootstrap {
     void on_question(Asked asked) override;
     void tell(const Account& account) override;
     std::optional<Difference> difference() const override;
-    std::string told_by(int rank, std::uint64_t number) const override;
+    Idleness idleness_of(int rank, std::uint64_t number) const override;
     bool has_left(int rank) const override;
     int event_fd() const override { return event_.fd(); }
     void leave() override;
@@ -68,7 +68,8 @@ class Member : public Bootstrap {
     void ask_all(std::uint64_t number);
     void ask_here(std::uint64_t number);
     void note_account(int rank, Account account);
-    void note_told(int rank, std::uint64_t number, std::string why);
+    bool is_to_be_told(int rank, const Account& account) const;
+    void note_told(int rank, std::uint64_t number, Idleness idleness);
     void note_difference(Difference difference);
     void look_at_difference();
     void send_departures();
@@ -117,7 +118,7 @@ class Member : public Bootstrap {
     std::optional<Difference> difference_;
     struct Told {
         std::uint64_t number = 0;
-        std::string why;
+        Idleness idleness;
     };
     std::vector<Told> told_;  // by rank
     std::mutex asked_mutex_;  // guards asked_, and is held while it is called

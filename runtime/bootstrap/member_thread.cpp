@@ -241,16 +241,25 @@ void Member::ask_here(std::uint64_t number) {
 }
 
 void Member::note_account(int rank, Account account) {
-    account.idle.resize(std::min(account.idle.size(), longest_text));
-    if (account.idle != told_by(rank, account.number)) {  // "": it moves now
-        tell_all(FrameType::told, PayloadWriter()
-                                      .u32(static_cast<std::uint32_t>(rank))
-                                      .u64(account.number)
-                                      .bytes(account.idle)
-                                      .text());
-        note_told(rank, account.number, account.idle);
+    if (is_to_be_told(rank, account)) {
+        PayloadWriter payload;
+        payload.u32(static_cast<std::uint32_t>(rank)).u64(account.asked);
+        write(payload, account.idleness);
+        tell_all(FrameType::told, payload.text());
+        note_told(rank, account.asked, account.idleness);
     }
     if (const auto earlier = comparison_.note(rank, std::move(account), Clock::now())) ask_all(*earlier);
+}
+
+// That it moves the operation now, too, if it was told that it does not. A thousand idle ranks would be a
+// million messages.
+bool Member::is_to_be_told(int rank, const Account& account) const {
+    if (account.idleness == idleness_of(rank, account.asked)) return false;
+    if (account.idleness == Idleness{}) return true;
+    int idle = 0;
+    for (int other = 0; other < world_size_; ++other)
+        idle += other != rank && idleness_of(other, account.asked) != Idleness{};
+    return idle < most_idle;
 }
 
 // A failure that was told before is the first.
@@ -264,9 +273,9 @@ void Member::look_at_difference() {
 }
 
 // On all ranks.
-void Member::note_told(int rank, std::uint64_t number, std::string why) {
+void Member::note_told(int rank, std::uint64_t number, Idleness idleness) {
     const std::lock_guard lock(mutex_);
-    told_[static_cast<std::size_t>(rank)] = {number, std::move(why)};
+    told_[static_cast<std::size_t>(rank)] = {number, std::move(idleness)};
 }
 
 void Member::note_difference(Difference difference) {
@@ -383,7 +392,7 @@ void Member::handle_at_guest(const Frame& frame) {
             return note_report(named_rank(first), reader.rest());
         case FrameType::told: {
             const std::uint64_t number = reader.u64();
-            return note_told(named_rank(first), number, std::string(reader.rest()));
+            return note_told(named_rank(first), number, read_idleness(reader));
         }
         case FrameType::met:
             return note_met(first);

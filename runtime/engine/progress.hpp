@@ -159,8 +159,8 @@ class Progress {
     void watch_standstill(Clock::time_point now);
     std::optional<transport::Account> account_of(std::uint64_t number);  // visits the gate
     std::optional<std::string> awaited();  // none also while somebody is at work
-    std::string why_idle() const;
-    std::vector<std::string> told_idle() const;
+    transport::Idleness idleness_in(const transport::Account& account) const;  // not while the gate is held
+    std::vector<IdleRank> idle_ranks() const;                                  // in the oldest operation
     std::optional<transport::Account> account_now(std::uint64_t number) const;
     template <typename HasCome>
     bool linger(Clock::time_point until, HasCome has_come);

@@ -34,6 +34,13 @@ bool is_same_on_all(Status status) {
     return status == Status::invalid_argument || status == Status::schedule || status == Status::not_found;
 }
 
+// How far a rank has come that has not started what it was asked about.
+std::string latest_of(const transport::Account& account) {
+    if (account.checksums.empty()) return ", nor any other operation";
+    return "; the latest that it had started was " +
+           (account.operation.empty() ? fmt::format("operation #{}", account.number) : account.operation);
+}
+
 }  // namespace
 
 std::optional<Failure> Progress::failure() {
@@ -56,7 +63,7 @@ void Progress::watch(Clock::time_point now) {
 void Progress::watch_deadlines(Clock::time_point now) {
     for (const Execution* execution : in_flight_)
         if (now - away_ >= execution->deadline())
-            return fail(timed_out(timeout_, told_idle(), bootstrap_.rank(), in_flight()));
+            return fail(timed_out(timeout_, idle_ranks(), bootstrap_.rank(), in_flight()));
     for (const MessageRequest* message : messages_.open())
         if (now - away_ >= message->deadline)
             return fail(timed_out(timeout_, *message, messages_.tags_not_received(message->start.peer),
@@ -80,21 +87,27 @@ std::optional<transport::Account> Progress::account_of(std::uint64_t number) {
     {
         const Gate::Visit visit(gate_);
         if (!failure_) account = account_now(number);
-        if (!account || is_attended()) return account;
-        if (std::ranges::find(in_flight_, number, &Execution::number) == in_flight_.end()) return account;
+        if (!account) return account;
+        const bool is_open = std::ranges::find(in_flight_, number, &Execution::number) != in_flight_.end();
+        if (started_ > number && (!is_open || is_attended())) return account;
     }
-    account->idle = why_idle();
+    account->idleness = idleness_in(*account);
     return account;
 }
 
-// Why nobody moves what is in flight here.
-std::string Progress::why_idle() const {
+// If it has not been started here, or nobody moves what is in flight here.
+transport::Idleness Progress::idleness_in(const transport::Account& account) const {
+    using Kind = transport::Idleness::Kind;
     const std::vector<std::string> others = sibling_.others_wait_in();
-    return fmt::format(
-        "has started it, and no thread of it is in a call of this communicator, whose operations move during "
-        "its "
-        "calls only (HOCKET_PROGRESS=calls){}{}",
-        others.empty() ? "" : "; it waits in ", fmt::join(others, ", and in "));
+    const std::string elsewhere =
+        others.empty() ? "" : fmt::format("; it waits in {}", fmt::join(others, ", and in "));
+    if (account.number == account.asked && !account.checksums.empty())
+        return {
+            others.empty() ? Kind::not_attended : Kind::waits_elsewhere,
+            "has started it, and no thread of it is in a call of this communicator, whose operations move "
+            "during its calls only (HOCKET_PROGRESS=calls)" +
+                elsewhere};
+    return {Kind::not_started, "had not started it when it was asked" + latest_of(account) + elsewhere};
 }
 
 // A driver sleeps with the gate open; one that spins, or has no processor, is looked at again.
@@ -107,20 +120,20 @@ std::optional<std::string> Progress::awaited() {
     return operation;
 }
 
-// What ranks have told of the oldest operation: "rank 1 has started it, and ...".
-std::vector<std::string> Progress::told_idle() const {
-    std::vector<std::string> texts;
+std::vector<IdleRank> Progress::idle_ranks() const {
+    std::vector<IdleRank> idle;
     for (int rank = 0; rank < bootstrap_.world_size() && !in_flight_.empty(); ++rank)
-        if (const std::string why = bootstrap_.told_by(rank, in_flight_.front()->number()); !why.empty())
-            texts.push_back(fmt::format("rank {} {}", rank, why));
-    return texts;
+        if (auto told = bootstrap_.idleness_of(rank, in_flight_.front()->number());
+            told != transport::Idleness{})
+            idle.push_back({rank, std::move(told)});
+    return idle;
 }
 
 std::optional<transport::Account> Progress::account_now(std::uint64_t number) const {
-    if (started_ == 0) return std::nullopt;
-    number = std::min(number, started_ - 1);
     transport::Account account;
-    account.number = number;
+    account.asked = number;
+    if (started_ == 0) return account;
+    account.number = number = std::min(number, started_ - 1);
     const auto same = std::ranges::find(in_flight_, number, &Execution::number);
     const Execution* open = same == in_flight_.end() ? nullptr : *same;
     const std::uint64_t known_from = record::Flight::first_checksum(started_);

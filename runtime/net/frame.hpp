@@ -41,7 +41,7 @@ enum class FrameType : std::uint8_t {
     waits,      // to rank 0: the number of the operation that the rank waits in
     asks,       // from rank 0: the number of an operation
     tells,      // to rank 0: an account of it (comparison.hpp)
-    told,       // from rank 0: rank, number, why the rank does not move that operation
+    told,       // from rank 0: rank, number, and how the rank is idle in that operation (comparison.hpp)
     differ,     // from rank 0: what the ranks have started instead of the same (comparison.hpp)
     last_ = differ,
 };

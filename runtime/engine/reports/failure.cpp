@@ -241,6 +241,27 @@ Failure make(Status status, const std::string& what, const std::string& hint, in
                 in_flight.operations.empty() ? nullptr : in_flight.operations.front());
 }
 
+// The rarer cause comes first: where there is one, the others follow from it.
+const char* hint_for(std::span<const IdleRank> idle) {
+    using Kind = transport::Idleness::Kind;
+    const auto has = [&](Kind kind) {
+        return std::ranges::find(idle, kind, [](const IdleRank& one) { return one.idleness.kind; }) !=
+               idle.end();
+    };
+    if (has(Kind::waits_elsewhere))
+        return "let all ranks start and wait for operations of several communicators in one order; or test "
+               "them in turns (hkt_test); or let threads move them (HOCKET_PROGRESS=thread)";
+    if (has(Kind::not_attended))
+        return "let the ranks that have started the operation wait for it, or test it now and then "
+               "(hkt_wait, "
+               "hkt_test); or let threads move operations (HOCKET_PROGRESS=thread)";
+    if (has(Kind::not_started))
+        return "see what the ranks that have not started it were doing: they may be slow (raise "
+               "HOCKET_TIMEOUT_MS), stuck, or have missed it";
+    return "see what that rank is doing: it may be slow (raise HOCKET_TIMEOUT_MS), stuck, or have started "
+           "another operation or count";
+}
+
 }  // namespace
 
 std::string describe(const Execution& execution) {
@@ -350,19 +371,12 @@ Failure aborted(const std::string& reason, int this_rank, InFlight in_flight) {
                 "see what that rank's program wrote before", this_rank, in_flight);
 }
 
-Failure timed_out(std::chrono::milliseconds limit, const std::vector<std::string>& idle, int this_rank,
+Failure timed_out(std::chrono::milliseconds limit, std::span<const IdleRank> idle, int this_rank,
                   InFlight in_flight) {
-    const std::string what = fmt::format("the operation did not finish within {} ms", limit.count());
-    if (!idle.empty())
-        return make(
-            Status::timeout, fmt::format("{}\n  {}", what, fmt::join(idle, "\n  ")),
-            "let all ranks wait for operations of several communicators in one order; or test them in "
-            "turns (hkt_test); or let threads move them (HOCKET_PROGRESS=thread)",
-            this_rank, in_flight);
-    return make(Status::timeout, what,
-                "see what that rank is doing: it may be slow (raise HOCKET_TIMEOUT_MS), stuck, or have "
-                "started another operation or count",
-                this_rank, in_flight);
+    std::string what = fmt::format("the operation did not finish within {} ms", limit.count());
+    for (const IdleRank& one : idle) what += fmt::format("\n  rank {} {}", one.rank, one.idleness.why);
+    if (idle.size() >= transport::most_idle) what += "\n  (there may be more such ranks)";
+    return make(Status::timeout, what, hint_for(idle), this_rank, in_flight);
 }
 
 Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message,

@@ -53,8 +53,12 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
                       InFlight in_flight);
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight);
 Failure aborted(const std::string& reason, int this_rank, InFlight in_flight);
-// idle: "rank 1 has started it, and ...", of ranks that have started the oldest operation and do not move it.
-Failure timed_out(std::chrono::milliseconds limit, const std::vector<std::string>& idle, int this_rank,
+// One that does not move the oldest operation in flight, as far as it has told.
+struct IdleRank {
+    int rank;
+    transport::Idleness idleness;
+};
+Failure timed_out(std::chrono::milliseconds limit, std::span<const IdleRank> idle, int this_rank,
                   InFlight in_flight);
 // tags_here: the tags of messages from the same peer that have come to this rank and not been received.
 Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message,

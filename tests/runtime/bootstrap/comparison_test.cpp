@@ -14,7 +14,7 @@ constexpr Comparison::Clock::time_point start{};
 // Of a rank whose checksums are those of all others until `differs`, and its own from there on.
 Account account(std::uint64_t number, std::uint64_t differs, std::uint64_t known = most_checksums) {
     Account made;
-    made.number = number;
+    made.asked = made.number = number;
     for (std::uint64_t which = number + 1 - std::min(known, number + 1); which <= number; ++which)
         made.checksums.push_back(static_cast<std::uint32_t>(which < differs ? which : which + 1'000'000));
     made.operation = number < differs ? "this" : "that";
@@ -27,12 +27,12 @@ constexpr std::uint64_t never = UINT64_MAX;
 
 TEST_CASE("accounts and differences come out as they went in, and other bytes are refused") {
     Account sent = account(70, never);
-    sent.details = "a file", sent.idle = "a reason";
+    sent.details = "a file", sent.idleness = {Idleness::Kind::not_attended, "a reason"};
     const Account came = decode_account(encode(sent));
     CHECK(came.number == 70);
     CHECK(came.first() == 7);
     CHECK(came.checksums == sent.checksums);
-    CHECK((came.operation == "this" && came.details == "a file" && came.idle == "a reason"));
+    CHECK((came.operation == "this" && came.details == "a file" && came.idleness == sent.idleness));
     const Difference known{UINT64_MAX - 1, true, {{{0, 2}, "this", "by one"}, {{1}, "that", ""}}};
     const Difference told = decode_difference(encode(known), 3);
     CHECK((told.number == known.number && told.may_be_earlier && told.started.size() == 2));
@@ -53,6 +53,16 @@ TEST_CASE("accounts and differences come out as they went in, and other bytes ar
     CHECK_THROWS_AS(decode_account(encode(impossible)), ProtocolError);
     impossible.checksums.clear();
     CHECK_THROWS_AS(decode_account(encode(impossible)), ProtocolError);
+    Account behind = account(3, never);
+    behind.asked = 7;
+    CHECK(decode_account(encode(behind)).asked == 7);
+    behind.asked = 2;  // and it tells of the fourth
+    CHECK_THROWS_AS(decode_account(encode(behind)), ProtocolError);
+    Account none;
+    none.asked = 7;
+    CHECK(decode_account(encode(none)).checksums.empty());
+    none.idleness.kind = static_cast<Idleness::Kind>(4);
+    CHECK_THROWS_AS(decode_account(encode(none)), ProtocolError);
 }
 
 TEST_CASE("ranks that have started the same, or have not come so far, do not differ") {

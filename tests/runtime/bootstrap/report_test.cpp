@@ -130,3 +130,38 @@ TEST_CASE("a report ends the all_gather of those who wait, and is cut where it i
         throw std::runtime_error("all_gather succeeded");
     }));
 }
+
+TEST_CASE("ranks learn who is idle in what they wait in, of eight at most, and that one moves it again") {
+    constexpr int ranks = 12;
+    static constexpr std::uint64_t number = 7;
+    const Tally told, moved, seen;
+    require_success(run_job(ranks, [&](Rank rank) {
+        rank.job.all_gather("", 5s);
+        const auto idle = [&] {
+            int count = 0;
+            for (int other = 0; other < ranks; ++other)
+                count += rank.job.idleness_of(other, number) != Idleness{};
+            return count;
+        };
+        const auto tell = [&](Idleness idleness) {
+            Account account;
+            account.asked = number;
+            account.idleness = std::move(idleness);
+            rank.job.tell(account);
+        };
+        tell({Idleness::Kind::not_started, "has not come"});
+        expect(eventually([&] { return idle() == most_idle; }), fmt::format("{} are idle", idle()));
+        told.meet(ranks);
+        expect(idle() == most_idle, "more than eight");
+        int first = 0;
+        while (rank.job.idleness_of(first, number) == Idleness{}) ++first;
+        expect(rank.job.idleness_of(first, number) == Idleness{Idleness::Kind::not_started, "has not come"},
+               "something else was told");
+        expect(rank.job.idleness_of(first, number - 1) == Idleness{}, "another operation");
+        moved.meet(ranks);
+        if (rank.rank == first) tell({});
+        expect(eventually([&] { return idle() == most_idle - 1; }), fmt::format("{} are idle", idle()));
+        seen.meet(ranks);
+        return std::string();
+    }));
+}

@@ -356,9 +356,44 @@ TEST_CASE("a TIMEOUT does not blame ranks that come by, or wait again, for one t
                     });
                     ended.add();
                     expect(text.find("no thread of it is in a call") == std::string::npos, text);
-                    if (rank == 0) test::expect_contains(text, {"-7:", "waiting for ", "rank 2"});
+                    test::expect_contains(
+                        text, {"-7:", "rank 2 had not started it when it was asked, nor any other"});
                 });
             INFO(provider << (comes_by ? ", comes by" : ", waits again"));
+            CHECK(test::problems(outcomes) == "");
+        }
+}
+
+TEST_CASE("a TIMEOUT names on each rank those that have not started it, however many ranks wait in between") {
+    for (const Way& way : ways())
+        for (int late = 0; late < ranks; ++late) {
+            const test::Tally ended;
+            const auto outcomes = run_ranks(
+                {ranks, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "1500"}}}, [&](int rank) {
+                    if (!way.hosts.empty()) setenv("HOCKET_HOST_ID", way.hosts[rank].c_str(), 1);
+                    const auto comm = Communicator::create(engine::resolve({}));
+                    std::vector<float> data(512, 1);
+                    const auto run = [&] {
+                        comm->run(
+                            comm->cached_plan({.collective = Collective::all_reduce, .schedule = "ring"}, 8),
+                            data.data(), data.data() + 256, 8);
+                    };
+                    run();
+                    if (rank == late) return ended.await(2);
+                    const std::string text = test::failure_of(run);
+                    ended.add();
+                    const std::string named = fmt::format(
+                        "\n  rank {} had not started it when it was asked; the latest that it had started "
+                        "was "
+                        "all_reduce #0 (ring",
+                        late);
+                    test::expect_contains(text, {"-7:", named.c_str()});
+                    for (int other = 0; other < ranks; ++other)
+                        if (other != late)
+                            expect(text.find(fmt::format("rank {} had not", other)) == std::string::npos,
+                                   text);
+                });
+            INFO(way.name << ", rank " << late);
             CHECK(test::problems(outcomes) == "");
         }
 }
