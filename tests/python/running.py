@@ -1,6 +1,7 @@
 """What the tests of Python programs have in common: processes with a limit, and the counts of their cases."""
 import glob
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -26,9 +27,16 @@ def has(module):
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return str(one.getsockname()[1])
+    """Of no range that the kernel takes ports of connections from: between this call and the port's use other tests make many."""
+    for port in random.sample(range(20000, 32768), 100):
+        with socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind(("", port))
+            except OSError:
+                continue
+            return str(port)
+    raise RuntimeError("no port from 20000 to 32767 is free")
 
 
 def write_counts(passed, failed, skipped):
