@@ -32,15 +32,6 @@ cache::Cache& opened(const hkt_cache* handle, const char* function) {
     return *handle->cache;
 }
 
-void check_array(const void* array, std::size_t count, const char* function, const char* name) {
-    if (array == nullptr && count > 0)
-        capi::refuse(fmt::format("{}: {} is null, but the count is {}", function, name, count));
-}
-
-std::string text_of(const char* value) {
-    return value == nullptr ? "" : value;
-}
-
 cache::Value* value_of(hkt_cache_value* value) {
     return reinterpret_cast<cache::Value*>(value);
 }
@@ -57,7 +48,7 @@ void take_functions(const hkt_cache_options& given, cache::CacheOptions& options
         options.source = cache::callback_source(options.dataset);
     }
     if (given.decode != nullptr) {
-        if (text_of(given.decoder).empty())
+        if (capi::text_of(given.decoder).empty())
             capi::refuse(
                 "hkt_cache_options.decode is set, but decoder is not: say there in words what it does, so "
                 "that samples of another decoder are not taken for its own");
@@ -69,13 +60,13 @@ void take_functions(const hkt_cache_options& given, cache::CacheOptions& options
     }
 }
 
-void check(const hkt_cache_options& given) {
+void check_options(const hkt_cache_options& given) {
     if (given.source != nullptr && given.read != nullptr)
         capi::refuse(
             "hkt_cache_options has both a source and a read function: samples come from one of them");
     if (given.source_index != nullptr && given.source == nullptr)
         capi::refuse("hkt_cache_options.source_index is set, but not source");
-    if (given.read != nullptr && text_of(given.dataset).empty())
+    if (given.read != nullptr && capi::text_of(given.dataset).empty())
         capi::refuse(
             "hkt_cache_options.read needs a dataset: a name and a version of the samples, so that what lies "
             "on the disk is never taken for other samples");
@@ -112,10 +103,10 @@ std::unique_ptr<cache::Cache> open_cache(const hkt_cache_options& given) {
     if (given.folder != nullptr) options.folder = given.folder;
     if (given.memory_bytes != 0) options.memory_bytes = given.memory_bytes;
     if (given.disk_bytes != 0) options.disk_bytes = given.disk_bytes;
-    options.dataset = text_of(given.dataset);
+    options.dataset = capi::text_of(given.dataset);
     if (given.source != nullptr) check_apart(options.folder, given.source);
     if (given.source != nullptr)
-        options.source = cache::open_source(given.source, text_of(given.source_index));
+        options.source = cache::open_source(given.source, capi::text_of(given.source_index));
     take_functions(given, options);
     if (given.io == HKT_CACHE_IO_URING) options.io = cache::IoKind::ring;
     if (given.io == HKT_CACHE_IO_THREADS) options.io = cache::IoKind::threads;
@@ -151,7 +142,7 @@ hkt_status hkt_cache_open(const hkt_cache_options* options, hkt_cache** cache) {
         *cache = nullptr;
         const hkt_cache_options given = capi::read_options(options);
         const auto make = [&] {
-            check(given);
+            check_options(given);
             return open_cache(given);
         };
         auto made = std::make_unique<hkt_cache>();
@@ -160,7 +151,7 @@ hkt_status hkt_cache_open(const hkt_cache_options* options, hkt_cache** cache) {
             made->cache = engine::open_with_ranks(*given.comm->engine, make);
         } else {
             made->cache = make();
-            engine::join_servers(*made->cache, text_of(given.servers), text_of(given.secret));
+            engine::join_servers(*made->cache, capi::text_of(given.servers), capi::text_of(given.secret));
         }
         *cache = made.release();
         return HKT_SUCCESS;
@@ -188,8 +179,8 @@ hkt_status hkt_cache_get_batch(hkt_cache* cache, const uint64_t* keys, size_t co
     return capi::guarded([&] {
         if (request != nullptr) *request = nullptr;
         cache::Cache& from = opened(cache, "hkt_cache_get_batch");
-        check_array(keys, count, "hkt_cache_get_batch", "keys");
-        check_array(samples, count, "hkt_cache_get_batch", "samples");
+        capi::check_array(keys, count, "hkt_cache_get_batch", "keys");
+        capi::check_array(samples, count, "hkt_cache_get_batch", "samples");
         cache::Batch& batch = from.get_batch({keys, count}, reinterpret_cast<cache::Lent*>(samples));
         batch.user = cache;
         if (request == nullptr)
@@ -205,7 +196,7 @@ hkt_status hkt_cache_copy_batch(hkt_cache* cache, const uint64_t* keys, size_t c
     return capi::guarded([&] {
         const char* const function = "hkt_cache_copy_batch";
         cache::Cache& from = opened(cache, function);
-        check_array(keys, count, function, "keys");
+        capi::check_array(keys, count, function, "keys");
         if (offsets == nullptr) capi::refuse(fmt::format("{}: offsets is null", function));
         std::vector<cache::Lent> samples(count);
         from.wait(from.get_batch({keys, count}, samples.data()));
@@ -233,7 +224,7 @@ void hkt_cache_release(hkt_cache* cache, const hkt_sample* samples, size_t count
 hkt_status hkt_cache_put(hkt_cache* cache, uint64_t key, const void* data, size_t bytes) {
     return capi::guarded([&] {
         cache::Cache& to = opened(cache, "hkt_cache_put");
-        check_array(data, bytes, "hkt_cache_put", "data");
+        capi::check_array(data, bytes, "hkt_cache_put", "data");
         to.put(key, {static_cast<const std::byte*>(data), bytes});
         return HKT_SUCCESS;
     });
@@ -242,7 +233,7 @@ hkt_status hkt_cache_put(hkt_cache* cache, uint64_t key, const void* data, size_
 hkt_status hkt_cache_prefetch(hkt_cache* cache, const uint64_t* keys, size_t count) {
     return capi::guarded([&] {
         cache::Cache& into = opened(cache, "hkt_cache_prefetch");
-        check_array(keys, count, "hkt_cache_prefetch", "keys");
+        capi::check_array(keys, count, "hkt_cache_prefetch", "keys");
         into.prefetch({keys, count});
         return HKT_SUCCESS;
     });
@@ -251,7 +242,7 @@ hkt_status hkt_cache_prefetch(hkt_cache* cache, const uint64_t* keys, size_t cou
 hkt_status hkt_cache_set_order(hkt_cache* cache, const uint64_t* keys, size_t count, uint64_t cursor) {
     return capi::guarded([&] {
         cache::Cache& of = opened(cache, "hkt_cache_set_order");
-        check_array(keys, count, "hkt_cache_set_order", "keys");
+        capi::check_array(keys, count, "hkt_cache_set_order", "keys");
         of.set_order({keys, count}, cursor);
         return HKT_SUCCESS;
     });
@@ -356,7 +347,7 @@ hkt_status hkt_cache_serve(hkt_cache* cache, const char* host, int32_t port, con
         if (host == nullptr || *host == '\0')
             capi::refuse("hkt_cache_serve: host is not set: the address to listen at, such as 0.0.0.0");
         if (port < 0 || port > 65535) capi::refuse(fmt::format("hkt_cache_serve: the port is {}", port));
-        const int at = engine::serve(of, host, port, text_of(secret));
+        const int at = engine::serve(of, host, port, capi::text_of(secret));
         if (bound != nullptr) *bound = at;
         return HKT_SUCCESS;
     });

@@ -59,6 +59,15 @@ void refuse(const std::string& text) {
     throw Error(Status::invalid_argument, text);
 }
 
+void check_array(const void* array, std::size_t count, const char* function, const char* name) {
+    if (array == nullptr && count > 0)
+        refuse(fmt::format("{}: {} is null, but the count is {}", function, name, count));
+}
+
+std::string text_of(const char* value) {
+    return value == nullptr ? "" : value;
+}
+
 }  // namespace hocket::capi
 
 using namespace hocket;

@@ -1,6 +1,7 @@
 // How a call's failure becomes a status and a text.
 #pragma once
 
+#include <cstddef>
 #include <exception>
 #include <mutex>
 #include <string>
@@ -25,6 +26,10 @@ hkt_status keep_error(LastError* last, const std::exception& error) noexcept;
 hkt_status keep_unknown_error(LastError* last) noexcept;
 
 [[noreturn]] void refuse(const std::string& text);  // throws Error(invalid_argument)
+// Refuses null, unless the count is 0.
+void check_array(const void* array, std::size_t count, const char* function, const char* name);
+
+std::string text_of(const char* value);  // null: ""
 
 // Runs call(), which returns a status. No exception leaves.
 template <typename Call>

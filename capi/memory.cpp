@@ -6,7 +6,7 @@ using namespace hocket;
 
 namespace {
 
-void check(const hkt_comm* comm, const char* function) {
+void check_communicator(const hkt_comm* comm, const char* function) {
     if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
 }
 
@@ -16,7 +16,7 @@ extern "C" {
 
 hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory) {
     return capi::guarded(comm, [&] {
-        check(comm, "hkt_mem_alloc");
+        check_communicator(comm, "hkt_mem_alloc");
         if (memory == nullptr) capi::refuse("hkt_mem_alloc: memory is null; pass the address of a pointer");
         *memory = nullptr;
         if (bytes > 0)
@@ -27,7 +27,7 @@ hkt_status hkt_mem_alloc(hkt_comm* comm, size_t bytes, void** memory) {
 
 hkt_status hkt_mem_free(hkt_comm* comm, void* memory) {
     return capi::guarded(comm, [&] {
-        check(comm, "hkt_mem_free");
+        check_communicator(comm, "hkt_mem_free");
         comm->engine->window().release(memory);
         return HKT_SUCCESS;
     });
@@ -35,7 +35,7 @@ hkt_status hkt_mem_free(hkt_comm* comm, void* memory) {
 
 hkt_status hkt_mem_register(hkt_comm* comm, void* memory, size_t bytes) {
     return capi::guarded(comm, [&] {
-        check(comm, "hkt_mem_register");
+        check_communicator(comm, "hkt_mem_register");
         comm->engine->window().adopt(memory, bytes);
         return HKT_SUCCESS;
     });
@@ -43,7 +43,7 @@ hkt_status hkt_mem_register(hkt_comm* comm, void* memory, size_t bytes) {
 
 hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory) {
     return capi::guarded(comm, [&] {
-        check(comm, "hkt_mem_deregister");
+        check_communicator(comm, "hkt_mem_deregister");
         comm->engine->window().restore(memory);
         return HKT_SUCCESS;
     });
@@ -51,7 +51,7 @@ hkt_status hkt_mem_deregister(hkt_comm* comm, void* memory) {
 
 hkt_status hkt_mem_is_shared(hkt_comm* comm, const void* memory, size_t bytes, int* is_shared) {
     return capi::guarded(comm, [&] {
-        check(comm, "hkt_mem_is_shared");
+        check_communicator(comm, "hkt_mem_is_shared");
         if (is_shared == nullptr)
             capi::refuse("hkt_mem_is_shared: is_shared is null; pass the address of an int");
         const transport::Window& window = comm->engine->window();

@@ -10,8 +10,8 @@ using namespace hocket;
 namespace {
 
 // message: all but its data and their size. buffer: a send only reads it.
-hkt_status start(const char* function, engine::MessageStart message, void* buffer, std::size_t count,
-                 hkt_type type, hkt_comm* comm, hkt_request** request) {
+hkt_status start_message(const char* function, engine::MessageStart message, void* buffer, std::size_t count,
+                         hkt_type type, hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {
         if (comm == nullptr) capi::refuse(fmt::format("{}: comm is null", function));
         if (request != nullptr) *request = nullptr;
@@ -43,19 +43,19 @@ extern "C" {
 
 hkt_status hkt_send(const void* buffer, size_t count, hkt_type type, int32_t peer, int32_t tag,
                     hkt_comm* comm, hkt_request** request) {
-    return start("hkt_send", {.direction = engine::Direction::send, .peer = peer, .tag = tag},
-                 const_cast<void*>(buffer), count, type, comm, request);
+    return start_message("hkt_send", {.direction = engine::Direction::send, .peer = peer, .tag = tag},
+                         const_cast<void*>(buffer), count, type, comm, request);
 }
 
 hkt_status hkt_recv(void* buffer, size_t count, hkt_type type, int32_t peer, int32_t tag, hkt_comm* comm,
                     hkt_request** request) {
-    return start("hkt_recv", {.direction = engine::Direction::receive, .peer = peer, .tag = tag}, buffer,
-                 count, type, comm, request);
+    return start_message("hkt_recv", {.direction = engine::Direction::receive, .peer = peer, .tag = tag},
+                         buffer, count, type, comm, request);
 }
 
 hkt_status hkt_recv_any(void* buffer, size_t count, hkt_type type, int32_t tag, int32_t* source,
                         hkt_comm* comm, hkt_request** request) {
-    return start(
+    return start_message(
         "hkt_recv_any",
         {.direction = engine::Direction::receive, .peer = engine::any_rank, .tag = tag, .source = source},
         buffer, count, type, comm, request);

@@ -29,7 +29,7 @@ void check_alone(const char* function, const Range& range) {
                            function, range.words(), range.begin, range.size));
 }
 
-[[noreturn]] void refuse_overlap(const char* function, const Range& written, const Range& other) {
+[[noreturn]] void refuse_ranges(const char* function, const Range& written, const Range& other) {
     refuse(
         fmt::format("{}: {} ({} B from {}) and {} ({} B from {}) overlap: what is written must have memory "
                     "of its own",
@@ -141,9 +141,9 @@ void check_ranges(const char* function, const std::vector<Range>& written, const
     const Range *last_written = nullptr, *last_read = nullptr;
     for (const auto& [range, is_written] : placed) {
         if (last_written != nullptr && last_written->end() > range->first())
-            refuse_overlap(function, *last_written, *range);
+            refuse_ranges(function, *last_written, *range);
         if (is_written && last_read != nullptr && last_read->end() > range->first())
-            refuse_overlap(function, *range, *last_read);
+            refuse_ranges(function, *range, *last_read);
         take_later(is_written ? last_written : last_read, range);
     }
 }

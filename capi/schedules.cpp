@@ -23,10 +23,6 @@ void give(std::string text, const char** to) {
     if (to != nullptr) *to = own_text.c_str();
 }
 
-std::string text_of(const char* value) {
-    return value == nullptr ? "" : value;
-}
-
 double seconds(const engine::Options& options) {
     return std::chrono::duration<double>(options.timeout).count();
 }
@@ -72,7 +68,7 @@ hkt_status hkt_schedule_explain(const char* schedule, int32_t collective, const 
             capi::refuse("hkt_schedule_explain: topology is not set: levels, innermost first, such as 2x3");
         const engine::Options job = engine::own_options();
         dsl::PlanRequest request;
-        request.schedule = text_of(schedule), request.topology = topology, request.ranks = 0;
+        request.schedule = capi::text_of(schedule), request.topology = topology, request.ranks = 0;
         request.search_path = job.schedule_path;
         request.deadline = dsl::Deadline(std::chrono::duration<double>(seconds(job)));
         const auto checked = engine::in_dsl([&] {

@@ -12,7 +12,7 @@
 namespace hocket {
 namespace {
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_variable(const std::string& text) {
     throw Error(Status::invalid_argument, text);
 }
 
@@ -24,12 +24,13 @@ Environment process_environment() {
 
 std::int64_t check_range(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high) {
     if (value < low || value > high)
-        refuse(fmt::format("{} is {}; it must be from {} to {}", name, value, low, high));
+        refuse_variable(fmt::format("{} is {}; it must be from {} to {}", name, value, low, high));
     return value;
 }
 
 std::int64_t check_timeout(std::string_view name, std::int64_t value, std::int64_t low) {
-    if (value < low) refuse(fmt::format("{} is {}; it must be {} milliseconds or more", name, value, low));
+    if (value < low)
+        refuse_variable(fmt::format("{} is {}; it must be {} milliseconds or more", name, value, low));
     return std::min(value, longest_timeout_ms);
 }
 
@@ -46,7 +47,8 @@ std::optional<std::int64_t> EnvironmentReader::number(const char* name, std::int
     std::int64_t result = 0;
     const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), result);
     if (error != std::errc() || end != value->data() + value->size())
-        refuse(fmt::format("{} is \"{}\"; it must be a whole number from {} to {}", name, *value, low, high));
+        refuse_variable(
+            fmt::format("{} is \"{}\"; it must be a whole number from {} to {}", name, *value, low, high));
     return check_range(name, result, low, high);
 }
 
@@ -57,8 +59,8 @@ std::optional<std::int64_t> EnvironmentReader::timeout(const char* name, std::in
     const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), result);
     const bool is_long = error == std::errc::result_out_of_range && value->front() != '-';
     if ((error != std::errc() && !is_long) || end != value->data() + value->size())
-        refuse(fmt::format("{} is \"{}\"; it must be a whole number of milliseconds, {} or more", name,
-                           *value, low));
+        refuse_variable(fmt::format("{} is \"{}\"; it must be a whole number of milliseconds, {} or more",
+                                    name, *value, low));
     return is_long ? longest_timeout_ms : check_timeout(name, result, low);
 }
 
@@ -66,7 +68,8 @@ std::optional<std::uint64_t> EnvironmentReader::bytes(const char* name) const {
     const auto value = text(name);
     if (!value) return std::nullopt;
     const auto parsed = parse_bytes(*value);
-    if (!parsed) refuse(fmt::format("{} is \"{}\"; it must be a size, such as 500MB or 8GiB", name, *value));
+    if (!parsed)
+        refuse_variable(fmt::format("{} is \"{}\"; it must be a size, such as 500MB or 8GiB", name, *value));
     return parsed;
 }
 

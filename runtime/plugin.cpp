@@ -10,7 +10,7 @@
 namespace hocket {
 namespace {
 
-[[noreturn]] void refuse(const PluginKind& kind, const std::string& why) {
+[[noreturn]] void refuse_plugin(const PluginKind& kind, const std::string& why) {
     throw Error(kind.status, fmt::format("{}: {}. {}, and installs both together; {}, if set, must be "
                                          "the path of it",
                                          kind.purpose, why, kind.origin, kind.variable));
@@ -34,28 +34,28 @@ Plugin Plugin::load(const PluginKind& kind) {
     const char* const chosen = std::getenv(kind.variable);
     if (chosen != nullptr && *chosen != '\0') {
         if (void* const handle = open(chosen)) return Plugin(kind, handle, chosen);
-        refuse(kind, fmt::format("{} is {}: {}", kind.variable, chosen, why_not()));
+        refuse_plugin(kind, fmt::format("{} is {}: {}", kind.variable, chosen, why_not()));
     }
     std::string reasons;
     for (const auto& [what, path] : plugin_places(kind.file_name)) {
         if (void* const handle = open(path)) return Plugin(kind, handle, path);
         reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", what, why_not());
     }
-    refuse(kind, reasons);
+    refuse_plugin(kind, reasons);
 }
 
 void* Plugin::address_of(const char* symbol) const {
     void* const address = dlsym(handle_, symbol);
     if (address == nullptr)
-        refuse(kind_, fmt::format("{} has no {}: it is of another version of Hocket", path_, symbol));
+        refuse_plugin(kind_, fmt::format("{} has no {}: it is of another version of Hocket", path_, symbol));
     return address;
 }
 
 void Plugin::refuse_version(const std::string& own, const std::string& wanted) const {
-    refuse(kind_,
-           fmt::format("{} has version {} of its interface, and version {} is needed: it is of another "
-                       "version of Hocket",
-                       path_, own, wanted));
+    refuse_plugin(
+        kind_, fmt::format("{} has version {} of its interface, and version {} is needed: it is of another "
+                           "version of Hocket",
+                           path_, own, wanted));
 }
 
 }  // namespace hocket

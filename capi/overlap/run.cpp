@@ -28,7 +28,7 @@ struct hkt_overlap : hocket::capi::Handle {
 
 namespace {
 
-thread_local std::string own_json;  // the calling thread's copy
+thread_local std::string plan_json;  // the calling thread's copy
 
 overlap::Run& opened(hkt_overlap* handle, const char* function) {
     if (handle == nullptr) capi::refuse(fmt::format("{}: overlap is null", function));
@@ -173,7 +173,7 @@ engine::ServedModel model_of(const char* function, const hkt_params& params, con
     return model;
 }
 
-hkt_overlap* handle_of(std::unique_ptr<overlap::Run> run, const capi::Interruption& interruption) {
+hkt_overlap* overlap_handle_of(std::unique_ptr<overlap::Run> run, const capi::Interruption& interruption) {
     auto made = std::make_unique<hkt_overlap>();
     made->run = std::move(run);
     made->interruption = interruption;
@@ -263,7 +263,7 @@ hkt_status hkt_overlap_with_ranks(hkt_comm* comm, const hkt_params_tensor* tenso
                 throw Error(Status::mismatch,
                             fmt::format("{}: the ranks give different {}; all must give the same", function,
                                         difference));
-            *overlap = handle_of(std::move(brought.run), comm->interruption);
+            *overlap = overlap_handle_of(std::move(brought.run), comm->interruption);
             (*overlap)->comm = comm;
             return HKT_SUCCESS;
         });
@@ -288,9 +288,9 @@ hkt_status hkt_overlap_with_params(hkt_params* params, const void* const* gradie
             function, params->interruption, overlap::Clock::time_point::max(),
             [&](overlap::Clock::time_point until) { return exchange->has_first_weights(until); },
             "nothing was opened");
-        *overlap = handle_of(std::make_unique<overlap::Run>(std::move(exchange), std::move(named.names),
-                                                            std::move(run_options)),
-                             params->interruption);
+        *overlap = overlap_handle_of(std::make_unique<overlap::Run>(
+                                         std::move(exchange), std::move(named.names), std::move(run_options)),
+                                     params->interruption);
         return HKT_SUCCESS;
     });
 }
@@ -357,8 +357,8 @@ hkt_status hkt_overlap_profile(hkt_overlap* overlap, const char** json) {
             capi::refuse(
                 "hkt_overlap_profile: there is no profile yet: it is made after "
                 "hkt_overlap_run_options.measure iterations");
-        own_json = overlap::json_of(*of.profile());
-        *json = own_json.c_str();
+        plan_json = overlap::json_of(*of.profile());
+        *json = plan_json.c_str();
         return HKT_SUCCESS;
     });
 }

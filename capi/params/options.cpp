@@ -12,10 +12,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-std::string text_of(const char* value) {
-    return value == nullptr ? "" : value;
-}
-
 std::string from_environment(const char* name) {
     const Environment environment = process_environment();
     return EnvironmentReader(environment).text(name).value_or("");
@@ -85,7 +81,7 @@ params::WorkerOptions options_among_ranks(const char* function, const GivenModel
     params::WorkerOptions options;
     options.job = job_of(function, model, given);
     options.first_weights = weights_of(function, model);
-    options.rack = text_of(given.rack);
+    options.rack = capi::text_of(given.rack);
     options.timeout = timeout_of("hkt_params_options.timeout_ms", given.timeout_ms);
     return options;
 }
@@ -111,16 +107,16 @@ params::WorkerOptions options_of_worker(const char* function, const GivenModel& 
 
 params::ServerOptions options_of_server(const hkt_params_server_options& given) {
     params::ServerOptions options;
-    if (text_of(given.listen).empty())
+    if (capi::text_of(given.listen).empty())
         refuse("hkt_params_server_options.listen is not set: the address to listen at, such as 0.0.0.0:7000");
     std::string listen = given.listen;
     if (listen.front() == ':') listen = "0.0.0.0" + listen;
-    options.rack = text_of(given.rack);
+    options.rack = capi::text_of(given.rack);
     options.listen = endpoint_of("hkt_params_server_options.listen", listen);
-    if (!text_of(given.join).empty())
+    if (!capi::text_of(given.join).empty())
         options.join = endpoint_of("hkt_params_server_options.join", given.join);
     options.secret = secret_of(given.secret);
-    options.checkpoints = text_of(given.checkpoints);
+    options.checkpoints = capi::text_of(given.checkpoints);
     if (given.checkpoint_every > UINT32_MAX)
         refuse(fmt::format("hkt_params_server_options.checkpoint_every is {}; it can be 1 to {} rounds",
                            given.checkpoint_every, UINT32_MAX));

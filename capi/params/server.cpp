@@ -21,7 +21,7 @@ params::Server& started(const hkt_params_server* handle, const char* function) {
     return *handle->server;
 }
 
-void check_place(const char* const* json, const char* function) {
+void check_json_place(const char* const* json, const char* function) {
     if (json == nullptr)
         capi::refuse(fmt::format("{}: json is null; pass the address of a const char*", function));
 }
@@ -71,7 +71,7 @@ hkt_status hkt_params_server_wait(hkt_params_server* server, int64_t timeout_ms)
 hkt_status hkt_params_server_stats(hkt_params_server* server, const char** json) {
     return capi::guarded([&] {
         const params::Server& of = started(server, "hkt_params_server_stats");
-        check_place(json, "hkt_params_server_stats");
+        check_json_place(json, "hkt_params_server_stats");
         own_json = of.stats();
         *json = own_json.c_str();
         return HKT_SUCCESS;
@@ -85,7 +85,7 @@ void hkt_params_server_stop(hkt_params_server* server) {
 
 hkt_status hkt_params_status(const char* address, const char* secret, int64_t timeout_ms, const char** json) {
     return capi::guarded([&] {
-        check_place(json, "hkt_params_status");
+        check_json_place(json, "hkt_params_status");
         if (address == nullptr) capi::refuse("hkt_params_status: address is null");
         own_json = params::ask_for_stats(capi::endpoint_of("hkt_params_status: the address", address),
                                          capi::secret_of(secret),

@@ -21,15 +21,10 @@ params::Client& opened(const hkt_params* handle, const char* function) {
     return *handle->client;
 }
 
-void check_array(const void* array, std::size_t count, const char* function, const char* name) {
-    if (array == nullptr && count > 0)
-        capi::refuse(fmt::format("{}: {} is null, but the count is {}", function, name, count));
-}
-
 // The pointers of a call, one a tensor.
 template <typename To, typename From>
 std::vector<To*> tensors_of(const char* function, const char* name, From* const* given, std::size_t count) {
-    check_array(given, count, function, name);
+    capi::check_array(given, count, function, name);
     std::vector<To*> pointers;
     for (std::size_t i = 0; i < count; ++i) {
         if (given[i] == nullptr) capi::refuse(fmt::format("{}: {}[{}] is null", function, name, i));
@@ -54,7 +49,7 @@ hkt_status finish(hkt_params* params, params::ParameterRequest* started, hkt_req
     return HKT_SUCCESS;
 }
 
-hkt_params* handle_of(std::unique_ptr<params::Client> client, const hkt_params_options& given) {
+hkt_params* params_handle_of(std::unique_ptr<params::Client> client, const hkt_params_options& given) {
     auto made = std::make_unique<hkt_params>();
     made->client = std::move(client);
     made->interruption = {given.is_interrupted, given.interrupt_user, "hkt_params_options.is_interrupted"};
@@ -85,7 +80,7 @@ hkt_status hkt_params_open(const hkt_params_tensor* tensors, size_t count, const
         params::check(wanted.job);
         engine::settle_update(wanted.job);
         wanted.make_calculator = engine::make_calculator;
-        *params = handle_of(std::make_unique<params::Client>(std::move(wanted)), given);
+        *params = params_handle_of(std::make_unique<params::Client>(std::move(wanted)), given);
         return HKT_SUCCESS;
     });
 }
@@ -114,7 +109,7 @@ hkt_status hkt_params_open_with_ranks(hkt_comm* comm, int32_t servers, const hkt
                                              given);
         });
         if (role.client)
-            *params = handle_of(std::move(role.client), given);
+            *params = params_handle_of(std::move(role.client), given);
         else
             *server = capi::handle_of(std::move(role.server));
         return HKT_SUCCESS;
@@ -143,8 +138,8 @@ hkt_status hkt_params_push_sparse(hkt_params* params, size_t tensor, size_t coun
         const char* const function = "hkt_params_push_sparse";
         if (request != nullptr) *request = nullptr;
         params::Client& to = opened(params, function);
-        check_array(indices, count, function, "indices");
-        check_array(values, count, function, "values");
+        capi::check_array(indices, count, function, "indices");
+        capi::check_array(values, count, function, "values");
         const params::SparseUpdate update{{indices, count}, static_cast<const std::byte*>(values)};
         return finish(params, to.push(number_of(function, tensor), update), request);
     });

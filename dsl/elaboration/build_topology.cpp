@@ -14,9 +14,9 @@ namespace {
 
 constexpr int round_limit = 10000;
 
-class Builder {
+class TopologyBuilder {
   public:
-    Builder(Topology& topology, Scope& scope)
+    TopologyBuilder(Topology& topology, Scope& scope)
         : topology_(topology), scope_(scope), evaluator_(scope, nullptr) {}
 
     // To be called when all levels exist.
@@ -116,7 +116,7 @@ Topology build_topology(const ast::TopologyDefinition& definition, const ast::Ex
     Topology topology;
     Scope scope;
     topology.name = bind_parameters(definition.name.text, definition.parameters, reference, scope);
-    Builder builder(topology, scope);
+    TopologyBuilder builder(topology, scope);
     builder.run(definition.body);
     builder.check_names(definition.body);
     if (topology.levels.empty()) throw DiagnosticError(definition.span, "this topology has no level");

@@ -7,7 +7,7 @@
 namespace hocket::dsl {
 namespace {
 
-using Kind = ExtraBuffer::Kind;
+using BufferKind = ExtraBuffer::Kind;
 
 constexpr std::size_t most_buffers = 48;  // the proof keeps a bit for each
 
@@ -99,14 +99,14 @@ std::vector<std::uint32_t> Computations::held_by(Rank rank, const Terms& terms) 
 
 void Computations::given(const ast::Name& name, Scope& scope) {
     scope.add(name.text,
-              ViewRef{add_buffer({.kind = Kind::given, .name = name.text, .span = name.span}, View())});
+              ViewRef{add_buffer({.kind = BufferKind::given, .name = name.text, .span = name.span}, View())});
 }
 
 void Computations::state(const ast::State& state, Span span, Scope& scope) {
     const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
     const Operand like = buffer_of(state.like, evaluate, graph_, views_);
     check_everywhere(like.view, state.like.span);
-    ExtraBuffer buffer{.kind = Kind::state, .name = state.name.text, .span = span};
+    ExtraBuffer buffer{.kind = BufferKind::state, .name = state.name.text, .span = span};
     buffer.regions.assign(static_cast<std::size_t>(graph_.ranks), ExtraBuffer::missing);
     for (const Rank rank : ranks())
         buffer.regions[static_cast<std::size_t>(rank)] =
@@ -134,7 +134,7 @@ void Computations::select(const ast::Let& let, Span span, Scope& scope) {
                               "calculate it first, in x or in a state, and select from that");
     const Operand from = buffer_of(let.value.args[0], evaluate, graph_, views_);
     check_everywhere(from.view, from.span);
-    ExtraBuffer buffer{.kind = Kind::selection, .name = let.name.text, .span = span};
+    ExtraBuffer buffer{.kind = BufferKind::selection, .name = let.name.text, .span = span};
     const Value density = evaluate.evaluate(let.value.args[1]);
     if (const auto* whole = std::get_if<std::int64_t>(&density))
         buffer.density = static_cast<double>(*whole);
@@ -177,7 +177,7 @@ void Computations::total(const ast::Let& let, Span span, Scope& scope) {
         throw DiagnosticError(let.value.span, "this adds up nothing: no buffer is named");
     const Operand& first = terms.elements.front();
     check_everywhere(first.view, first.span);
-    ExtraBuffer buffer{.kind = Kind::sums, .name = let.name.text, .span = span};
+    ExtraBuffer buffer{.kind = BufferKind::sums, .name = let.name.text, .span = span};
     buffer.regions.assign(static_cast<std::size_t>(graph_.ranks), ExtraBuffer::missing);
     std::vector<Region> regions;
     for (const Rank rank : ranks()) {
@@ -206,7 +206,7 @@ void Computations::assign(const ast::Assign& assign, Span span, const Scope& sco
     const Operand target = buffer_of(assign.target, evaluate, graph_, views_);
     check_everywhere(target.view, target.span);
     const ExtraBuffer* extra = graph_.extra_at(target.buffer);
-    if (extra && extra->kind == Kind::given)
+    if (extra && extra->kind == BufferKind::given)
         throw DiagnosticError(assign.target.span,
                               fmt::format("{} belongs to the caller and can only be read", extra->name),
                               "x and states can be assigned to");
@@ -246,7 +246,7 @@ void Computations::partition(const ast::Partition& partition, Span span, const S
     if (division == View::Division::scattered || division == View::Division::mixed)
         throw DiagnosticError(
             span, fmt::format("the buffer is scattered over {} already", name_of(topology_, group)));
-    if (const ExtraBuffer* extra = graph_.extra_at(operand.buffer); extra && extra->kind == Kind::state)
+    if (const ExtraBuffer* extra = graph_.extra_at(operand.buffer); extra && extra->kind == BufferKind::state)
         throw DiagnosticError(
             span, fmt::format("{} is a state: it keeps the part that it was made for", extra->name),
             "say `state` after the partition");
@@ -265,7 +265,7 @@ void Computations::check_composition(ViewId view, Collective collective, Span sp
     if (extra->is_like_x())
         throw DiagnosticError(
             span,
-            extra->kind == Kind::state
+            extra->kind == BufferKind::state
                 ? fmt::format("{} is a state: it stays with its rank", extra->name)
                 : fmt::format("{} is the same on all ranks: there is nothing to move", extra->name),
             "assign it to x, and move x");

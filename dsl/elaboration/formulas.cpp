@@ -63,9 +63,9 @@ std::optional<Op> operation_of(ast::Operator op) {
     return std::nullopt;
 }
 
-class Builder {
+class FormulaBuilder {
   public:
-    Builder(const Scope& scope, const Evaluator& evaluator, const StepGraph& graph, const Views& views)
+    FormulaBuilder(const Scope& scope, const Evaluator& evaluator, const StepGraph& graph, const Views& views)
         : scope_(scope), evaluator_(evaluator), graph_(graph), views_(views) {}
 
     // The sums and differences at the top of an expression may have sparse terms.
@@ -256,7 +256,7 @@ class Builder {
 
 Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scope, const Evaluator& evaluator,
                const StepGraph& graph, const Views& views) {
-    Builder builder(scope, evaluator, graph, views);
+    FormulaBuilder builder(scope, evaluator, graph, views);
     if (!sparse) {
         builder.add(expression);
     } else if (!builder.add_cleared(expression)) {
@@ -269,7 +269,7 @@ Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scop
 Operand buffer_of(const ast::Expression& expression, const Evaluator& evaluator, const StepGraph& graph,
                   const Views& views) {
     const Scope none;
-    const Builder builder(none, evaluator, graph, views);
+    const FormulaBuilder builder(none, evaluator, graph, views);
     const Operand named = builder.operand(expression);
     const auto kind = builder.kind_at(named);
     if (kind == ExtraBuffer::Kind::selection || kind == ExtraBuffer::Kind::sums)

@@ -9,7 +9,6 @@ namespace hocket::dsl {
 namespace {
 
 using ast::Expression;
-using ast::Operator;
 
 constexpr std::int64_t limit = std::int64_t{1}
                                << 40;  // larger numbers are not solved for: this is far from overflow
@@ -39,7 +38,7 @@ std::optional<Congruence> linear(const Expression& expression, const std::vector
                                  const Evaluator& evaluator) {
     if (const auto variable = variable_of(expression, domains)) return Congruence{*variable};
     if (expression.kind != Expression::Kind::operation || expression.args.size() != 2) return std::nullopt;
-    if (expression.op != Operator::add && expression.op != Operator::subtract) return std::nullopt;
+    if (expression.op != ast::Operator::add && expression.op != ast::Operator::subtract) return std::nullopt;
     const bool left = depends(expression.args[0], domains), right = depends(expression.args[1], domains);
     if (left == right) return std::nullopt;
     auto result = linear(expression.args[left ? 0 : 1], domains, evaluator);
@@ -47,7 +46,7 @@ std::optional<Congruence> linear(const Expression& expression, const std::vector
     const std::int64_t constant = evaluator.integer(expression.args[left ? 1 : 0]);
     if (constant > limit || constant < -limit || result->offset > limit || result->offset < -limit)
         return std::nullopt;
-    const std::int64_t minus = expression.op == Operator::subtract ? -1 : 1;
+    const std::int64_t minus = expression.op == ast::Operator::subtract ? -1 : 1;
     if (left) {
         result->offset += minus * constant;
     } else {
@@ -60,7 +59,7 @@ std::optional<Congruence> linear(const Expression& expression, const std::vector
 // variable xor constant, the constant not negative: every value that wraps to `member` is tried.
 std::optional<Solution> solve_xor(const Expression& expression, Rank member, Rank size,
                                   const std::vector<Domain>& domains, const Evaluator& evaluator) {
-    if (expression.kind != Expression::Kind::operation || expression.op != Operator::bit_xor)
+    if (expression.kind != Expression::Kind::operation || expression.op != ast::Operator::bit_xor)
         return std::nullopt;
     for (const int side : {0, 1}) {
         const auto variable = variable_of(expression.args[side], domains);
@@ -88,7 +87,7 @@ std::optional<Solution> solve(const Expression& endpoint, Rank member, Rank size
     for (const Domain& domain : domains)
         if (domain.begin < -limit || domain.end > limit) return std::nullopt;
     // The endpoint is wrapped around the group anyway.
-    if (endpoint.kind == Expression::Kind::operation && endpoint.op == Operator::modulo &&
+    if (endpoint.kind == Expression::Kind::operation && endpoint.op == ast::Operator::modulo &&
         !depends(endpoint.args[1], domains) && evaluator.integer(endpoint.args[1]) == size)
         return solve(endpoint.args[0], member, size, domains, evaluator);
     if (auto solution = solve_xor(endpoint, member, size, domains, evaluator)) return solution;

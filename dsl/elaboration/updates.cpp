@@ -14,10 +14,10 @@ namespace hocket::dsl {
 namespace {
 
 using Expression = ast::Expression;
-using Step = Update::Step;
+using UpdateStep = Update::Step;
 
 // A kernel is compiled for each statement: more would take seconds.
-constexpr std::size_t most_items = 256, most_statements = 64;
+constexpr std::size_t most_parts = 256, most_statements = 64;
 
 double number_of(const Expression& expression) {
     if (expression.kind == Expression::Kind::integer) return static_cast<double>(expression.number);
@@ -39,9 +39,9 @@ bool mentions(const ast::Statement& statement, std::string_view name) {
     return false;
 }
 
-class Builder {
+class UpdateBuilder {
   public:
-    Builder(const ast::UpdateDefinition& definition, std::span<const double> arguments)
+    UpdateBuilder(const ast::UpdateDefinition& definition, std::span<const double> arguments)
         : definition_(definition) {
         scope_.add("w", ViewRef{views_.add(View())});
         add_buffer(ExtraBuffer::Kind::given, "g", Update::gradients);
@@ -108,10 +108,10 @@ class Builder {
 
     Terms terms(const Expression& expression) const {
         Terms terms = terms_of(expression, false, scope_, evaluator_, graph_, views_);
-        if (const std::size_t items = terms.formula.items.size(); items > most_items)
+        if (const std::size_t items = terms.formula.items.size(); items > most_parts)
             throw DiagnosticError(expression.span,
                                   fmt::format("this expression has {} names, numbers and operations", items),
-                                  fmt::format("the limit is {}", most_items));
+                                  fmt::format("the limit is {}", most_parts));
         return terms;
     }
 
@@ -159,9 +159,9 @@ class Builder {
         return result;
     }
 
-    Step step_of(Step::Kind kind, std::uint32_t target, const Expression& value) {
+    UpdateStep step_of(UpdateStep::Kind kind, std::uint32_t target, const Expression& value) {
         Terms found = terms(with_numbers(value));
-        Step step{kind, target, std::move(found.formula), {}};
+        UpdateStep step{kind, target, std::move(found.formula), {}};
         for (const Operand& element : found.elements)
             step.elements.push_back(number_of_buffer(element.buffer));
         for (Formula::Item& item : step.formula.items)
@@ -195,7 +195,7 @@ class Builder {
             throw DiagnosticError(let.value.span, "total takes 1 argument: what is added up",
                                   "let n = total(w * w) adds up the squares of each tensor's elements");
         const auto number = static_cast<std::uint32_t>(update_.totals.size());
-        Step step = step_of(Step::Kind::total, number, let.value.args[0]);
+        UpdateStep step = step_of(UpdateStep::Kind::total, number, let.value.args[0]);
         if (step.elements.empty())
             throw DiagnosticError(let.value.span, "this adds up nothing: no buffer is named");
         update_.steps.push_back(std::move(step));
@@ -209,12 +209,12 @@ class Builder {
         if (number == Update::gradients)
             throw DiagnosticError(assign.target.span, "g is what the workers gave, and can only be read",
                                   "w and states can be assigned to");
-        update_.steps.push_back(step_of(Step::Kind::assign, number, assign.value));
+        update_.steps.push_back(step_of(UpdateStep::Kind::assign, number, assign.value));
     }
 
     bool is_assigned(std::uint32_t buffer) const {
-        return std::any_of(update_.steps.begin(), update_.steps.end(), [&](const Step& step) {
-            return step.kind == Step::Kind::assign && step.target == buffer;
+        return std::any_of(update_.steps.begin(), update_.steps.end(), [&](const UpdateStep& step) {
+            return step.kind == UpdateStep::Kind::assign && step.target == buffer;
         });
     }
 
@@ -276,7 +276,7 @@ std::vector<double> sample_arguments(const ast::UpdateDefinition& definition) {
 }
 
 Update build_update(const ast::UpdateDefinition& definition, std::span<const double> arguments) {
-    Update update = Builder(definition, arguments).build();
+    Update update = UpdateBuilder(definition, arguments).build();
     update.name = definition.name.text;
     if (!arguments.empty()) update.name += fmt::format("({})", fmt::join(arguments, ", "));
     update.definition = definition.span;

@@ -9,7 +9,6 @@
 namespace hocket::dsl {
 
 using ast::Expression;
-using ast::Operator;
 
 namespace {
 
@@ -73,7 +72,7 @@ Value Evaluator::evaluate(const Expression& expression) const {
         case Expression::Kind::name:
             return name(expression);
         case Expression::Kind::operation:
-            if (expression.op == Operator::negate)
+            if (expression.op == ast::Operator::negate)
                 if (const Value value = evaluate(expression.args[0]); std::holds_alternative<double>(value))
                     return -std::get<double>(value);
             return operation(expression);
@@ -202,40 +201,40 @@ Value Evaluator::tuple(const Expression& expression) const {
 std::int64_t Evaluator::operation(const Expression& expression) const {
     const std::int64_t a = integer(expression.args[0]);
     // and, or: the right side is evaluated only if it matters.
-    if (expression.op == Operator::logical_and) return a != 0 && truth(expression.args[1]);
-    if (expression.op == Operator::logical_or) return a != 0 || truth(expression.args[1]);
-    if (expression.op == Operator::logical_not) return a == 0;
+    if (expression.op == ast::Operator::logical_and) return a != 0 && truth(expression.args[1]);
+    if (expression.op == ast::Operator::logical_or) return a != 0 || truth(expression.args[1]);
+    if (expression.op == ast::Operator::logical_not) return a == 0;
     std::int64_t result = 0;
-    if (expression.op == Operator::negate) {
+    if (expression.op == ast::Operator::negate) {
         if (__builtin_sub_overflow(std::int64_t{0}, a, &result)) overflow(expression);
         return result;
     }
     const std::int64_t b = integer(expression.args[1]);
     switch (expression.op) {
-        case Operator::equal:
+        case ast::Operator::equal:
             return a == b;
-        case Operator::not_equal:
+        case ast::Operator::not_equal:
             return a != b;
-        case Operator::less:
+        case ast::Operator::less:
             return a < b;
-        case Operator::less_equal:
+        case ast::Operator::less_equal:
             return a <= b;
-        case Operator::greater:
+        case ast::Operator::greater:
             return a > b;
-        case Operator::greater_equal:
+        case ast::Operator::greater_equal:
             return a >= b;
-        case Operator::bit_xor:
+        case ast::Operator::bit_xor:
             return a ^ b;
-        case Operator::divide:
+        case ast::Operator::divide:
             return quotient(expression, a, b);
-        case Operator::modulo:
+        case ast::Operator::modulo:
             return remainder(expression, a, b);
-        case Operator::power:
+        case ast::Operator::power:
             return power(expression, a, b);
-        case Operator::add:
+        case ast::Operator::add:
             if (__builtin_add_overflow(a, b, &result)) overflow(expression);
             return result;
-        case Operator::subtract:
+        case ast::Operator::subtract:
             if (__builtin_sub_overflow(a, b, &result)) overflow(expression);
             return result;
         default:

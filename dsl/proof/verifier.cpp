@@ -10,8 +10,8 @@
 namespace hocket::dsl {
 namespace {
 
-constexpr std::size_t place_limit = std::size_t{1} << 27;     // ranks x atoms: memory
-constexpr std::uint64_t work_limit = std::uint64_t{1} << 32;  // steps x atoms: time
+constexpr std::size_t place_limit = std::size_t{1} << 27;    // ranks x atoms: memory
+constexpr std::uint64_t most_work = std::uint64_t{1} << 32;  // steps x atoms: time
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void Verifier::bound_size() const {
         for (const AtomRange range : regions_[step.region])
             work += (range.end - range.begin) *
                     (step.computes() ? 1 + graph_.computations[step.computation].formula.items.size() : 1);
-    if (std::size_t(graph_.ranks) * atoms_ > place_limit || work > work_limit)
+    if (std::size_t(graph_.ranks) * atoms_ > place_limit || work > most_work)
         throw DiagnosticError(
             graph_.header,
             fmt::format("{}: too large to verify: {} ranks x {} pieces of the buffer, {} steps", subject_,

@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto waiting_interval = 500ms;
-constexpr auto farewell_time = 200ms;
+constexpr auto host_farewell_time = 200ms;
 constexpr auto late_guests_time = 500ms;  // more than a guest's pause between two attempts
 
 class Host final : Lobby::Host {
@@ -187,7 +187,7 @@ class Host final : Lobby::Host {
             // Where a rank was lost, those that know that this one listened find that it does no longer.
             const bool is_a_loss = error.status() == Status::peer_lost || error.status() == Status::bootstrap;
             const bool nobody_is_late = missing().empty() || (options_.host_listens && is_a_loss);
-            const auto until = Clock::now() + (nobody_is_late ? farewell_time : late_guests_time);
+            const auto until = Clock::now() + (nobody_is_late ? host_farewell_time : late_guests_time);
             for (Member& member : members_) take_leave(member);
             while (Clock::now() < until && (!nobody_is_late || has_members())) loop().turn(until);
         } catch (const std::exception&) {  // what was sent so far must do

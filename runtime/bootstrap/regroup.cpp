@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 constexpr auto time_to_listen = 5s;
 constexpr auto probe_interval = 20ms, longest_probe = 200ms;
 constexpr auto pause_between_attempts = 10ms;
-constexpr auto last_word = 500ms;  // a leader whose time is over says so
+constexpr auto leaders_last_word = 500ms;  // a leader whose time is over says so
 constexpr std::size_t most_said = 1 << 20;
 
 std::string encode(const std::set<int>& ranks) {
@@ -337,7 +337,7 @@ std::optional<Refuge::Regrouped> Refuge::follow(int leader, Clock::time_point de
     link.flush();
     for (;;) {
         pollfd entry{link.fd(), POLLIN, 0};
-        if (poll_until({&entry, 1}, deadline + last_word) == 0)
+        if (poll_until({&entry, 1}, deadline + leaders_last_word) == 0)
             throw Error(
                 Status::timeout,
                 fmt::format("{} still waits for other ranks: do all that are left call hkt_comm_shrink?",

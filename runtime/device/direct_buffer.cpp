@@ -6,14 +6,6 @@
 #include <thread>
 
 namespace hocket::device {
-namespace {
-
-using namespace std::chrono_literals;
-
-constexpr auto copies_end_within = 1s;
-
-}  // namespace
-
 DirectBuffer::DirectBuffer(const Buffers& buffers, const Place& place, const void* memory, const char* name,
                            const char* verb)
     : buffers_(buffers),
@@ -110,7 +102,7 @@ bool DirectBuffer::settle() noexcept {
                 is_lost_ = true;
                 return false;
             }
-            std::this_thread::sleep_for(1ms);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
         end_copy();
     } catch (...) {  // the context is gone, and the copies with it

@@ -37,7 +37,7 @@ unsigned long long libraries_loaded() {
                             library, why == nullptr ? "unknown reason" : why));
 }
 
-const Driver* load(void* handle, const char* library) {
+const Driver* load_driver(void* handle, const char* library) {
     static Driver driver;
 #define HOCKET_FIND(name, symbol, parameters)                                  \
     driver.name = reinterpret_cast<int(*) parameters>(dlsym(handle, #symbol)); \
@@ -53,12 +53,12 @@ const Driver* look() {
     if (chosen != nullptr && *chosen != '\0') {
         void* handle = dlopen(chosen, RTLD_NOW | RTLD_LOCAL);
         if (handle == nullptr) refuse_library(chosen, dlerror());
-        return load(handle, chosen);
+        return load_driver(handle, chosen);
     }
     void* handle = dlopen(file_name, RTLD_LAZY | RTLD_NOLOAD);
     if (handle == nullptr) return nullptr;
     try {
-        return load(handle, file_name);
+        return load_driver(handle, file_name);
     } catch (const Error& error) {  // the program may have no need of it here
         log_line("hocket: {}; memory of devices cannot be used", error.what());
         return nullptr;

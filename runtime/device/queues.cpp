@@ -15,7 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto copies_end_within = 1s;
 constexpr std::uint64_t block_unit = 64 * 1024;
 
 // A block may be larger than what is needed, but not so much that it would be missed elsewhere.

@@ -2,6 +2,7 @@
 // which is pinned: the device reads and writes it by itself.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,6 +12,9 @@
 #include "runtime/device/mappings.hpp"
 
 namespace hocket::device {
+
+// The longest wait for copies that are still under way when what they need is to be freed.
+inline constexpr std::chrono::seconds copies_end_within{1};
 
 // Staging memory on loan.
 struct Block {

@@ -29,12 +29,12 @@ struct Introduction {
     Endpoint at;
 };
 
-std::string encode(const Introduction& own) {
+std::string encode_introduction(const Introduction& own) {
     if (own.error) return fmt::format("-{}\n{}", static_cast<int>(own.error->status()), own.error->what());
     return fmt::format("+{}\n{}\n{}", own.identity, own.at.host, own.at.port);
 }
 
-Introduction decode(std::string_view text) {
+Introduction decode_introduction(std::string_view text) {
     const auto line = [&] {
         const std::size_t end = std::min(text.find('\n'), text.size());
         const std::string_view first = text.substr(0, end);
@@ -141,9 +141,10 @@ std::unique_ptr<cache::Cache> open_with_ranks(Communicator& communicator,
     std::vector<Endpoint> endpoints;
     int next = 0;
     std::optional<Error> failure = own.error;
-    const std::vector<std::string> answers = communicator.exchange(encode(own), "hkt_cache_open");
+    const std::vector<std::string> answers =
+        communicator.exchange(encode_introduction(own), "hkt_cache_open");
     for (const std::string& answer : answers) {
-        const Introduction other = decode(answer);
+        const Introduction other = decode_introduction(answer);
         const int from = next++;
         if (failure) continue;
         if (other.error) another_failed(from, *other.error);

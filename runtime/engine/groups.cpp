@@ -31,11 +31,11 @@ struct Wish {
     int color = 0, key = 0;
 };
 
-std::string encode(const Wish& wish) {
+std::string encode_wish(const Wish& wish) {
     return fmt::format("{} {} {}", int{wish.takes_part}, wish.color, wish.key);
 }
 
-Wish decode(const std::string& text) {
+Wish decode_wish(const std::string& text) {
     int numbers[3] = {};
     const char *at = text.data(), *const end = at + text.size();
     for (int& number : numbers) {
@@ -70,7 +70,7 @@ void take_what(std::vector<std::string>& wishes, const std::string& own, int sel
 std::vector<int> members_of(const std::vector<std::string>& wishes, const Wish& own) {
     std::vector<std::tuple<int, int>> members;  // key, rank
     for (std::size_t rank = 0; rank < wishes.size(); ++rank)
-        if (const Wish wish = decode(wishes[rank]); wish.takes_part && wish.color == own.color)
+        if (const Wish wish = decode_wish(wishes[rank]); wish.takes_part && wish.color == own.color)
             members.emplace_back(wish.key, static_cast<int>(rank));
     std::sort(members.begin(), members.end());
     std::vector<int> ranks;
@@ -79,8 +79,8 @@ std::vector<int> members_of(const std::vector<std::string>& wishes, const Wish& 
 }
 
 // The communicator of these ranks, which begins where the first of them invites them to. self: one of them.
-std::unique_ptr<Communicator> make(Options options, const std::vector<int>& members, int self,
-                                   const transport::Invitation& meeting) {
+std::unique_ptr<Communicator> make_group(Options options, const std::vector<int>& members, int self,
+                                         const transport::Invitation& meeting) {
     options.topology.clear();
     options.rank = static_cast<int>(std::find(members.begin(), members.end(), self) - members.begin());
     options.world_size = static_cast<int>(members.size());
@@ -128,7 +128,7 @@ int agree_on_newcomers(Communicator& parent, int asked, const std::string& invit
     if (all[0] == -all[1]) return static_cast<int>(all[2]);
     const std::string what = asked == those_waiting ? std::string("hkt_comm_grow by those that wait")
                                                     : fmt::format("hkt_comm_grow by {}", asked);
-    std::vector<std::string> said = parent.exchange(encode(Wish{}) + " " + what, grow_name);
+    std::vector<std::string> said = parent.exchange(encode_wish(Wish{}) + " " + what, grow_name);
     take_what(said, what, parent.rank());
     throw Error(Status::internal, "ranks differ in what they ask of hkt_comm_grow, and say the same");
 }
@@ -182,7 +182,7 @@ transport::Invitation meeting_of(const std::string& said, int rank, Status statu
 std::unique_ptr<Communicator> split(Communicator& parent, const std::string& what, std::optional<int> color,
                                     int key) {
     const Wish own{color.has_value(), color.value_or(0), key};
-    std::vector<std::string> wishes = parent.exchange(encode(own) + " " + what, what);
+    std::vector<std::string> wishes = parent.exchange(encode_wish(own) + " " + what, what);
     take_what(wishes, what, parent.rank());
     const std::vector<int> members = own.takes_part ? members_of(wishes, own) : std::vector<int>();
     const bool leads = !members.empty() && members[0] == parent.rank() && members.size() > 1;
@@ -203,9 +203,9 @@ std::unique_ptr<Communicator> split(Communicator& parent, const std::string& wha
     }
     if (members.empty()) return nullptr;
     const Options options = options_for(members, parent);
-    if (members.size() == 1) return make(options, members, parent.rank(), {});
+    if (members.size() == 1) return make_group(options, members, parent.rank(), {});
     const std::string& text = invitations[static_cast<std::size_t>(members[0])];
-    return make(options, members, parent.rank(), meeting_of(text, members[0], Status::bootstrap));
+    return make_group(options, members, parent.rank(), meeting_of(text, members[0], Status::bootstrap));
 }
 
 std::unique_ptr<Communicator> shrink(Communicator& parent) {
@@ -213,7 +213,7 @@ std::unique_ptr<Communicator> shrink(Communicator& parent) {
     parent.lost();  // the refuge must know
     parent.abort("hkt_comm_shrink was called: it goes on without the ranks that are lost");
     Options options = parent.options();
-    if (parent.size() == 1) return make(options, {0}, 0, {});
+    if (parent.size() == 1) return make_group(options, {0}, 0, {});
     options.host_listens = true;  // the first of them invites the others before they can know of it
     const std::set<int> doubtful = parent.may_have_gone_on();
     auto attempt_takes = std::max(shortest_attempt, parent.options().timeout / 4);
@@ -228,7 +228,7 @@ std::unique_ptr<Communicator> shrink(Communicator& parent) {
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - transport::Clock::now());
         options.join_timeout = std::min<std::chrono::milliseconds>(left, attempt_takes);
         try {
-            return make(options, survivors, options.refuge->self(), regrouped.meeting);
+            return make_group(options, survivors, options.refuge->self(), regrouped.meeting);
         } catch (const Error& error) {  // another rank was lost: then all fail, and all begin again
             const bool may_be_a_loss =
                 error.status() == Status::bootstrap || error.status() == Status::timeout ||
@@ -248,7 +248,7 @@ std::unique_ptr<Communicator> make_grown(Communicator& parent, const Options& op
     std::unique_ptr<Communicator> grown;
     std::optional<Error> failure;
     try {
-        grown = make(options, ranks, parent.rank(), meeting);
+        grown = make_group(options, ranks, parent.rank(), meeting);
     } catch (const std::exception& error) {
         failure = error_of(error);
     }

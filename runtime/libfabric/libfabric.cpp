@@ -22,7 +22,7 @@ struct Library {
     decltype(&::fi_strerror) strerror;
 };
 
-[[noreturn]] void refuse() {
+[[noreturn]] void refuse_library() {
     const char* why = dlerror();
     throw Error(Status::transport,
                 fmt::format("cannot load {}, which this provider needs: {}; install libfabric 1.17 or "
@@ -32,10 +32,10 @@ struct Library {
 
 Library load() {
     void* handle = dlopen(file_name, RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) refuse();
+    if (handle == nullptr) refuse_library();
     const auto find = [&](auto& function, const char* name) {
         void* found = dlsym(handle, name);
-        if (found == nullptr) refuse();
+        if (found == nullptr) refuse_library();
         function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
     };
     Library library{};

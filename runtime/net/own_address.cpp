@@ -43,7 +43,7 @@ bool is_usable(const ifaddrs& entry) {
            !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(entry.ifa_addr)->sin6_addr);
 }
 
-std::string numeric(const sockaddr& address) {
+std::string numeric_text(const sockaddr& address) {
     const socklen_t size = address.sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     char host[NI_MAXHOST] = "";
     getnameinfo(&address, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
@@ -67,7 +67,7 @@ std::string reachable_address(const fs::path& interfaces) {
                                speed_of(interface)};
         if (merit <= best) continue;
         best = merit;
-        best_address = numeric(*entry->ifa_addr);
+        best_address = numeric_text(*entry->ifa_addr);
     }
     return best_address;
 }

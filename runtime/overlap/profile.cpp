@@ -22,7 +22,7 @@ constexpr std::size_t longest_shown = 40;                        // characters o
 constexpr const char* form =
     R"({"startup": 0.001, "layers": [{"name": "conv1", "transfer": 0.002, "compute": 0.003}, ...]})";
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_profile(const std::string& text) {
     throw Error(Status::invalid_argument, text);
 }
 
@@ -36,7 +36,8 @@ std::string shown(const Json& value) {
 
 const Json& member(const Json& object, const std::string& path, const char* key, const std::string& wanted) {
     const auto found = object.find(key);
-    if (found == object.end()) refuse(fmt::format("{}{} is missing; it must be {}", path, key, wanted));
+    if (found == object.end())
+        refuse_profile(fmt::format("{}{} is missing; it must be {}", path, key, wanted));
     return *found;
 }
 
@@ -44,7 +45,7 @@ double time_in(const Json& object, const std::string& path, const char* key) {
     const Json& value = member(object, path, key, time_words());
     const double seconds = value.is_number() ? value.get<double>() : -1.0;
     if (!is_time(seconds))
-        refuse(fmt::format("{}{} is {}; it must be {}", path, key, shown(value), time_words()));
+        refuse_profile(fmt::format("{}{} is {}; it must be {}", path, key, shown(value), time_words()));
     return seconds;
 }
 
@@ -57,8 +58,8 @@ double contention_in(const Json& json) {
     if (value == json.end()) return 0;
     const double share = value->is_number() ? value->get<double>() : -1.0;
     if (!(share >= 0 && share <= largest_contention))
-        refuse(fmt::format("contention is {}; it must be a share from 0 to {:g}, or left out", shown(*value),
-                           largest_contention));
+        refuse_profile(fmt::format("contention is {}; it must be a share from 0 to {:g}, or left out",
+                                   shown(*value), largest_contention));
     return share;
 }
 
@@ -66,8 +67,8 @@ std::optional<std::uint64_t> bytes_in(const Json& object, const std::string& pat
     const auto value = object.find("bytes");
     if (value == object.end()) return std::nullopt;
     if (!value->is_number_unsigned() || value->get<std::uint64_t>() > most_bytes)
-        refuse(fmt::format("{}bytes is {}; it must be a whole number from 0 to {}, or left out", path,
-                           shown(*value), most_bytes));
+        refuse_profile(fmt::format("{}bytes is {}; it must be a whole number from 0 to {}, or left out", path,
+                                   shown(*value), most_bytes));
     return value->get<std::uint64_t>();
 }
 
@@ -76,16 +77,17 @@ std::string name_in(const Json& object, const std::string& path, std::size_t num
     if (value == object.end()) return fmt::format("layer {}", number);
     const std::string* name = value->get_ptr<const std::string*>();
     if (name == nullptr || !is_name(*name))
-        refuse(fmt::format("{}name is {}; it must be a text of one line and up to {} bytes, or left out",
-                           path, shown(*value), longest_name));
+        refuse_profile(
+            fmt::format("{}name is {}; it must be a text of one line and up to {} bytes, or left out", path,
+                        shown(*value), longest_name));
     return *name;
 }
 
 Layer layer_from(const Json& json, std::size_t index) {
     const std::string path = fmt::format("layers[{}]", index);
     if (!json.is_object())
-        refuse(fmt::format("{} is {}; it must be an object: {}", path, shown(json),
-                           R"({"name": "conv1", "transfer": 0.002, "compute": 0.003})"));
+        refuse_profile(fmt::format("{} is {}; it must be an object: {}", path, shown(json),
+                                   R"({"name": "conv1", "transfer": 0.002, "compute": 0.003})"));
     const std::string inside = path + ".";
     return {name_in(json, inside, index + 1), time_in(json, inside, "transfer"),
             time_in(json, inside, "compute"), bytes_in(json, inside)};
@@ -98,8 +100,8 @@ Json json_from(const std::string& text) {
         // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
         const std::string what = error.what();
         const std::size_t after = what.find("] ");
-        refuse(fmt::format("it is no JSON: {}. A profile is {}",
-                           after == std::string::npos ? what : what.substr(after + 2), form));
+        refuse_profile(fmt::format("it is no JSON: {}. A profile is {}",
+                                   after == std::string::npos ? what : what.substr(after + 2), form));
     }
 }
 
@@ -128,10 +130,11 @@ std::string time_words() {
 
 Profile parse_profile(const std::string& text) {
     if (text.size() > most_text)
-        refuse(fmt::format("it has {} bytes; {} are the most. A profile has the times of layers, no more",
-                           text.size(), most_text));
+        refuse_profile(
+            fmt::format("it has {} bytes; {} are the most. A profile has the times of layers, no more",
+                        text.size(), most_text));
     const Json json = json_from(text);
-    if (!json.is_object()) refuse(fmt::format("it is {}; a profile is {}", shown(json), form));
+    if (!json.is_object()) refuse_profile(fmt::format("it is {}; a profile is {}", shown(json), form));
     Profile profile;
     profile.startup = time_in(json, "", "startup");
     profile.before = time_or_none(json, "before");
@@ -139,9 +142,9 @@ Profile parse_profile(const std::string& text) {
     profile.contention = contention_in(json);
     const Json& layers = member(json, "", "layers", "the list of the model's layers");
     if (!layers.is_array() || layers.empty() || layers.size() > most_layers)
-        refuse(fmt::format("layers is {}; it must be a list of 1 to {} layers",
-                           layers.is_array() ? fmt::format("a list of {}", layers.size()) : shown(layers),
-                           most_layers));
+        refuse_profile(fmt::format(
+            "layers is {}; it must be a list of 1 to {} layers",
+            layers.is_array() ? fmt::format("a list of {}", layers.size()) : shown(layers), most_layers));
     for (const Json& layer : layers) profile.layers.push_back(layer_from(layer, profile.layers.size()));
     return profile;
 }
@@ -174,7 +177,7 @@ Profile read_profile(const std::string& file) {
     try {
         return parse_profile(text);
     } catch (const Error& error) {
-        refuse(fmt::format("{}: {}", file, error.what()));
+        refuse_profile(fmt::format("{}: {}", file, error.what()));
     }
 }
 

@@ -22,7 +22,7 @@ constexpr std::size_t most_patience = 64;
 struct Refusal : Error {
     explicit Refusal(const std::string& text) : Error(Status::invalid_argument, text) {}
 };
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_run(const std::string& text) {
     throw Refusal(text);
 }
 
@@ -57,8 +57,8 @@ auto Run::unless_failed(const Action& action) {
 Run::Run(std::unique_ptr<Exchange> exchange, std::vector<std::string> names, RunOptions options)
     : exchange_(std::move(exchange)), names_(std::move(names)), options_(std::move(options)) {
     if (options_.measure < least_to_measure)
-        refuse(fmt::format("{} iterations are to be measured; it must be {} or more", options_.measure,
-                           least_to_measure));
+        refuse_run(fmt::format("{} iterations are to be measured; it must be {} or more", options_.measure,
+                               least_to_measure));
     check_profile();
     if (options_.profile) {
         profile_ = options_.profile;
@@ -72,13 +72,13 @@ void Run::check_profile() const {
     if (!options_.profile) return;
     const std::vector<Layer>& given = options_.profile->layers;
     if (given.size() != layers())
-        refuse(
+        refuse_run(
             fmt::format("the profile has {} layers, and the model {}: it is one of another model. Without a "
                         "profile, this one is measured",
                         given.size(), layers()));
     for (std::size_t i = 0; i < given.size(); ++i)
         if (given[i].bytes != exchange_->bytes()[i])
-            refuse(fmt::format(
+            refuse_run(fmt::format(
                 "the profile's layer {} has {} bytes, and the model's {}: it is one of another "
                 "model. Without a profile, this one is measured",
                 i, given[i].bytes ? fmt::format("{}", *given[i].bytes) : "no", exchange_->bytes()[i]));
@@ -98,12 +98,12 @@ Description described(const RunOptions& options) {
 bool Run::forward(std::size_t layer, Clock::time_point until) {
     return unless_failed([&] {
         if (layer >= layers())
-            refuse(fmt::format("layer {}: there are {}, numbered from 0", layer, layers()));
+            refuse_run(fmt::format("layer {}: there are {}, numbered from 0", layer, layers()));
         if (stage_ != Stage::forward && next_layer_ == 0)
-            refuse(fmt::format(
+            refuse_run(fmt::format(
                 "the forward pass of layer {} is out of turn: the iteration is to be finished first", layer));
         if (stage_ != Stage::forward)
-            refuse(
+            refuse_run(
                 fmt::format("the forward pass of layer {} is out of turn: the backward pass of layer {} is "
                             "next",
                             layer, next_layer_ - 1));
@@ -113,7 +113,7 @@ bool Run::forward(std::size_t layer, Clock::time_point until) {
 
 bool Run::begin_backward(Clock::time_point until) {
     return unless_failed([&] {
-        if (stage_ != Stage::forward) refuse("the backward pass has begun already");
+        if (stage_ != Stage::forward) refuse_run("the backward pass has begun already");
         if (!wait_for_batches(layers() - 1, until)) return false;
         close_record();
         begin_record();
@@ -124,11 +124,11 @@ bool Run::begin_backward(Clock::time_point until) {
 void Run::backward(std::size_t layer) {
     unless_failed([&] {
         const Nanoseconds now = nanoseconds_of(options_.now());
-        if (stage_ != Stage::backward) refuse("the backward pass has not begun");
-        if (next_layer_ == 0) refuse("all layers were there already: the iteration is to be finished");
+        if (stage_ != Stage::backward) refuse_run("the backward pass has not begun");
+        if (next_layer_ == 0) refuse_run("all layers were there already: the iteration is to be finished");
         if (layer + 1 != next_layer_)
-            refuse(fmt::format("the gradients of layer {} are out of turn: those of layer {} are next", layer,
-                               next_layer_ - 1));
+            refuse_run(fmt::format("the gradients of layer {} are out of turn: those of layer {} are next",
+                                   layer, next_layer_ - 1));
         --next_layer_;
         record_.ready[layer] = now;
         const std::size_t first = begin_of(record_.batches, next_batch_ - 1);
@@ -143,9 +143,9 @@ void Run::backward(std::size_t layer) {
 
 bool Run::finish(Clock::time_point until) {
     return unless_failed([&] {
-        if (stage_ != Stage::backward) refuse("the backward pass has not begun");
+        if (stage_ != Stage::backward) refuse_run("the backward pass has not begun");
         if (next_layer_ != 0)
-            refuse(fmt::format("the gradients of layers 0 to {} are missing", next_layer_ - 1));
+            refuse_run(fmt::format("the gradients of layers 0 to {} are missing", next_layer_ - 1));
         if (!std::exchange(is_ended_, true)) exchange_->end();
         if (exchange_->ends_with_iteration()) {
             if (!wait_for_batches(layers() - 1, until)) return false;

@@ -42,7 +42,7 @@ std::string quoted(const std::string& text) {
     return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string json_of(const Facts& facts) {
+std::string json_text(const Facts& facts) {
     std::string json;
     const auto add = [&](const char* name, const std::string& value) {
         json += fmt::format("{}\"{}\":{}", json.empty() ? "{" : ",", name, value);
@@ -52,7 +52,7 @@ std::string json_of(const Facts& facts) {
     return json.empty() ? "{}" : json + "}";
 }
 
-[[noreturn]] void cannot_write(const std::string& path) {
+[[noreturn]] void cannot_write_trace(const std::string& path) {
     throw Error(Status::io, fmt::format("the trace {} cannot be written: {}; HOCKET_TRACE must name a folder "
                                         "that all ranks may write to",
                                         path, std::strerror(errno)));
@@ -68,7 +68,7 @@ TraceFile::TraceFile(const std::string& folder, const Origin& origin)
     std::filesystem::create_directories(folder, refused);
     path_ = fmt::format("{}/rank-{}.pid-{}.{}.trace.json", folder, origin.job_rank(), origin.pid, number);
     fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd_ < 0) cannot_write(path_);
+    if (fd_ < 0) cannot_write_trace(path_);
     forks::close_in_children(fd_);
     // Those of the process's first communicator, then those of the second.
     first_row_ = number * most_rows + 1;
@@ -117,18 +117,19 @@ std::string TraceFile::place_of(int row) const {
 
 void TraceFile::begin(int row, Moment at, const std::string& name, const char* category, const Facts& facts) {
     add_line(fmt::format(R"({{"name":{},"cat":"{}","ph":"B","ts":{},{},"args":{}}})", quoted(name), category,
-                         us(at), place_of(row), json_of(facts)),
+                         us(at), place_of(row), json_text(facts)),
              at);
 }
 
 void TraceFile::end(int row, Moment at, const Facts& facts) {
-    add_line(fmt::format(R"({{"ph":"E","ts":{},{},"args":{}}})", us(at), place_of(row), json_of(facts)), at);
+    add_line(fmt::format(R"({{"ph":"E","ts":{},{},"args":{}}})", us(at), place_of(row), json_text(facts)),
+             at);
 }
 
 void TraceFile::add(int row, Moment began, Moment ended, const std::string& name, const char* category,
                     const Facts& facts) {
     add_line(fmt::format(R"({{"name":{},"cat":"{}","ph":"X","ts":{},"dur":{},{},"args":{}}})", quoted(name),
-                         category, us(began), us(ended - began), place_of(row), json_of(facts)),
+                         category, us(began), us(ended - began), place_of(row), json_text(facts)),
              ended);
 }
 

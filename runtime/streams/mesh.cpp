@@ -46,7 +46,7 @@ Invitation read_invitation(std::size_t rank, const std::string& text) {
 }
 
 // Listens at a port that the kernel chooses. Returns 0 or an errno.
-int listen_at(const addrinfo& address, Socket& socket, Endpoint& at) {
+int listen_for_streams(const addrinfo& address, Socket& socket, Endpoint& at) {
     socket = Socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket.is_open() || bind(socket.fd(), address.ai_addr, address.ai_addrlen) != 0 ||
         listen(socket.fd(), SOMAXCONN) != 0)
@@ -57,7 +57,7 @@ int listen_at(const addrinfo& address, Socket& socket, Endpoint& at) {
     return 0;
 }
 
-Socket listen_at(Endpoint& at) {
+Socket listen_for_streams(Endpoint& at) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // another host might resolve a name to another address
@@ -65,7 +65,7 @@ Socket listen_at(Endpoint& at) {
     const int code = getaddrinfo(at.host.c_str(), "0", &hints, &list);
     const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(list, freeaddrinfo);
     Socket socket;
-    const int error = code == 0 ? listen_at(*list, socket, at) : 0;
+    const int error = code == 0 ? listen_for_streams(*list, socket, at) : 0;
     if (code == 0 && error == 0) return socket;
     throw Error(Status::transport, fmt::format("provider 'tcp' cannot listen at {}: {}", at.host,
                                                code == 0 ? error_text(error) : gai_strerror(code)));
@@ -101,7 +101,7 @@ Socket visit(std::size_t rank, std::size_t self, std::span<const std::string> in
 
 StreamMesh::StreamMesh(const std::string& source_address)
     : at_{source_address.empty() ? reachable_address() : source_address, 0},
-      listener_(listen_at(at_)),
+      listener_(listen_for_streams(at_)),
       key_(fresh_nonce()),
       invitation_(
           PayloadWriter().u32(static_cast<std::uint32_t>(at_.port)).bytes(key_).bytes(at_.host).text()) {}

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uintptr_t highest = UINTPTR_MAX / 2;  // addresses above belong to the kernel
 
-[[noreturn]] void refuse(const void* memory, std::size_t bytes, const std::string& why) {
+[[noreturn]] void refuse_memory(const void* memory, std::size_t bytes, const std::string& why) {
     throw Error(Status::invalid_argument,
                 fmt::format("cannot share the {} bytes at {}: {}", bytes, memory, why));
 }
@@ -60,7 +60,8 @@ WindowAdopted::~WindowAdopted() {
 
 void WindowAdopted::adopt(void* memory, std::size_t bytes) {
     const auto begin = reinterpret_cast<Address>(memory);
-    if (bytes == 0 || bytes > highest || begin > highest) refuse(memory, bytes, "not a range of memory");
+    if (bytes == 0 || bytes > highest || begin > highest)
+        refuse_memory(memory, bytes, "not a range of memory");
     const Address end = begin + bytes;
     Range range{begin, end, round_up(begin, page_bytes), end / page_bytes * page_bytes, 0};
     if (!range.moves()) range.first_page = range.last_page = range.first_touched();
@@ -207,15 +208,16 @@ void WindowAdopted::become_private_in_child() noexcept {
 void WindowAdopted::require_apart(const Range& range) const {
     for (const auto& [begin, other] : ranges_)
         if (range.begin < other.end && other.begin < range.end)
-            refuse(reinterpret_cast<void*>(range.begin), range.end - range.begin,
-                   fmt::format("they overlap the {} bytes at {}, which are shared already; register both as "
-                               "one range",
-                               other.end - other.begin, reinterpret_cast<void*>(other.begin)));
+            refuse_memory(
+                reinterpret_cast<void*>(range.begin), range.end - range.begin,
+                fmt::format("they overlap the {} bytes at {}, which are shared already; register both as "
+                            "one range",
+                            other.end - other.begin, reinterpret_cast<void*>(other.begin)));
 }
 
 void WindowAdopted::require_plain(const Range& range) {
     const auto no = [&](const std::string& why) {
-        refuse(reinterpret_cast<void*>(range.begin), range.end - range.begin, why);
+        refuse_memory(reinterpret_cast<void*>(range.begin), range.end - range.begin, why);
     };
     const std::vector<MappedArea> areas = mapped_areas(range.first_touched(), range.end_touched());
     if (!covers(areas, range.first_touched(), range.end_touched())) no("not all of them are mapped");

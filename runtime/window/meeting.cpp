@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto breathing_time = 100ms, last_words = 200ms;
+constexpr auto pause_for_others = 100ms, last_words = 200ms;
 
 // Ranks of one host run the same build, so these structs travel as they lie in memory.
 struct Verdict {
@@ -142,10 +142,10 @@ Own own_part(const std::function<OwnWindowPart()>& make) {
     return own;
 }
 
-class Host {
+class WindowHost {
   public:
-    Host(const WindowInvitation& invitation, const std::vector<std::string>& names, const Own& own,
-         const Patience& patience)
+    WindowHost(const WindowInvitation& invitation, const std::vector<std::string>& names, const Own& own,
+               const Patience& patience)
         : listener_(invitation.listener()),
           names_(names),
           own_(own),
@@ -185,7 +185,7 @@ class Host {
             std::vector<pollfd> set{{Clock::now() >= next_accept_ ? listener_ : -1, POLLIN, 0}};
             for (const Socket& guest : guests_) set.push_back({guest.fd(), POLLIN, 0});
             if (patience_.is_over()) throw_missing();
-            if (!patience_.look(set, breathing_time)) continue;
+            if (!patience_.look(set, pause_for_others)) continue;
             for (std::size_t i = guests_.size(); i-- > 0;) {
                 if (!set[i + 1].revents) continue;
                 Socket guest = std::move(guests_[i]);
@@ -218,7 +218,7 @@ class Host {
                                     "limit (ulimit -n)",
                                     error_text(error)));
         guests_.erase(guests_.begin());
-        next_accept_ = Clock::now() + breathing_time;
+        next_accept_ = Clock::now() + pause_for_others;
     }
 
     // A guest that is not heard out is hung up on. A member then comes again.
@@ -270,7 +270,7 @@ class Host {
         message.verdict = verdict;
         for (std::size_t i = 1; i < members_.size(); ++i)
             if (members_[i].connection.is_open())
-                send_with(members_[i].connection.fd(), message, -1, {Clock::now() + breathing_time, {}});
+                send_with(members_[i].connection.fd(), message, -1, {Clock::now() + pause_for_others, {}});
     }
 
     static std::string name_of(std::size_t member) {
@@ -306,9 +306,9 @@ class Host {
     Clock::time_point next_accept_{};
 };
 
-class Guest {
+class WindowGuest {
   public:
-    Guest(const std::vector<std::string>& names, int self, const Own& own, const Patience& patience)
+    WindowGuest(const std::vector<std::string>& names, int self, const Own& own, const Patience& patience)
         : names_(names), self_(self), own_(own), patience_(patience) {}
 
     void run(const Take& take) {
@@ -421,9 +421,9 @@ void exchange_parts(const WindowInvitation& invitation, const std::vector<std::s
                     const std::function<OwnWindowPart()>& own, const Take& take, const Patience& patience) {
     const Own mine = own_part(own);
     if (self == 0)
-        Host(invitation, names, mine, patience).run(take);
+        WindowHost(invitation, names, mine, patience).run(take);
     else
-        Guest(names, self, mine, patience).run(take);
+        WindowGuest(names, self, mine, patience).run(take);
 }
 
 }  // namespace hocket::transport

@@ -52,6 +52,8 @@
 
 namespace hocket::cache {
 
+inline constexpr std::size_t most_findings = 100;  // that are kept, of damage in words
+
 struct DirectoryOptions {
     std::string folder;
     std::uint64_t limit_bytes = 0;  // of all files in it, of all datasets; 0: only the disk's own
@@ -140,7 +142,7 @@ class Directory {
 
     struct Verification {
         std::uint64_t segments = 0, records = 0, bytes = 0, bad_segments = 0, bad_records = 0;
-        std::vector<std::string> findings;  // the first hundred, in words, with file and offset
+        std::vector<std::string> findings;  // the first ones, in words, with file and offset
     };
     // Reads and checks every record that is known when it begins. Bad ones are forgotten, and give their
     // space back. Calls progress(done, all), in bytes, from time to time; that may return false to stop.

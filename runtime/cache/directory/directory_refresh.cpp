@@ -14,8 +14,7 @@ namespace {
 // File systems count time in ticks: a second change within the same tick does not show.
 constexpr std::int64_t tick_ns = 100'000'000;
 
-constexpr std::chrono::milliseconds look_interval{100};
-constexpr std::size_t most_findings = 100;
+constexpr std::chrono::milliseconds refresh_interval{100};
 constexpr int most_listings = 5;
 
 std::int64_t now_ns() {
@@ -61,7 +60,7 @@ void Directory::list_if_changed() {
     const auto created = creations_.read();
     const bool is_created = created && *created != known_creations_;
     if (created && !is_created && now < look_again_) return;
-    look_again_ = now + look_interval;
+    look_again_ = now + refresh_interval;
     std::int64_t changed_ns = time_of_change(files_, options_.folder);
     if (changed_ns == listed_ns_ && !list_again_ && !is_created) return;
     // A file that is renamed while the names are read may show under neither name.

@@ -11,7 +11,6 @@ namespace hocket::cache {
 namespace {
 
 constexpr std::uint64_t chunk_bytes = 4 << 20;
-constexpr std::size_t most_findings = 100;
 
 }  // namespace
 

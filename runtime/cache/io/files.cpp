@@ -13,7 +13,7 @@
 namespace hocket::cache {
 namespace {
 
-constexpr std::size_t sector = 512;
+constexpr std::size_t sector_bytes = 512;
 constexpr std::size_t longest_call = std::size_t{1} << 30;  // the kernel's limit is a page less than 2 GiB
 
 bool is_direct(int fd) {
@@ -43,7 +43,7 @@ std::size_t Transfer::next(const Fault& fault) const {
     if (fault.at_most >= piece) return piece;
     piece = fault.at_most;
     if (piece == 0 || !is_direct(fd)) return piece;
-    return std::min(bytes - moved, std::max(sector, piece - piece % sector));
+    return std::min(bytes - moved, std::max(sector_bytes, piece - piece % sector_bytes));
 }
 
 std::optional<std::int64_t> Transfer::took(std::int64_t returned) {
@@ -54,7 +54,7 @@ std::optional<std::int64_t> Transfer::took(std::int64_t returned) {
     if (moved == bytes) return result;
     if (call == FileCall::write) return returned > 0 ? std::optional<std::int64_t>() : -EIO;
     // A direct read stops inside a sector only where the file ends, and cannot go on from there.
-    const bool is_end = returned == 0 || (moved % sector != 0 && is_direct(fd));
+    const bool is_end = returned == 0 || (moved % sector_bytes != 0 && is_direct(fd));
     return is_end ? std::optional(result) : std::nullopt;
 }
 

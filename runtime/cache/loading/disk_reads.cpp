@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // How long to wait before looking again whether another process has loaded a sample.
-constexpr std::chrono::microseconds first_pause = 200us, last_pause = 10ms;
+constexpr std::chrono::microseconds first_read_pause = 200us, last_pause = 10ms;
 
 }  // namespace
 
@@ -40,7 +40,7 @@ Task<bool> DiskReads::read(Load& load) {
 }
 
 Task<bool> DiskReads::wait_for_flight(Load& load, KeyFlight& flight) {
-    for (std::chrono::microseconds pause = first_pause;; pause = std::min(2 * pause, last_pause)) {
+    for (std::chrono::microseconds pause = first_read_pause;; pause = std::min(2 * pause, last_pause)) {
         const bool begun = flight.begin();
         directory_->refresh();
         const bool found = co_await read(load);

@@ -13,9 +13,8 @@
 namespace hocket::cache {
 namespace {
 
-constexpr std::size_t stage_size = 32 * 1024;
 // Bytes are hashed as they come, while they are in the processor's cache.
-constexpr std::size_t piece_size = 256 * 1024, pieces_a_turn = 4;
+constexpr std::size_t stage_size = 32 * 1024;
 
 }  // namespace
 

@@ -13,7 +13,6 @@ namespace hocket::cache {
 namespace {
 
 // Bytes are hashed just before the kernel copies them, so that it finds them in the processor's cache.
-constexpr std::size_t piece_size = 256 * 1024, pieces_a_turn = 4;
 constexpr std::array<std::byte, 64 * 1024> zeros{};
 
 void call(std::function<void()>& let_go) {

@@ -28,7 +28,7 @@ struct Wire {
 };
 static_assert(sizeof(Wire) == peer_header_size);
 
-std::uint64_t checksum_of(const Wire& wire) {
+std::uint64_t checksum_on_wire(const Wire& wire) {
     return XXH3_64bits(&wire, offsetof(Wire, checksum));
 }
 
@@ -64,7 +64,7 @@ PeerHeaderBytes encode_peer_header(const PeerHeader& header) {
               header.patience_ms,
               static_cast<std::int32_t>(header.status),
               0};
-    wire.checksum = checksum_of(wire);
+    wire.checksum = checksum_on_wire(wire);
     return std::bit_cast<PeerHeaderBytes>(wire);
 }
 
@@ -78,7 +78,7 @@ PeerHeader decode_peer_header(std::span<const std::byte, peer_header_size> bytes
             fmt::format("it speaks version {} of the peers' protocol, this process version {}; "
                         "do all run the same Hocket?",
                         wire.version, version));
-    if (wire.checksum != checksum_of(wire))
+    if (wire.checksum != checksum_on_wire(wire))
         throw transport::ProtocolError("it sent a header with a wrong checksum");
     if (!is_sound(wire)) throw transport::ProtocolError("it sent a header that makes no sense");
     return {static_cast<PeerMessage>(wire.kind), wire.id, wire.key, wire.bytes, wire.patience_ms,

@@ -15,7 +15,7 @@ constexpr PluginKind kind = {
     .purpose = "the kernels of CUDA devices are needed for memory of one, and cannot be loaded",
     .origin = "Meson builds libhocket_cuda.so with Hocket where it finds nvcc"};
 
-KernelLibrary load() {
+KernelLibrary load_kernels() {
     const Plugin plugin = Plugin::load(kind);
     plugin.require_version("hocket_cuda_interface_version", kernels::cuda::interface_version);
     KernelLibrary library;
@@ -35,7 +35,7 @@ const KernelLibrary& kernel_library() {
     const std::lock_guard lock(loading);
     if (const KernelLibrary* library = known.load(std::memory_order_acquire)) return *library;
     static KernelLibrary loaded;  // never moves, and is written once
-    loaded = load();
+    loaded = load_kernels();
     known.store(&loaded, std::memory_order_release);
     return loaded;
 }

@@ -17,7 +17,7 @@ namespace {
 using Kind = dsl::Op::Kind;
 using Use = SparseTerm::Use;
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_arguments(const std::string& text) {
     throw Error(Status::invalid_argument, text);
 }
 
@@ -40,18 +40,19 @@ const dsl::Formula& the_element() {
 
 void Computer::check(const dsl::RankProgram& program, DataType type, const Reduction& op) {
     if (row_of(type).kind != kind::floating)
-        refuse(fmt::format("schedule {} computes, which it can with floating-point numbers, not with {}",
-                           program.schedule, name_of(type)));
+        refuse_arguments(
+            fmt::format("schedule {} computes, which it can with floating-point numbers, not with {}",
+                        program.schedule, name_of(type)));
     if (selects(program) && !kernels::can_select(type))
-        refuse(fmt::format(
+        refuse_arguments(fmt::format(
             "schedule {} selects by magnitude, which it can of float32, float16 and bfloat16, not "
             "of {}",
             program.schedule, name_of(type)));
     if (selects(program) && contract_of(program.collective).combines() && op != Reduction(ReduceOp::sum))
-        refuse(fmt::format("schedule {} adds up selections, so its operator must be sum, not {}",
-                           program.schedule, op.name()));
+        refuse_arguments(fmt::format("schedule {} adds up selections, so its operator must be sum, not {}",
+                                     program.schedule, op.name()));
     if (program.computes_on_parts && !op.is_sum())
-        refuse(fmt::format(
+        refuse_arguments(fmt::format(
             "schedule {} computes before all contributions are combined, so its operator must be a "
             "sum, not {}",
             program.schedule, op.name()));
@@ -63,7 +64,8 @@ Computer::Computer(const dsl::RankProgram& program, DataType type, const Reducti
     check(program, type, op);
     std::uint64_t end = 0;
     for (const std::uint64_t count : options.tensors) {
-        if (__builtin_add_overflow(end, count, &end)) refuse("the tensors have more than 2^64 elements");
+        if (__builtin_add_overflow(end, count, &end))
+            refuse_arguments("the tensors have more than 2^64 elements");
         ends_.push_back(end);
     }
     for (const dsl::Computation& computation : program.computations) {
@@ -81,13 +83,13 @@ Computer::Computer(const dsl::RankProgram& program, DataType type, const Reducti
 
 void Computer::check_count(std::uint64_t count) const {
     if (!ends_.empty() && ends_.back() != count)
-        refuse(fmt::format("the plan's {} tensors have {} elements, but it is started with {}", ends_.size(),
-                           ends_.back(), count));
+        refuse_arguments(fmt::format("the plan's {} tensors have {} elements, but it is started with {}",
+                                     ends_.size(), ends_.back(), count));
     for (const dsl::ProgramBuffer& extra : program_.extras)
         if (extra.buffer.kind == dsl::ExtraBuffer::Kind::selection)
             for (const dsl::Interval& region : extra.regions)
                 if (region.end.offset(count) - region.begin.offset(count) > kernels::most_selectable)
-                    refuse(
+                    refuse_arguments(
                         fmt::format("schedule {} selects from more than 2^32 elements at once: divide them",
                                     program_.schedule));
 }

@@ -8,7 +8,7 @@
 namespace hocket::engine {
 namespace {
 
-using Kind = dsl::ExtraBuffer::Kind;
+using BufferKind = dsl::ExtraBuffer::Kind;
 
 constexpr std::uint64_t alignment = 64, piece_alignment = 16;
 
@@ -28,12 +28,12 @@ ExtraLayout::ExtraLayout(const dsl::RankProgram& program, DataType type, const L
       selected_(program.extras.size()),
       begins_(program.extras.size()) {
     for (std::size_t i = 0; i < program.extras.size(); ++i) {
-        const Kind kind = program.extras[i].buffer.kind;
-        if (kind != Kind::selection && kind != Kind::sums) continue;
+        const BufferKind kind = program.extras[i].buffer.kind;
+        if (kind != BufferKind::selection && kind != BufferKind::sums) continue;
         for (dsl::Rank rank = 0; rank < program.ranks; ++rank) {
             begins_[i].push_back(work_bytes_);
             std::uint64_t bytes = layout.count() > 0 ? tensors * sizeof(double) : 0;
-            if (kind == Kind::selection) {
+            if (kind == BufferKind::selection) {
                 const std::uint64_t k = kernels::selected_of(region(i, rank).count, densities_[i]);
                 selected_[i].push_back(k);
                 bytes = bytes_of_values(k, type) + k * sizeof(std::uint32_t);

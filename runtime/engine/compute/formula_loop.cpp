@@ -13,13 +13,13 @@ namespace {
 
 using Op = dsl::Formula::Op;
 
-constexpr std::size_t block = formula_block;
+constexpr std::size_t elements_at_once = formula_block;
 
 template <typename T>
 class Loop {
   public:
     Loop(const dsl::Formula& formula, const FormulaInputs& inputs)
-        : inputs_(inputs), stack_(formula.depth() * block) {
+        : inputs_(inputs), stack_(formula.depth() * elements_at_once) {
         for (const dsl::Formula::Item& item : formula.items) fold(item);
     }
 
@@ -27,9 +27,9 @@ class Loop {
     const T* run(std::size_t first, std::size_t n) {
         T* top = stack_.data();
         for (const dsl::Formula::Item& item : items_) {
-            top -= operands_of(item.op) * block;
+            top -= operands_of(item.op) * elements_at_once;
             calculate(item, first, n, top);
-            top += block;
+            top += elements_at_once;
         }
         return stack_.data();
     }
@@ -50,7 +50,7 @@ class Loop {
     }
     template <typename Function>
     static void binary(T* a, std::size_t n, Function function) {
-        const T* b = a + block;
+        const T* b = a + elements_at_once;
         for (std::size_t i = 0; i < n; ++i) a[i] = function(a[i], b[i]);
     }
 
@@ -107,7 +107,7 @@ class Loop {
             case Op::logical_or:
                 return binary(a, n, [](T x, T y) { return T(x != 0 || y != 0); });
             case Op::select: {
-                const T *yes = a + block, *no = yes + block;
+                const T *yes = a + elements_at_once, *no = yes + elements_at_once;
                 for (std::size_t i = 0; i < n; ++i) a[i] = a[i] != 0 ? yes[i] : no[i];
                 return;
             }
@@ -122,9 +122,9 @@ class Loop {
             std::all_of(items_.end() - static_cast<std::ptrdiff_t>(n), items_.end(),
                         [](const dsl::Formula::Item& operand) { return operand.op == Op::number; });
         if (!is_uniform) return items_.push_back(item);
-        std::array<T, 3 * block> values;
+        std::array<T, 3 * elements_at_once> values;
         for (std::size_t i = 0; i < n; ++i)
-            values[i * block] = static_cast<T>(items_[items_.size() - n + i].number);
+            values[i * elements_at_once] = static_cast<T>(items_[items_.size() - n + i].number);
         calculate(item, 0, 1, values.data());
         items_.resize(items_.size() - n);
         items_.push_back({Op::number, 0, static_cast<double>(values[0])});
@@ -156,8 +156,8 @@ void run_formula(const dsl::Formula& formula, const FormulaInputs& inputs, std::
         if constexpr (row_of(t).kind == kind::floating) {
             Loop<Worked> loop(formula, inputs);
             auto* const results = reinterpret_cast<Stored*>(to);
-            for (std::size_t first = 0; first < count; first += block) {
-                const std::size_t n = std::min(block, count - first);
+            for (std::size_t first = 0; first < count; first += elements_at_once) {
+                const std::size_t n = std::min(elements_at_once, count - first);
                 const Worked* const values = loop.run(first, n);
                 for (std::size_t i = 0; i < n; ++i) results[first + i] = static_cast<Stored>(values[i]);
             }

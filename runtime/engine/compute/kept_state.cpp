@@ -13,13 +13,13 @@
 namespace hocket::engine {
 namespace {
 
-using Kind = dsl::ExtraBuffer::Kind;
+using BufferKind = dsl::ExtraBuffer::Kind;
 
 constexpr char magic[8] = {'H', 'K', 'T', 'S', 'T', 'A', 'T', '2'};
 constexpr std::size_t magic_name = 7;  // then the number of the format
 constexpr std::uint64_t longest_name = 4096, most_elements = std::uint64_t{1} << 47;
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_state(const std::string& text) {
     throw Error(Status::invalid_argument, text);
 }
 
@@ -67,7 +67,7 @@ class KeptState::Reader {
     std::uint64_t left() const { return bytes_.size(); }
     bool is_at_end() const { return bytes_.empty(); }
     [[noreturn]] void bad(const std::string& why) const {
-        refuse(fmt::format("saved state {} cannot be loaded: {}", number_, why));
+        refuse_state(fmt::format("saved state {} cannot be loaded: {}", number_, why));
     }
 
   private:
@@ -123,7 +123,7 @@ std::vector<KeptState::Held> KeptState::held_by(dsl::Rank rank, std::size_t extr
 
 void KeptState::check_count(std::uint64_t count) const {
     if (count_ && *count_ != count)
-        refuse(fmt::format(
+        refuse_state(fmt::format(
             "this plan keeps a state for {} elements and is started with {}; make a plan for each "
             "tensor, or reset this one's state",
             *count_, count));
@@ -133,7 +133,7 @@ void KeptState::prepare(std::uint64_t count) {
     check_count(count);
     if (count_) return;
     for (std::size_t i = 0; i < values_.size(); ++i) {
-        if (program_.extras[i].buffer.kind != Kind::state) continue;
+        if (program_.extras[i].buffer.kind != BufferKind::state) continue;
         const Region region = region_of(i, program_.rank, count);
         values_[i].assign((region.end - region.begin) * element_size(type_), std::byte{0});
     }
@@ -149,14 +149,15 @@ void KeptState::reset() {
 
 std::vector<std::byte> KeptState::save() const {
     if (has_failed_)
-        refuse("a start of this plan has failed, so its state is of no step: load an older one, or reset it");
+        refuse_state(
+            "a start of this plan has failed, so its state is of no step: load an older one, or reset it");
     const std::uint64_t count = count_.value_or(0);
     Writer writer;
     writer.append(magic, sizeof magic);
     const std::string schedule = base_name(program_.schedule);
     const auto states = static_cast<std::uint64_t>(
         std::count_if(program_.extras.begin(), program_.extras.end(),
-                      [](const auto& extra) { return extra.buffer.kind == Kind::state; }));
+                      [](const auto& extra) { return extra.buffer.kind == BufferKind::state; }));
     for (const std::uint64_t number :
          {static_cast<std::uint64_t>(element_size(type_)), static_cast<std::uint64_t>(program_.ranks),
           static_cast<std::uint64_t>(program_.rank), count, starts_, states})
@@ -165,7 +166,7 @@ std::vector<std::byte> KeptState::save() const {
     writer.append(schedule.data(), schedule.size());
     for (std::size_t i = 0; i < values_.size(); ++i) {
         const dsl::ExtraBuffer& buffer = program_.extras[i].buffer;
-        if (buffer.kind != Kind::state) continue;
+        if (buffer.kind != BufferKind::state) continue;
         const Region region = region_of(i, program_.rank, count);
         writer.number<std::uint64_t>(buffer.name.size());
         writer.append(buffer.name.data(), buffer.name.size());
@@ -231,8 +232,9 @@ KeptState::Saved KeptState::parse(std::span<const std::byte> bytes, std::size_t 
         const auto values = reader.take((region.end - region.begin) * element_size(type_));
         // Those that a loop has made have one name; they are saved in their order.
         std::size_t index = 0;
-        while (index < found.size() && (found[index] || program_.extras[index].buffer.kind != Kind::state ||
-                                        program_.extras[index].buffer.name != name))
+        while (index < found.size() &&
+               (found[index] || program_.extras[index].buffer.kind != BufferKind::state ||
+                program_.extras[index].buffer.name != name))
             ++index;
         if (index == found.size())
             reader.bad(fmt::format("schedule {} has no state '{}', or not so many of them", program_.schedule,
@@ -242,7 +244,7 @@ KeptState::Saved KeptState::parse(std::span<const std::byte> bytes, std::size_t 
     }
     if (!reader.is_at_end()) reader.bad("there is more in it than its states");
     for (std::size_t i = 0; i < found.size(); ++i)
-        if (program_.extras[i].buffer.kind == Kind::state && !found[i])
+        if (program_.extras[i].buffer.kind == BufferKind::state && !found[i])
             reader.bad(fmt::format("it lacks the state '{}' of schedule {}", program_.extras[i].buffer.name,
                                    program_.schedule));
     return saved;
@@ -250,22 +252,24 @@ KeptState::Saved KeptState::parse(std::span<const std::byte> bytes, std::size_t 
 
 // All of one job, each rank once.
 void KeptState::check_complete(const std::vector<Saved>& all) const {
-    if (all.empty()) refuse("no saved state is given; give those of all ranks of the job that saved them");
+    if (all.empty())
+        refuse_state("no saved state is given; give those of all ranks of the job that saved them");
     std::vector<bool> is_there(all.size(), false);
     for (const Saved& saved : all) {
         if (saved.ranks != all.size())
-            refuse(
+            refuse_state(
                 fmt::format("{} saved state{} given, but a job of {} ranks saved them: give those of all its "
                             "ranks",
                             all.size(), all.size() == 1 ? " is" : "s are", saved.ranks));
         if (saved.count != all[0].count)
-            refuse(fmt::format("the saved states are of different counts: {} and {}", all[0].count,
-                               saved.count));
+            refuse_state(fmt::format("the saved states are of different counts: {} and {}", all[0].count,
+                                     saved.count));
         if (saved.starts != all[0].starts)
-            refuse(fmt::format(
+            refuse_state(fmt::format(
                 "the saved states are of different steps: one was saved after {} starts, one after {}",
                 all[0].starts, saved.starts));
-        if (is_there[saved.rank]) refuse(fmt::format("the state of rank {} is given twice", saved.rank));
+        if (is_there[saved.rank])
+            refuse_state(fmt::format("the state of rank {} is given twice", saved.rank));
         is_there[saved.rank] = true;
     }
 }
@@ -273,7 +277,7 @@ void KeptState::check_complete(const std::vector<Saved>& all) const {
 bool KeptState::fits(const Saved& saved, dsl::Rank ranks) const {
     if (ranks != program_.ranks) return false;
     for (std::size_t i = 0; i < values_.size(); ++i) {
-        if (program_.extras[i].buffer.kind != Kind::state) continue;
+        if (program_.extras[i].buffer.kind != BufferKind::state) continue;
         const auto rank = static_cast<dsl::Rank>(saved.rank);
         if (region_of(i, rank, saved.count) != saved.values[i].region) return false;
         if (held_by(rank, i, saved.count) != saved.values[i].held) return false;
@@ -324,7 +328,7 @@ void KeptState::load(std::span<const std::span<const std::byte>> given) {
     });
     std::vector<std::vector<std::byte>> values(values_.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
-        if (program_.extras[i].buffer.kind != Kind::state) continue;
+        if (program_.extras[i].buffer.kind != BufferKind::state) continue;
         if (is_same) {
             const auto& own = all[static_cast<std::size_t>(program_.rank)].values[i].bytes;
             values[i].assign(own.begin(), own.end());

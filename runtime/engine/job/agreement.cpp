@@ -52,7 +52,7 @@ std::vector<int> usable_cores() {
     return usable;
 }
 
-void compare(const std::vector<Json>& cards, const char* key) {
+void compare_cards(const std::vector<Json>& cards, const char* key) {
     std::map<std::string, std::vector<int>> ranks_by_value;
     for (std::size_t rank = 0; rank < cards.size(); ++rank)
         ranks_by_value[cards[rank].at(key).get<std::string>()].push_back(static_cast<int>(rank));
@@ -97,7 +97,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
     // The version comes first: the meaning of the other fields depends on it.
     for (const char* key :
          {"Hocket's version", "HOCKET_TOPOLOGY", "HOCKET_SCHEDULE", "HOCKET_PROVIDER", host_id_is_set})
-        compare(cards, key);
+        compare_cards(cards, key);
     Agreement agreement;
     std::vector<std::set<int>> cores;  // by host: the cores that its ranks may use together
     agreement.tuning = cards[0].at("tuning").get<std::string>();

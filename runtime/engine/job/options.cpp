@@ -15,7 +15,7 @@
 namespace hocket::engine {
 namespace {
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_option(const std::string& text) {
     throw Error(Status::invalid_argument, text);
 }
 
@@ -57,23 +57,23 @@ void resolve_place(Options& options, const Choices& choices, const Reader& reade
     if (choices.rank) place.rank = *choices.rank, place.rank_name = "rank";
     if (choices.world_size) place.size = *choices.world_size, place.size_name = "world_size";
     if (!place.rank && !place.size && choices.meets_elsewhere)
-        refuse(
+        refuse_option(
             "unique_id or store says where the ranks meet, but nothing says which of them this is; set rank "
             "and world_size (or RANK and WORLD_SIZE), or, to join ranks that are at work, rank = "
             "HKT_NEWCOMER");
     if (!place.rank && !place.size) return;
     if (!place.size)
-        refuse(fmt::format("{} is {} but {} is not set; set both, or neither for a world of one{}",
-                           place.rank_name, *place.rank, place.size_name, way_out(place.rank_name)));
+        refuse_option(fmt::format("{} is {} but {} is not set; set both, or neither for a world of one{}",
+                                  place.rank_name, *place.rank, place.size_name, way_out(place.rank_name)));
     check_range(place.size_name, *place.size, 1, INT32_MAX);
     if (!place.rank && *place.size > 1)
-        refuse(fmt::format("{} is {} but {} is not set; every process needs its own rank{}", place.size_name,
-                           *place.size, place.rank_name, way_out(place.size_name)));
+        refuse_option(fmt::format("{} is {} but {} is not set; every process needs its own rank{}",
+                                  place.size_name, *place.size, place.rank_name, way_out(place.size_name)));
     options.world_size = static_cast<int>(*place.size);
     const std::int64_t rank = place.rank.value_or(0);
     if (rank < 0 || rank >= *place.size)
-        refuse(fmt::format("{} is {} but {} is {}; ranks go from 0 to {}", place.rank_name, rank,
-                           place.size_name, *place.size, *place.size - 1));
+        refuse_option(fmt::format("{} is {} but {} is {}; ranks go from 0 to {}", place.rank_name, rank,
+                                  place.size_name, *place.size, *place.size - 1));
     options.rank = static_cast<int>(rank);
 }
 
@@ -86,7 +86,7 @@ std::string host_from(const std::string& text, const char* name) {
     const bool is_number = number.find_first_not_of("0123456789abcdefABCDEF:.") == number.npos;
     const bool is_plain = !host.empty() && host.find_first_of("[]/ \t\r\n") == host.npos;
     if (is_plain && (has_brackets ? colons > 1 : colons == 0 || (colons > 1 && is_number))) return host;
-    refuse(
+    refuse_option(
         fmt::format("{} is \"{}\"; it must be the name or an address of rank 0's host and nothing else: the "
                     "port goes into MASTER_PORT",
                     name, text));
@@ -118,7 +118,7 @@ void resolve_meeting_point(Options& options, const Choices& choices, const Reade
     options.master_addr = host_from(options.master_addr, choices.master_addr ? "master_addr" : "MASTER_ADDR");
     // Who has chosen another port has chosen a secret, too.
     if (options.secret.empty() && reader.text("TORCHELASTIC_USE_AGENT_STORE") == "True")
-        refuse(
+        refuse_option(
             "torchrun has started this process, and MASTER_PORT belongs to its store; let the ranks meet in "
             "that "
             "store (hkt_comm_options.store), or set MASTER_PORT to another port and HOCKET_SECRET");
@@ -127,7 +127,7 @@ void resolve_meeting_point(Options& options, const Choices& choices, const Reade
                           : reader.number("MASTER_PORT", 1, 65535);
     if (options.rank == 0) options.listen_fd = choices.listen_fd.value_or(-1);
     if (!port && options.listen_fd < 0)
-        refuse(
+        refuse_option(
             fmt::format("MASTER_PORT is not set; give all {} ranks the port on which rank 0 listens "
                         "(hocket-run does){}",
                         options.world_size, lone_process(choices, reader)));
@@ -136,7 +136,8 @@ void resolve_meeting_point(Options& options, const Choices& choices, const Reade
     if (options.rank == 0 && !choices.master_addr && !choices.master_port && !choices.listen_fd)
         options.listen_fd = static_cast<int>(reader.number("HOCKET_LISTEN_FD", 0, INT32_MAX).value_or(-1));
     if (options.secret.empty())
-        refuse("HOCKET_SECRET is not set; give all ranks of the job the same secret text (hocket-run does)");
+        refuse_option(
+            "HOCKET_SECRET is not set; give all ranks of the job the same secret text (hocket-run does)");
 }
 
 ExecutorKind executor_from(const Reader& reader) {
@@ -144,13 +145,13 @@ ExecutorKind executor_from(const Reader& reader) {
     if (!text) return ExecutorKind::automatic;
     if (*text == "jit") return ExecutorKind::jit;
     if (*text == "interpreter") return ExecutorKind::interpreter;
-    refuse(fmt::format("HOCKET_EXECUTOR is \"{}\"; it must be jit or interpreter", *text));
+    refuse_option(fmt::format("HOCKET_EXECUTOR is \"{}\"; it must be jit or interpreter", *text));
 }
 
 bool has_background_from(const Reader& reader) {
     const std::string text = reader.text("HOCKET_PROGRESS").value_or("calls");
     if (text != "calls" && text != "thread")
-        refuse(fmt::format("HOCKET_PROGRESS is \"{}\"; it must be calls or thread", text));
+        refuse_option(fmt::format("HOCKET_PROGRESS is \"{}\"; it must be calls or thread", text));
     return text == "thread";
 }
 
@@ -160,7 +161,7 @@ LogLevel log_from(const Reader& reader) {
     const std::string text = reader.text("HOCKET_LOG").value_or("warn");
     for (const auto& [name, level] : levels)
         if (strcasecmp(text.c_str(), name) == 0) return level;
-    refuse(fmt::format("HOCKET_LOG is \"{}\"; it must be warn, info or debug", text));
+    refuse_option(fmt::format("HOCKET_LOG is \"{}\"; it must be warn, info or debug", text));
 }
 
 int recording_signal_from(const Reader& reader, bool has_folder) {
@@ -171,17 +172,17 @@ int recording_signal_from(const Reader& reader, bool has_folder) {
     for (const auto& [name, signal] : signals)
         if (*text == name || *text == std::string("SIG") + name) {
             if (has_folder) return signal;
-            refuse(
+            refuse_option(
                 "HOCKET_FLIGHT_SIGNAL is set and HOCKET_FLIGHT_RECORDER is not; name the folder that "
                 "recordings are written to");
         }
-    refuse(fmt::format("HOCKET_FLIGHT_SIGNAL is \"{}\"; it must be USR1, USR2, HUP or QUIT", *text));
+    refuse_option(fmt::format("HOCKET_FLIGHT_SIGNAL is \"{}\"; it must be USR1, USR2, HUP or QUIT", *text));
 }
 
 bool cuda_ipc_from(const Reader& reader) {
     const std::string text = reader.text("HOCKET_CUDA_IPC").value_or("on");
     if (text != "on" && text != "off")
-        refuse(fmt::format("HOCKET_CUDA_IPC is \"{}\"; it must be on or off", text));
+        refuse_option(fmt::format("HOCKET_CUDA_IPC is \"{}\"; it must be on or off", text));
     return text == "on";
 }
 

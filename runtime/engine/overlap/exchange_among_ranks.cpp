@@ -21,7 +21,7 @@ std::vector<std::uint64_t> bytes_of(const RankedGradients& gradients) {
 }
 
 // Checks first, as the other ranks are not waited for in vain then.
-const RankedGradients& checked(const Communicator& communicator, const RankedGradients& gradients) {
+const RankedGradients& checked_gradients(const Communicator& communicator, const RankedGradients& gradients) {
     if (communicator.size() > 1 && communicator.progress() != std::string_view("thread"))
         throw Error(Status::invalid_argument,
                     "nothing moves this communicator's operations while its program computes: set "
@@ -34,7 +34,7 @@ const RankedGradients& checked(const Communicator& communicator, const RankedGra
 ExchangeAmongRanks::ExchangeAmongRanks(Communicator& communicator, RankedGradients gradients)
     : communicator_(communicator),
       gradients_(std::move(gradients)),
-      layers_(bytes_of(checked(communicator, gradients_)), gradients_.layer_tensors),
+      layers_(bytes_of(checked_gradients(communicator, gradients_)), gradients_.layer_tensors),
       plans_(communicator.make_plans({.collective = dsl::Collective::all_reduce,
                                       .type = gradients_.type,
                                       .op = gradients_.op,

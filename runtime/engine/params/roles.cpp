@@ -53,7 +53,7 @@ Json description_of(const params::Job& job) {
     return {{"job", params::encode(rest)}, {"hash", XXH3_64bits(whole.data(), whole.size())}};
 }
 
-void compare(const std::vector<Json>& said) {
+void compare_roles(const std::vector<Json>& said) {
     for (std::size_t rank = 1; rank < said.size(); ++rank) {
         const int there = said[rank].at("servers"), here = said[0].at("servers");
         if (there != here)
@@ -116,7 +116,7 @@ ParameterRole take_roles(Communicator& communicator, int servers,
         }
         return said;
     });
-    compare(introductions);
+    compare_roles(introductions);
     const auto first =
         Endpoint::parse(introductions[static_cast<std::size_t>(workers)].at("at").get<std::string>()).value();
     together(communicator, [&] {

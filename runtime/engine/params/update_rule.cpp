@@ -19,7 +19,7 @@ using dsl::Update;
 using Step = Update::Step;
 
 // So many elements go through all statements before the next: what these have in common stays in the cache.
-constexpr std::size_t block = 4096;
+constexpr std::size_t elements_a_turn = 4096;
 
 // w = w + g, by whatever name.
 bool adds_only(const Update& update) {
@@ -143,8 +143,8 @@ void UpdateRule::apply(const Buffers& before, const std::byte* g, std::size_t co
     }
     Pass pass(*this, before, g, round, after);
     if (!needs_whole_tensors()) {
-        for (std::size_t first = 0; first < count; first += block)
-            pass.run(first, std::min(block, count - first));
+        for (std::size_t first = 0; first < count; first += elements_a_turn)
+            pass.run(first, std::min(elements_a_turn, count - first));
         return;
     }
     std::size_t first = 0;

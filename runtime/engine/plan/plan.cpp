@@ -13,13 +13,14 @@ namespace {
 
 using Kind = dsl::Op::Kind;
 
-constexpr std::uint64_t most_bytes = std::uint64_t{1} << 47;  // of x
+constexpr std::uint64_t most_bytes_of_x = std::uint64_t{1} << 47;  // of x
 
-constexpr std::uint64_t round_up(std::uint64_t bytes) {
+constexpr std::uint64_t whole_lines(std::uint64_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
-dsl::RankProgram checked(dsl::RankProgram program, DataType type, const Reduction& op, const PlanUse& use) {
+dsl::RankProgram checked_program(dsl::RankProgram program, DataType type, const Reduction& op,
+                                 const PlanUse& use) {
     check_rules(program, type, op);
     if (program.computes()) Computer::check(program, type, op);
     if (use.is_uneven && contract_of(program.collective).exchanges())
@@ -59,7 +60,7 @@ record::Label label_of(const dsl::RankProgram& program, DataType type, const Red
 }  // namespace
 
 Plan::Plan(dsl::RankProgram program, DataType type, Reduction op, ExecutorKind kind, PlanUse use)
-    : program_(checked(std::move(program), type, op, use)),
+    : program_(checked_program(std::move(program), type, op, use)),
       type_(type),
       op_(std::move(op)),
       input_(program_.input()),
@@ -70,7 +71,7 @@ Plan::Plan(dsl::RankProgram program, DataType type, Reduction op, ExecutorKind k
       parts_(contract_of(program_.collective).is_by_rank() && !use.is_uneven
                  ? static_cast<std::uint64_t>(program_.ranks)
                  : 1),
-      most_elements_(most_bytes / element_size(type) / parts_),
+      most_elements_(most_bytes_of_x / element_size(type) / parts_),
       use_(std::move(use)),
       label_(std::make_shared<const record::Label>(label_of(program_, type, op_, use_))),
       executor_(Executor::create(kind, program_, type, op_)) {
@@ -143,7 +144,7 @@ std::shared_ptr<const Binding> Plan::bind(const Layout& layout, const Arguments*
     if (layout.is_by_pair()) bind_pairs(*binding);
     binding->memory_bytes =
         program_.uses_work
-            ? round_up(count * static_cast<std::uint64_t>(program_.buffers) * element_size(type_))
+            ? whole_lines(count * static_cast<std::uint64_t>(program_.buffers) * element_size(type_))
             : 0;
     if (computer_) {
         binding->extras = ExtraLayout(program_, type_, layout, densities, computer_->tensors());
@@ -151,7 +152,7 @@ std::shared_ptr<const Binding> Plan::bind(const Layout& layout, const Arguments*
     }
     for (const dsl::ScratchSlot& slot : program_.scratch) {
         binding->slot_offsets.push_back(binding->memory_bytes);
-        binding->memory_bytes += round_up(binding->bytes_between(slot.begin, slot.end));
+        binding->memory_bytes += whole_lines(binding->bytes_between(slot.begin, slot.end));
     }
 
     // An operation with nothing to do is complete once those that it waits for are. So an order that goes

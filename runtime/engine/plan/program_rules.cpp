@@ -13,7 +13,7 @@ namespace {
 
 using Kind = dsl::Op::Kind;
 
-[[noreturn]] void refuse(const dsl::RankProgram& program, std::size_t op, const char* rule) {
+[[noreturn]] void refuse_program(const dsl::RankProgram& program, std::size_t op, const char* rule) {
     throw Error(Status::internal, fmt::format("the program of schedule {} breaks a rule at operation {}: {}; "
                                               "this is a defect in Hocket, please report it",
                                               program.schedule, op, rule));
@@ -30,98 +30,103 @@ std::optional<dsl::Rank> owner_of_input(const dsl::RankProgram& program, dsl::Ar
 void check_computation(const dsl::RankProgram& program, std::size_t index) {
     const dsl::Op& op = program.ops[index];
     if (op.computation >= program.computations.size())
-        refuse(program, index, "its computation does not exist");
+        refuse_program(program, index, "its computation does not exist");
     const dsl::Computation& computation = program.computations[op.computation];
     const std::size_t elements = computation.elements.size();
     if (op.reads.size() != elements + computation.sparse.size() + computation.scalars.size())
-        refuse(program, index, "it does not read what its computation names");
+        refuse_program(program, index, "it does not read what its computation names");
     for (std::size_t i = 0; i < op.reads.size(); ++i) {
         if (i < elements && op.reads[i].size() != 1)
-            refuse(program, index, "an element of it is in several places");
+            refuse_program(program, index, "an element of it is in several places");
         for (const dsl::MessagePart& part : op.reads[i])
             if (part.begin > part.end || part.end >= program.boundaries.size() ||
                 part.area >= program.areas())
-                refuse(program, index, "it reads what is nowhere");
+                refuse_program(program, index, "it reads what is nowhere");
     }
     std::size_t depth = 0;
     for (const dsl::Formula::Item& item : computation.formula.items) {
         const std::size_t taken = operands_of(item.op);
-        if (depth < taken) refuse(program, index, "its formula lacks an operand");
+        if (depth < taken) refuse_program(program, index, "its formula lacks an operand");
         depth = depth - taken + 1;
         const std::size_t known = item.op == dsl::Formula::Op::element     ? elements
                                   : item.op == dsl::Formula::Op::scalar    ? computation.scalars.size()
                                   : item.op == dsl::Formula::Op::parameter ? program.parameters.size()
                                                                            : SIZE_MAX;
-        if (item.index >= known) refuse(program, index, "its formula names what it does not have");
+        if (item.index >= known) refuse_program(program, index, "its formula names what it does not have");
     }
-    if (depth != 1) refuse(program, index, "its formula has more than one result");
+    if (depth != 1) refuse_program(program, index, "its formula has more than one result");
 }
 
 }  // namespace
 
 void check_rules(const dsl::RankProgram& program, DataType type, const Reduction& reduction) {
-    const auto refuse = [&](std::size_t op, const char* rule) { engine::refuse(program, op, rule); };
+    const auto refuse_program = [&](std::size_t op, const char* rule) {
+        engine::refuse_program(program, op, rule);
+    };
     for (const dsl::Rational& boundary : program.boundaries)
         if (boundary < dsl::Rational(0) || boundary > dsl::Rational(program.positions()))
-            refuse(0, "a boundary lies outside of all buffers");
+            refuse_program(0, "a boundary lies outside of all buffers");
     for (const dsl::Rational& boundary : program.boundaries)
         if (program.chunks > 0 && !program.computes() &&
             program.chunks % static_cast<std::uint64_t>(boundary.den()) != 0)
-            refuse(0, "a boundary lies inside of a chunk");
+            refuse_program(0, "a boundary lies inside of a chunk");
     const std::size_t areas = program.areas();
     for (const dsl::ShiftedArea& shifted : program.shifted)
         if (shifted.of >= program.first_shifted() || shifted.from >= program.boundaries.size() ||
             shifted.at >= program.boundaries.size())
-            refuse(0, "a shifted area stands for nothing");
+            refuse_program(0, "a shifted area stands for nothing");
     std::vector<std::uint32_t> waits(program.ops.size(), 0);
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
         const dsl::Op& op = program.ops[i];
         const bool communicates = op.kind == Kind::send || op.kind == Kind::receive;
         if (op.begin > op.end || op.end >= program.boundaries.size())
-            refuse(i, "its region has no boundaries");
-        if (op.area >= areas) refuse(i, "its area does not exist");
-        if (!communicates && !op.further.empty()) refuse(i, "only messages have several parts");
+            refuse_program(i, "its region has no boundaries");
+        if (op.area >= areas) refuse_program(i, "its area does not exist");
+        if (!communicates && !op.further.empty()) refuse_program(i, "only messages have several parts");
         for (const dsl::MessagePart& part : op.further) {
             if (part.begin > part.end || part.end >= program.boundaries.size())
-                refuse(i, "a part of its message has no boundaries");
-            if (part.area >= areas) refuse(i, "the area of a part of its message does not exist");
+                refuse_program(i, "a part of its message has no boundaries");
+            if (part.area >= areas) refuse_program(i, "the area of a part of its message does not exist");
         }
         for (const dsl::AreaId area : op.operands)
-            if (area >= areas) refuse(i, "an operand's area does not exist");
+            if (area >= areas) refuse_program(i, "an operand's area does not exist");
         if (op.kind == Kind::compute) check_computation(program, i);
         if (op.epilogue != dsl::Op::no_epilogue &&
             (op.kind != Kind::combine || op.epilogue >= program.computations.size()))
-            refuse(i, "its epilogue does not exist");
-        if (op.origin >= program.origins.size()) refuse(i, "its origin does not exist");
+            refuse_program(i, "its epilogue does not exist");
+        if (op.origin >= program.origins.size()) refuse_program(i, "its origin does not exist");
         for (const dsl::AreaId area : op.also)
-            if (area >= areas) refuse(i, "a further area does not exist");
+            if (area >= areas) refuse_program(i, "a further area does not exist");
         const auto& neighbours = program.neighbours;
         if (op.kind == Kind::await &&
             std::find(neighbours.begin(), neighbours.end(), op.peer) == neighbours.end())
-            refuse(i, "it waits for a rank that is no neighbour");
+            refuse_program(i, "it waits for a rank that is no neighbour");
         if ((op.kind == Kind::await || op.kind == Kind::signal) &&
             (op.message == 0 || op.message > program.signals))
-            refuse(i, "its signal does not exist");
+            refuse_program(i, "its signal does not exist");
         if (communicates && (op.peer < 0 || op.peer >= program.ranks || op.peer == program.rank))
-            refuse(i, "its peer does not exist");
-        if (communicates && op.message >= (1u << 24)) refuse(i, "more than 2^24 messages to one peer");
-        if (op.kind == Kind::copy && op.operands.size() != 1) refuse(i, "a copy has one operand");
+            refuse_program(i, "its peer does not exist");
+        if (communicates && op.message >= (1u << 24))
+            refuse_program(i, "more than 2^24 messages to one peer");
+        if (op.kind == Kind::copy && op.operands.size() != 1) refuse_program(i, "a copy has one operand");
         if (op.kind == Kind::combine && op.operands.size() < 2)
-            refuse(i, "a combine has two operands or more");
+            refuse_program(i, "a combine has two operands or more");
         if (op.kind == Kind::combine && !reduction.supports(type))
             throw Error(Status::invalid_argument, fmt::format("the operator {} does not exist for {}",
                                                               reduction.name(), name_of(type)));
         for (const dsl::OpId next : op.successors) {
-            if (next <= i || next >= program.ops.size()) refuse(i, "a successor is not a later operation");
+            if (next <= i || next >= program.ops.size())
+                refuse_program(i, "a successor is not a later operation");
             ++waits[next];
         }
     }
     for (std::size_t i = 0; i < program.ops.size(); ++i)
-        if (waits[i] != program.ops[i].waits_for) refuse(i, "its count of predecessors is wrong");
+        if (waits[i] != program.ops[i].waits_for) refuse_program(i, "its count of predecessors is wrong");
 }
 
 void check_keeps_places(const dsl::RankProgram& program) {
-    if (!program.keeps_places()) refuse(program, 0, "with counts by rank, it moves pieces to other places");
+    if (!program.keeps_places())
+        refuse_program(program, 0, "with counts by rank, it moves pieces to other places");
 }
 
 void check_is_direct(const dsl::RankProgram& program) {
@@ -139,19 +144,19 @@ void check_is_direct(const dsl::RankProgram& program) {
     };
     if (program.ranks == 1 && program.keeps_places()) return;  // its own piece stays where it is
     if (program.buffers != 2 || program.uses_work || !program.scratch.empty())
-        refuse(program, 0, "what is moved has a place of its own on the way");
+        refuse_program(program, 0, "what is moved has a place of its own on the way");
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
         const dsl::Op& op = program.ops[i];
         const bool is_message = op.kind == Kind::send || op.kind == Kind::receive;
         for (std::size_t part = 0; is_message && part < op.parts(); ++part)
             if (!(op.kind == Kind::send ? is_in(op.part(part), dsl::input_area, sent_to(op.peer))
                                         : is_in(op.part(part), dsl::output_area, received_from(op.peer))))
-                refuse(program, i, "the message is not what the one has for the other");
-        if (op.kind == Kind::combine) refuse(program, i, "it combines");
+                refuse_program(program, i, "the message is not what the one has for the other");
+        if (op.kind == Kind::combine) refuse_program(program, i, "it combines");
         if (op.kind != Kind::copy) continue;
         const auto source = owner_of_input(program, program.memory_of(op.operands[0]));
         if (!source || op.operands[0] < program.first_shifted() || !is_copied_from(op, *source))
-            refuse(program, i, "it does not copy what is for this rank");
+            refuse_program(program, i, "it does not copy what is for this rank");
     }
 }
 

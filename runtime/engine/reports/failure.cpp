@@ -223,7 +223,8 @@ std::string something_else(const Execution& execution, std::int64_t agreed, bool
 }
 
 // with_place: the text of what happened and where this rank was.
-Failure make(Status status, std::string with_place, const std::string& hint, const Execution* execution) {
+Failure make_failure(Status status, std::string with_place, const std::string& hint,
+                     const Execution* execution) {
     Failure failure{
         status, fmt::format("{}\n  hint: {}{}{}", with_place, hint, hint.empty() ? "" : "; ", what_is_left)};
     failure.notice = {status, -1, "", "", std::move(with_place)};
@@ -235,10 +236,10 @@ Failure make(Status status, std::string with_place, const std::string& hint, con
     return failure;
 }
 
-Failure make(Status status, const std::string& what, const std::string& hint, int this_rank,
-             InFlight in_flight) {
-    return make(status, fmt::format("{}\n{}", what, where(this_rank, in_flight)), hint,
-                in_flight.operations.empty() ? nullptr : in_flight.operations.front());
+Failure make_failure(Status status, const std::string& what, const std::string& hint, int this_rank,
+                     InFlight in_flight) {
+    return make_failure(status, fmt::format("{}\n{}", what, where(this_rank, in_flight)), hint,
+                        in_flight.operations.empty() ? nullptr : in_flight.operations.front());
 }
 
 // The rarer cause comes first: where there is one, the others follow from it.
@@ -329,12 +330,12 @@ std::string describe(const MessageStart& message) {
 }
 
 Failure rank_was_lost(int rank, const std::string& reason, int this_rank, InFlight in_flight) {
-    return make(Status::peer_lost, fmt::format("rank {} was lost: {}", rank, reason),
-                fmt::format("look at the output of rank {} first", rank), this_rank, in_flight);
+    return make_failure(Status::peer_lost, fmt::format("rank {} was lost: {}", rank, reason),
+                        fmt::format("look at the output of rank {} first", rank), this_rank, in_flight);
 }
 
 Failure rank_has_left(int rank, int this_rank, InFlight in_flight) {
-    return make(
+    return make_failure(
         Status::peer_lost,
         fmt::format("rank {} has left the job: it destroyed its communicator while others still needed it",
                     rank),
@@ -346,29 +347,31 @@ Failure rank_has_left(int rank, int this_rank, InFlight in_flight) {
 
 Failure fabric_failed(const std::string& reason, const std::string& provider, int this_rank,
                       InFlight in_flight) {
-    return make(Status::transport, fmt::format("the fabric ({}) failed: {}", provider, reason),
-                provider == "tcp"
-                    ? "see whether that rank's host is up, and whether a firewall stands between the two"
-                    : "try Hocket's own transport (HOCKET_PROVIDER=tcp), or FI_LOG_LEVEL=warn for "
-                      "libfabric's words",
-                this_rank, in_flight);
+    return make_failure(
+        Status::transport, fmt::format("the fabric ({}) failed: {}", provider, reason),
+        provider == "tcp"
+            ? "see whether that rank's host is up, and whether a firewall stands between the two"
+            : "try Hocket's own transport (HOCKET_PROVIDER=tcp), or FI_LOG_LEVEL=warn for "
+              "libfabric's words",
+        this_rank, in_flight);
 }
 
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight) {
-    return make(status, fmt::format("rank {} cannot go on: {}", this_rank, reason),
-                status == Status::timeout ? ""  // the reason has one
-                : status == Status::device
-                    ? "see what the program did on that device before: a kernel that fails there shows in "
-                      "the calls that follow it (compute-sanitizer finds it)"
-                : status == Status::mismatch ? "compare the counts that are given to that call"
-                                             : "see what that process may still use of memory and open files "
-                                               "(ulimit -a), and what it may read",
-                this_rank, in_flight);
+    return make_failure(
+        status, fmt::format("rank {} cannot go on: {}", this_rank, reason),
+        status == Status::timeout ? ""  // the reason has one
+        : status == Status::device
+            ? "see what the program did on that device before: a kernel that fails there shows in "
+              "the calls that follow it (compute-sanitizer finds it)"
+        : status == Status::mismatch ? "compare the counts that are given to that call"
+                                     : "see what that process may still use of memory and open files "
+                                       "(ulimit -a), and what it may read",
+        this_rank, in_flight);
 }
 
 Failure aborted(const std::string& reason, int this_rank, InFlight in_flight) {
-    return make(Status::aborted, fmt::format("rank {} has given up: {}", this_rank, reason),
-                "see what that rank's program wrote before", this_rank, in_flight);
+    return make_failure(Status::aborted, fmt::format("rank {} has given up: {}", this_rank, reason),
+                        "see what that rank's program wrote before", this_rank, in_flight);
 }
 
 Failure timed_out(std::chrono::milliseconds limit, std::span<const IdleRank> idle, int this_rank,
@@ -376,7 +379,7 @@ Failure timed_out(std::chrono::milliseconds limit, std::span<const IdleRank> idl
     std::string what = fmt::format("the operation did not finish within {} ms", limit.count());
     for (const IdleRank& one : idle) what += fmt::format("\n  rank {} {}", one.rank, one.idleness.why);
     if (idle.size() >= transport::most_idle) what += "\n  (there may be more such ranks)";
-    return make(Status::timeout, what, hint_for(idle), this_rank, in_flight);
+    return make_failure(Status::timeout, what, hint_for(idle), this_rank, in_flight);
 }
 
 Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message,
@@ -388,8 +391,8 @@ Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message
         what += fmt::format("\n  {} here, and rank {} has not received {}",
                             messages_here(message.start.peer, tags_here), this_rank,
                             tags_here.size() == 1 ? "it" : "them");
-    return make(Status::timeout, what, hint_for(message, !tags_here.empty(), this_rank), this_rank,
-                in_flight);
+    return make_failure(Status::timeout, what, hint_for(message, !tags_here.empty(), this_rank), this_rank,
+                        in_flight);
 }
 
 // A collective that this rank is in has nothing to do with it.
@@ -400,10 +403,11 @@ Failure sizes_differ(const MessageStart& receive, std::uint64_t sent_bytes, std:
         "bytes ({} elements of {})",
         receive.peer, this_rank, receive.tag, sent_bytes, sent_bytes / sent_element, sent_element, this_rank,
         receive.bytes, receive.count(), receive.element);
-    return make(Status::mismatch, fmt::format("{}\n{}", what, where(this_rank, in_flight)),
-                "a send and the receive that it is matched with must have the same count, of types of the "
-                "same size; with the same tag, the first send is matched with the first receive",
-                nullptr);
+    return make_failure(
+        Status::mismatch, fmt::format("{}\n{}", what, where(this_rank, in_flight)),
+        "a send and the receive that it is matched with must have the same count, of types of the "
+        "same size; with the same tag, the first send is matched with the first receive",
+        nullptr);
 }
 
 Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in_flight) {
@@ -419,8 +423,8 @@ Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in
                              "count (with counts by rank, all of them; in all_to_all_v one count for both "
                              "ranks of a pair), type, operator, root and schedule text"
                            : "see what the ranks named above were doing";
-    return make(notice.status, fmt::format("rank {} reported: {}", rank, notice.text), hint, this_rank,
-                in_flight);
+    return make_failure(notice.status, fmt::format("rank {} reported: {}", rank, notice.text), hint,
+                        this_rank, in_flight);
 }
 
 Failure ranks_differ(const transport::Difference& difference, int this_rank, InFlight in_flight) {
@@ -441,20 +445,20 @@ Failure ranks_differ(const transport::Difference& difference, int this_rank, InF
     }
     if (difference.may_be_earlier) lines += "\n  they may have differed in an earlier one, too";
     if (goes && stays)
-        return make(
+        return make_failure(
             Status::mismatch,
             fmt::format("{} destroyed {} communicator, which {} still use{}{}",
                         transport::ranks_text(goes->ranks), goes->ranks.size() == 1 ? "its" : "their",
                         transport::ranks_text(stays->ranks), stays->ranks.size() == 1 ? "s" : "", lines),
             left_too_early, this_rank, in_flight);
     const auto [one, other] = std::minmax(groups[0].ranks[0], groups[1].ranks[0]);
-    return make(Status::mismatch,
-                fmt::format("ranks {} and {} started different operations{}", one, other, lines),
-                fmt::format("{}; compare those calls on both ranks{}", must_be_same,
-                            have_same_words ? ", also the parameters and tensors that they pass, their "
-                                              "counts by rank, and the states of their plans"
-                                            : ""),
-                this_rank, in_flight);
+    return make_failure(
+        Status::mismatch, fmt::format("ranks {} and {} started different operations{}", one, other, lines),
+        fmt::format("{}; compare those calls on both ranks{}", must_be_same,
+                    have_same_words ? ", also the parameters and tensors that they pass, their "
+                                      "counts by rank, and the states of their plans"
+                                    : ""),
+        this_rank, in_flight);
 }
 
 Failure ranks_disagree(const Execution& execution, Disagreement disagreement, std::int64_t agreed,
@@ -476,11 +480,11 @@ Failure ranks_disagree(const Execution& execution, Disagreement disagreement, st
                     by(details), peer, other, theirs ? by(theirs->details) : "", describe(execution, id));
     const bool goes = leaves(own);
     if (goes || leaves(other))
-        return make(Status::mismatch,
-                    fmt::format("rank {} destroyed its communicator, which rank {} still uses\n  {}",
-                                goes ? this_rank : peer, goes ? peer : this_rank, started),
-                    left_too_early, &execution);
-    return make(
+        return make_failure(Status::mismatch,
+                            fmt::format("rank {} destroyed its communicator, which rank {} still uses\n  {}",
+                                        goes ? this_rank : peer, goes ? peer : this_rank, started),
+                            left_too_early, &execution);
+    return make_failure(
         Status::mismatch,
         fmt::format("ranks {} and {} started different operations\n  {}", std::min(this_rank, peer),
                     std::max(this_rank, peer), started),
@@ -496,16 +500,17 @@ Failure counts_differ(const Execution& execution, const Disagreement& disagreeme
                                  ? fmt::format("{} element{}", *counts->sent, *counts->sent == 1 ? "" : "s")
                                  : std::string("more elements");
     const bool is_all = counts->expected == execution.run().binding().layout.received_from(peer);
-    return make(Status::mismatch,
-                fmt::format("rank {} sends {} to rank {}, which {} {}{}, in {}\n  noticed in {}", peer, sent,
-                            this_rank, counts->sent ? "expects" : "expects only", counts->expected,
-                            is_all ? "" : " in this message, which has a part of them", describe(execution),
-                            describe(execution, id)),
-                fmt::format("compare rank {}'s count for what it sends to rank {} with rank {}'s for what it "
-                            "receives from rank {}{}",
-                            peer, this_rank, this_rank, peer,
-                            counts->sent ? "" : "; or see whether the one has started something else"),
-                &execution);
+    return make_failure(
+        Status::mismatch,
+        fmt::format("rank {} sends {} to rank {}, which {} {}{}, in {}\n  noticed in {}", peer, sent,
+                    this_rank, counts->sent ? "expects" : "expects only", counts->expected,
+                    is_all ? "" : " in this message, which has a part of them", describe(execution),
+                    describe(execution, id)),
+        fmt::format("compare rank {}'s count for what it sends to rank {} with rank {}'s for what it "
+                    "receives from rank {}{}",
+                    peer, this_rank, this_rank, peer,
+                    counts->sent ? "" : "; or see whether the one has started something else"),
+        &execution);
 }
 
 }  // namespace hocket::engine

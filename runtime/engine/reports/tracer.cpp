@@ -40,15 +40,9 @@ std::int64_t step_of(const Execution& execution) {
 
 }  // namespace
 
-template <typename Call>
-void Tracer::guarded(Call call) noexcept {
-    if (is_over_) return;
-    try {
-        call();
-    } catch (const std::exception& error) {
-        is_over_ = true;
-        log_line("hocket: warning: the trace of {} ends: {}", record::name_of(origin_), error.what());
-    }
+void Tracer::end_because(const std::exception& error) noexcept {
+    is_over_ = true;
+    log_line("hocket: warning: the trace of {} ends: {}", record::name_of(origin_), error.what());
 }
 
 // Rows that were used before are used again, so a job that waits for each operation has one.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <optional>
 #include <span>
@@ -53,7 +54,15 @@ class Tracer {
     using Key = std::pair<bool, std::uint64_t>;  // whether it is a message; its number
 
     template <typename Call>
-    void guarded(Call call) noexcept;
+    void guarded(Call call) noexcept {
+        if (is_over_) return;
+        try {
+            call();
+        } catch (const std::exception& error) {
+            end_because(error);
+        }
+    }
+    void end_because(const std::exception& error) noexcept;
     // None: as many operations are in flight as there are rows; this one is left out.
     std::optional<int> take_row(bool is_message);
     void end_step(Open& open, record::Moment at);

@@ -15,7 +15,7 @@ namespace hocket::engine {
 namespace {
 
 constexpr std::size_t page = 4096;
-constexpr std::size_t round_up(std::size_t bytes) {
+constexpr std::size_t whole_pages(std::size_t bytes) {
     return (bytes + page - 1) / page * page;
 }
 
@@ -42,7 +42,7 @@ void relax() {
 
 // What a slice reserves begins with the board; then come the copies of all lanes, then the mailboxes.
 std::size_t Neighbourhood::reserved_bytes(int members) {
-    return round_up(sizeof(Board)) + lanes * tiles_in_flight * 2 * tile_bytes +
+    return whole_pages(sizeof(Board)) + lanes * tiles_in_flight * 2 * tile_bytes +
            static_cast<std::size_t>(members) * mailbox_bytes;
 }
 
@@ -72,7 +72,7 @@ std::byte* Neighbourhood::copies(Member member, std::uint64_t number, std::uint6
                                  std::uint64_t bytes) const {
     if (area == dsl::input_area && bytes <= tiny_bytes) return line(member, number).tiny;
     const std::uint64_t place = (number % lanes * tiles_in_flight + tile % tiles_in_flight) * 2 + area;
-    return window_->reserved(member) + round_up(sizeof(Board)) + place * tile_bytes;
+    return window_->reserved(member) + whole_pages(sizeof(Board)) + place * tile_bytes;
 }
 
 bool Neighbourhood::agrees(Member member, std::uint64_t number, std::uint32_t checksum) {

@@ -16,9 +16,9 @@ std::uint64_t most_tiles(const dsl::RankProgram& program) {
 // A smaller tile is not worth its messages, many of which carry one rank's share of it.
 constexpr std::uint64_t least_tile_bytes = 256 * 1024, least_bytes_a_rank = 32 * 1024;
 
-// Each stretch is a call of a kernel, and a part of a message by itself: of a schedule with hundreds of chunks,
-// short ones would make hundreds of both. A choice, not a measurement.
-constexpr std::uint64_t cache_line = 64, shortest_stretch = 4096;
+// Each stretch is a call of a kernel, and a part of a message by itself: of a schedule with hundreds of
+// chunks, short ones would make hundreds of both. A choice, not a measurement.
+constexpr std::uint64_t stretch_unit = 64, shortest_stretch = 4096;
 
 // On one host a SharedRun makes its own tiles. If every rank has a host to itself, messages have nothing to
 // overlap with, and more of them only cost time.
@@ -44,7 +44,8 @@ void divide(Start& start) {
         std::max(least_tile_bytes, least_bytes_a_rank * static_cast<std::uint64_t>(program.ranks));
     const std::uint64_t wanted = std::clamp<std::uint64_t>(bytes / least, 1, most_tiles(program));
     const std::uint64_t chunk = (bytes + program.chunks - 1) / program.chunks,
-                        equal = ((chunk + wanted - 1) / wanted + cache_line - 1) / cache_line * cache_line,
+                        equal =
+                            ((chunk + wanted - 1) / wanted + stretch_unit - 1) / stretch_unit * stretch_unit,
                         stretch = std::max(equal, shortest_stretch);
     start.tiling = Tiling(count, program.chunks, stretch / element);
 }

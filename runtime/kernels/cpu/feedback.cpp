@@ -15,7 +15,7 @@
 namespace hocket::kernels {
 namespace {
 
-constexpr std::size_t strip = 512;  // elements, widened in the first cache
+constexpr std::size_t widened_strip = 512;  // elements, widened in the first cache
 
 template <typename Stored>
 void widen_each(const Stored* from, std::size_t count, float* to) {
@@ -107,9 +107,9 @@ void accumulate(DataType type, const std::byte* elements, const float* residual,
                 float decay, float scale, float* to) {
     if (type == DataType::float32)
         return add(reinterpret_cast<const float*>(elements), residual, count, decay, scale, to);
-    float widened[strip];
-    for (std::size_t first = 0; first < count; first += strip) {
-        const std::size_t length = std::min(strip, count - first);
+    float widened[widened_strip];
+    for (std::size_t first = 0; first < count; first += widened_strip) {
+        const std::size_t length = std::min(widened_strip, count - first);
         widen(type, elements + first * element_size(type), length, widened);
         add(widened, residual + first, length, decay, scale, to + first);
     }

@@ -9,11 +9,11 @@
 namespace hocket::kernels {
 namespace {
 
-constexpr std::size_t least_for_a_thread = 32 * 1024;  // values; with fewer, starting it takes longer
+constexpr std::size_t least_values_for_a_thread = 32 * 1024;  // values; with fewer, starting it takes longer
 
 template <DataType type, DataType value_type>
-void add_each(std::byte* dense, const std::byte* values, const std::uint32_t* indices, std::size_t begin,
-              std::size_t end) {
+void add_each_value(std::byte* dense, const std::byte* values, const std::uint32_t* indices,
+                    std::size_t begin, std::size_t end) {
     using Stored = typename ElementOf<type>::Stored;
     using Worked = typename ElementOf<type>::Worked;
     using Value = ElementOf<value_type>;
@@ -38,13 +38,14 @@ IndexCheck check_indices(const std::uint32_t* indices, std::size_t k, std::size_
 
 void scatter_add(DataType type, std::byte* dense, DataType value_type, const std::byte* values,
                  const std::uint32_t* indices, std::size_t k, unsigned threads) {
-    const auto parts = static_cast<unsigned>(std::clamp<std::size_t>(k / least_for_a_thread, 1, threads));
+    const auto parts =
+        static_cast<unsigned>(std::clamp<std::size_t>(k / least_values_for_a_thread, 1, threads));
     with_type(type, [&]<DataType t>(TypeConstant<t>) {
         with_type(value_type, [&]<DataType v>(TypeConstant<v>) {
             if constexpr (can_add(t, v))
                 in_parallel(parts, [&](unsigned part) {
-                    add_each<t, v>(dense, values, indices, part_begin(k, 1, part, parts),
-                                   part_begin(k, 1, part + 1, parts));
+                    add_each_value<t, v>(dense, values, indices, part_begin(k, 1, part, parts),
+                                         part_begin(k, 1, part + 1, parts));
                 });
             else
                 throw std::logic_error("these types cannot be added");

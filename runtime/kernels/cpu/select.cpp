@@ -8,9 +8,10 @@
 namespace hocket::kernels {
 namespace {
 
-constexpr std::size_t strip = 2048;                    // elements; fits the first cache
-constexpr std::size_t least_for_a_thread = 64 * 1024;  // with fewer elements, starting it takes longer
-constexpr std::size_t least_for_a_pass = 8 * 1024;     // with fewer, waking it takes longer
+constexpr std::size_t strip = 2048;  // elements; fits the first cache
+constexpr std::size_t least_elements_for_a_thread =
+    64 * 1024;                                      // with fewer elements, starting it takes longer
+constexpr std::size_t least_for_a_pass = 8 * 1024;  // with fewer, waking it takes longer
 
 constexpr std::size_t samples_of_top = 256;  // wanted among the k largest
 
@@ -37,7 +38,7 @@ void count_sizes(const View<Word>& view, std::uint64_t low, std::uint64_t high, 
 }  // namespace
 
 unsigned parts_for(std::size_t count, unsigned threads) {
-    return static_cast<unsigned>(std::clamp<std::size_t>(count / least_for_a_thread, 1, threads));
+    return static_cast<unsigned>(std::clamp<std::size_t>(count / least_elements_for_a_thread, 1, threads));
 }
 
 template <typename Word>

@@ -15,7 +15,7 @@ using transport::PayloadReader;
 using transport::PayloadWriter;
 using transport::ProtocolError;
 
-constexpr std::string_view magic = "hktparam";
+constexpr std::string_view header_magic = "hktparam";
 
 void put_u64(PayloadWriter& out, std::uint64_t value) {
     out.u32(static_cast<std::uint32_t>(value)).u32(static_cast<std::uint32_t>(value >> 32));
@@ -39,7 +39,7 @@ std::uint64_t checksum_of(const CheckpointChunk& chunk) {
 
 std::string encode_prologue(std::string_view header) {
     PayloadWriter out;
-    out.bytes(magic).u32(checkpoint_version);
+    out.bytes(header_magic).u32(checkpoint_version);
     put_u64(out, header.size());
     put_u64(out, checksum_of(header));
     put_u64(out, checksum_of(out.text()));
@@ -58,7 +58,7 @@ std::map<Worker, Clock> read_firsts(PayloadReader& in) {
 }
 
 // Takes the bytes of its buffers from those that are left.
-CheckpointLayout::Chunk read_chunk(PayloadReader& in, std::uint64_t& left) {
+CheckpointLayout::Chunk read_chunk_header(PayloadReader& in, std::uint64_t& left) {
     CheckpointLayout::Chunk chunk{take_u64(in), {}};
     for (std::uint32_t buffers = in.u32(); buffers > 0; --buffers) {
         const std::uint64_t bytes = take_u64(in);
@@ -92,9 +92,10 @@ std::string encode_header(const Checkpoint& checkpoint) {
 }
 
 Prologue decode_prologue(std::string_view bytes, std::uint64_t file_bytes) {
-    if (!bytes.starts_with(magic)) throw ProtocolError("it is not a checkpoint of the parameter service");
+    if (!bytes.starts_with(header_magic))
+        throw ProtocolError("it is not a checkpoint of the parameter service");
     if (bytes.size() < prologue_bytes) throw ProtocolError("it has been cut off");
-    PayloadReader in(bytes.substr(magic.size(), prologue_bytes - magic.size()));
+    PayloadReader in(bytes.substr(header_magic.size(), prologue_bytes - header_magic.size()));
     if (const std::uint32_t version = in.u32(); version != checkpoint_version)
         throw ProtocolError(fmt::format("its format is version {}, and this Hocket reads version {}", version,
                                         checkpoint_version));
@@ -120,7 +121,7 @@ CheckpointLayout decode_header(const Prologue& prologue, std::string_view header
     std::uint64_t left = file_bytes - prologue_bytes - header.size();
     for (std::uint32_t chunks = in.u32(); chunks > 0; --chunks) {
         layout.contents.chunks.push_back({take_u64(in), {}});
-        layout.chunks.push_back(read_chunk(in, left));
+        layout.chunks.push_back(read_chunk_header(in, left));
     }
     in.finish();
     if (left > 0) throw ProtocolError(fmt::format("it has {} bytes too many at its end", left));

@@ -20,7 +20,7 @@ constexpr std::uint64_t most_chunks = 1 << 22;  // an announcement has the clock
 constexpr std::uint64_t most_elements = std::uint64_t{1} << 40;
 constexpr Clock most_staleness = 1 << 20;
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_job(const std::string& why) {
     throw Error(Status::invalid_argument, why);
 }
 
@@ -94,35 +94,35 @@ Job decode_job(std::string_view text) try {
 }
 
 void check(const Job& job) {
-    if (job.tensors.empty()) refuse("there is no tensor; a job of the parameter service has one or more");
+    if (job.tensors.empty()) refuse_job("there is no tensor; a job of the parameter service has one or more");
     std::set<std::string_view> names;
     std::uint64_t bytes = 0;
     for (const Tensor& tensor : job.tensors) {
         if (!is_utf8(tensor.name))
-            refuse(fmt::format("the name of a tensor, {}, is not valid UTF-8", printable(tensor.name)));
+            refuse_job(fmt::format("the name of a tensor, {}, is not valid UTF-8", printable(tensor.name)));
         if (!names.insert(tensor.name).second)
-            refuse(fmt::format("two tensors are called {}; each needs a name of its own",
-                               printable(tensor.name)));
+            refuse_job(fmt::format("two tensors are called {}; each needs a name of its own",
+                                   printable(tensor.name)));
         if (tensor.count == 0 || tensor.count > most_elements)
-            refuse(fmt::format("the tensor {} has {} elements; it can have 1 to 2^40", printable(tensor.name),
-                               tensor.count));
+            refuse_job(fmt::format("the tensor {} has {} elements; it can have 1 to 2^40",
+                                   printable(tensor.name), tensor.count));
         bytes += tensor.count * element_size(tensor.type);
-        if (bytes > most_elements * 8) refuse("the tensors have more bytes than can be counted");
+        if (bytes > most_elements * 8) refuse_job("the tensors have more bytes than can be counted");
     }
     if (job.chunk_bytes != 0 && (job.chunk_bytes < least_chunk || job.chunk_bytes > most_chunk))
-        refuse(fmt::format("chunks of {} bytes; they can have {} to {}", job.chunk_bytes, least_chunk,
-                           most_chunk));
+        refuse_job(fmt::format("chunks of {} bytes; they can have {} to {}", job.chunk_bytes, least_chunk,
+                               most_chunk));
     if (bytes / chunk_bytes_of(job) + job.tensors.size() > most_chunks)
-        refuse(fmt::format("{} bytes in chunks of {} are too many chunks; make them larger", bytes,
-                           chunk_bytes_of(job)));
+        refuse_job(fmt::format("{} bytes in chunks of {} are too many chunks; make them larger", bytes,
+                               chunk_bytes_of(job)));
     if (job.staleness && *job.staleness > most_staleness)
-        refuse(fmt::format("the staleness is {}; it can be 0 to {}, or unbounded", *job.staleness,
-                           most_staleness));
-    if (job.workers == 0) refuse("a job begins with 1 worker or more, not with 0");
-    if (job.priority > 255) refuse(fmt::format("the priority is {}; it can be 0 to 255", job.priority));
+        refuse_job(fmt::format("the staleness is {}; it can be 0 to {}, or unbounded", *job.staleness,
+                               most_staleness));
+    if (job.workers == 0) refuse_job("a job begins with 1 worker or more, not with 0");
+    if (job.priority > 255) refuse_job(fmt::format("the priority is {}; it can be 0 to 255", job.priority));
     const Shape shape = Shape::parse(job.tree);
     if (!job.staleness && shape.kind != Shape::Kind::direct && shape.kind != Shape::Kind::chosen)
-        refuse(fmt::format(
+        refuse_job(fmt::format(
             "with unbounded staleness each update is applied by itself, so there is nothing to sum "
             "in a tree: take the tree direct or auto, not {}",
             shape.text()));

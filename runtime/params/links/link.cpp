@@ -24,7 +24,7 @@ enum Kind : std::uint8_t { note = 1, message, heartbeat, returned, last_kind = r
 enum class Elements : std::uint8_t { none, dense, sparse };
 
 constexpr std::uint64_t most_body = 64 << 20;  // of a description of a job with very many tensors
-constexpr std::chrono::seconds farewell_time{2};
+constexpr std::chrono::seconds link_farewell_time{2};
 constexpr int small_buffer = 128 << 10;
 // More time than that between two ticks this process has not listened: it was stopped, or was busy.
 constexpr std::chrono::milliseconds longest_between_ticks{200};
@@ -391,7 +391,7 @@ void Link::close() {
 void Link::close_when_sent() {
     if (!is_open() || is_closing_) return;
     is_closing_ = true;
-    closing_until_ = transport::Clock::now() + farewell_time;
+    closing_until_ = transport::Clock::now() + link_farewell_time;
     if (outgoing_.empty()) end_sending();
     show_interest();
 }

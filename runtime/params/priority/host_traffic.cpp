@@ -19,12 +19,11 @@
 namespace hocket::params {
 namespace {
 
-using transport::Clock;
 using Descriptor = transport::Socket;
 
-constexpr std::uint64_t magic = 0x6f697270'74636b68;  // "hkctprio"
-constexpr int most_attempts = 1000;                   // of 1 ms, to find the file while others remove it
-constexpr int layout_version = 1;                     // in the name: other versions have other files
+constexpr std::uint64_t traffic_magic = 0x6f697270'74636b68;  // "hkctprio"
+constexpr int most_attempts = 1000;  // of 1 ms, to find the file while others remove it
+constexpr int layout_version = 1;    // in the name: other versions have other files
 
 // The clock counts from the start of the host, unless a process is in another namespace for time.
 std::string file_name(const std::string& links) {
@@ -34,12 +33,13 @@ std::string file_name(const std::string& links) {
                        XXH3_64bits(text.data(), text.size()));
 }
 
-std::int64_t ns_of(Clock::time_point time) {
+std::int64_t ns_of(transport::Clock::time_point time) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-Clock::time_point time_of(std::int64_t ns) {
-    return Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::nanoseconds(ns)));
+transport::Clock::time_point time_of(std::int64_t ns) {
+    return transport::Clock::time_point(
+        std::chrono::duration_cast<transport::Clock::duration>(std::chrono::nanoseconds(ns)));
 }
 
 // Empty, or what is wrong with the file.
@@ -152,7 +152,7 @@ std::shared_ptr<HostTraffic::Slots> HostTraffic::map(const std::string& path, st
     const std::shared_ptr<Slots> slots(static_cast<Slots*>(memory),
                                        [](Slots* mapped) { munmap(mapped, sizeof(Slots)); });
     std::uint64_t found = 0;
-    if (!slots->magic.compare_exchange_strong(found, magic) && found != magic) {
+    if (!slots->magic.compare_exchange_strong(found, traffic_magic) && found != traffic_magic) {
         why = "it is something else";
         return nullptr;
     }
@@ -160,7 +160,7 @@ std::shared_ptr<HostTraffic::Slots> HostTraffic::map(const std::string& path, st
     return {user, slots.get()};
 }
 
-void HostTraffic::mark(int priority, Clock::time_point until) {
+void HostTraffic::mark(int priority, transport::Clock::time_point until) {
     auto& slot = slots_->until[static_cast<std::size_t>(priority)];
     const std::int64_t known = slot.load(std::memory_order_relaxed);
     // Another process of this priority may look further ahead. What is out of reach is not of such a process.
@@ -168,7 +168,7 @@ void HostTraffic::mark(int priority, Clock::time_point until) {
     slot.store(ns_of(until), std::memory_order_relaxed);
 }
 
-Clock::time_point HostTraffic::busy_above(int priority, Clock::time_point now) const {
+transport::Clock::time_point HostTraffic::busy_above(int priority, transport::Clock::time_point now) const {
     const std::int64_t last = ns_of(now + longest_window);  // what says more is damaged
     std::int64_t busy = 0;
     for (auto level = static_cast<std::size_t>(priority) + 1; level < slots_->until.size(); ++level) {

@@ -44,7 +44,7 @@ std::string Shape::text() const {
 
 namespace {
 
-Tree lowest(const Shape& shape, const std::map<Worker, int>& groups) {
+Tree lowest_estimate(const Shape& shape, const std::map<Worker, int>& groups) {
     using Kind = Shape::Kind;
     Tree best;
     double lowest = 0;
@@ -66,7 +66,7 @@ Tree lowest(const Shape& shape, const std::map<Worker, int>& groups) {
 
 Tree::Tree(const Shape& shape, const std::map<Worker, int>& groups) {
     if (shape.kind == Shape::Kind::chosen) {
-        *this = lowest(shape, groups);
+        *this = lowest_estimate(shape, groups);
         return;
     }
     std::vector<Worker> placed;  // in their order

@@ -84,7 +84,7 @@ Clock read_clock(PayloadReader& in) {
     return clock;
 }
 
-Chunk read_chunk(PayloadReader& in, const Bounds& bounds) {
+Chunk read_wire_chunk(PayloadReader& in, const Bounds& bounds) {
     const Chunk chunk = in.u32();
     if (chunk >= bounds.chunks) throw ProtocolError("it names a chunk that does not exist");
     return chunk;
@@ -131,7 +131,7 @@ Announcement read_announcement(PayloadReader& in, const Epoch& epoch, const Boun
 }
 
 Sum read_sum(PayloadReader& in, const Epoch& epoch, const Bounds& bounds) {
-    const Chunk chunk = read_chunk(in, bounds);
+    const Chunk chunk = read_wire_chunk(in, bounds);
     const Clock clock = read_clock(in);
     std::vector<Worker> workers;
     while (!in.is_empty()) workers.push_back(in.u32());
@@ -150,11 +150,11 @@ Message read(PayloadReader& in, const Bounds& bounds) {
         case kind_of<Sum>():
             return read_sum(in, epoch, bounds);
         case kind_of<Want>(): {
-            const Chunk chunk = read_chunk(in, bounds);
+            const Chunk chunk = read_wire_chunk(in, bounds);
             return Want{epoch, chunk, read_clock(in)};
         }
         case kind_of<Weights>(): {
-            const Chunk chunk = read_chunk(in, bounds);
+            const Chunk chunk = read_wire_chunk(in, bounds);
             return Weights{epoch, chunk, read_clock(in), nullptr};
         }
         case kind_of<ParentLost>():

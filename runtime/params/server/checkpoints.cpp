@@ -50,7 +50,7 @@ fs::path the_only_file(const fs::path& folder) {
                     folder.string(), found.size()));
 }
 
-Clock lowest(const Snapshot& snapshot) {
+Clock lowest_clock(const Snapshot& snapshot) {
     return *std::min_element(snapshot.clocks.begin(), snapshot.clocks.end());
 }
 
@@ -198,7 +198,7 @@ void Checkpoints::store(const Snapshot& snapshot) const {
 
 void Checkpoints::begin() {
     auto snapshot = std::make_shared<const Snapshot>(std::move(*std::exchange(next_, std::nullopt)));
-    last_ = lowest(*snapshot);
+    last_ = lowest_clock(*snapshot);
     auto done = std::make_shared<const std::vector<Done>>(std::exchange(next_done_, {}));
     writer_ = start_thread("hkt-params-disk", [this, snapshot, done, is_alive = is_alive_] {
         std::string error;

@@ -21,7 +21,7 @@ using transport::ProtocolError;
 // all known.
 constexpr int bits_within_incarnation = 20;
 
-void refuse(Link& link, const std::string& why) {
+void refuse_link(Link& link, const std::string& why) {
     link.send(Json{{"say", "refused"}, {"why", why}});
     link.close_when_sent();
 }
@@ -62,7 +62,7 @@ void Front::take_open(Link& link, const Json& note) {
     try {
         job = decode_job(note.at("job").get<std::string>());
     } catch (const ProtocolError& error) {
-        return refuse(link, error.what());
+        return refuse_link(link, error.what());
     }
     Caller caller{&link, std::nullopt, note.at("has_weights").get<bool>()};
     if (note.contains("number")) caller.wanted = said_worker(note.at("number"));
@@ -70,24 +70,24 @@ void Front::take_open(Link& link, const Json& note) {
     if (std::any_of(callers_.begin(), callers_.end(), is_it))
         throw ProtocolError("it comes twice, on one connection");
     if (caller.wanted && *caller.wanted >> bits_within_incarnation != 0)
-        return refuse(
+        return refuse_link(
             link,
             fmt::format("it wants the number {}; workers that the job begins with have numbers below {}",
                         *caller.wanted, 1 << bits_within_incarnation));
     const auto has_number = [&](const Caller& known) { return known.wanted == caller.wanted; };
     if (!beginning_ && caller.wanted && std::any_of(callers_.begin(), callers_.end(), has_number))
-        return refuse(link, fmt::format("another worker has the number {}", *caller.wanted));
+        return refuse_link(link, fmt::format("another worker has the number {}", *caller.wanted));
     if (!job_) {
         try {
             make_calculator_(job);
         } catch (const Error& error) {
-            return refuse(link, error.what());
+            return refuse_link(link, error.what());
         }
         job_ = job;
     } else {
         if (beginning_) job.workers = job_->workers;  // it has begun with so many
         if (const std::string why = difference(*job_, job); !why.empty())
-            return refuse(link, "the job is another one: " + why);
+            return refuse_link(link, "the job is another one: " + why);
     }
     callers_.push_back(caller);
     beginning_ ? try_to_answer() : try_to_begin();
@@ -134,21 +134,22 @@ void Front::take_serve(Link& link, const Json& note) {
     const bool is_restored = note.at("is_restored").get<bool>();
     if (index_of(link)) throw ProtocolError("it says that it is two servers");
     if (beginning_ && !is_restored)
-        return refuse(link,
-                      "the job has begun; a server that takes the place of another needs its checkpoint "
-                      "(--restore)");
+        return refuse_link(link,
+                           "the job has begun; a server that takes the place of another needs its checkpoint "
+                           "(--restore)");
     // Its weights are those of a job that this server does not know.
     if (is_restored && (!beginning_ || note.at("run").get<std::string>() != beginning_->run))
-        return refuse(link,
-                      "it goes on with another job; start the first server with its checkpoint of that one "
-                      "(--restore), or this one without");
+        return refuse_link(
+            link,
+            "it goes on with another job; start the first server with its checkpoint of that one "
+            "(--restore), or this one without");
     std::uint32_t index = 1;
     if (note.contains("index"))
         index = said_server(note.at("index"));
     else  // it may come back before its old connection was seen to have ended
         while (index < servers_ && !at_[index].empty() && at_[index] != at) ++index;
     if (index == 0 || index >= servers_)
-        return refuse(
+        return refuse_link(
             link,
             fmt::format("there are {} servers already, as many as the first one was started for "
                         "(--servers); one that takes the place of another needs its checkpoint (--restore)",

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 using Time = transport::Clock;
 using transport::ProtocolError;
 
-constexpr std::chrono::milliseconds server_dial_time = 1s, parent_dial_time = 2s, pause_between_dials = 50ms;
+constexpr std::chrono::milliseconds server_dial_time = 1s, parent_dial_time = 2s, upstream_dial_pause = 50ms;
 
 }  // namespace
 
@@ -70,7 +70,7 @@ void Upstream::dialled_server(transport::Socket socket, const std::string& error
 }
 
 void Upstream::dial_server_later() {
-    loop_.at(Time::now() + pause_between_dials, [this] {
+    loop_.at(Time::now() + upstream_dial_pause, [this] {
         if (!server_ && !server_dialling_ && !is_leaving_) dial_server();
     });
 }

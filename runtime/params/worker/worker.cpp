@@ -35,7 +35,7 @@ using transport::ProtocolError;
 
 namespace {
 
-constexpr std::chrono::milliseconds tick_time = 50ms, farewell_time = 2s;
+constexpr std::chrono::milliseconds worker_tick_time = 50ms, worker_farewell_time = 2s;
 
 std::string tensors_text(std::uint32_t first, std::size_t count) {
     return count == 1 ? fmt::format("tensor {}", first) : fmt::format("{} tensors from {} on", count, first);
@@ -282,10 +282,10 @@ void Client::Service::serve() {
                            [](const auto& up) { return up->has_left(); });
     };
     for (;;) {
-        if (is_leaving_ && patience == Time::time_point::max()) patience = Time::now() + farewell_time;
+        if (is_leaving_ && patience == Time::time_point::max()) patience = Time::now() + worker_farewell_time;
         const bool may_leave = is_leaving_ && (has_nothing_on_its_way() || Time::now() > patience);
         if (may_leave && last == Time::time_point::max()) {
-            last = Time::now() + farewell_time;
+            last = Time::now() + worker_farewell_time;
             for (const auto& upstream : upstreams_) upstream->leave();
         }
         if (may_leave && (has_said_goodbye() || Time::now() > last)) return;
@@ -650,7 +650,7 @@ void Client::Service::end_late_requests(Time::time_point now) {
 
 void Client::Service::look_at_time() {
     const auto now = Time::now();
-    next_look_ = now + tick_time;
+    next_look_ = now + worker_tick_time;
     for (const auto& upstream : upstreams_) upstream->tick(now);
     unknown_.remove_if([](const auto& link) { return !link->is_open(); });
     if (front_ && now - front_->spoke() > options_.silence / 4) front_->send_heartbeat();
