@@ -163,14 +163,15 @@ void Verifier::check_states_go_on() {
             const Step& last = writer_[at] == nothing ? graph_.steps.back() : graph_.steps[writer_[at]];
             fail(last,
                  fmt::format(
-                     "rank {} ends a start without what it kept in {}: it is in no state and in no result, "
-                     "and a selection of it has only a part",
-                     rank, chunk_text(at)),
+                     "rank {} ends a start without what it kept in {}: it is in no state and in no result{}",
+                     rank, chunk_text(at),
+                     graph_.approximate ? ", and a selection of it has only a part" : ""),
                  {{graph_.extras[state].span, "kept from start to start"}},
-                 fmt::format(
-                     "take away what was sent: {0} = {0} - dense(...); if {0} is to be lost, say so in the "
-                     "header: lossy",
-                     name));
+                 fmt::format("{}; if {} is to be lost, say so in the header: lossy",
+                             graph_.approximate
+                                 ? fmt::format("take away what was sent: {0} = {0} - dense(...)", name)
+                                 : fmt::format("add {} to a state or to the result", name),
+                             name));
         });
 }
 

@@ -471,7 +471,7 @@ const auto schedule_head_def = located(
     name[to(&ast::Schedule::buffer)] > -(',' > name[to(&ast::Schedule::root)]) >
     -(';' > (schedule_parameter[append_to(&ast::Schedule::parameters)] % ',')) > ')' >
     -(keyword("with") > (name[append_to(&ast::Schedule::given)] % ',')) >
-    -approximate[to(&ast::Schedule::approximate)] > -lossy[to(&ast::Schedule::lossy)] >
+    *(approximate[to(&ast::Schedule::approximate)] | lossy[to(&ast::Schedule::lossy)]) >
     -(keyword("where") > expression[to(&ast::Schedule::where)]));
 const auto schedule_def = schedule_head[set] > block[to(&ast::Schedule::body)];
 

@@ -166,8 +166,17 @@ TEST_CASE("what a state takes in is sent, kept or in a result, unless the header
             if (topology != std::string("1"))
                 CHECK_THAT(said("approximate"),
                            Contains(loss.where) && Contains(loss.text) && Contains("lossy"));
-            if (topology != std::string("1")) CHECK(said("approximate lossy") == "");
+            if (topology != std::string("1"))
+                for (const char* const header : {"approximate lossy", "lossy approximate"})
+                    CHECK(said(header) == "");
         }
+    // What selects nothing is not told of a selection.
+    const std::string kept =
+        " {\n state e like x\n x = x + 0 * (e > 1)\n e = x\n all_reduce x over world\n }";
+    CHECK_THAT(check_error("schedule t all_reduce(x)" + kept),
+               Contains("ends a start without what it kept in e[0, 1)") && Contains("add e to a state") &&
+                   !Contains("selection"));
+    CHECK(check_error("schedule t all_reduce(x) lossy" + kept) == "");
     // To multiply is not to lose.
     CHECK(check_error("schedule t all_reduce(x) { all_reduce x over world\n state m like x\n"
                       "m = 0.9 * m + x\n x = m }") == "");
