@@ -405,7 +405,7 @@ class Programs(unittest.TestCase):
         code, said = program("""
 import hocket, numpy as np, threading, time
 def hook(given):
-    time.sleep(0.3)
+    time.sleep(0.1)
     print("told:", given.exc_value, flush=True)
 threading.excepthook = hook
 comm = hocket.init()
@@ -415,6 +415,18 @@ while not comm._state.inside:
 """)
         self.assertEqual(code, 0, said)
         self.assertIn("told: ", said)
+
+    def test_threads_that_never_end_are_not_waited_for_one_by_one(self):
+        code, said = program("""
+import hocket, numpy as np, threading, time
+threading.excepthook = lambda given: threading.Event().wait()
+comm = hocket.init()
+for tag in range(240):  # a second for each would be more than the program's time
+    threading.Thread(target=comm.recv, args=(np.zeros(9), 0), kwargs={"tag": tag}, daemon=True).start()
+while len(comm._state.inside) < 240:
+    time.sleep(0.001)
+""")
+        self.assertEqual(code, 0, said)
 
     def test_what_is_dropped_in_a_callback(self):
         code, said = program("""

@@ -27,8 +27,11 @@ def has(module):
 
 
 def free_port():
-    """Of no range that the kernel takes ports of connections from: between this call and the port's use other tests make many."""
-    for port in random.sample(range(20000, 32768), 100):
+    """None that the kernel would give to a connection: between this call and the port's use other tests make many."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as limits:
+        first, last = (int(word) for word in limits.read().split())
+    others = [port for port in range(10000, 65536) if not first <= port <= last and port not in (29400, 29500)]  # torchrun's
+    for port in random.sample(others, min(len(others), 100)):
         with socket.socket() as one:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -36,7 +39,7 @@ def free_port():
             except OSError:
                 continue
             return str(port)
-    raise RuntimeError("no port from 20000 to 32767 is free")
+    raise RuntimeError(f"of 100 ports outside of {first} to {last} none is free")
 
 
 def write_counts(passed, failed, skipped):
