@@ -13,7 +13,7 @@ namespace hocket::dsl {
 
 namespace {
 
-constexpr std::size_t most_transfers = 1 << 25;
+constexpr std::size_t most_steps_and_iterations = 1 << 25;
 constexpr std::size_t work_of_a_look = 1 << 8;  // between two looks at the clock
 
 }  // namespace
@@ -293,9 +293,9 @@ void Transfers::let(const ast::Let& let, Scope& scope, const Arena* arena) {
 
 void Transfers::count_work(Span span, std::size_t work) {
     work_ += work;
-    if (work_ > most_transfers)
-        throw DiagnosticError(
-            span, fmt::format("this schedule makes more than {} steps and loop iterations", most_transfers));
+    if (work_ > most_steps_and_iterations)
+        throw DiagnosticError(span, fmt::format("this schedule makes more than {} steps and loop iterations",
+                                                most_steps_and_iterations));
     if (work_ - looked_ < work_of_a_look) return;
     looked_ = work_;
     deadline_.check("laying out " + location_of(span));

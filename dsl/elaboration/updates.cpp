@@ -17,7 +17,7 @@ using Expression = ast::Expression;
 using UpdateStep = Update::Step;
 
 // A kernel is compiled for each statement: more would take seconds.
-constexpr std::size_t most_parts = 256, most_statements = 64;
+constexpr std::size_t most_formula_items = 256, most_statements = 64;
 
 double number_of(const Expression& expression) {
     if (expression.kind == Expression::Kind::integer) return static_cast<double>(expression.number);
@@ -108,10 +108,10 @@ class UpdateBuilder {
 
     Terms terms(const Expression& expression) const {
         Terms terms = terms_of(expression, false, scope_, evaluator_, graph_, views_);
-        if (const std::size_t items = terms.formula.items.size(); items > most_parts)
+        if (const std::size_t items = terms.formula.items.size(); items > most_formula_items)
             throw DiagnosticError(expression.span,
                                   fmt::format("this expression has {} names, numbers and operations", items),
-                                  fmt::format("the limit is {}", most_parts));
+                                  fmt::format("the limit is {}", most_formula_items));
         return terms;
     }
 

@@ -36,10 +36,6 @@ StepGraph elaborate_on(const Topology& topology, const Runnable& runnable, const
     }
 }
 
-}  // namespace
-
-namespace {
-
 void add_computations(const StepGraph& graph, std::vector<std::int64_t>& numbers) {
     if (graph.extras.empty() && graph.computations.empty()) return;
     const auto add_size = [&](const auto& list) {

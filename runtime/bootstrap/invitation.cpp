@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* mark = "hocket1";
 constexpr std::size_t secret_bytes = 16, most_open = 1024;
-constexpr std::chrono::seconds time_to_invite{5};
+constexpr std::chrono::seconds time_to_bind{5};
 
 struct OpenInvitations {
     std::mutex mutex;
@@ -58,7 +58,7 @@ Invitation Invitation::parse(const std::string& text) {
 }
 
 Invitation invite(const std::string& host) {
-    Socket listener = listen_on({host, 0}, Clock::now() + time_to_invite,
+    Socket listener = listen_on({host, 0}, Clock::now() + time_to_bind,
                                 "it must be an address of this host; HOCKET_FABRIC_ADDR chooses another one");
     const auto bound = bound_to(listener);
     if (!bound) throw Error(Status::bootstrap, "a socket that was just bound has no address");

@@ -13,7 +13,6 @@
 namespace hocket::cache {
 namespace {
 
-// Bytes are hashed as they come, while they are in the processor's cache.
 constexpr std::size_t stage_size = 32 * 1024;
 
 }  // namespace

@@ -12,7 +12,6 @@
 namespace hocket::cache {
 namespace {
 
-// Bytes are hashed just before the kernel copies them, so that it finds them in the processor's cache.
 constexpr std::array<std::byte, 64 * 1024> zeros{};
 
 void call(std::function<void()>& let_go) {

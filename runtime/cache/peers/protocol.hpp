@@ -27,7 +27,8 @@ namespace hocket::cache {
 inline constexpr std::uint64_t max_peer_bytes = std::uint64_t{1} << 40;
 inline constexpr std::size_t max_peer_text = 1024;  // bytes of an answer that says why there is no sample
 inline constexpr std::size_t max_peer_questions = 1024;  // taken from one connection and not yet answered
-// What is read or written at once, and how often before other connections have their turn.
+// A piece is read or written at once, and hashed while it is in the processor's cache; after so many, other
+// connections have their turn.
 inline constexpr std::size_t piece_size = 256 * 1024, pieces_a_turn = 4;
 
 enum class PeerMessage : std::uint8_t { question = 1, offer, answer };

@@ -14,7 +14,7 @@ namespace {
 
 using Kind = dsl::Op::Kind;
 
-constexpr std::align_val_t copy_alignment{64};
+constexpr std::align_val_t memory_alignment{64};
 
 bool communicates(const dsl::Op& op) {
     return op.kind == Kind::send || op.kind == Kind::receive;
@@ -65,7 +65,7 @@ void GraphRun::need_memory(std::uint64_t bytes) {
     if (bytes <= memory_bytes_) return;
     free_memory();
     memory_ = static_cast<std::byte*>(neighbourhood_ ? neighbourhood_->window().allocate(bytes, 64)
-                                                     : ::operator new(bytes, copy_alignment));
+                                                     : ::operator new(bytes, memory_alignment));
     memory_bytes_ = bytes;
 }
 
@@ -74,7 +74,7 @@ void GraphRun::free_memory() {
     if (neighbourhood_)
         neighbourhood_->window().release(memory_);
     else
-        ::operator delete(memory_, copy_alignment);
+        ::operator delete(memory_, memory_alignment);
     memory_ = nullptr;
     memory_bytes_ = 0;
 }
