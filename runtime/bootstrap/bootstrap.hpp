@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -120,9 +121,9 @@ class Bootstrap {
     // What ranks have started instead of the same, if that was found; the same on all ranks. Bad news, as a
     // report is: it also ends all_gather.
     virtual std::optional<Difference> difference() const = 0;
-    // Why `rank` does not move the operation of this number, which this one waits in, as it was when it was
-    // asked last. Of many ranks that do not, only most_idle are told of.
-    virtual Idleness idleness_of(int rank, std::uint64_t number) const = 0;
+    // The ranks that do not move the operation of this number, which this one waits in, as they were when
+    // they were asked last: most_idle at most.
+    virtual std::map<int, Idleness> idle_in(std::uint64_t number) const = 0;
 
     // Becomes readable, and stays so, with the first loss, report, difference or goodbye; for the poll set of
     // code that waits. -1 in a world of one.

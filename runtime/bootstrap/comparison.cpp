@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 constexpr auto ask_again_after = 150ms;
 constexpr auto others_tell_within = 20ms;
-constexpr std::size_t most_questions = 16, most_late = 64;
+constexpr std::size_t most_late = 64;
 constexpr std::size_t most_kinds = 16;  // that are named
 
 // Where two ranks begin to differ.
@@ -39,16 +39,18 @@ std::string shortened(std::string_view text) {
 }  // namespace
 
 void write(PayloadWriter& payload, const Idleness& idleness) {
-    payload.u32(static_cast<std::uint32_t>(idleness.kind)).text_of(shortened(idleness.why));
+    payload.u32(static_cast<std::uint32_t>(idleness.kind)).u32(idleness.waits_elsewhere ? 1 : 0);
+    payload.text_of(idleness.why.substr(0, longest_why));
 }
 
 Idleness read_idleness(PayloadReader& reader) {
     Idleness idleness;
     const std::uint32_t kind = reader.u32();
-    if (kind > static_cast<std::uint32_t>(Idleness::Kind::waits_elsewhere))
+    if (kind > static_cast<std::uint32_t>(Idleness::Kind::not_attended))
         throw ProtocolError("it told of an idleness that does not exist");
     idleness.kind = static_cast<Idleness::Kind>(kind);
-    idleness.why = shortened(reader.text_of());
+    idleness.waits_elsewhere = reader.u32() != 0;
+    idleness.why = std::string(reader.text_of().substr(0, longest_why));
     return idleness;
 }
 

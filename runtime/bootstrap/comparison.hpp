@@ -24,15 +24,13 @@ class PayloadWriter;
 // Why a rank does not move an operation that others wait in.
 struct Idleness {
     enum class Kind : std::uint32_t {
-        none,             // it does
-        not_started,      // it has not come so far
-        not_attended,     // operations move during calls only, and no thread is in one
-        waits_elsewhere,  // likewise, and a thread is in a call of another communicator
+        none,          // it moves it, or waits in an earlier one itself
+        not_started,   // it has not come so far
+        not_attended,  // it has started it; operations move during calls only, and no thread is in one
     };
     Kind kind = Kind::none;
-    std::string why;  // goes on after "rank 1 "
-
-    bool operator==(const Idleness&) const = default;
+    bool waits_elsewhere = false;  // a thread of its is in a call of another communicator
+    std::string why;               // goes on after "rank 1 "
 };
 
 // What a rank says when it is asked about an operation.
@@ -50,7 +48,9 @@ struct Account {
 
 inline constexpr std::size_t most_checksums = 64;  // in an account
 inline constexpr std::size_t longest_text = 1024;  // of each of its texts
-inline constexpr int most_idle = 8;                // ranks that others are told of, for one operation
+inline constexpr std::size_t most_questions = 16;  // whose answers are kept
+inline constexpr std::size_t longest_why = 256;    // of an Idleness: eight of them fit into a report
+inline constexpr std::size_t most_idle = 8;        // ranks that others are told of, for one operation
 
 // Ranks that have started the same, one of those that did not.
 struct Started {

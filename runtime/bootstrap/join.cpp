@@ -29,7 +29,7 @@ class WorldOfOne : public Bootstrap {
     void on_question(Asked) override {}
     void tell(const Account&) override {}
     std::optional<Difference> difference() const override { return std::nullopt; }
-    Idleness idleness_of(int, std::uint64_t) const override { return {}; }
+    std::map<int, Idleness> idle_in(std::uint64_t) const override { return {}; }
     bool has_left(int) const override { return left_; }
     int event_fd() const override { return -1; }
     void leave() override { left_ = true; }

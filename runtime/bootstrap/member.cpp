@@ -18,7 +18,6 @@ Member::Member(const BootstrapOptions& options)
       parts_(options.world_size),
       missing_parts_(parts_.size()),
       come_(options.world_size),
-      told_(options.world_size),
       next_beat_(Clock::now()),
       awake_(Clock::now()) {
     thread_ = start_thread("hkt-member", [this] { run(); });
@@ -178,10 +177,10 @@ std::optional<Difference> Member::difference() const {
     return difference_;
 }
 
-Idleness Member::idleness_of(int rank, std::uint64_t number) const {
+std::map<int, Idleness> Member::idle_in(std::uint64_t number) const {
     const std::lock_guard lock(mutex_);
-    const Told& told = told_[static_cast<std::size_t>(rank)];
-    return told.number == number ? told.idleness : Idleness{};
+    const auto known = idle_.find(number);
+    return known == idle_.end() ? std::map<int, Idleness>() : known->second;
 }
 
 bool Member::has_left(int rank) const {

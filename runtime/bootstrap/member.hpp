@@ -39,7 +39,7 @@ class Member : public Bootstrap {
     void on_question(Asked asked) override;
     void tell(const Account& account) override;
     std::optional<Difference> difference() const override;
-    Idleness idleness_of(int rank, std::uint64_t number) const override;
+    std::map<int, Idleness> idle_in(std::uint64_t number) const override;
     bool has_left(int rank) const override;
     int event_fd() const override { return event_.fd(); }
     void leave() override;
@@ -68,8 +68,7 @@ class Member : public Bootstrap {
     void ask_all(std::uint64_t number);
     void ask_here(std::uint64_t number);
     void note_account(int rank, Account account);
-    bool is_to_be_told(int rank, const Account& account) const;
-    void note_told(int rank, std::uint64_t number, Idleness idleness);
+    bool note_idle(int rank, std::uint64_t number, Idleness idleness);
     void note_difference(Difference difference);
     void look_at_difference();
     void send_departures();
@@ -116,11 +115,8 @@ class Member : public Bootstrap {
     std::optional<std::uint64_t> pending_wait_;      // given by the caller, not yet taken by the thread
     std::vector<Account> pending_accounts_;          // likewise
     std::optional<Difference> difference_;
-    struct Told {
-        std::uint64_t number = 0;
-        Idleness idleness;
-    };
-    std::vector<Told> told_;  // by rank
+    // By number and rank: ranks that do not move an operation. Rank 0 has told all of them.
+    std::map<std::uint64_t, std::map<int, Idleness>> idle_;
     std::mutex asked_mutex_;  // guards asked_, and is held while it is called
     Asked asked_;
 

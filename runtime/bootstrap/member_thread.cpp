@@ -241,25 +241,13 @@ void Member::ask_here(std::uint64_t number) {
 }
 
 void Member::note_account(int rank, Account account) {
-    if (is_to_be_told(rank, account)) {
+    if (note_idle(rank, account.asked, account.idleness)) {
         PayloadWriter payload;
         payload.u32(static_cast<std::uint32_t>(rank)).u64(account.asked);
         write(payload, account.idleness);
         tell_all(FrameType::told, payload.text());
-        note_told(rank, account.asked, account.idleness);
     }
     if (const auto earlier = comparison_.note(rank, std::move(account), Clock::now())) ask_all(*earlier);
-}
-
-// That it moves the operation now, too, if it was told that it does not. A thousand idle ranks would be a
-// million messages.
-bool Member::is_to_be_told(int rank, const Account& account) const {
-    if (account.idleness == idleness_of(rank, account.asked)) return false;
-    if (account.idleness == Idleness{}) return true;
-    int idle = 0;
-    for (int other = 0; other < world_size_; ++other)
-        idle += other != rank && idleness_of(other, account.asked) != Idleness{};
-    return idle < most_idle;
 }
 
 // A failure that was told before is the first.
@@ -272,10 +260,21 @@ void Member::look_at_difference() {
     note_difference(std::move(*difference));
 }
 
-// On all ranks.
-void Member::note_told(int rank, std::uint64_t number, Idleness idleness) {
+// On all ranks. Returns whether that is news: of a thousand idle ranks, each told to all, a million messages
+// would come. Of one that was told to be idle, only another kind is news, or that it moves the operation
+// again.
+bool Member::note_idle(int rank, std::uint64_t number, Idleness idleness) {
     const std::lock_guard lock(mutex_);
-    told_[static_cast<std::size_t>(rank)] = {number, std::move(idleness)};
+    std::map<int, Idleness>& ranks = idle_[number];
+    const auto known = ranks.find(rank);
+    const bool is_known = known != ranks.end(), is_idle = idleness.kind != Idleness::Kind::none;
+    bool is_news = is_known;
+    if (is_idle) is_news = is_known ? known->second.kind != idleness.kind : ranks.size() < most_idle;
+    if (is_news && is_idle) ranks[rank] = std::move(idleness);
+    if (is_news && !is_idle) ranks.erase(known);
+    if (ranks.empty()) idle_.erase(number);
+    if (idle_.size() > most_questions) idle_.erase(idle_.begin());
+    return is_news;
 }
 
 void Member::note_difference(Difference difference) {
@@ -392,7 +391,8 @@ void Member::handle_at_guest(const Frame& frame) {
             return note_report(named_rank(first), reader.rest());
         case FrameType::told: {
             const std::uint64_t number = reader.u64();
-            return note_told(named_rank(first), number, read_idleness(reader));
+            note_idle(named_rank(first), number, read_idleness(reader));
+            return;
         }
         case FrameType::met:
             return note_met(first);

@@ -160,7 +160,7 @@ class Progress {
     std::optional<transport::Account> account_of(std::uint64_t number);  // visits the gate
     std::optional<std::string> awaited();  // none also while somebody is at work
     transport::Idleness idleness_in(const transport::Account& account) const;  // not while the gate is held
-    std::vector<IdleRank> idle_ranks() const;                                  // in the oldest operation
+    std::map<int, transport::Idleness> idle_ranks() const;  // others, in the oldest operation
     std::optional<transport::Account> account_now(std::uint64_t number) const;
     template <typename HasCome>
     bool linger(Clock::time_point until, HasCome has_come);

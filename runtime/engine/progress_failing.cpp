@@ -88,14 +88,18 @@ std::optional<transport::Account> Progress::account_of(std::uint64_t number) {
         const Gate::Visit visit(gate_);
         if (!failure_) account = account_now(number);
         if (!account) return account;
-        const bool is_open = std::ranges::find(in_flight_, number, &Execution::number) != in_flight_.end();
-        if (started_ > number && (!is_open || is_attended())) return account;
+        const bool has_started = started_ > number;
+        // One that waits in an earlier operation is kept waiting itself.
+        const bool is_open =
+            has_started ? std::ranges::find(in_flight_, number, &Execution::number) != in_flight_.end()
+                        : !in_flight_.empty();
+        if (is_open ? is_attended() : has_started) return account;
     }
     account->idleness = idleness_in(*account);
     return account;
 }
 
-// If it has not been started here, or nobody moves what is in flight here.
+// For an operation that has not been started here, or that nobody moves here.
 transport::Idleness Progress::idleness_in(const transport::Account& account) const {
     using Kind = transport::Idleness::Kind;
     const std::vector<std::string> others = sibling_.others_wait_in();
@@ -103,11 +107,12 @@ transport::Idleness Progress::idleness_in(const transport::Account& account) con
         others.empty() ? "" : fmt::format("; it waits in {}", fmt::join(others, ", and in "));
     if (account.number == account.asked && !account.checksums.empty())
         return {
-            others.empty() ? Kind::not_attended : Kind::waits_elsewhere,
+            Kind::not_attended, !others.empty(),
             "has started it, and no thread of it is in a call of this communicator, whose operations move "
             "during its calls only (HOCKET_PROGRESS=calls)" +
                 elsewhere};
-    return {Kind::not_started, "had not started it when it was asked" + latest_of(account) + elsewhere};
+    return {Kind::not_started, !others.empty(),
+            "had not started it when it was asked" + latest_of(account) + elsewhere};
 }
 
 // A driver sleeps with the gate open; one that spins, or has no processor, is looked at again.
@@ -120,12 +125,10 @@ std::optional<std::string> Progress::awaited() {
     return operation;
 }
 
-std::vector<IdleRank> Progress::idle_ranks() const {
-    std::vector<IdleRank> idle;
-    for (int rank = 0; rank < bootstrap_.world_size() && !in_flight_.empty(); ++rank)
-        if (auto told = bootstrap_.idleness_of(rank, in_flight_.front()->number());
-            told != transport::Idleness{})
-            idle.push_back({rank, std::move(told)});
+std::map<int, transport::Idleness> Progress::idle_ranks() const {
+    if (in_flight_.empty()) return {};
+    auto idle = bootstrap_.idle_in(in_flight_.front()->number());
+    idle.erase(bootstrap_.rank());  // it has come since
     return idle;
 }
 

@@ -242,21 +242,24 @@ Failure make_failure(Status status, const std::string& what, const std::string& 
                         in_flight.operations.empty() ? nullptr : in_flight.operations.front());
 }
 
-// The rarer cause comes first: where there is one, the others follow from it.
-const char* hint_for(std::span<const IdleRank> idle) {
+const char* hint_for(const std::map<int, transport::Idleness>& idle) {
     using Kind = transport::Idleness::Kind;
-    const auto has = [&](Kind kind) {
-        return std::ranges::find(idle, kind, [](const IdleRank& one) { return one.idleness.kind; }) !=
-               idle.end();
+    const auto has = [&](Kind kind, bool waits_elsewhere) {
+        return std::ranges::any_of(idle, [&](const auto& one) {
+            return one.second.kind == kind && one.second.waits_elsewhere == waits_elsewhere;
+        });
     };
-    if (has(Kind::waits_elsewhere))
-        return "let all ranks start and wait for operations of several communicators in one order; or test "
-               "them in turns (hkt_test); or let threads move them (HOCKET_PROGRESS=thread)";
-    if (has(Kind::not_attended))
+    if (has(Kind::not_attended, true))
+        return "let all ranks wait for operations of several communicators in one order; or test them in "
+               "turns (hkt_test); or let threads move them (HOCKET_PROGRESS=thread)";
+    if (has(Kind::not_started, true))
+        return "let all ranks start operations of several communicators in one order, or start all before "
+               "they wait for any";
+    if (has(Kind::not_attended, false))
         return "let the ranks that have started the operation wait for it, or test it now and then "
                "(hkt_wait, "
                "hkt_test); or let threads move operations (HOCKET_PROGRESS=thread)";
-    if (has(Kind::not_started))
+    if (has(Kind::not_started, false))
         return "see what the ranks that have not started it were doing: they may be slow (raise "
                "HOCKET_TIMEOUT_MS), stuck, or have missed it";
     return "see what that rank is doing: it may be slow (raise HOCKET_TIMEOUT_MS), stuck, or have started "
@@ -374,11 +377,13 @@ Failure aborted(const std::string& reason, int this_rank, InFlight in_flight) {
                         "see what that rank's program wrote before", this_rank, in_flight);
 }
 
-Failure timed_out(std::chrono::milliseconds limit, std::span<const IdleRank> idle, int this_rank,
-                  InFlight in_flight) {
+Failure timed_out(std::chrono::milliseconds limit, const std::map<int, transport::Idleness>& idle,
+                  int this_rank, InFlight in_flight) {
     std::string what = fmt::format("the operation did not finish within {} ms", limit.count());
-    for (const IdleRank& one : idle) what += fmt::format("\n  rank {} {}", one.rank, one.idleness.why);
-    if (idle.size() >= transport::most_idle) what += "\n  (there may be more such ranks)";
+    for (const auto& [rank, idleness] : idle) what += fmt::format("\n  rank {} {}", rank, idleness.why);
+    const auto others = static_cast<std::size_t>(in_flight.operations.front()->plan().program().ranks) - 1;
+    if (idle.size() == transport::most_idle && others > transport::most_idle)
+        what += "\n  (there may be more such ranks)";
     return make_failure(Status::timeout, what, hint_for(idle), this_rank, in_flight);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -53,13 +54,9 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
                       InFlight in_flight);
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight);
 Failure aborted(const std::string& reason, int this_rank, InFlight in_flight);
-// One that does not move the oldest operation in flight, as far as it has told.
-struct IdleRank {
-    int rank;
-    transport::Idleness idleness;
-};
-Failure timed_out(std::chrono::milliseconds limit, std::span<const IdleRank> idle, int this_rank,
-                  InFlight in_flight);
+// idle: the ranks that do not move the oldest operation in flight, as far as they have told.
+Failure timed_out(std::chrono::milliseconds limit, const std::map<int, transport::Idleness>& idle,
+                  int this_rank, InFlight in_flight);
 // tags_here: the tags of messages from the same peer that have come to this rank and not been received.
 Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message,
                   std::span<const int> tags_here, int this_rank, InFlight in_flight);

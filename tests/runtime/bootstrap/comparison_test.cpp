@@ -27,12 +27,13 @@ constexpr std::uint64_t never = UINT64_MAX;
 
 TEST_CASE("accounts and differences come out as they went in, and other bytes are refused") {
     Account sent = account(70, never);
-    sent.details = "a file", sent.idleness = {Idleness::Kind::not_attended, "a reason"};
+    sent.details = "a file", sent.idleness = {Idleness::Kind::not_attended, true, "a reason"};
     const Account came = decode_account(encode(sent));
     CHECK(came.number == 70);
     CHECK(came.first() == 7);
     CHECK(came.checksums == sent.checksums);
-    CHECK((came.operation == "this" && came.details == "a file" && came.idleness == sent.idleness));
+    CHECK((came.operation == "this" && came.details == "a file" && came.idleness.waits_elsewhere &&
+           came.idleness.kind == sent.idleness.kind && came.idleness.why == "a reason"));
     const Difference known{UINT64_MAX - 1, true, {{{0, 2}, "this", "by one"}, {{1}, "that", ""}}};
     const Difference told = decode_difference(encode(known), 3);
     CHECK((told.number == known.number && told.may_be_earlier && told.started.size() == 2));
@@ -61,7 +62,7 @@ TEST_CASE("accounts and differences come out as they went in, and other bytes ar
     Account none;
     none.asked = 7;
     CHECK(decode_account(encode(none)).checksums.empty());
-    none.idleness.kind = static_cast<Idleness::Kind>(4);
+    none.idleness.kind = static_cast<Idleness::Kind>(3);
     CHECK_THROWS_AS(decode_account(encode(none)), ProtocolError);
 }
 

@@ -161,7 +161,7 @@ struct Way {
     const char* name;
     const char* provider;
     bool each_rank;       // differs in each pair; else one does
-    std::size_t one_of;   // so many pairs is taken
+    std::size_t one_of;   // one pair of so many is taken
     std::size_t at_once;  // libfabric keeps what an endpoint has that was in the middle of something
     std::vector<std::string> hosts;  // by rank; empty: all share one
 };
@@ -398,4 +398,33 @@ TEST_CASE("a TIMEOUT names on each rank those that have not started it, however 
             INFO(way.name << ", rank " << late);
             CHECK(test::problems(outcomes) == "");
         }
+}
+
+TEST_CASE("a TIMEOUT does not blame ranks that are kept waiting in an earlier operation") {
+    constexpr int many = 4, late = 2;
+    for (const char* const provider : {"", "tcp"}) {
+        const test::Tally ended;
+        const auto outcomes =
+            run_ranks({many, {{"HOCKET_PROVIDER", provider}, {"HOCKET_TIMEOUT_MS", "2500"}}}, [&](int rank) {
+                const auto comm = Communicator::create(engine::resolve({}));
+                std::vector<float> data(512, 1);
+                const auto run = [&](Collective collective, const char* schedule) {
+                    comm->run(comm->cached_plan({.collective = collective, .schedule = schedule}, 8),
+                              data.data(), data.data() + 256, 8);
+                };
+                if (rank == late) return ended.await(many - 1);
+                // Ranks 0 and 1 pass the data on and go on to the second operation; rank 3 waits in the
+                // first.
+                const std::string text = test::failure_of([&] {
+                    run(Collective::broadcast, "chain");
+                    run(Collective::all_reduce, "ring");
+                });
+                ended.add();
+                test::expect_contains(text, {"-7:", "\n  rank 2 had not started it when it was asked"});
+                for (const int other : {0, 1, 3})
+                    expect(text.find(fmt::format("rank {} had not", other)) == std::string::npos, text);
+            });
+        INFO(provider);
+        CHECK(test::problems(outcomes) == "");
+    }
 }

@@ -128,7 +128,7 @@ class LateReport : public transport::Bootstrap {
     void on_question(Asked) override {}
     void tell(const transport::Account&) override {}
     std::optional<transport::Difference> difference() const override { return std::nullopt; }
-    transport::Idleness idleness_of(int, std::uint64_t) const override { return {}; }
+    std::map<int, transport::Idleness> idle_in(std::uint64_t) const override { return {}; }
     bool has_left(int) const override {
         const double now = test::now_ms();
         if (first_asked_ < 0) first_asked_ = now;

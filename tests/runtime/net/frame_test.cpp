@@ -55,7 +55,7 @@ TEST_CASE("what is no frame is refused as early as it shows") {
     CHECK_THAT(error_of("G"), Contains("does not speak"));
     CHECK_THAT(error_of("HKT!"), Contains("does not speak"));
     CHECK(error_of("HKT") == "");
-    CHECK_THAT(error_of(with(frame, 4, 9)), Contains("version 9") && Contains("version 5"));
+    CHECK_THAT(error_of(with(frame, 4, 9)), Contains("version 9") && Contains("version 6"));
     CHECK_THAT(error_of(with(frame, 5, 0)), Contains("unknown type 0"));
     CHECK_THAT(error_of(with(frame, 5, 99)), Contains("unknown type 99"));
     CHECK_THAT(error_of(with(frame, 7, 1)), Contains("unknown type"));
