@@ -235,9 +235,8 @@ void Verifier::compute(std::size_t index) {
                              "nothing has read it",
                              step.source, chunk_text(to)),
                  {},
-                 "what is not kept from start to start can be calculated in x; lossy does not permit a state "
-                 "that "
-                 "nothing reads");
+                 "what is not kept from start to start can be calculated in x; lossy does not permit a "
+                 "state that nothing reads");
         state_[to] = set;
         trait_[to] = trait;
         writer_[to] = static_cast<std::uint32_t>(index);

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = dsl::Op::Kind;
 
-constexpr std::uint64_t most_bytes_of_x = std::uint64_t{1} << 47;  // of x
+constexpr std::uint64_t most_bytes_of_x = std::uint64_t{1} << 47;
 
 constexpr std::uint64_t whole_lines(std::uint64_t bytes) {
     return (bytes + 63) / 64 * 64;
