@@ -147,10 +147,12 @@ TEST_CASE("a rank that does not join in when others split breaks the communicato
 }
 
 TEST_CASE("a rank's death breaks the groups that it is in, and no others") {
-    const auto outcomes = run_ranks({4}, [](int rank) {
+    const Tally worked;
+    const auto outcomes = run_ranks({4}, [&](int rank) {
         const Comm comm = join();
         const Comm half = split(comm.get(), rank / 2, 0);
         require_sum(half.get(), rank, rank < 2 ? 1 : 5);
+        worked.meet(4);
         if (rank == 3) raise(SIGKILL);
         std::int32_t one = 1, sum = 0;
         hkt_status status = HKT_SUCCESS;

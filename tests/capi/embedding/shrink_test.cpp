@@ -17,6 +17,7 @@
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/restrictions.hpp"
+#include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -165,7 +166,7 @@ TEST_CASE(
     for (const int late : {0, 1})
         for (const bool are_killed : {false, true}) {
             CAPTURE(late, are_killed);
-            auto* const done = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
+            const Tally done;
             const auto outcomes = run_ranks({3, {{"HOCKET_TIMEOUT_MS", "400"}}}, [&](int rank) {
                 const Comm comm = join();
                 must(comm.get(), hkt_barrier(comm.get()));
@@ -176,11 +177,11 @@ TEST_CASE(
                     const Comm left(made);
                     expect(made != nullptr && hkt_comm_size(made) == 2, "the two others go on");
                     expect(work(made, rank, 3 - late, 5), "they work");
-                    ++*done;
+                    done.meet(2);  // else the other one may still be at work
                     if (are_killed) raise(SIGKILL);
                     return;
                 }
-                while (*done < 2) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                done.await(2);
                 std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until they have ended
                 hkt_comm* made = nullptr;
                 const hkt_status status = hkt_comm_shrink(comm.get(), &made);
@@ -199,9 +200,11 @@ TEST_CASE(
 }
 
 TEST_CASE("a rank that takes its time goes on by itself where the other one has died first") {
-    const auto outcomes = run_ranks({2, {{"HOCKET_TIMEOUT_MS", "300"}}}, [](int rank) {
+    const Tally met;
+    const auto outcomes = run_ranks({2, {{"HOCKET_TIMEOUT_MS", "300"}}}, [&](int rank) {
         const Comm comm = join();
         must(comm.get(), hkt_barrier(comm.get()));
+        met.meet(2);
         if (rank == 0) raise(SIGKILL);
         while (hkt_comm_status(comm.get()) == HKT_SUCCESS)
             std::this_thread::sleep_for(std::chrono::milliseconds(5));
