@@ -13,6 +13,12 @@
 // caught a sum, and none can count twice or get lost. Workers keep what they pushed until they hear that it
 // is covered.
 //
+// A server can be replaced by one that goes on from a snapshot, in a new incarnation. Workers keep what the
+// snapshot lacks, and push it again. Updates of workers that are gone can only be lost so: who has gone since
+// the last snapshot is therefore part of each announcement, and survivors tell the new server. It names what
+// is lost (Lost), expects none of them back, and turns away whoever comes back nevertheless: its updates
+// might count twice.
+//
 // Where staleness is unbounded there are no rounds: the server applies each update when it comes, and answers
 // each want at once. Then the clock of a chunk is only the number of updates in it, an announcement has for
 // each member the rounds of its own that are applied, and nobody sums: all workers are below the server.
@@ -57,11 +63,27 @@ struct Member {
     bool operator==(const Member&) const = default;
 };
 
+// A worker that takes part no longer. Weights may have its updates of rounds from `first` to below `end`.
+struct Departed {
+    Worker worker;
+    Clock first, end;
+    bool operator==(const Departed&) const = default;
+};
+
+// Updates that were in weights, and are not any more. end: nothing: it is not known how far they went.
+struct Lost {
+    Worker worker;
+    Clock first;
+    std::optional<Clock> end;
+};
+
 // From the server, to all members.
 struct Announcement {
     Epoch epoch;
     std::vector<Member> members;  // ascending by worker
     std::vector<Clock> clocks;    // by chunk. Unbounded: the receiver's rounds below this are applied
+    // Ascending by worker: those whose updates no snapshot is known to have whole.
+    std::vector<Departed> departed = {};
 };
 
 // To the parent: the updates of a round, of the sender and all that are below it.

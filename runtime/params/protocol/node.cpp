@@ -85,6 +85,7 @@ void Node::take(const Announcement& announcement) {
         std::fill(cache_.begin(), cache_.end(), Cached{});
     epoch_ = announcement.epoch;
     members_ = announcement.members;
+    departed_ = announcement.departed;
     applied_ = announcement.clocks;
     below_.clear();
     for (const auto& [worker, member] : members) {
@@ -165,6 +166,7 @@ void Node::take(Worker from, const Want& want) {
 
 void Node::take(const Weights& weights) {
     if (weights.chunk >= cache_.size() || weights.epoch.incarnation != epoch_.incarnation) return;
+    seen_ = std::max(seen_, weights.clock);
     if (!staleness_) return take_unbounded(weights);
     Cached& cached = cache_[weights.chunk];
     if (cached.value && weights.clock <= cached.clock) return;

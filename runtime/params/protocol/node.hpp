@@ -49,6 +49,8 @@ class Node {
     Worker parent() const { return parent_; }
     // Who takes part, as the server has announced it last.
     const std::vector<Member>& members() const { return members_; }
+    const std::vector<Departed>& departed() const { return departed_; }
+    Clock seen() const { return seen_; }  // the highest clock of weights that have come here
     // Its own updates that are not covered. One that is null is zeros.
     using Place = std::pair<Clock, Chunk>;
     const std::map<Place, Value>& kept() const { return updates_; }
@@ -93,6 +95,8 @@ class Node {
 
     Epoch epoch_;
     std::vector<Member> members_;
+    std::vector<Departed> departed_;
+    Clock seen_ = 0;
     Worker parent_ = the_server;
     Clock first_ = 0;
     std::map<Worker, std::map<Worker, Clock>> below_;  // by child: its subtree, with the first round of each

@@ -15,6 +15,10 @@ Clock lowest(const std::vector<Clock>& clocks) {
     return *std::min_element(clocks.begin(), clocks.end());
 }
 
+Clock highest(const std::vector<Clock>& clocks) {
+    return *std::max_element(clocks.begin(), clocks.end());
+}
+
 }  // namespace
 
 Root::Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness staleness)
@@ -25,21 +29,26 @@ Root::Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness stalene
       clocks_(std::move(from.clocks)),
       waiting_(clocks_.size()),
       staleness_(staleness),
-      applied_(std::move(from.applied)) {
-    for (const auto& [worker, first] : from.firsts) members_[worker].first = first;
+      applied_(std::move(from.applied)),
+      departed_(std::move(from.departed)),
+      restored_(lowest(clocks_)) {
+    for (const auto& [worker, departed] : departed_) saved_departed_.insert(worker);
+    for (const auto& [worker, first] : from.firsts) members_[worker] = {.first = first, .was_before = true};
     know_members();
 }
 
 // ---- Who takes part --------------------------------------------------------------------------------------
 
+// It has not heard yet that it takes part, so it has pushed nothing, even if it was a member before.
 Clock Root::reserve(Worker worker) {
+    departed_.erase(worker);
     if (!staleness_) {
         members_[worker].first = 0;
         know_members();
         return 0;
     }
     // Who is at clock c has pulled weights of clock c - staleness or later.
-    const Clock first = *std::max_element(clocks_.begin(), clocks_.end()) + *staleness_ + 1;
+    const Clock first = highest(clocks_) + *staleness_ + 1;
     members_[worker].first = first;
     return first;
 }
@@ -51,28 +60,82 @@ std::optional<Clock> Root::first_of(Worker worker) const {
 
 // Whether a round that it would take part in has been applied without it.
 bool Root::goes_without(Worker worker, Clock first) const {
-    return staleness_ && !members_.contains(worker) &&
-           first < *std::max_element(clocks_.begin(), clocks_.end());
+    return staleness_ && !members_.contains(worker) && first < highest(clocks_);
 }
 
 bool Root::join(Worker worker, int group, Clock first) {
     if (goes_without(worker, first)) return false;
+    departed_.erase(worker);
     members_[worker] = {.first = first, .group = group, .is_here = true};
     begin_epoch(grown_tree());
     return true;
 }
 
-bool Root::resume(Worker worker, int group, const std::vector<Member>& announced) {
-    for (const Member& member : announced)
-        if (!goes_without(member.worker, member.first)) members_[member.worker].first = member.first;
+bool Root::resume(Worker worker, int group, const Recollection& recollection) {
+    if (departed_.contains(worker)) return false;
+    has_resumed_ = true;
+    seen_ = std::max(seen_, recollection.seen);
+    for (const Departed& departed : recollection.departed)
+        if (departed.worker != worker) depart(departed);
+    for (const Member& member : recollection.members)
+        if (!departed_.contains(member.worker) && !goes_without(member.worker, member.first))
+            members_.try_emplace(member.worker, Standing{.was_before = true}).first->second.first =
+                member.first;
+    name_what_is_lost();
     know_members();
     const auto found = members_.find(worker);
-    return found != members_.end() && join(worker, group, found->second.first);
+    if (found == members_.end() || !join(worker, group, found->second.first)) return false;
+    members_[worker].was_before = true;
+    members_[worker].pushed_before = recollection.pushed;
+    return true;
+}
+
+// It was gone before this server took the other one's place. Of what it had pushed there, the snapshot that
+// this one began with is all that is left.
+void Root::depart(const Departed& departed) {
+    const auto member = members_.find(departed.worker);
+    if (departed_.contains(departed.worker) || (member != members_.end() && member->second.is_here)) return;
+    const Clock unsaved = std::max(departed.first, staleness_ ? restored_ : applied_by(departed.worker));
+    if (unsaved < departed.end) lost_.push_back({departed.worker, unsaved, departed.end});
+    members_.erase(departed.worker);
+    applied_.erase(departed.worker);
+    departed_.emplace(departed.worker, departed);
+}
+
+// Rounds of it below this are in all weights.
+Clock Root::applied_by(Worker worker) const {
+    if (staleness_) return lowest(clocks_);
+    const auto found = applied_.find(worker);
+    return found == applied_.end() ? 0 : lowest(found->second);
+}
+
+// How far those went that have not pushed all of it again: they said so, or others do by the weights that
+// they have seen. Whether anybody has been there to see any is known once one has come back.
+void Root::name_what_is_lost() {
+    if (!has_resumed_) return;
+    for (auto missed = missed_.begin(); missed != missed_.end();) {
+        auto& [worker, what] = *missed;
+        const auto end = staleness_ ? std::optional(seen_) : what.end;
+        if (!end || what.first < *end) lost_.push_back({worker, what.first, end});
+        if (end) what.first = std::max(what.first, *end);
+        missed = staleness_ ? std::next(missed) : missed_.erase(missed);
+    }
 }
 
 void Root::remove(Worker worker) {
     const auto member = members_.find(worker);
     if (member == members_.end()) return;
+    const Clock first = member->second.first;
+    const auto applied = applied_.find(worker);
+    const Clock end = staleness_                  ? highest(clocks_)
+                      : applied == applied_.end() ? 0
+                                                  : highest(applied->second);
+    if (member->second.was_before) {
+        missed_.emplace(worker,
+                        Lost{worker, std::max(first, applied_by(worker)), member->second.pushed_before});
+        name_what_is_lost();
+    }
+    departed_.insert_or_assign(worker, Departed{worker, first, end});
     members_.erase(member);
     covered_.erase(worker);
     applied_.erase(worker);
@@ -131,6 +194,9 @@ void Root::begin_epoch(Tree tree) {
     Announcement announcement{epoch_, {}, clocks_};
     for (const auto& [worker, standing] : members_)
         if (standing.is_here) announcement.members.push_back({worker, tree_.parent(worker), standing.first});
+    for (const auto& [worker, departed] : departed_)
+        if (kept_from_ && departed.first < departed.end && !saved_departed_.contains(worker))
+            announcement.departed.push_back(departed);
     for (const Member& member : announcement.members) {
         if (!staleness_) announcement.clocks = applied_.at(member.worker);
         send(member.worker, announcement);
@@ -251,13 +317,50 @@ Clock Root::lowest_clock() const {
 }
 
 Snapshot Root::snapshot() const {
-    Snapshot result{epoch_.incarnation, weights_, clocks_, {}, applied_};
-    for (const auto& [worker, standing] : members_) result.firsts.emplace(worker, standing.first);
+    Snapshot result{epoch_.incarnation, weights_, clocks_, {}, applied_, departed_};
+    for (const auto& [worker, standing] : members_) {
+        if (!has_nothing_to_add(worker, standing)) {
+            result.firsts.emplace(worker, standing.first);
+            continue;
+        }
+        // Nobody is to wait for it where this is restored.
+        result.departed.insert_or_assign(worker, Departed{worker, standing.first, *standing.leaves_after});
+        result.applied.erase(worker);
+    }
     return result;
+}
+
+void Root::leave_after(Worker worker, Clock clock) {
+    if (const auto member = members_.find(worker); member != members_.end())
+        member->second.leaves_after = clock;
+}
+
+bool Root::has_nothing_to_add(Worker worker, const Standing& standing) const {
+    return standing.leaves_after && applied_by(worker) >= *standing.leaves_after;
+}
+
+bool Root::waits_for_snapshot(Worker worker) const {
+    const auto member = members_.find(worker);
+    if (member == members_.end() || !has_nothing_to_add(worker, member->second)) return false;
+    const auto told = covered_.find(worker);
+    return (told == covered_.end() ? 0 : told->second) < *member->second.leaves_after;
+}
+
+bool Root::has_unsaved_departures() const {
+    return std::any_of(departed_.begin(), departed_.end(), [&](const auto& one) {
+        const auto& [worker, departed] = one;
+        const auto saved = kept_from_ ? kept_from_->find(worker) : Covers::const_iterator();
+        const Clock from = kept_from_ && saved != kept_from_->end() ? saved->second : 0;
+        return !saved_departed_.contains(worker) && std::max(departed.first, from) < departed.end;
+    });
 }
 
 void Root::keep_what_lacks(const Snapshot& snapshot) {
     kept_from_.emplace();
+    for (const auto& [worker, departed] : snapshot.departed) {
+        saved_departed_.insert(worker);
+        kept_from_->emplace(worker, departed.end);
+    }
     for (const auto& [worker, first] : snapshot.firsts)
         kept_from_->emplace(worker, lowest(staleness_ ? snapshot.clocks : snapshot.applied.at(worker)));
     tell_what_is_covered();

@@ -21,6 +21,15 @@ struct Snapshot {
     std::map<Worker, Clock> firsts;  // of the members: the first round that each takes part in
     // Unbounded: of each member, by chunk: its rounds below this are applied.
     std::map<Worker, std::vector<Clock>> applied = {};
+    std::map<Worker, Departed> departed = {};  // all that have ever been members, and are not any more
+};
+
+// What a worker knows that comes from the server whose place this one has taken.
+struct Recollection {
+    std::vector<Member> members;  // as they were announced to it last
+    std::vector<Departed> departed;
+    Clock seen = 0;    // the highest clock of weights that it has had
+    Clock pushed = 0;  // it has pushed nothing of rounds from this one on
 };
 
 // One thread at a time.
@@ -38,11 +47,13 @@ class Root {
     // It takes part from `first` on, not before what reserve() has returned. False: rounds from there on have
     // been applied without it; another server's place may have been taken since. It must reserve again.
     bool join(Worker worker, int group, Clock first);
-    // A member of a server whose place this one has taken, with what that had announced to it last. Who else
-    // is named there is expected, too. False: as for join(); its updates are lost.
-    bool resume(Worker worker, int group, const std::vector<Member>& announced);
+    // A member of a server whose place this one has taken. Who else was a member there is expected, too.
+    // False: as for join(), or that server went on without it; its updates are lost.
+    bool resume(Worker worker, int group, const Recollection& recollection);
     // It has ended, or has been given up: it takes part no longer.
     void remove(Worker worker);
+    // It has pushed all that it ever will, updates of rounds below this, and leaves when a snapshot has them.
+    void leave_after(Worker worker, Clock clock);
     // It does not answer, and may do so again: it still takes part, but nobody waits for what is below it.
     void suspect(Worker worker);
     // It answers again.
@@ -61,10 +72,17 @@ class Root {
     const Epoch& epoch() const { return epoch_; }
     const Tree& tree() const { return tree_; }
     bool has(Worker worker) const { return members_.contains(worker); }
+    // Updates of workers that do not come back, which the server had whose place this one has taken: since
+    // the last time that this was asked.
+    std::vector<Lost> lost() { return std::exchange(lost_, {}); }
     std::optional<Clock> first_of(Worker worker) const;  // the round that it takes part from, if it is known
     Clock clock(Chunk chunk) const { return clocks_[chunk]; }
     const Value& weights(Chunk chunk) const { return weights_[chunk]; }
     Clock lowest_clock() const;
+    // All updates of a worker that leaves are in the weights, but in no snapshot yet.
+    bool waits_for_snapshot(Worker worker) const;
+    // Weights have updates of workers that have gone, and no snapshot has them yet.
+    bool has_unsaved_departures() const;
     Snapshot snapshot() const;
     // Workers keep updates that are not in it, for a server that takes this one's place. Without it they keep
     // what is not applied.
@@ -74,7 +92,10 @@ class Root {
     struct Standing {
         Clock first = 0;
         int group = 0;
-        bool is_here = false;  // not only reserved, or in the snapshot
+        bool is_here = false;     // not only reserved, or expected
+        bool was_before = false;  // a member of the server whose place this one has taken
+        std::optional<Clock> leaves_after = {};
+        std::optional<Clock> pushed_before = {};  // there: rounds below this, as it says itself
         bool is_suspected = false;
     };
     struct Chunks {                                   // of one chunk: what waits to be applied
@@ -94,6 +115,10 @@ class Root {
     Tree grown_tree() const;
     void skip_rounds_without_workers();
     void know_members();
+    void depart(const Departed& departed);
+    Clock applied_by(Worker worker) const;
+    bool has_nothing_to_add(Worker worker, const Standing& standing) const;
+    void name_what_is_lost();
     void begin_epoch(Tree tree);
     void take(Worker from, const Sum& sum);
     void take(Worker from, const Want& want);
@@ -119,6 +144,16 @@ class Root {
     std::map<Worker, std::vector<Clock>> applied_;  // unbounded: as in Snapshot
     std::optional<Covers> kept_from_;               // by worker: what a snapshot has; 0 if it is not there
     Covers covered_;                                // by worker: what it was told
+    std::map<Worker, Departed> departed_;
+    std::set<Worker> saved_departed_;  // those that are so in the last snapshot: what they pushed is in it
+    // Of a server that goes on from a snapshot: its lowest clock, and the highest that members have seen
+    // since.
+    const Clock restored_;
+    Clock seen_ = 0;
+    bool has_resumed_ = false;
+    std::map<Worker, Lost>
+        missed_;  // members from before that were taken out: what they may have pushed there
+    std::vector<Lost> lost_;
 };
 
 }  // namespace hocket::params

@@ -50,6 +50,8 @@ struct Encoder {
         for (const Member& member : message.members)
             out.number(member.worker).number(member.parent).clock(member.first);
         for (const Clock clock : message.clocks) out.clock(clock);
+        for (const Departed& departed : message.departed)
+            out.number(departed.worker).clock(departed.first).clock(departed.end);
         return out.text();
     }
     std::string operator()(const Sum& message) const {
@@ -127,6 +129,14 @@ Announcement read_announcement(PayloadReader& in, const Epoch& epoch, const Boun
     require_order(workers, bounds);
     require_tree(message.members);
     for (std::size_t chunk = 0; chunk < bounds.chunks; ++chunk) message.clocks.push_back(read_clock(in));
+    workers.clear();
+    while (!in.is_empty()) {
+        const Worker worker = in.u32();
+        const Clock first = read_clock(in);
+        message.departed.push_back({worker, first, read_clock(in)});
+        workers.push_back(worker);
+    }
+    require_order(workers, bounds);
     return message;
 }
 

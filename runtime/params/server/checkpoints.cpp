@@ -55,11 +55,13 @@ Clock lowest_clock(const Snapshot& snapshot) {
 }
 
 Checkpoint described(const Snapshot& snapshot, const ShardName& name) {
+    Json departed = Json::array();
+    for (const auto& [worker, one] : snapshot.departed) departed.push_back({worker, one.first, one.end});
     Checkpoint checkpoint;
     checkpoint.job =
-        Json{{"job", encode(name.job)},          {"index", name.index}, {"servers", name.servers},
-             {"all_servers", name.all_servers},  {"run", name.run},     {"every", name.every},
-             {"applied", Json(snapshot.applied)}}
+        Json{{"job", encode(name.job)},           {"index", name.index}, {"servers", name.servers},
+             {"all_servers", name.all_servers},   {"run", name.run},     {"every", name.every},
+             {"applied", Json(snapshot.applied)}, {"departed", departed}}
             .dump();
     checkpoint.incarnation = snapshot.incarnation;
     checkpoint.firsts = snapshot.firsts;
@@ -135,6 +137,11 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
         name.at("run").get_to(restored.name.run);
         name.at("every").get_to(restored.name.every);
         name.at("applied").get_to(restored.snapshot.applied);
+        for (const Json& one : name.value("departed", Json::array())) {
+            const auto worker = one.at(0).get<Worker>();
+            restored.snapshot.departed.emplace(
+                worker, Departed{worker, one.at(1).get<Clock>(), one.at(2).get<Clock>()});
+        }
     } catch (const std::exception& error) {
         throw Error(Status::io, fmt::format("{} is a checkpoint, but of something else: {}", file.string(),
                                             error.what()));
@@ -170,10 +177,10 @@ Checkpoints::~Checkpoints() {
     if (writer_.joinable()) writer_.join();
 }
 
-bool Checkpoints::is_due(Clock clock) const {
+bool Checkpoints::is_due(Clock clock, bool is_wanted) const {
     if (is_writing()) return false;
     if (try_again_) return transport::Clock::now() >= *try_again_;
-    return !last_ || clock >= *last_ + name_.every;
+    return is_wanted || !last_ || clock >= *last_ + name_.every;
 }
 
 void Checkpoints::write(Snapshot snapshot, Done done) {

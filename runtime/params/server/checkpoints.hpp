@@ -56,7 +56,8 @@ class Checkpoints {
 
     bool is_writing() const { return writer_.joinable(); }
     // Workers wait when none is written for long: what fails is tried again after a second.
-    bool is_due(Clock clock) const;
+    // is_wanted: also if that is not so long after the last one.
+    bool is_due(Clock clock, bool is_wanted) const;
     // Begins to write. If one is being written, another one follows it, of the last snapshot that was given
     // meanwhile. done: called as Written is, with why it could not be written; may be empty.
     using Done = std::function<void(const std::string& error)>;

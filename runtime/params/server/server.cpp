@@ -58,12 +58,14 @@ class Server::Service final : private Link::Owner {
 
     transport::Endpoint endpoint() const { return endpoint_; }
     bool wait(Time::time_point until);
+    void finish();
     void checkpoint() {
         mailbox_.post([this] { write_checkpoint(); });
     }
     std::string stats();
 
   private:
+    void leave();
     void run();
     void serve();
     void remove_closed_links();
@@ -120,6 +122,7 @@ class Server::Service final : private Link::Owner {
     std::string run_;  // the shard's
     std::unique_ptr<Checkpoints> checkpoints_;
     std::string trouble_;  // that workers were told
+    std::string last_checkpoint_trouble_;
     Time::time_point next_tick_{};
 
     std::atomic<bool> is_leaving_ = false;
@@ -140,6 +143,9 @@ transport::Endpoint Server::endpoint() const {
 }
 bool Server::wait(Time::time_point until) {
     return service_->wait(until);
+}
+void Server::finish() {
+    service_->finish();
 }
 void Server::checkpoint() {
     service_->checkpoint();
@@ -185,9 +191,22 @@ Server::Service::Service(ServerOptions options)
 }
 
 Server::Service::~Service() {
+    leave();
+}
+
+void Server::Service::leave() {
+    if (!thread_.joinable()) return;
     is_leaving_ = true;
     mailbox_.post([] {});
     thread_.join();
+}
+
+void Server::Service::finish() {
+    leave();
+    if (failure_) std::rethrow_exception(failure_);
+    if (!last_checkpoint_trouble_.empty())
+        throw Error(Status::io, fmt::format("{} has written no last checkpoint: {}", own_name(),
+                                            last_checkpoint_trouble_));
 }
 
 void Server::Service::run() {
@@ -291,6 +310,7 @@ std::string Server::Service::stats() {
 Json Server::Service::state() const {
     Json state = shard_ ? shard_->stats() : Json{{"server", index_ ? Json(*index_) : Json()}};
     state["at"] = endpoint_.text();
+    if (!trouble_.empty()) state["checkpoint_trouble"] = trouble_;
     if (is_unused_)
         state["unused"] = "the model is so small that this server has no part of it";
     else if (const std::string what = waits_for(); !shard_ || !what.empty())
@@ -324,7 +344,9 @@ void Server::Service::tick() {
     if (first_ && first_->is_open()) look_at_first(now);
     if (!shard_) return;
     shard_->tick(now);
-    if (checkpoints_ && shard_->has_begun() && checkpoints_->is_due(shard_->clock())) write_checkpoint();
+    if (checkpoints_ && shard_->has_begun() &&
+        checkpoints_->is_due(shard_->clock(), shard_->wants_checkpoint()))
+        write_checkpoint();
     if (shard_->is_done()) done();
 }
 
@@ -460,13 +482,16 @@ void Server::Service::restore() {
 }
 
 void Server::Service::write_checkpoint() {
-    if (checkpoints_ && shard_->has_begun()) checkpoints_->write(shard_->snapshot());
+    if (!checkpoints_ || !shard_->has_begun()) return;
+    shard_->tell_who_waits_for_checkpoint();
+    checkpoints_->write(shard_->snapshot());
 }
 
 // Whoever stops a server may begin it again later, with all of its rounds.
 void Server::Service::write_last_checkpoint() try {
     if (checkpoints_ && shard_->has_begun()) checkpoints_->finish(shard_->snapshot());
 } catch (const Error& error) {
+    last_checkpoint_trouble_ = error.what();
     log_line("hocket params: {}: has written no last checkpoint: {}", own_name(), error.what());
 }
 

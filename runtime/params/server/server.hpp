@@ -44,6 +44,11 @@ class Server {
     // of it), or the server has failed: then throws what has made it fail. False: not before `until`.
     bool wait(transport::Clock::time_point until);
 
+    // Ends all connections; workers take this server for one that has died. Returns when the last checkpoint
+    // is on the disk. Throws Error(io) if it is not, and what has made the server fail. By one thread;
+    // afterwards only the destructor, stats() and wait() are left.
+    void finish();
+
     // Begins to write a checkpoint, of what the weights are now.
     void checkpoint();
 

@@ -104,6 +104,7 @@ void Shard::take(Link& link, const Json& note) {
     if (say == "resume") return resume(link, note);
     if (say == "join") return join(link, note);
     if (say == "goodbye" && link.user == nullptr) return link.close_when_sent();  // it was refused
+    if (say == "flush") return flush(link, note);
     const Worker worker = worker_of(link);
     if (say == "goodbye") {
         link.user = nullptr;
@@ -112,6 +113,26 @@ void Shard::take(Link& link, const Json& note) {
         return remove(worker);
     }
     throw ProtocolError("it says what no worker says: " + transport::printable(say));
+}
+
+// It leaves as soon as its updates are where no failure of this server loses them.
+void Shard::flush(Link& link, const Json& note) {
+    const Clock clock = said_clock(note.at("clock"));
+    const Worker worker = worker_of(link);
+    if (root_) root_->leave_after(worker, clock);
+}
+
+bool Shard::wants_checkpoint() const {
+    if (!has_begun()) return false;
+    return root_->has_unsaved_departures() ||
+           std::any_of(workers_.begin(), workers_.end(),
+                       [&](const auto& one) { return root_->waits_for_snapshot(one.first); });
+}
+
+void Shard::tell_who_waits_for_checkpoint() {
+    for (const auto& [worker, standing] : workers_)
+        if (standing.link && root_->waits_for_snapshot(worker))
+            standing.link->send(Json{{"say", "flushing"}});
 }
 
 // All is read before anything changes: a connection that is dropped must not be found here.
@@ -165,15 +186,42 @@ void Shard::join(Link& link, const Json& note) {
     deliver();
 }
 
+namespace {
+
+Recollection said_recollection(const Json& note) {
+    Recollection result;
+    const Json &members = note.at("members"), &departed = note.at("departed");
+    if (members.size() > most_workers || departed.size() > most_workers)
+        throw ProtocolError("it names more workers than there may be");
+    for (const Json& member : members)
+        result.members.push_back({said_worker(member.at(0)), the_server, said_clock(member.at(2))});
+    for (const Json& one : departed)
+        result.departed.push_back({said_worker(one.at(0)), said_clock(one.at(1)), said_clock(one.at(2))});
+    result.seen = said_clock(note.at("seen"));
+    result.pushed = said_clock(note.at("pushed"));
+    return result;
+}
+
+std::string text_of(const Lost& lost) {
+    const std::string rounds = !lost.end ? fmt::format("from round {} on", lost.first)
+                               : *lost.end - lost.first == 1
+                                   ? fmt::format("of round {}", lost.first)
+                                   : fmt::format("of rounds {} to {}", lost.first, *lost.end - 1);
+    return fmt::format(
+        "updates of worker {} {}, which others may have pulled, are lost: no checkpoint has them, and it "
+        "does not "
+        "come back",
+        lost.worker, rounds);
+}
+
+}  // namespace
+
 // Of a worker whose connection broke, or whose server was replaced by this one.
 void Shard::resume(Link& link, const Json& note) {
     const Worker worker = said_worker(note.at("number"));
     const Clock covered = said_clock(note.at("covered")), window = said_clock(note.at("window"));
     const auto incarnation = said_number(note.at("incarnation"), UINT32_MAX);
-    std::vector<Member> members;
-    for (const Json& member : note.at("members"))
-        members.push_back({said_worker(member.at(0)), the_server, said_clock(member.at(2))});
-    if (members.size() > most_workers) throw ProtocolError("it names more workers than there may be");
+    const Recollection recollection = said_recollection(note);
     const auto refuse = [&](const std::string& why) { link.send(Json{{"say", "refused"}, {"why", why}}); };
     if (!root_) return refuse(begun_anew);
     if (clock() < covered)
@@ -193,14 +241,15 @@ void Shard::resume(Link& link, const Json& note) {
     const int group = group_of(workers_[worker].rack);
     if (is_same)
         root_->trust(worker);
-    else if (!root_->resume(worker, group, members)) {
+    else if (!root_->resume(worker, group, recollection)) {
         workers_.erase(worker);
         link.user = nullptr;
         return refuse(
-            "the server was replaced, and rounds were applied without this worker, which came back too late");
+            "the server was replaced, and goes on without this worker, which came back too late: its "
+            "updates might count twice");
     }
     has_resumed_ |= !is_same;
-    for (const Member& member : members) {
+    for (const Member& member : recollection.members) {
         if (!root_->has(member.worker)) continue;
         const auto [known, is_new] = workers_.try_emplace(member.worker);
         if (is_new) known->second.gone_since = transport::Clock::now();
@@ -266,6 +315,11 @@ Clock Shard::latest_first() const {
 
 void Shard::deliver() {
     if (!root_) return;
+    for (const Lost& lost : root_->lost()) {
+        lost_.push_back(text_of(lost));
+        log_line("hocket params: server {}: {}", index_, lost_.back());
+        tell_all(Json{{"say", "lost"}, {"what", lost_.back()}});
+    }
     for (const Letter& letter : root_->letters()) {
         const auto found = workers_.find(letter.to);
         if (found == workers_.end() || !found->second.link) continue;  // it hears it all anew when it is back
@@ -402,6 +456,7 @@ Json Shard::stats() const {
             {"update", job_->update},
             {"staleness", job_->staleness ? Json(*job_->staleness) : Json("unbounded")},
             {"tree", job_->tree},
+            {"lost", lost_},
             {"workers", workers}};
 }
 

@@ -59,6 +59,9 @@ class Shard {
     Clock clock() const { return root_ ? root_->lowest_clock() : 0; }
     Snapshot snapshot() const { return root_->snapshot(); }
     void keep_what_lacks(const Snapshot& snapshot);
+    // Workers have gone, or wait for it before they do.
+    bool wants_checkpoint() const;
+    void tell_who_waits_for_checkpoint();  // that one is being written
     void tell_all(const nlohmann::json& note);
     void tell(Worker worker, const nlohmann::json& note);  // if it is there
     // Throws transport::ProtocolError if it has not said.
@@ -80,6 +83,7 @@ class Shard {
     void reserve(Link& link, const nlohmann::json& note);
     void join(Link& link, const nlohmann::json& note);
     void resume(Link& link, const nlohmann::json& note);
+    void flush(Link& link, const nlohmann::json& note);
     void arrive(Worker worker, Link& link, const nlohmann::json& note);
     void ask_for_weights();
     void take_first_weights(const Weights& weights);
@@ -103,8 +107,9 @@ class Shard {
     std::map<std::string, int> groups_;
     const int own_group_;
     bool had_workers_ = false;
-    bool has_resumed_ = false;  // workers of the server whose place this one took
-    Clock window_ = 0;          // how many rounds workers keep
+    std::vector<std::string> lost_;  // in words, since this server has begun
+    bool has_resumed_ = false;       // workers of the server whose place this one took
+    Clock window_ = 0;               // how many rounds workers keep
 
     // Before all first weights are here: what they are, and what workers have said meanwhile.
     Snapshot first_;

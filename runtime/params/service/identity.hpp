@@ -7,7 +7,7 @@
 namespace hocket::params {
 
 // The identity in a guest's hello. Its first byte is the job's priority.
-inline constexpr std::string_view version_text = "hocket-params 1";
+inline constexpr std::string_view version_text = "hocket-params 2";
 
 inline std::string identity(int priority) {
     std::string text(1, static_cast<char>(priority));

@@ -97,12 +97,24 @@ void Upstream::greet() {
         note["members"] = Json::array();
         for (const Member& member : node_.members())
             note["members"].push_back({member.worker, member.parent, member.first});
+        note["departed"] = Json::array();
+        for (const Departed& departed : node_.departed())
+            note["departed"].push_back({departed.worker, departed.first, departed.end});
+        note["seen"] = node_.seen();
+        note["pushed"] = node_.next_round();
     }
     server_->send(note);
     const auto is_self = [&](const Member& member) { return member.worker == self_.number; };
     const auto self = std::find_if(node_.members().begin(), node_.members().end(), is_self);
     if (self != node_.members().end() && joins_ != self->first) join(*joins_);  // it was not heard
     if (wanted_checkpoint_) ask_for_checkpoint(*wanted_checkpoint_);
+    if (flushes_) flush(*flushes_);
+}
+
+void Upstream::flush(Clock clock) {
+    flushes_ = clock;
+    is_flushing_ = false;
+    if (server_) server_->send(Json{{"say", "flush"}, {"clock", clock}});
 }
 
 void Upstream::join(Clock first) {
@@ -157,6 +169,11 @@ void Upstream::take_note(const Json& note) {
         for (const Json& place : note.at("at")) places_[said_worker(place.at(0))] = said_name(place.at(1));
     } else if (say == "terms")
         silence_ = std::chrono::milliseconds(said_number(note.at("silence_ms"), UINT32_MAX));
+    else if (say == "flushing")
+        is_flushing_ = true;
+    else if (say == "lost")
+        log_line("hocket params: worker {}: server {} ({}) says: {}", self_.number, server_index_, at_,
+                 transport::printable(note.at("what").get<std::string>()));
     else if (say == "trouble")
         note.at("why").get_to(trouble_);
     else if (say == "checkpointed") {

@@ -61,6 +61,9 @@ class Upstream final : private Link::Owner {
     // The answer has this number; what was asked for before is not wanted any more.
     void ask_for_checkpoint(std::uint64_t number);
     void server_has_moved(const std::string& at);
+    // Before it leaves: the server writes a checkpoint once it has applied all updates of rounds below this.
+    void flush(Clock clock);
+    bool is_flushing() const { return is_flushing_; }  // it writes that one
     void leave();
     bool has_left() const { return !server_ || !server_->is_open(); }
     void tick(transport::Clock::time_point now);
@@ -140,6 +143,8 @@ class Upstream final : private Link::Owner {
     std::unique_ptr<Dialling> server_dialling_;
     transport::Clock::time_point server_deadline_{};  // while there is no connection
     bool is_reserved_ = false, is_leaving_ = false;
+    std::optional<Clock> flushes_;
+    bool is_flushing_ = false;
     bool has_given_weights_ = false;  // on this connection
     Clock first_ = 0, kept_rounds_ = 0;
     std::optional<Clock> joins_;  // the round that it has told the server

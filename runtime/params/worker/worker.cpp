@@ -79,6 +79,7 @@ class Client::Service final : private Link::Owner {
     void wait_until_joined();
     void leave();
     bool has_nothing_on_its_way() const;
+    void flush();
 
     void opened(const Json& note);
     void reserved();
@@ -282,8 +283,15 @@ void Client::Service::serve() {
                            [](const auto& up) { return up->has_left(); });
     };
     for (;;) {
-        if (is_leaving_ && patience == Time::time_point::max()) patience = Time::now() + worker_farewell_time;
-        const bool may_leave = is_leaving_ && (has_nothing_on_its_way() || Time::now() > patience);
+        if (is_leaving_ && patience == Time::time_point::max()) {
+            patience = Time::now() + worker_farewell_time;
+            flush();
+        }
+        const auto is_flushing = [](const auto& upstream) { return upstream->is_flushing(); };
+        const auto more = std::any_of(upstreams_.begin(), upstreams_.end(), is_flushing)
+                              ? options_.timeout
+                              : std::chrono::milliseconds(0);
+        const bool may_leave = is_leaving_ && (has_nothing_on_its_way() || Time::now() > patience + more);
         if (may_leave && last == Time::time_point::max()) {
             last = Time::now() + worker_farewell_time;
             for (const auto& upstream : upstreams_) upstream->leave();
@@ -295,13 +303,19 @@ void Client::Service::serve() {
     }
 }
 
-// Its last updates may be in sums of others that it would leave behind. Where servers write checkpoints, what
-// they say to be covered says less than that.
+// Its last updates may be in sums of others that it would leave behind; and where servers write checkpoints,
+// others have pulled what the next server would not have.
 bool Client::Service::has_nothing_on_its_way() const {
     return !requests_.is_working() ||
            std::all_of(upstreams_.begin(), upstreams_.end(), [&](const auto& upstream) {
-               return upstream->kept_rounds() > 0 || std::max(upstream->node().covered(), first_) >= clock_;
+               return std::max(upstream->node().covered(), first_) >= clock_;
            });
+}
+
+void Client::Service::flush() {
+    if (!requests_.is_working()) return;
+    for (const auto& upstream : upstreams_)
+        if (upstream->kept_rounds() > 0) upstream->flush(clock_);
 }
 
 Client::Service::~Service() {

@@ -47,6 +47,31 @@ TEST_CASE("a checkpoint that cannot be written is an error that names the server
     CHECK(problems(folder_goes) == "");
 }
 
+TEST_CASE("what a worker has pushed is in a checkpoint when it has left") {
+    const auto outcomes = run_ranks({1}, [](int) {
+        const TemporaryFolder folder, copy;
+        hkt_params_server_options options = server_in(folder.path());
+        const Server server = start_server(options);
+        Numbers numbers;
+        {
+            const Params params = open_worker(worker_options(hkt_params_server_address(server.get())));
+            train(params.get(), 1, 3);
+            numbers.fill(1);
+            push(params.get(), numbers);
+            must(hkt_params_clock(params.get(), nullptr));
+        }
+        // As the server leaves it if it dies now.
+        std::filesystem::copy(folder.path(), copy.path(), std::filesystem::copy_options::recursive);
+        options.checkpoints = copy.path().c_str();
+        options.restore = 1;
+        const Server next = start_server(options);
+        const Params params = open_worker(worker_options(hkt_params_server_address(next.get())));
+        pull(params.get(), numbers, 0);
+        expect(numbers.are(4, 4), "the updates of the worker that has left");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
 TEST_CASE("a server that another one has taken the place of leaves that one's checkpoint alone") {
     const auto outcomes = run_ranks({1}, [](int) {
         const TemporaryFolder folder;

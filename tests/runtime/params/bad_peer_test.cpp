@@ -37,7 +37,10 @@ Json resume_note(const std::string& run) {
             {"covered", 0},
             {"window", 2},
             {"incarnation", UINT32_MAX},
-            {"members", Json::array()}};
+            {"members", Json::array()},
+            {"departed", Json::array()},
+            {"seen", 0},
+            {"pushed", 0}};
 }
 
 Json join_note(Json first, Json window = 2) {
@@ -191,6 +194,10 @@ std::map<std::string, Script> bad_workers(const std::string& run = "") {
     for (const auto& [key, value] : resume.items())
         if (key != "say") add("resumes without " + key, {without(resume_note(run), key.c_str())});
     add("resumes with others that cannot be", {with(resume_note(run), "members", {{1, 2}, {-1, 2, 3}})});
+    add("resumes with departed that cannot be", {with(resume_note(run), "departed", {{1, 2}, {-1, 2, 3}})});
+    add("leaves after a round that cannot be",
+        {reserve_note(stranger, run), {{"say", "flush"}, {"clock", -1}}});
+    add("leaves before it has said who it is", {{{"say", "flush"}, {"clock", 0}}});
     add("asks for a checkpoint before it has said who it is", {{{"say", "checkpoint"}}});
     add("opens without a job", {{{"say", "open"}, {"has_weights", false}}});
     add("opens what is no job", {{{"say", "open"}, {"job", "{}"}, {"has_weights", false}}});

@@ -171,6 +171,16 @@ TEST_CASE("another server takes the place of one that was killed, and goes on fr
         {.workers = 2, .servers = 1, .rounds = 1, .faults = {.crashes = 1, .server_crashes = 1}});
 }
 
+TEST_CASE("a server goes on without a worker that lives, and is restarted before that one is back") {
+    check_all_shapes(
+        {.workers = 2, .servers = 1, .rounds = 2, .faults = {.cuts = 1, .restarts = 1, .give_ups = 1}});
+}
+
+TEST_CASE("a worker leaves, and its server is replaced before its next checkpoint") {
+    check_all_shapes({.workers = 2, .servers = 1, .rounds = 2, .faults = {.server_crashes = 1, .leaves = 1}});
+    check_all_shapes({.workers = 2, .servers = 2, .rounds = 1, .faults = {.server_crashes = 1, .leaves = 1}});
+}
+
 TEST_CASE("anything may happen") {
     for (const std::string& shape : shapes)
         for (const Clock staleness : {0, 1, 2}) {
@@ -197,6 +207,9 @@ TEST_CASE("with unbounded staleness each update counts once, and nobody waits fo
     check_unbounded({.workers = 2, .servers = 1, .rounds = 2, .faults = {.joins = 1}});
     check_unbounded({.workers = 2, .servers = 1, .rounds = 2, .faults = {.cuts = 2}});
     check_unbounded({.workers = 2, .servers = 1, .rounds = 2, .faults = {.crashes = 1, .server_crashes = 1}});
+    check_unbounded(
+        {.workers = 2, .servers = 1, .rounds = 2, .faults = {.cuts = 1, .restarts = 1, .give_ups = 1}});
+    check_unbounded({.workers = 2, .servers = 1, .rounds = 2, .faults = {.server_crashes = 1, .leaves = 1}});
     const Setup any{.workers = 4,
                     .servers = 2,
                     .chunks = 2,

@@ -76,8 +76,8 @@ class Stranger {
 
     Json note() {
         Json note{{"say", any<const char*>({"reserve", "reserve", "join", "join", "resume", "goodbye",
-                                            "checkpoint", "stats", "open", "serve", "leaving", "child",
-                                            "child", "places", "servers", "begin", "give_weights"})},
+                                            "flush", "checkpoint", "stats", "open", "serve", "leaving",
+                                            "child", "child", "places", "servers", "begin", "give_weights"})},
                   {"number", number_},
                   {"at", "127.0.0.1:9"},
                   {"rack", any<const char*>({"even", "odd", ""})},
@@ -87,6 +87,10 @@ class Stranger {
                   {"covered", clock()},
                   {"incarnation", below(2)},
                   {"members", {{number_, the_server, clock()}, {worker(), number_, clock()}}},
+                  {"departed", {{worker(), clock(), clock()}}},
+                  {"seen", clock()},
+                  {"pushed", clock()},
+                  {"clock", clock()},
                   {"job", encode(job_)},
                   {"run", run_},
                   {"is_restored", below(2) == 0},

@@ -20,7 +20,7 @@ constexpr Clock far = (Clock{1} << 40) + 3;
 
 std::vector<Message> examples() {
     return {Announcement{epoch, {{1, 2, far}, {2, the_server, 0}, {9, 1, 4}}, {0, far, 2}},
-            Announcement{epoch, {}, {0, 0, 0}},
+            Announcement{epoch, {}, {0, 0, 0}, {{3, 0, far}, {8, far, far}}},
             Sum{epoch, 2, far, {1, 3, 9}, nullptr},
             Want{epoch, 1, far},
             Weights{epoch, 0, far, nullptr},
@@ -49,6 +49,8 @@ TEST_CASE("messages come out as they went in") {
     CHECK(announced.epoch == epoch);
     CHECK(announced.members == std::get<Announcement>(examples()[0]).members);
     CHECK(announced.clocks == std::vector<Clock>{0, far, 2});
+    CHECK(std::get<Announcement>(decode(encode(examples()[1]), bounds)).departed ==
+          std::get<Announcement>(examples()[1]).departed);
     const auto sum = std::get<Sum>(decode(encode(examples()[2]), bounds));
     CHECK(sum.clock == far);
     CHECK(sum.chunk == 2);
@@ -67,7 +69,8 @@ TEST_CASE("messages that do not hold together are refused") {
     CHECK_THAT(error_of(Announcement{epoch, {{1, 1, 0}}, clocks}), Contains("not a tree"));
     CHECK_THAT(error_of(Announcement{epoch, {{1, 4, 0}}, clocks}), Contains("not a tree"));
     CHECK_THAT(error_of(Announcement{epoch, {}, {0, 0}}), Contains("too short"));
-    CHECK_THAT(error_of(Announcement{epoch, {}, {0, 0, 0, 0}}), Contains("too long"));
+    CHECK_THAT(error_of(Announcement{epoch, {}, {0, 0, 0, 0}}), Contains("too short"));
+    CHECK_THAT(error_of(Announcement{epoch, {}, clocks, {{4, 0, 1}, {4, 0, 1}}}), Contains("twice"));
     CHECK_THAT(error_of(Want{epoch, 0, UINT64_MAX}), Contains("nobody gets to"));
     CHECK_THROWS_AS(decode("", bounds), ProtocolError);
     CHECK_THROWS_AS(decode(std::string(12, '\0'), bounds), ProtocolError);

@@ -59,12 +59,17 @@ std::string text_of(const Sum& sum) {
                        text_of(sum.value));
 }
 
+std::string text_of(const Departed& departed) {
+    return fmt::format(" {}@{}-{}", departed.worker, departed.first, departed.end);
+}
+
 std::string text_of(const Message& message) {
     struct Text {
         std::string operator()(const Announcement& told) const {
             std::string text = fmt::format("tree {} {}", text_of(told.epoch), told.clocks);
             for (const Member& member : told.members)
                 text += fmt::format(" {}<{}@{}", name_of(member.parent), member.worker, member.first);
+            for (const Departed& departed : told.departed) text += text_of(departed);
             return text;
         }
         std::string operator()(const Sum& sum) const { return text_of(sum); }
@@ -108,9 +113,16 @@ struct Inspection {
         std::string text = fmt::format("{} {} {} covered {}", text_of(root.epoch_), root.clocks_,
                                        root.applied_, root.covered_);
         if (root.kept_from_) text += fmt::format(" kept {}", *root.kept_from_);
+        text += fmt::format(" saved {} seen {}{}", root.saved_departed_, root.seen_, root.has_resumed_);
+        for (const auto& [worker, departed] : root.departed_) text += text_of(departed);
+        for (const auto& [worker, missed] : root.missed_)
+            text += fmt::format(" missed {}@{}-{}", worker, missed.first, missed.end.value_or(0));
         for (const auto& [worker, standing] : root.members_)
-            text += fmt::format(" {}@{}{}{}", worker, standing.first, standing.is_here ? "h" : "",
-                                standing.is_suspected ? "s" : "");
+            text += fmt::format(
+                " {}@{}{}{}{}{}", worker, standing.first, standing.is_here ? "h" : "",
+                standing.leaves_after ? fmt::format("l{}", *standing.leaves_after) : "",
+                standing.is_suspected ? "s" : "",
+                standing.was_before ? fmt::format("x{}", standing.pushed_before.value_or(0)) : "");
         for (const auto& [worker, standing] : root.members_)
             if (root.tree_.contains(worker)) text += "^" + name_of(root.tree_.parent(worker));
         for (const Value& weights : root.weights_) text += " " + text_of(weights);
@@ -125,6 +137,8 @@ struct Inspection {
     static std::string of(const Node& node) {
         std::string text = fmt::format("{} ^{} @{} {} {} c{}", text_of(node.epoch_), name_of(node.parent_),
                                        node.first_, node.below_, node.applied_, node.covered_);
+        text += fmt::format(" seen {}", node.seen_);
+        for (const Departed& departed : node.departed_) text += text_of(departed);
         for (const auto& [place, update] : node.updates_)
             text += fmt::format(" u{}{}", place, text_of(update));
         for (const auto& [place, parts] : node.partial_)
@@ -142,8 +156,11 @@ struct Inspection {
 
 std::string Event::text() const {
     static const std::vector<std::string> names = {
-        "deliver",    "overtake", "crash", "crash_and_lose", "come",    "reserve", "join",
-        "break_link", "cut",      "mend",  "snapshot",       "replace", "give_up"};
+        "deliver", "overtake", "crash",          "crash_and_lose",
+        "come",    "reserve",  "join",           "break_link",
+        "cut",     "mend",     "snapshot",       "replace",
+        "give_up", "restart",  "give_up_living", "announce_leaving",
+        "leave"};
     return fmt::format("{} (server {}) {} -> {}", names[static_cast<std::size_t>(kind)], server,
                        name_of(from), name_of(to));
 }
@@ -151,9 +168,10 @@ std::string Event::text() const {
 World::World(const Setup& setup) : setup_(setup), left_(setup.faults) {
     Snapshot first{
         1, std::vector<Value>(setup.chunks, value_of({})), std::vector<Clock>(setup.chunks, 0), {}};
+    lost_.resize(static_cast<std::size_t>(setup.servers));
     for (int server = 0; server < setup.servers; ++server) {
         roots_.emplace_back(std::in_place, first, setup.shape, counting, setup.staleness);
-        if (left_.server_crashes > 0) root(server).keep_what_lacks(first);
+        if (has_snapshots()) root(server).keep_what_lacks(first);
     }
     for (int worker = 0; worker < setup.workers; ++worker) {
         const auto number = static_cast<Worker>(worker);
@@ -213,6 +231,9 @@ std::vector<Event> World::events() const {
                     events.push_back({Kind::give_up, server, number});
             continue;
         }
+        if (left_.leaves > 0 && worker.is_done && !worker.has_announced)
+            events.push_back({Kind::announce_leaving, 0, number});
+        if (left_.leaves > 0 && may_leave(worker)) events.push_back({Kind::leave, 0, number});
         if (left_.crashes > 0) {
             events.push_back({Kind::crash, 0, number});
             events.push_back({Kind::crash_and_lose, 0, number});
@@ -227,6 +248,8 @@ std::vector<Event> World::events() const {
         for (int server = 0; server < setup_.servers; ++server) {
             if (cut_.contains({server, number})) {
                 events.push_back({Kind::mend, server, number});
+                if (left_.give_ups > 0 && root(server).has(number))
+                    events.push_back({Kind::give_up_living, server, number});
                 continue;
             }
             if (!root(server).tree().contains(number)) continue;
@@ -237,6 +260,8 @@ std::vector<Event> World::events() const {
         }
     }
     if (left_.joins > 0) events.push_back({Kind::come});
+    for (int server = 0; left_.restarts > 0 && server < setup_.servers; ++server)
+        events.push_back({Kind::restart, server});
     for (int server = 0; left_.server_crashes > 0 && server < setup_.servers; ++server) {
         if (root(server).lowest_clock() >
             *std::min_element(snapshots_[static_cast<std::size_t>(server)].clocks.begin(),
@@ -293,10 +318,29 @@ void World::happen(const Event& event) {
             root(event.server).keep_what_lacks(snapshots_[static_cast<std::size_t>(event.server)]);
             break;
         case Kind::replace:
+            --left_.server_crashes;
             replace(event.server);
             break;
+        case Kind::give_up_living:
+            --left_.give_ups;
+            workers_.at(event.from).was_given_up = true;
+            [[fallthrough]];
         case Kind::give_up:
             root(event.server).remove(event.from);
+            break;
+        case Kind::restart:
+            --left_.restarts;
+            snapshots_[static_cast<std::size_t>(event.server)] = root(event.server).snapshot();
+            replace(event.server);
+            break;
+        case Kind::announce_leaving:
+            workers_.at(event.from).has_announced = true;
+            for (int server = 0; server < setup_.servers; ++server)
+                root(server).leave_after(event.from, workers_.at(event.from).clock);
+            break;
+        case Kind::leave:
+            --left_.leaves;
+            leave(event.from);
             break;
     }
     settle();
@@ -348,6 +392,14 @@ void World::cut(const Event& event) {
     root(event.server).suspect(event.from);
 }
 
+// Where servers write checkpoints, when one has all that it has pushed.
+bool World::may_leave(const Place& worker) const {
+    if (!worker.has_announced) return false;
+    return !has_snapshots() || std::all_of(worker.nodes.begin(), worker.nodes.end(), [&](const Node& node) {
+        return std::max(node.covered(), worker.first) >= worker.clock;
+    });
+}
+
 // With a new connection.
 void World::mend(const Event& event) {
     cut_.erase({event.server, event.from});
@@ -358,7 +410,9 @@ void World::mend(const Event& event) {
         if (!root(event.server).join(event.from, 0, workers_.at(event.from).first)) leave(event.from);
     } else if (place.epoch().incarnation == incarnation)
         root(event.server).trust(event.from);
-    else if (!root(event.server).resume(event.from, 0, place.members()))
+    else if (!root(event.server)
+                  .resume(event.from, 0,
+                          {place.members(), place.departed(), place.seen(), place.next_round()}))
         leave(event.from);
 }
 
@@ -370,7 +424,6 @@ void World::join(const Event& event) {
 }
 
 void World::replace(int server) {
-    --left_.server_crashes;
     for (auto& [link, messages] : links_)
         if (std::get<0>(link) == server &&
             (std::get<1>(link) == the_server || std::get<2>(link) == the_server))
@@ -399,12 +452,17 @@ void World::settle() {
     for (bool has_moved = true; has_moved;) {
         has_moved = false;
         for (int server = 0; server < setup_.servers; ++server) {
+            for (const Lost& lost : root(server).lost())
+                lost_[static_cast<std::size_t>(server)].push_back(lost);
             post(server, the_server, root(server).letters());
             for (auto& [number, worker] : workers_) {
                 if (worker.is_dead) continue;
                 Node& place = node(server, number);
                 for (const Node::Pulled& pulled : place.pulled()) {
                     check(number, worker.clock, server, pulled);
+                    if (has_snapshots())
+                        worker.seen[{server, pulled.chunk}].insert(counted_in(pulled.weights).begin(),
+                                                                   counted_in(pulled.weights).end());
                     worker.awaited.erase({server, pulled.chunk});
                 }
                 post(server, number, place.letters());
@@ -444,6 +502,7 @@ void World::check(Worker by, Clock clock, int server, const Node::Pulled& pulled
     const auto where = fmt::format("worker {} at clock {} pulled chunk {} of server {} at clock {}: {}: ", by,
                                    clock, pulled.chunk, server, pulled.clock, text_of(pulled.weights));
     if (!setup_.staleness) return check_unbounded(by, clock, pulled, where);
+    check_seen(server, pulled.chunk, pulled.clock, pulled.weights, where);
     const Clock least = clock >= setup_.rounds ? setup_.rounds : clock - std::min(clock, *setup_.staleness);
     if (pulled.clock < least) complain(where + "too old");
     std::map<Worker, std::set<Clock>> rounds;
@@ -452,7 +511,8 @@ void World::check(Worker by, Clock clock, int server, const Node::Pulled& pulled
         if (round >= pulled.clock) complain(where + "an update of a later round");
     }
     for (const auto& [number, worker] : workers_)
-        for (Clock round = worker.first; !worker.is_dead && worker.has_begun && round < pulled.clock; ++round)
+        for (Clock round = worker.first;
+             !worker.is_dead && !worker.was_given_up && worker.has_begun && round < pulled.clock; ++round)
             if (!rounds[number].contains(round)) complain(where + "an update is lost");
 }
 
@@ -465,6 +525,29 @@ void World::check_unbounded(Worker by, Clock clock, const Node::Pulled& pulled, 
     if (counted_in(pulled.weights).size() != pulled.clock) complain(where + "its clock is not its updates");
 }
 
+// What anybody has seen in weights of a server is in all later ones.
+void World::check_seen(int server, Chunk chunk, Clock clock, const Value& weights, const std::string& where) {
+    for (const auto& [number, worker] : workers_) {
+        const auto seen = worker.seen.find({server, chunk});
+        if (worker.is_dead || worker.was_given_up || seen == worker.seen.end()) continue;
+        for (const auto& update : seen->second)
+            if (update.second < clock && vanished(server, update, weights))
+                complain(where + fmt::format("the update {}, which worker {} has seen, is not there", update,
+                                             number));
+    }
+}
+
+// And the server has not said so.
+bool World::vanished(int server, const std::pair<Worker, Clock>& update, const Value& weights) const {
+    const Counted& counted = counted_in(weights);
+    const auto& lost = lost_[static_cast<std::size_t>(server)];
+    return !std::binary_search(counted.begin(), counted.end(), update) &&
+           std::none_of(lost.begin(), lost.end(), [&](const Lost& said) {
+               return said.worker == update.first && said.first <= update.second &&
+                      update.second < said.end.value_or(most_clock);
+           });
+}
+
 void World::complain(const std::string& text) {
     if (wrong_.empty()) wrong_ = text;
 }
@@ -472,10 +555,17 @@ void World::complain(const std::string& text) {
 std::string World::unfinished() const {
     std::string text;
     for (const auto& [number, worker] : workers_)
-        if (!worker.is_dead && !worker.is_done)
+        for (const auto& [place, seen] : worker.seen)
+            for (const auto& update : seen)
+                if (!worker.is_dead && !worker.was_given_up &&
+                    vanished(place.first, update, root(place.first).weights(place.second)))
+                    text += fmt::format("server {} has not the update {} of chunk {}, which was pulled\n",
+                                        place.first, update, place.second);
+    for (const auto& [number, worker] : workers_)
+        if (!worker.is_dead && !worker.is_done && !worker.was_given_up)
             text += fmt::format("worker {} waits at clock {}\n", number, worker.clock);
     for (const auto& [number, worker] : workers_)
-        for (int server = 0; !worker.is_dead && server < setup_.servers; ++server)
+        for (int server = 0; !worker.is_dead && !worker.was_given_up && server < setup_.servers; ++server)
             if (worker.nodes[static_cast<std::size_t>(server)].covered() <
                 Inspection::covered(root(server), number))
                 text += fmt::format("worker {} has not heard what server {} covers\n", number, server);
@@ -485,16 +575,20 @@ std::string World::unfinished() const {
 std::string World::text() const {
     std::string text = fmt::format("{} {} {} {} {}", left_.crashes, left_.joins, left_.broken_links,
                                    left_.cuts, left_.server_crashes);
+    text += fmt::format(" {} {} {}", left_.restarts, left_.give_ups, left_.leaves);
     for (const auto& root : roots_) text += "\n" + Inspection::of(*root);
     for (const auto& snapshot : snapshots_)
-        if (left_.server_crashes > 0) {
+        if (has_snapshots()) {
             text += fmt::format("\n{} {} {}", snapshot.clocks, snapshot.firsts, snapshot.applied);
+            for (const auto& [worker, departed] : snapshot.departed) text += text_of(departed);
             for (const Value& weights : snapshot.weights) text += text_of(weights);
         }
     for (const auto& [number, worker] : workers_) {
         text += fmt::format("\n{} {} {}{}{}{} {} {} {}", number, worker.clock, worker.has_begun,
                             worker.has_pulled, worker.is_done, worker.is_dead, worker.awaited,
                             worker.reserved, worker.joined);
+        if (!worker.is_dead)
+            text += fmt::format(" {}{}{}", worker.seen, worker.was_given_up, worker.has_announced);
         for (const Node& node : worker.nodes) text += "\n " + Inspection::of(node);
     }
     for (const auto& [link, messages] : links_) {

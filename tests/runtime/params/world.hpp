@@ -23,6 +23,9 @@ struct Faults {
     int broken_links = 0;    // between two workers; both live
     int cuts = 0;            // between a server and a worker; later they have a new connection
     int server_crashes = 0;  // another process goes on from a snapshot that was taken at any time before
+    int restarts = 0;        // in order: the snapshot is of that moment
+    int give_ups = 0;        // a server goes on without a worker that lives, and that it has no connection to
+    int leaves = 0;          // of a worker that is done, in order
 };
 
 struct Setup {
@@ -49,7 +52,11 @@ struct Event {
         mend,
         snapshot,
         replace,
-        give_up
+        give_up,
+        restart,
+        give_up_living,
+        announce_leaving,
+        leave
     };
     Kind kind;
     int server = 0;
@@ -74,11 +81,16 @@ class World {
   private:
     struct Place {  // of a worker
         Clock clock = 0, first = 0;
+        bool was_given_up = false;   // and lives
+        bool has_announced = false;  // that it leaves
         bool has_begun = false, has_pulled = false, is_done = false, is_dead = false;
         std::set<std::pair<int, Chunk>> awaited = {};  // by its pull: server and chunk
         std::vector<Node> nodes = {};                  // by server
         std::vector<Clock> reserved = {};              // by server, until it has joined all
         std::size_t joined = 0;                        // servers
+        // By server and chunk: what it has pulled, whose and of which round. While it is there, that is never
+        // to vanish.
+        std::map<std::pair<int, Chunk>, std::set<std::pair<Worker, Clock>>> seen = {};
     };
     using Link = std::tuple<int, Worker, Worker>;  // server, from, to
 
@@ -88,12 +100,16 @@ class World {
     void cut(const Event& event);
     void mend(const Event& event);
     void leave(Worker number);
+    bool may_leave(const Place& worker) const;
+    bool has_snapshots() const { return setup_.faults.server_crashes + setup_.faults.restarts > 0; }
     void replace(int server);
     void join(const Event& event);
     void settle();
     void post(int server, Worker from, std::vector<Letter> letters);
     bool go_on(Worker number, Place& worker);
     void check(Worker by, Clock clock, int server, const Node::Pulled& pulled);
+    bool vanished(int server, const std::pair<Worker, Clock>& update, const Value& weights) const;
+    void check_seen(int server, Chunk chunk, Clock clock, const Value& weights, const std::string& where);
     void check_unbounded(Worker by, Clock clock, const Node::Pulled& pulled, const std::string& where);
     void complain(const std::string& text);
     Root& root(int server) { return *roots_[static_cast<std::size_t>(server)]; }
@@ -109,6 +125,7 @@ class World {
     std::map<Worker, Place> workers_;
     std::map<Link, std::deque<std::optional<Message>>> links_;  // nothing: the connection has ended
     std::set<std::pair<int, Worker>> cut_;                      // server and worker
+    std::vector<std::vector<Lost>> lost_;                       // by server: what it has said
     std::string wrong_;
 };
 
