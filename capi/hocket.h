@@ -1369,8 +1369,8 @@ HKT_API hkt_status hkt_params_open_with_ranks(hkt_comm* comm, int32_t servers,
 
 /* Leaves the job, and frees the handle; requests that have not ended become invalid. What was pushed in
  * rounds that the worker has ended counts, if the others end these rounds, too, within 2 s: so long does it
- * wait for that. (Where servers write checkpoints it does not wait: pull once more before.) It takes part in
- * no later round. Null is a no-op. */
+ * wait for that. Where servers write checkpoints it waits on until one has what it has pushed, at most for
+ * timeout_ms. It takes part in no later round. Null is a no-op. */
 HKT_API void hkt_params_close(hkt_params* params);
 
 /* Pushes the gradients of the tensors first, first + 1, ... first + count - 1 in this worker's round, each
@@ -1464,9 +1464,14 @@ HKT_API hkt_status hkt_params_server_wait(hkt_params_server* server, int64_t tim
 /* Sets *json to what hkt_params_status gives of this server. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_params_server_stats(hkt_params_server* server, const char** json);
 
-/* Ends the server and frees the handle. If it has a folder for checkpoints it writes a last one before, of
- * all rounds so far; log lines say if it cannot. Workers that are left take it for one that has died. Null is
- * a no-op. */
+/* Ends the server, and returns when its last checkpoint, of all rounds so far, is on the disk, if it has a
+ * folder for them. Workers that are left take it for one that has died. Afterwards there is only
+ * hkt_params_server_stop. Errors: INVALID_ARGUMENT, IO (the last checkpoint could not be written; the text says
+ * why), and what has made the server fail. */
+HKT_API hkt_status hkt_params_server_finish(hkt_params_server* server);
+
+/* Frees the handle, and ends the server before, if hkt_params_server_finish has not; then log lines say if its
+ * last checkpoint could not be written. Null is a no-op. */
 HKT_API void hkt_params_server_stop(hkt_params_server* server);
 
 /* Asks the server at "host:port", which is one of a job's or waits for its job; secret null: HOCKET_SECRET.

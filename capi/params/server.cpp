@@ -78,6 +78,13 @@ hkt_status hkt_params_server_stats(hkt_params_server* server, const char** json)
     });
 }
 
+hkt_status hkt_params_server_finish(hkt_params_server* server) {
+    return capi::guarded([&] {
+        started(server, "hkt_params_server_finish").finish();
+        return HKT_SUCCESS;
+    });
+}
+
 void hkt_params_server_stop(hkt_params_server* server) {
     if (server != nullptr && server->is_of_a_parent()) capi::give_up(server->server);
     delete server;

@@ -43,11 +43,12 @@ Words serve(const Words& more) {
     return command;
 }
 
-hkt_params* open_worker(const std::string& address) {
+hkt_params* open_worker(const std::string& address, const char* rack = nullptr) {
     const hkt_params_tensor tensor = {"w", 100000, HKT_INT64};
     hkt_params_options options = HKT_PARAMS_OPTIONS_INIT;
     options.address = address.c_str();
     options.secret = "a secret";
+    options.rack = rack;
     hkt_params* params = nullptr;
     const hkt_status status = hkt_params_open(&tensor, 1, nullptr, &options, &params);
     INFO(hkt_last_error());
@@ -108,6 +109,38 @@ TEST_CASE("two servers take a worker, show it, and end when it has left") {
         CHECK(finished.exit_code == 0);
         CHECK(finished.err == "");
     }
+}
+
+TEST_CASE("a server that cannot write its checkpoints says so in its status, and by its exit status") {
+    const TemporaryFolder folder;
+    const std::string there = folder.path() + "/there";
+    std::filesystem::create_directory(there);
+    Process server(serve({"--checkpoints", there, "--every", "1"}), secret);
+    const std::string address = address_of(server);
+    hkt_params* const params = open_worker(address);
+    CHECK(hkt_params_checkpoint(params, nullptr) == HKT_SUCCESS);
+    CHECK(shown_by(address).find("TROUBLE") == std::string::npos);
+    std::filesystem::rename(there, there + "-gone");
+    CHECK(hkt_params_checkpoint(params, nullptr) == HKT_ERROR_IO);
+    CHECK_THAT(shown_by(address), Contains("TROUBLE: there is no new checkpoint: the checkpoint " + there));
+    kill(server.pid(), SIGTERM);
+    const auto result = server.finish(20s);
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(result.err,
+               Contains("hocket-params: server 0 has written no last checkpoint: the checkpoint " + there));
+    hkt_params_close(params);
+}
+
+TEST_CASE("what a worker calls itself is shown as text") {
+    Process server(serve({}), secret);
+    const std::string address = address_of(server);
+    hkt_params* const params = open_worker(address, "\x1b]0;x\x07\x1b[31mRED\nserver 9");
+    const std::string shown = shown_by(address);
+    CHECK_THAT(shown, Contains("?]0;x??[31mRED?server 9"));
+    CHECK(shown.find_first_of("\x1b\x07") == std::string::npos);
+    hkt_params_close(params);
+    kill(server.pid(), SIGTERM);
+    CHECK(server.finish(20s).exit_code == 0);
 }
 
 TEST_CASE("a server that finds no first one says so, once and when it is asked") {

@@ -46,6 +46,7 @@ int serve(const Options& options) {
             break;
         }
     }
+    check(hkt_params_server_finish(started));
     return 0;
 }
 

@@ -1,6 +1,7 @@
 // hocket-params status: all servers of a job are asked, and their answers shown.
 #include <nlohmann/json.hpp>
 
+#include "dsl/base/readable.hpp"
 #include "tools/params/commands.hpp"
 #include "tools/texts.hpp"
 #include "tools/tool.hpp"
@@ -20,9 +21,9 @@ std::string bytes(const Json& number) {
     return tools::bytes_text(number.get<double>());
 }
 
-// In JSON, as it is shown.
+// In JSON, as it is shown. Names come from workers, who may say anything.
 std::string plain(const Json& value) {
-    return value.is_string() ? value.get<std::string>() : value.dump();
+    return value.is_string() ? dsl::readable(value.get<std::string>(), "") : value.dump();
 }
 
 void show_workers(const Json& workers) {
@@ -49,7 +50,7 @@ void show(const Json& server) {
         fmt::print("a server without a number at {}: ", plain(server.at("at")));
     else
         fmt::print("server {} at {}: ", plain(server.at("server")), plain(server.at("at")));
-    const std::string waits_for = server.value("waits_for", "");
+    const std::string waits_for = plain(server.value("waits_for", Json("")));
     if (server.contains("trouble")) {
         fmt::print("{}\n", plain(server.at("trouble")));
     } else if (server.contains("unused")) {
@@ -59,6 +60,9 @@ void show(const Json& server) {
     } else {
         fmt::print("round {}, epoch {}\n", plain(server.at("clock")), plain(server.at("epochs")));
         if (!waits_for.empty()) fmt::print("  waits: {}\n", waits_for);
+        if (server.contains("checkpoint_trouble"))
+            fmt::print("  TROUBLE: {}\n", plain(server.at("checkpoint_trouble")));
+        for (const Json& lost : server.value("lost", Json::array())) fmt::print("  LOST: {}\n", plain(lost));
         fmt::print("  keeps {}\n  update {}\n  staleness {}, tree {}, {}\n", share(server),
                    plain(server.at("update")), plain(server.at("staleness")), plain(server.at("tree")),
                    tools::count_text(server.at("workers").size(), "worker"));
