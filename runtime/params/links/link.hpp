@@ -85,6 +85,9 @@ class Link final : private transport::SocketLoop::Watcher {
         return must_read_first() ? std::max(heard_, spoke_) : heard_;
     }
     transport::Clock::time_point spoke() const { return spoke_; }
+    // The other side's host has not answered what was sent again: nothing passes, or nothing did until just
+    // now. TCP sends again at intervals that double, so the connection may stay dead long after an outage.
+    bool is_cut_off() const { return is_open() && transport::answers_of(socket_).are_missing; }
 
     std::uint64_t bytes_received() const { return bytes_received_; }  // elements, also those that were lent
     std::uint64_t bytes_sent() const { return bytes_sent_; }

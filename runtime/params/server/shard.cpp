@@ -13,10 +13,13 @@
 namespace hocket::params {
 namespace {
 
+using namespace std::chrono_literals;
 using Json = nlohmann::json;
 using transport::ProtocolError;
 
 constexpr std::size_t most_workers = 1 << 16;
+// After an outage. Workers dial once a second, and the first packets may be lost, too.
+constexpr std::chrono::milliseconds time_to_reconnect = 3s;
 constexpr Clock most_ahead = 1 << 20;  // of this server's rounds, another server's
 
 // A link's user is its worker's number plus 1; 0: it has not said yet.
@@ -411,9 +414,10 @@ void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point
     Link& link = *standing.link;
     if (now - link.spoke() > terms_.silence / 4 && !link.has_unsent()) link.send_heartbeat();
     const auto silent_for = std::chrono::duration_cast<std::chrono::milliseconds>(now - link.heard());
-    if (silent_for > terms_.return_for)
-        return take_out(fmt::format("it has not answered for {} ms", silent_for.count()));
     const bool is_silent = silent_for > terms_.silence;
+    standing.was_cut_off = is_silent && (standing.was_cut_off || link.is_cut_off());
+    if (silent_for > terms_.return_for + (standing.was_cut_off ? time_to_reconnect : 0ms))
+        return take_out(fmt::format("it has not answered for {} ms", silent_for.count()));
     if (!root_ || is_silent == standing.is_suspected) return;
     standing.is_suspected = is_silent;
     log_line("hocket params: server {}: worker {} ({}) {}", index_, worker, standing.at,

@@ -75,8 +75,9 @@ class Shard {
         Link* link = nullptr;  // null: there is none now
         std::string at, rack;
         bool has_weights = false, is_suspected = false;
-        Clock pushed = 0;       // it has pushed of rounds below this
-        bool is_named = false;  // by a worker that had another server in this one's place
+        bool was_cut_off = false;  // in the silence that goes on now
+        Clock pushed = 0;          // it has pushed of rounds below this
+        bool is_named = false;     // by a worker that had another server in this one's place
         std::optional<transport::Clock::time_point> gone_since;  // it has had no connection
     };
 

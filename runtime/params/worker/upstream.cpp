@@ -56,7 +56,7 @@ void Upstream::dial_server() {
 
 void Upstream::dialled_server(transport::Socket socket, const std::string& error) {
     server_dialling_.reset();
-    if (server_ && (!error.empty() || !is_silent(*server_))) return;  // it goes on, or is still waited for
+    if (server_ && (!error.empty() || !needs_another_connection())) return;  // it goes on, or is waited for
     if (error.empty()) {
         Link::Owner& self = *this;
         if (server_) retire(std::move(server_));
@@ -78,6 +78,7 @@ void Upstream::dial_server_later() {
 void Upstream::connect_to_server(std::unique_ptr<Link> link) {
     server_ = std::move(link);
     server_->hand_to(*this);
+    was_silent_ = false;
     if (parent_ == the_server) for_parent_.clear();  // of an epoch that ends now
     has_given_weights_ = false;
     greet();
@@ -354,13 +355,20 @@ void Upstream::tick(Time::time_point now) {
     speak(parent_link_.get());
     for (const Child& child : children_) speak(child.link.get());
     if (parent_link_ && is_silent(*parent_link_)) lost_parent();
-    if (!server_ || !is_silent(*server_)) return;
+    if (!server_ || !needs_another_connection()) return;
     if (now - server_->heard() > self_.timeout)
         return handlers_.failed(Status::peer_lost,
                                 fmt::format("server {} ({}) has not answered for {}", server_index_, at_,
                                             transport::seconds_text(self_.timeout)));
-    // Another process may listen in its place, where the old connection does not end: its host is gone.
     if (!server_dialling_) dial_server();
+}
+
+// Another process may listen in its place, where the old connection does not end: its host is gone. Or there
+// was an outage: the server may be heard again long before TCP repeats what it has not heard.
+bool Upstream::needs_another_connection() {
+    const bool is_silent_now = is_silent(*server_);
+    was_silent_ = is_silent_now || (was_silent_ && server_->is_cut_off());
+    return was_silent_;
 }
 
 bool Upstream::is_silent(const Link& link) const {

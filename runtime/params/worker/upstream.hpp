@@ -112,6 +112,7 @@ class Upstream final : private Link::Owner {
     void go_on_sending_up();
     bool must_wait(const Link& link);
     bool is_silent(const Link& link) const;
+    bool needs_another_connection();
     void retire(std::unique_ptr<Link> link);
     std::uint64_t count(std::uint64_t (Link::*of_link)() const, std::uint64_t before) const;
 
@@ -147,6 +148,7 @@ class Upstream final : private Link::Owner {
     bool is_flushing_ = false;
     bool has_given_weights_ = false;  // on this connection
     Clock first_ = 0, kept_rounds_ = 0;
+    bool was_silent_ = false;     // the server, since this connection was last whole
     std::optional<Clock> joins_;  // the round that it has told the server
     std::optional<std::uint64_t> wanted_checkpoint_;
     std::chrono::milliseconds silence_;  // as the server says
