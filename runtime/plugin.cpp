@@ -1,10 +1,13 @@
 #include "runtime/plugin.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <utility>
 
+#include "dsl/base/named_file.hpp"
 #include "runtime/installed.hpp"
 
 namespace hocket {
@@ -16,30 +19,34 @@ namespace {
                                          kind.purpose, why, kind.origin, kind.variable));
 }
 
-std::string why_not() {
-    const char* why = dlerror();
-    return why == nullptr ? "unknown reason" : why;
-}
-
-void* open(const std::string& path) {
-    return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-}
-
 }  // namespace
+
+void* open_library(const std::string& name, std::string& why) {
+    if (name.find('/') != std::string::npos) {
+        const int file = open_regular(name, O_RDONLY);
+        if (file == -irregular_file) return why = refusal_text(name, irregular_file), nullptr;
+        if (file >= 0) close(file);
+    }
+    void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle != nullptr) return handle;
+    const char* const reason = dlerror();
+    return why = reason == nullptr ? "unknown reason" : reason, nullptr;
+}
 
 Plugin::Plugin(const PluginKind& kind, void* handle, std::string path)
     : kind_(kind), handle_(handle), path_(std::move(path)) {}
 
 Plugin Plugin::load(const PluginKind& kind) {
+    std::string why;
     const char* const chosen = std::getenv(kind.variable);
     if (chosen != nullptr && *chosen != '\0') {
-        if (void* const handle = open(chosen)) return Plugin(kind, handle, chosen);
-        refuse_plugin(kind, fmt::format("{} is {}: {}", kind.variable, chosen, why_not()));
+        if (void* const handle = open_library(chosen, why)) return Plugin(kind, handle, chosen);
+        refuse_plugin(kind, fmt::format("{} is {}: {}", kind.variable, chosen, why));
     }
     std::string reasons;
     for (const auto& [what, path] : plugin_places(kind.file_name)) {
-        if (void* const handle = open(path)) return Plugin(kind, handle, path);
-        reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", what, why_not());
+        if (void* const handle = open_library(path, why)) return Plugin(kind, handle, path);
+        reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", what, why);
     }
     refuse_plugin(kind, reasons);
 }

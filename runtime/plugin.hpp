@@ -14,6 +14,9 @@
 
 namespace hocket {
 
+// dlopen(3) of what may be a path. It does not wait for the other end of a FIFO. Null: `why` says why not.
+void* open_library(const std::string& name, std::string& why);
+
 // One of these libraries. All texts live as long as the process.
 struct PluginKind {
     const char* file_name;  // "libhocket_jit.so"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -12,6 +11,7 @@
 #include <system_error>
 
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/base/named_file.hpp"
 #include "dsl/syntax/parse.hpp"
 
 namespace hocket::dsl {
@@ -22,7 +22,7 @@ namespace {
 
 // Whether this errno is about the file itself. Any other one is about what this process cannot do now.
 bool is_about_the_file(int error) {
-    constexpr int errors[] = {ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, ELOOP, ENAMETOOLONG};
+    constexpr int errors[] = {ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, ELOOP, ENAMETOOLONG, irregular_file};
     return std::find(std::begin(errors), std::end(errors), error) != std::end(errors);
 }
 
@@ -31,18 +31,13 @@ const char* advice_for(int error) {
 }
 
 std::string read_file(const std::string& path) {
-    const std::unique_ptr<std::FILE, decltype(&std::fclose)> file(std::fopen(path.c_str(), "re"),
-                                                                  &std::fclose);
-    std::string text;
-    char bytes[16384];
-    if (file)
-        while (const std::size_t size = std::fread(bytes, 1, sizeof bytes, file.get()))
-            text.append(bytes, size);
-    if (file && !std::ferror(file.get())) return text;
-    const int error = errno;
-    const std::string what = fmt::format("cannot read {}: {}", path, std::generic_category().message(error));
-    if (!is_about_the_file(error)) throw ReadError(what + advice_for(error));
-    throw NotFoundError(what);
+    try {
+        return read_text(path);
+    } catch (const UnreadableFile& refused) {
+        const std::string what = fmt::format("cannot read {}: {}", path, refused.what());
+        if (!is_about_the_file(refused.error)) throw ReadError(what + advice_for(refused.error));
+        throw NotFoundError(what);
+    }
 }
 
 // Adds a text to `missing` if the folder does not exist.

@@ -6,10 +6,12 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <string>
 
 #include "runtime/error.hpp"
 #include "runtime/forks.hpp"
 #include "runtime/log.hpp"
+#include "runtime/plugin.hpp"
 
 namespace hocket::device {
 namespace {
@@ -51,8 +53,9 @@ const Driver* load_driver(void* handle, const char* library) {
 const Driver* look() {
     const char* chosen = std::getenv("HOCKET_CUDA_DRIVER");
     if (chosen != nullptr && *chosen != '\0') {
-        void* handle = dlopen(chosen, RTLD_NOW | RTLD_LOCAL);
-        if (handle == nullptr) refuse_library(chosen, dlerror());
+        std::string why;
+        void* handle = open_library(chosen, why);
+        if (handle == nullptr) refuse_library(chosen, why.c_str());
         return load_driver(handle, chosen);
     }
     void* handle = dlopen(file_name, RTLD_LAZY | RTLD_NOLOAD);

@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "dsl/base/named_file.hpp"
 #include "runtime/error.hpp"
 
 namespace hocket::overlap {
@@ -166,16 +164,11 @@ std::string json_of(const Profile& profile) {
 }
 
 Profile read_profile(const std::string& file) {
-    errno = 0;
-    std::ifstream stream(file, std::ios::binary);
-    std::string text;
-    // One byte more than there may be, so that a larger file is refused and not read.
-    for (char c = 0; text.size() <= most_text && stream.get(c);) text += c;
-    if (!stream.is_open() || stream.bad() || (text.empty() && errno != 0))
-        throw Error(Status::io,
-                    fmt::format("{} cannot be read: {}", file, std::strerror(errno != 0 ? errno : EIO)));
     try {
-        return parse_profile(text);
+        // One byte more than there may be, so that a larger file is refused and not read.
+        return parse_profile(read_text(file, most_text + 1));
+    } catch (const UnreadableFile& refused) {
+        throw Error(Status::io, fmt::format("{} cannot be read: {}", file, refused.what()));
     } catch (const Error& error) {
         refuse_profile(fmt::format("{}: {}", file, error.what()));
     }

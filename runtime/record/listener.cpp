@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -20,6 +19,7 @@
 
 #include <fmt/format.h>
 
+#include "dsl/base/named_file.hpp"
 #include "runtime/error.hpp"
 #include "runtime/forks.hpp"
 #include "runtime/log.hpp"
@@ -29,6 +29,7 @@ namespace hocket::record {
 namespace {
 
 constexpr int look_again_ms = 250;  // at the folder: no system tells of a file that another host has made
+constexpr std::size_t most_request_bytes = 4096;
 
 // What the signal handler uses. A process has one disposition of each signal, whatever it has of Hocket.
 constinit std::atomic<int> bell{-1};
@@ -95,10 +96,12 @@ Stamp stamp_of(const std::string& file) {
 }
 
 std::string first_line(const std::string& file) {
-    std::ifstream stream(file);
-    std::string line;
-    std::getline(stream, line);
-    return line;
+    try {
+        const std::string text = read_text(file, most_request_bytes);
+        return text.substr(0, text.find('\n'));
+    } catch (const UnreadableFile& refused) {
+        throw Error(Status::io, fmt::format("the request {} cannot be read: {}", file, refused.what()));
+    }
 }
 
 }  // namespace

@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
+#include "dsl/base/named_file.hpp"
 #include "runtime/error.hpp"
 
 namespace hocket::record {
@@ -149,11 +147,6 @@ Recording recording_from(const Json& json) {
     return recording;
 }
 
-[[noreturn]] void cannot_write(const std::string& path) {
-    throw Error(Status::io,
-                fmt::format("the recording cannot be written to {}: {}", path, std::strerror(errno)));
-}
-
 }  // namespace
 
 namespace {
@@ -199,16 +192,10 @@ std::optional<Recording> parse_recording(const std::string& text) {
 }
 
 void save(const Recording& recording, const std::string& path) {
-    const std::string text = to_json(recording), unfinished = fmt::format("{}.{}", path, getpid());
-    std::FILE* const file = std::fopen(unfinished.c_str(), "we");
-    if (file == nullptr) cannot_write(unfinished);
-    const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    const bool is_whole = (std::fclose(file) == 0) && is_written;
-    if (!is_whole || std::rename(unfinished.c_str(), path.c_str()) != 0) {
-        const int error = errno;
-        std::remove(unfinished.c_str());
-        errno = error;
-        cannot_write(path);
+    try {
+        replace_file(path, to_json(recording));
+    } catch (const std::runtime_error& error) {
+        throw Error(Status::io, fmt::format("the recording cannot be written to {}: {}", path, error.what()));
     }
 }
 

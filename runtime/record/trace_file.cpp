@@ -1,6 +1,5 @@
 #include "runtime/record/trace_file.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "dsl/base/named_file.hpp"
 #include "runtime/error.hpp"
 #include "runtime/forks.hpp"
 #include "runtime/log.hpp"
@@ -52,10 +52,10 @@ std::string json_text(const Facts& facts) {
     return json.empty() ? "{}" : json + "}";
 }
 
-[[noreturn]] void cannot_write_trace(const std::string& path) {
+[[noreturn]] void cannot_write_trace(const std::string& path, int error) {
     throw Error(Status::io, fmt::format("the trace {} cannot be written: {}; HOCKET_TRACE must name a folder "
                                         "that all ranks may write to",
-                                        path, std::strerror(errno)));
+                                        path, std::strerror(error)));
 }
 
 }  // namespace
@@ -67,8 +67,8 @@ TraceFile::TraceFile(const std::string& folder, const Origin& origin)
     std::error_code refused;
     std::filesystem::create_directories(folder, refused);
     path_ = fmt::format("{}/rank-{}.pid-{}.{}.trace.json", folder, origin.job_rank(), origin.pid, number);
-    fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd_ < 0) cannot_write_trace(path_);
+    fd_ = make_regular(path_, 0666);
+    if (fd_ < 0) cannot_write_trace(path_, -fd_);
     forks::close_in_children(fd_);
     // Those of the process's first communicator, then those of the second.
     first_row_ = number * most_rows + 1;

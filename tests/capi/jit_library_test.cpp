@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <hocket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -310,12 +311,16 @@ TEST_CASE("a library that does not fit is refused, and plans are interpreted") {
         std::vector<std::string> words;
     };
     const std::string version = hkt_version();
+    const TemporaryFolder folder;
+    const std::string fifo = folder.path() + "/fifo.so";  // the loader would wait for its other end
+    REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
     for (const Unfit& unfit :
          {Unfit{HOCKET_OLD_JIT,
                 {HOCKET_OLD_JIT, "has version 0.0.9/1 of its interface, and version " + version + "/",
                  "of another version of Hocket"}},
           Unfit{HOCKET_LIBRARY,
-                {HOCKET_LIBRARY, "has no hocket_jit_interface_version", "of another version"}}}) {
+                {HOCKET_LIBRARY, "has no hocket_jit_interface_version", "of another version"}},
+          Unfit{fifo, {"HOCKET_JIT_LIBRARY is " + fifo + ": it is a FIFO"}}}) {
         INFO(unfit.path);
         const auto outcomes = run_ranks({2, {{"HOCKET_JIT_LIBRARY", unfit.path}}}, [&](int) {
             const Stderr said;

@@ -1,5 +1,6 @@
 // Why a job is slow or stuck: hocket-run --report, and the recordings behind it, with real ranks.
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -249,6 +250,17 @@ TEST_CASE("a file named request in the folder asks for the recordings") {
         CHECK(one.at("reason") == "request");
         CHECK(one.at("request").get<std::string>().starts_with("please "));
     }
+}
+
+TEST_CASE("a FIFO among recordings is passed over and named") {
+    const Folder folder;
+    const std::string fifo = folder.path() + "/rank-0.pid-1.0.json";
+    REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+    const Finished report = hocket::test::run({HOCKET_RUN, "--report-of", folder.path()}, 30s);
+    CHECK(report.in_time);
+    CHECK(report.exit_code == 1);
+    CHECK_THAT(report.err, Contains("passed over: " + fifo + " cannot be read: it is a FIFO") &&
+                               Contains("there are no recordings in"));
 }
 
 TEST_CASE("what the variables of the recorder may be") {

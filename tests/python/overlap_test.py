@@ -160,6 +160,8 @@ class Profiles(Case):
             self.refused(["p.json: it is no text"], Profile.load, path)
             with self.assertRaises(hocket.NotFoundError):
                 Profile.load(path + "x")
+            os.mkfifo(path + ".fifo")
+            self.refused(["p.json.fifo: it is no regular file"], Profile.load, path + ".fifo")
 
     def test_what_was_measured_of_an_iteration_is_kept(self):
         text = """{"startup": 1, "before": 0.25, "latency": 0.001, "contention": 0.125, "layers": [{"name": "a", "transfer": 1, "compute": 2, "bytes": 3}]}"""

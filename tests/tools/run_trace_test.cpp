@@ -1,4 +1,6 @@
 // How hocket-run puts the traces of several hosts' ranks together: the clocks, and files that are damaged.
+#include <sys/stat.h>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -270,6 +272,26 @@ TEST_CASE("what was joined is no rank's file, a link stays one, and a pipe is wr
     const std::vector<int> nobodys = {1};
     CHECK_THROWS_WITH(tools::join_traces(folder.path(), inside, &nobodys),
                       Catch::Contains("no rank has made"));
+}
+
+TEST_CASE("a FIFO is neither waited for nor read, and is named") {
+    const test::TemporaryFolder folder;
+    const std::string fifo = folder.path() + "/rank-1.pid-1.0.trace.json", all = folder.path() + "/all.json";
+    REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+    CHECK_THROWS_WITH(tools::join_traces(folder.path(), all),
+                      Catch::Contains("passed over: " + fifo + " cannot be read: it is a FIFO") &&
+                          Catch::Contains("there are no traces"));
+    write_trace(folder.path(), 0);
+    const auto joined = tools::join_traces(folder.path(), all);
+    CHECK(joined.ranks == 1);
+    CHECK_THAT(joined.remarks, Catch::Contains("passed over: " + fifo));
+    tools::check_trace_file(fifo);
+    CHECK_THROWS_WITH(tools::join_traces(folder.path(), fifo),
+                      Catch::Contains(fifo + " cannot be written: it is a FIFO or pipe that nobody reads"));
+    CHECK(std::filesystem::is_fifo(fifo));
+    // Nor does what others have left under the names of new files make anyone wait.
+    REQUIRE(mkfifo((all + ".new").c_str(), 0600) == 0);
+    CHECK(tools::join_traces(folder.path(), all).ranks == 1);
 }
 
 TEST_CASE("a folder without traces, and a file that cannot be written, are errors that say so") {

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <stdexcept>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "capi/vocabulary.hpp"
+#include "dsl/base/named_file.hpp"
 #include "runtime/kernels/cpu/parallel.hpp"
 #include "runtime/types.hpp"
 #include "tools/bench/statistics.hpp"
@@ -221,12 +222,11 @@ int run_kernel_bench(const KernelOptions& options) {
     const char* ranks = std::getenv("WORLD_SIZE");
     if (ranks != nullptr && std::atoi(ranks) > 1)
         throw std::runtime_error("a kernel is measured by one process: start it without hocket-run");
-    std::ofstream json;
-    if (!options.json_file.empty()) {
-        json.open(options.json_file);
-        if (!json)
-            throw std::runtime_error(
-                fmt::format("cannot write '{}': {}", options.json_file, std::strerror(errno)));
+    std::unique_ptr<OutputFile> json;
+    try {
+        if (!options.json_file.empty()) json = std::make_unique<OutputFile>(options.json_file);
+    } catch (const std::runtime_error& error) {
+        throw std::runtime_error(fmt::format("cannot write '{}': {}", options.json_file, error.what()));
     }
     std::size_t k = 0;
     check(hkt_topk_count(options.elements, options.density, &k));
@@ -245,7 +245,7 @@ int run_kernel_bench(const KernelOptions& options) {
     if (times.torch.size() < times.kernel.size()) times.torch.clear();
     const std::size_t wrong = subject.wrong();
     print(options, k, times, torch_is, wrong);
-    if (json.is_open()) write_json(json, options, k, times, torch_is, wrong);
+    if (json) write_json(*json, options, k, times, torch_is, wrong);
     return wrong == 0 ? 0 : 1;
 }
 

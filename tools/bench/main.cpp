@@ -4,17 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <thread>
 
 #include "capi/hocket.h"
+#include "dsl/base/named_file.hpp"
 #include "tools/bench/comm.hpp"
 #include "tools/bench/data.hpp"
 #include "tools/bench/kernel_bench.hpp"
@@ -176,14 +174,17 @@ Report::About describe(const Options& options, hkt_comm* comm, Method method, co
 }
 
 // Rank 0 opens it before anything is measured; if it cannot, all ranks fail.
-std::ofstream open_json(const std::string& file, hkt_comm* comm) {
-    std::ofstream stream;
+std::unique_ptr<OutputFile> open_json(const std::string& file, hkt_comm* comm) {
+    std::unique_ptr<OutputFile> stream;
     const bool writes = hkt_comm_rank(comm) == 0 && !file.empty();
-    if (writes) stream.open(file);
-    const std::string reason = std::strerror(errno);
-    if (!all_agree(comm, !writes || stream.is_open()))
-        throw std::runtime_error(
-            fmt::format("rank 0 cannot write '{}'{}", file, writes ? ": " + reason : ""));
+    std::string reason;
+    try {
+        if (writes) stream = std::make_unique<OutputFile>(file);
+    } catch (const std::runtime_error& error) {
+        reason = std::string(": ") + error.what();
+    }
+    if (!all_agree(comm, !writes || stream))
+        throw std::runtime_error(fmt::format("rank 0 cannot write '{}'{}", file, reason));
     return stream;
 }
 
@@ -202,7 +203,7 @@ int run(Options options) {
     // This comes before anything is started: the communicator would look for the schedule for its own
     // collectives.
     const std::string schedule = usual_schedule(options, comm.get(), first_root);
-    std::ofstream json = open_json(options.json_file, comm.get());
+    const auto json = open_json(options.json_file, comm.get());
     const Method method =
         options.back_to_back || !share_clock(comm.get()) ? Method::back_to_back : Method::span;
     const bool all_roots = options.subject.contract().has_root() && options.root == -1;
@@ -217,7 +218,7 @@ int run(Options options) {
                         "raise --maxbytes, or begin at 0",
                         options.max_bytes, ranks));
     report.print_footer();
-    if (json.is_open()) report.write_json(json);
+    if (json) report.write_json(*json);
     return report.wrong() == 0 && report.out_of_bounds() == 0 ? 0 : 1;
 }
 

@@ -2,9 +2,10 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <fstream>
-#include <system_error>
+#include <cstring>
+#include <stdexcept>
 
+#include "dsl/base/named_file.hpp"
 #include "tools/overlap/options.hpp"
 #include "tools/overlap/report.hpp"
 #include "tools/tool.hpp"
@@ -13,13 +14,15 @@ namespace hocket::overlap_tool {
 namespace {
 
 void write(const std::string& file, const std::string& text) {
-    errno = 0;
-    std::ofstream stream(file);
-    stream << text;
-    stream.close();
-    if (!stream)
-        throw std::system_error(errno != 0 ? errno : EIO, std::generic_category(),
-                                fmt::format("the picture {} cannot be written", file));
+    try {
+        OutputFile stream(file);
+        errno = EIO;
+        stream << text;
+        stream.close();
+        if (!stream) throw std::runtime_error(std::strerror(errno));
+    } catch (const std::runtime_error& error) {
+        throw std::runtime_error(fmt::format("the picture {} cannot be written: {}", file, error.what()));
+    }
 }
 
 int plan(const Options& options) {

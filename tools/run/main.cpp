@@ -382,11 +382,15 @@ void Job::summarise() {
         say(fmt::format("{} {} {}", first_failed_ ? "then rank" : "rank", who.substr(1), ending));
 }
 
+void say_lines(const std::string& text) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) say("hocket-run: {}", line);
+}
+
 // process_groups: as in join_traces. Throws std::runtime_error.
 void save_trace(const std::string& folder, const std::string& file, const std::vector<int>* process_groups) {
     const JoinedTrace joined = join_traces(folder, file, process_groups);
-    std::istringstream remarks(joined.remarks);
-    for (std::string line; std::getline(remarks, line);) say("hocket-run: {}", line);
+    say_lines(joined.remarks);
     if (joined.unreadable > 0)
         say("hocket-run: {} line{} of the trace cannot be read, and {} missing: did a rank end while it "
             "wrote?",
@@ -397,7 +401,9 @@ void save_trace(const std::string& folder, const std::string& file, const std::v
 
 // Of a job that another launcher has started.
 int print_report(const std::string& folder) {
-    const auto recordings = read_recordings(folder);
+    std::string remarks;
+    const auto recordings = read_recordings(folder, remarks);
+    say_lines(remarks);
     if (recordings.empty()) {
         say("hocket-run: there are no recordings in {}; the ranks need HOCKET_FLIGHT_RECORDER={}", folder,
             folder);

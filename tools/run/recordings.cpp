@@ -10,11 +10,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 
+#include "dsl/base/named_file.hpp"
 #include "runtime/record/listener.hpp"
+#include "tools/tool.hpp"
 
 namespace hocket::tools {
 namespace {
@@ -29,14 +29,18 @@ std::string this_host() {
 
 }  // namespace
 
-std::vector<record::Recording> read_recordings(const std::string& folder) {
+std::vector<record::Recording> read_recordings(const std::string& folder, std::string& remarks) {
     std::vector<record::Recording> recordings;
     std::error_code ignored;  // a folder that is not there has none
     for (const auto& entry : fs::directory_iterator(folder, ignored)) {
         if (entry.path().extension() != ".json") continue;
-        std::ifstream file(entry.path());
-        if (auto one = record::parse_recording(std::string(std::istreambuf_iterator<char>(file), {})))
-            recordings.push_back(std::move(*one));
+        try {
+            if (auto one = record::parse_recording(read_text(entry.path())))
+                recordings.push_back(std::move(*one));
+        } catch (const UnreadableFile& refused) {
+            remarks +=
+                fmt::format("passed over: {} cannot be read: {}\n", entry.path().string(), refused.what());
+        }
     }
     return recordings;
 }
@@ -44,13 +48,17 @@ std::vector<record::Recording> read_recordings(const std::string& folder) {
 void RecordingFolder::ask() {
     static int asked = 0;
     request_ = fmt::format("hocket-run {} {}", getpid(), ++asked);
-    const std::string file = path() + "/" + record::request_file, unfinished = file + ".new";
-    std::ofstream(unfinished) << request_ << "\n";
-    std::rename(unfinished.c_str(), file.c_str());
+    const std::string file = path() + "/" + record::request_file;
+    try {
+        replace_file(file, request_ + "\n");
+    } catch (const std::runtime_error& error) {  // the report is of what they have written before
+        say("hocket-run: the ranks cannot be asked: {} cannot be written: {}", file, error.what());
+    }
 }
 
 std::vector<record::Recording> RecordingFolder::read(const std::vector<int>& process_groups) const {
-    std::vector<record::Recording> recordings = read_recordings(path());
+    std::string nobody_reads;  // a folder of one's own may be read many times before a report
+    std::vector<record::Recording> recordings = read_recordings(path(), nobody_reads);
     std::erase_if(recordings, [&, host = this_host()](const record::Recording& one) {
         return one.origin.host != host ||
                std::ranges::find(process_groups, one.origin.process_group) == process_groups.end();

@@ -9,8 +9,9 @@
 
 namespace hocket::tools {
 
-// All recordings in a folder, of ranks on any hosts.
-std::vector<record::Recording> read_recordings(const std::string& folder);
+// All recordings in a folder, of ranks on any hosts. remarks: gets a line for people for each file that
+// cannot be read.
+std::vector<record::Recording> read_recordings(const std::string& folder, std::string& remarks);
 
 class RecordingFolder {
   public:

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -9,7 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dsl/base/named_file.hpp"
 #include "runtime/record/trace_file.hpp"
 #include "tools/run/clocks.hpp"
 
@@ -45,7 +47,7 @@ struct RankFile {
 
 // Calls use(event) for each whole event of the file. Returns how many lines are none.
 std::size_t for_each_event(const fs::path& path, const std::function<void(Json&)>& use) {
-    std::ifstream lines(path);
+    InputFile lines(path);
     std::size_t unreadable = 0;
     for (std::string line; std::getline(lines, line);) {
         if (line.ends_with(',')) line.pop_back();
@@ -60,9 +62,9 @@ std::size_t for_each_event(const fs::path& path, const std::function<void(Json&)
     return unreadable;
 }
 
-// None: the file is no rank's.
+// None: the file is no rank's. Throws UnreadableFile.
 std::optional<RankFile> origin_of(const fs::path& path) {
-    std::ifstream lines(path);
+    InputFile lines(path);
     std::string line;
     if (!std::getline(lines, line) || !std::getline(lines, line)) return std::nullopt;
     try {
@@ -81,14 +83,21 @@ std::optional<RankFile> origin_of(const fs::path& path) {
     }
 }
 
-std::vector<RankFile> files_in(const std::string& folder, const std::vector<int>* process_groups) {
+// remarks: gets a line for each file that cannot be read.
+std::vector<RankFile> files_in(const std::string& folder, const std::vector<int>* process_groups,
+                               std::string& remarks) {
     std::vector<RankFile> files;
     std::error_code ignored;  // a folder that is not there has none
     for (const auto& entry : fs::directory_iterator(folder, ignored)) {
         if (!entry.path().string().ends_with(".trace.json")) continue;
-        auto file = origin_of(entry.path());
-        if (file && (!process_groups || std::ranges::count(*process_groups, file->process_group) > 0))
-            files.push_back(std::move(*file));
+        try {
+            auto file = origin_of(entry.path());
+            if (file && (!process_groups || std::ranges::count(*process_groups, file->process_group) > 0))
+                files.push_back(std::move(*file));
+        } catch (const UnreadableFile& refused) {
+            remarks +=
+                fmt::format("passed over: {} cannot be read: {}\n", entry.path().string(), refused.what());
+        }
     }
     std::ranges::sort(files, {}, &RankFile::path);
     return files;
@@ -135,8 +144,8 @@ struct Had {
     Nanoseconds last_begun = INT64_MIN, first_ended = INT64_MAX;
 };
 
-[[noreturn]] void cannot_write(const std::string& file, int error) {
-    throw std::runtime_error(fmt::format("the trace {} cannot be written: {}", file, std::strerror(error)));
+[[noreturn]] void cannot_write(const std::string& file, const std::string& why) {
+    throw std::runtime_error(fmt::format("the trace {} cannot be written: {}", file, why));
 }
 
 // A file is replaced when its successor is whole; the link that leads to it stays. A device or a pipe is
@@ -149,6 +158,9 @@ struct Target {
         const fs::file_status status = fs::status(final, none);
         is_replaced = !fs::exists(status) || fs::is_regular_file(status);
         written = is_replaced ? final + ".new" : final;
+    }
+    OutputFile open() const {
+        return is_replaced ? OutputFile(make_regular(written, 0666)) : OutputFile(written);
     }
     bool finish() const { return !is_replaced || std::rename(written.c_str(), final.c_str()) == 0; }
     void remove() const {
@@ -290,31 +302,43 @@ class Joining {
 
 JoinedTrace join_traces(const std::string& folder, const std::string& file,
                         const std::vector<int>* process_groups) {
-    std::vector<RankFile> files = files_in(folder, process_groups);
-    if (files.empty())
-        throw std::runtime_error(
+    std::string remarks;
+    std::vector<RankFile> files = files_in(folder, process_groups, remarks);
+    if (files.empty()) {
+        const std::string why =
             process_groups
                 ? "there is no trace: no rank has made a communicator"
                 : fmt::format("there are no traces in {}; the ranks need HOCKET_TRACE={} when they join",
-                              folder, folder));
+                              folder, folder);
+        throw std::runtime_error(remarks.empty() ? why : why + "\n" + remarks.substr(0, remarks.size() - 1));
+    }
     Joining joining(std::move(files));
     joining.compare_clocks();
     const Target target(file);
-    std::ofstream out(target.written);
-    const JoinedTrace joined = joining.write(out);
-    out.close();
-    if (!out || !target.finish()) {
-        const int error = errno;
+    try {
+        OutputFile out(target.open());
+        JoinedTrace joined = joining.write(out);
+        out.close();
+        if (!out || !target.finish()) throw std::runtime_error(std::strerror(errno));
+        joined.remarks = remarks + joined.remarks;
+        return joined;
+    } catch (const std::runtime_error& error) {
         target.remove();
-        cannot_write(file, error);
+        cannot_write(file, error.what());
     }
-    return joined;
 }
 
 void check_trace_file(const std::string& file) {
     const Target target(file);
-    errno = 0;
-    if (!std::ofstream(target.written, std::ios::app)) cannot_write(file, errno);
+    if (fs::is_fifo(target.written)) {  // its reader would take this for all that it gets
+        if (access(target.written.c_str(), W_OK) != 0) cannot_write(file, std::strerror(errno));
+        return;
+    }
+    try {
+        OutputFile probe(target.open());
+    } catch (const std::runtime_error& error) {
+        cannot_write(file, error.what());
+    }
     target.remove();
 }
 

@@ -99,17 +99,8 @@ int Files::open_at_once(const std::string& path, int flags, unsigned mode) const
 }
 
 int Files::regular(int opened) {
-    if (opened == -ENXIO || opened == -EISDIR) return -irregular_file;  // a socket; a folder, to be written
-    if (opened < 0) return opened;
-    struct statx facts {};
-    constexpr int of_itself = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
-    const bool is_regular =
-        ::statx(opened, "", of_itself, STATX_TYPE, &facts) == 0 && S_ISREG(facts.stx_mode);
-    // With O_NONBLOCK, io_uring would not wait for a file on a network either.
-    const int flags = is_regular ? fcntl(opened, F_GETFL) : -1;
-    if (flags >= 0 && fcntl(opened, F_SETFL, flags & ~O_NONBLOCK) == 0) return opened;
-    close(opened);
-    return -irregular_file;
+    const int fd = only_regular(opened);
+    return fd == -EISDIR ? -irregular_file : fd;
 }
 
 int Files::close(int fd) {

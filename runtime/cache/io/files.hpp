@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "dsl/base/named_file.hpp"
+
 namespace hocket::cache {
 
 enum class FileCall {
@@ -34,7 +36,7 @@ enum class FileCall {
 };
 
 // What open() says, negative, of a name that leads to a folder, a FIFO, a socket, a device or a link.
-inline constexpr int irregular_file = EMEDIUMTYPE;
+using hocket::irregular_file;
 
 // What a test does to a call. error: an errno that it fails with, before anything is done; at_most: bytes
 // that a read or a write may move, which makes it a short one.

@@ -1,17 +1,15 @@
 #include "runtime/engine/job/tuning.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <stdexcept>
 
+#include "dsl/base/named_file.hpp"
 #include "runtime/error.hpp"
 #include "runtime/log.hpp"
 
@@ -161,17 +159,15 @@ TuningTable parse_tuning(const std::string& text) {
 }
 
 std::optional<TuningTable> read_tuning(const std::string& file) {
-    std::error_code ignored;
-    const fs::file_status status = fs::status(file, ignored);
-    if (status.type() == fs::file_type::not_found) return std::nullopt;
-    if (!fs::is_regular_file(status)) refuse_table("it is no file, or cannot be reached");
-    if (fs::file_size(file, ignored) > most_table_bytes)
-        refuse_table(fmt::format("it is larger than {} bytes", most_table_bytes));
-    std::ifstream stream(file);
-    std::ostringstream text;
-    if (stream.peek() != std::ifstream::traits_type::eof()) text << stream.rdbuf();
-    if (!stream.is_open()) refuse_table(std::string("it cannot be read: ") + std::strerror(errno));
-    return parse_tuning(text.str());
+    try {
+        const std::string text = read_text(file, most_table_bytes + 1);
+        if (text.size() > most_table_bytes)
+            refuse_table(fmt::format("it is larger than {} bytes", most_table_bytes));
+        return parse_tuning(text);
+    } catch (const UnreadableFile& refused) {
+        if (refused.error == ENOENT || refused.error == ENOTDIR) return std::nullopt;
+        refuse_table(std::string("it cannot be read: ") + refused.what());
+    }
 }
 
 void write_tuning(const std::string& file, const TuningTable& table) {
@@ -180,19 +176,13 @@ void write_tuning(const std::string& file, const TuningTable& table) {
         refuse_table(fmt::format("the tuning table {} would be larger than {} bytes; begin a new one", file,
                                  most_table_bytes));
     const fs::path place = fs::weakly_canonical(fs::absolute(file));  // follows links, so that they stay
-    const fs::path temporary = place.string() + fmt::format(".{}.tmp", getpid());
-    std::error_code error;
-    fs::create_directories(place.parent_path(), error);
-    errno = 0;
-    std::ofstream stream(temporary);
-    stream << text;
-    stream.close();
-    if (!stream) error = {errno ? errno : EIO, std::generic_category()};
-    if (!error) fs::rename(temporary, place, error);
-    if (!error) return;
     std::error_code ignored;
-    fs::remove(temporary, ignored);
-    refuse_table(fmt::format("the tuning table {} cannot be written: {}", file, error.message()));
+    fs::create_directories(place.parent_path(), ignored);
+    try {
+        replace_file(place, text);
+    } catch (const std::runtime_error& error) {
+        refuse_table(fmt::format("the tuning table {} cannot be written: {}", file, error.what()));
+    }
 }
 
 std::string tuning_to_share(const Options& options) {

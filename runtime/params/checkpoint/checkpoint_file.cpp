@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dsl/base/named_file.hpp"
 #include "runtime/error.hpp"
 #include "runtime/net/frame.hpp"
 #include "runtime/net/socket.hpp"
@@ -146,11 +147,10 @@ void NewFile::publish() {
 
 class ExistingFile {
   public:
-    explicit ExistingFile(const fs::path& file)
-        : file_(file), descriptor_(open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+    explicit ExistingFile(const fs::path& file) : file_(file), descriptor_(open_regular(file, O_RDONLY)) {
         struct stat facts {};
-        if (!descriptor_.is_open() || fstat(descriptor_.fd(), &facts) < 0) fail(errno);
-        if (!S_ISREG(facts.st_mode)) throw transport::ProtocolError("it is not a file");
+        if (!descriptor_.is_open()) fail(-descriptor_.fd());
+        if (fstat(descriptor_.fd(), &facts) < 0) fail(errno);
         bytes_ = static_cast<std::uint64_t>(facts.st_size);
     }
 
@@ -175,8 +175,9 @@ class ExistingFile {
 
   private:
     [[noreturn]] void fail(int error) const {
-        throw Error(error == ENOENT ? Status::not_found : Status::io,
-                    fmt::format("the checkpoint {} cannot be read: {}", file_.string(), error_text(error)));
+        throw Error(
+            error == ENOENT ? Status::not_found : Status::io,
+            fmt::format("the checkpoint {} cannot be read: {}", file_.string(), refusal_text(file_, error)));
     }
 
     const fs::path& file_;

@@ -111,7 +111,9 @@ TEST_CASE("a file that is no profile is named") {
                       file + ": layers is missing; it must be the list of the model's layers");
     std::ofstream(file) << whole;
     CHECK(read_profile(file) == parse_profile(whole));
-    CHECK_THROWS_WITH(read_profile("/dev/zero"), Contains("/dev/zero: it has 16777217 bytes"));
+    CHECK_THROWS_WITH(read_profile("/dev/zero"), Contains("/dev/zero cannot be read: it is a device"));
+    std::ofstream(file) << std::string(std::size_t{17} << 20, ' ');
+    CHECK_THROWS_WITH(read_profile(file), Contains(file + ": it has 16777217 bytes"));
 }
 
 TEST_CASE("arbitrary text is a profile, or refused") {

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -165,7 +166,9 @@ TEST_CASE("the error says what is wrong with a checkpoint, and where") {
     const fs::path file = folder.path() + "/shard";
     CHECK_THAT(error_of(file, Status::not_found), Contains("No such file"));
     fs::create_directory(folder.path() + "/folder");
-    CHECK_THAT(error_of(folder.path() + "/folder"), Contains("not a file"));
+    CHECK_THAT(error_of(folder.path() + "/folder"), Contains("/folder cannot be read: Is a directory"));
+    REQUIRE(mkfifo((folder.path() + "/fifo").c_str(), 0600) == 0);
+    CHECK_THAT(error_of(folder.path() + "/fifo"), Contains("/fifo cannot be read: it is a FIFO"));
     put(file, "weights = 7, and whatever else people keep in files");
     CHECK_THAT(error_of(file), Contains("not a checkpoint of the parameter service"));
 

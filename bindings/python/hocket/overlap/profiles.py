@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Optional, Tuple, Union
 
@@ -73,7 +74,7 @@ class Profile:
     def load(cls, path: Union[str, "os.PathLike[str]"]) -> "Profile":
         """From a file, such as examples/overlap/resnet-50.json."""
         try:
-            with open(path, encoding="utf-8") as file:
+            with open(path, encoding="utf-8", opener=_open_regular) as file:
                 text = file.read()
         except FileNotFoundError:
             raise error_of(lib.HKT_ERROR_NOT_FOUND, f"there is no file {os.path.abspath(path)!r}; a profile is {_FORM}") from None
@@ -96,6 +97,16 @@ class Profile:
 
 
 # ---- What is given --------------------------------------------------------------------------------------------------
+
+def _open_regular(path: str, flags: int) -> int:
+    """For open(). A FIFO would be waited for, and a device may never end."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # open() itself refuses a folder
+        return descriptor
+    os.close(descriptor)
+    raise invalid(f"{os.fspath(path)}: it is no regular file; name one. A profile is {_FORM}")
+
 
 def _shown(value: Any) -> str:
     """A value as a message shows it."""
