@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,11 +12,15 @@ namespace hocket {
 // say. Thread-safe.
 std::filesystem::path own_file();
 
-// Where a file or folder may lie that Meson installs as PREFIX/`relative`: under the folders that are one and
-// two above own_file()'s, as lib/libhocket.so, lib/x86_64-linux-gnu/libhocket.so and bin/schedc have it. So
-// an installation can be moved as a whole, and a build folder can look like one. The nearest is first;
-// whether it exists is not looked at. Thread-safe.
-std::vector<std::filesystem::path> places_of(const std::filesystem::path& relative);
+// The folder that Hocket is installed below, if own_file() lies where Meson installs libraries or programs:
+// PREFIX/lib/x86_64-linux-gnu, PREFIX/lib or PREFIX/bin. So an installation can be moved as a whole. Folders
+// above the prefix may be anybody's, as in /tmp, and are none of Hocket's. Thread-safe.
+std::optional<std::filesystem::path> own_prefix();
+
+// Where a file or folder lies that Meson installs as PREFIX/`relative`. Without a prefix it is the folder
+// above own_file()'s that counts as one: so a build folder can look like an installation. Only for what is
+// not run as it is found. Whether it exists is not looked at. Thread-safe.
+std::filesystem::path installed_place(const std::filesystem::path& relative);
 
 // Where a plug-in is looked for: a library of Hocket's own that is loaded when it is first needed.
 struct PluginPlace {
@@ -23,8 +28,8 @@ struct PluginPlace {
     std::string path;  // for dlopen
 };
 
-// Beside own_file(), then where Meson installs plug-ins (plugin_dir in meson.build), then by the loader's
-// path. The first that can be loaded is to be taken. Thread-safe.
+// Beside own_file(), then where Meson installs plug-ins (plugin_dir in meson.build) if there is a prefix,
+// then by the loader's path. The first that can be loaded is to be taken. Thread-safe.
 std::vector<PluginPlace> plugin_places(const std::string& file_name);
 
 }  // namespace hocket

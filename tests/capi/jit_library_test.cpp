@@ -370,18 +370,48 @@ struct Elsewhere {
     }
 };
 
+std::string copy_into(const std::string& folder) {
+    std::filesystem::create_directories(folder);
+    std::filesystem::copy_file(HOCKET_LIBRARY, folder + "/libhocket.so");
+    return folder + "/libhocket.so";
+}
+
+// Of the libhocket.so of this path. "": the check has found no problem.
+std::string refusal_of(const std::string& library, const std::function<void(const std::string&)>& check) {
+    return problems(run_ranks({1, {{"HOCKET_SCHEDULE_PATH", HOCKET_SCHEDULES}}},
+                              [&](int) { check(Elsewhere(library).refusal()); }));
+}
+
 }  // namespace
+
+TEST_CASE("no library is taken from a folder above Hocket's own prefix") {
+    const TemporaryFolder folder;
+    const std::string others = folder.path() + "/" HOCKET_PLUGIN_FOLDER;
+    std::filesystem::create_directories(others);
+    std::filesystem::create_symlink(HOCKET_OLD_JIT, others + "/libhocket_jit.so");
+    for (const std::string ours : {"/ours", "/ours/lib", "/ours/" HOCKET_LIBRARY_FOLDER}) {
+        INFO(ours);
+        CHECK(refusal_of(copy_into(folder.path() + ours), [&](const std::string& text) {
+                  expect_words(text, {"beside Hocket: " + folder.path() + ours, "by the loader's path"});
+                  expect(text.find(others) == std::string::npos, text);
+              }) == "");
+    }
+    // As it is installed, it is taken.
+    CHECK(refusal_of(copy_into(folder.path() + "/" HOCKET_LIBRARY_FOLDER), [&](const std::string& text) {
+              expect_words(text, {others + "/libhocket_jit.so has version 0.0.9/1"});
+          }) == "");
+}
 
 TEST_CASE("the library is taken from beside libhocket.so") {
     const TemporaryFolder folder;
-    const std::string copy = folder.path() + "/libhocket.so", beside = folder.path() + "/libhocket_jit.so";
-    std::filesystem::copy_file(HOCKET_LIBRARY, copy);
+    const std::string prefix = folder.path() + "/ours", beside = prefix + "/lib/libhocket_jit.so";
+    const std::string copy = copy_into(prefix + "/lib");
     const auto refusal = [&](const std::function<void(const std::string&)>& check) {
-        return problems(run_ranks({1, {{"HOCKET_SCHEDULE_PATH", HOCKET_SCHEDULES}}},
-                                  [&](int) { check(Elsewhere(copy).refusal()); }));
+        return refusal_of(copy, check);
     };
     CHECK(refusal([&](const std::string& text) {
-              expect_words(text, {"beside Hocket: " + beside + ": ", "; as it is installed: /",
+              expect_words(text, {"beside Hocket: " + beside + ": ",
+                                  "; as it is installed: " + prefix + "/" HOCKET_PLUGIN_FOLDER,
                                   "; by the loader's path: libhocket_jit.so: ", "installs both together",
                                   "HOCKET_JIT_LIBRARY, if set"});
           }) == "");

@@ -211,14 +211,11 @@ std::vector<std::string> schedule_path_from(std::string_view named) {
     if (const auto own = library_folder()) {
         folders.push_back(*own);
     } else if (folders.empty()) {
-        std::string looked_at;
-        for (const auto& place : places_of(HOCKET_SCHEDULES_FOLDER))
-            looked_at += fmt::format(" {}", place.string());
         throw Error(Status::not_found,
-                    fmt::format("Hocket's schedules are not where they are installed, as none of these is a "
-                                "folder:{}; install Hocket as a whole, or name a folder of schedules in "
+                    fmt::format("Hocket's schedules are not where they are installed, as {} is no folder; "
+                                "install Hocket as a whole, or name a folder of schedules in "
                                 "HOCKET_SCHEDULE_PATH",
-                                looked_at));
+                                installed_place(HOCKET_SCHEDULES_FOLDER).string()));
     }
     return folders;
 }
@@ -237,10 +234,9 @@ std::string default_tuning_file(const Environment& environment) {
 
 std::optional<std::string> library_folder() {
     std::error_code ignored;
-    for (const auto& place : places_of(HOCKET_SCHEDULES_FOLDER))
-        if (std::filesystem::is_directory(place, ignored))
-            return std::filesystem::canonical(place, ignored).string();
-    return std::nullopt;
+    const auto place = installed_place(HOCKET_SCHEDULES_FOLDER);
+    if (!std::filesystem::is_directory(place, ignored)) return std::nullopt;
+    return std::filesystem::canonical(place, ignored).string();
 }
 
 Options resolve(const Choices& choices, const Environment& environment) {
