@@ -109,10 +109,20 @@ std::string read_text(const std::string& path, std::size_t most) {
     return text;
 }
 
-void replace_file(const std::string& path, const std::string& text) {
+void take_over_mode(int descriptor, const std::string& replaced) noexcept {
+    struct stat old {};
+    struct stat made {};
+    if (lstat(replaced.c_str(), &old) != 0 || fstat(descriptor, &made) != 0) return;
+    if (!S_ISREG(old.st_mode) || old.st_uid != made.st_uid) return;
+    const bool has_group = old.st_gid == made.st_gid || fchown(descriptor, uid_t(-1), old.st_gid) == 0;
+    (void)fchmod(descriptor, old.st_mode & (has_group ? 0777u : 0707u));
+}
+
+void replace_file(const std::string& path, const std::string& text, unsigned mode) {
     const std::string unfinished = fmt::format("{}.{}.new", path, getpid());
     try {
-        OutputFile file(make_regular(unfinished, 0666));
+        OutputFile file(make_regular(unfinished, mode));
+        take_over_mode(file.descriptor(), path);
         errno = 0;
         file << text;
         file.close();

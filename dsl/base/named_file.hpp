@@ -24,6 +24,13 @@ int open_regular(const std::string& path, int flags) noexcept;
 // Returns what open_regular does.
 int make_regular(const std::string& path, unsigned mode) noexcept;
 
+// What only this user may read: the mode of new files that have something of a job's data.
+inline constexpr unsigned private_mode = 0600;
+
+// Gives a new file the mode and the group of the one that it is about to replace, if that is a regular file
+// of this user's: they were chosen for it. Where the group cannot be had, it gets no permission.
+void take_over_mode(int descriptor, const std::string& replaced) noexcept;
+
 // Takes what open(2) with O_NONBLOCK has returned, or -errno, and clears O_NONBLOCK. What is not a regular
 // file is closed. Does not wait for a file system.
 int only_regular(int opened) noexcept;
@@ -50,9 +57,10 @@ class InputFile final : public std::istream {
 // All of a file, or its first bytes if it has more. Throws UnreadableFile.
 std::string read_text(const std::string& path, std::size_t most = std::string::npos);
 
-// Writes a file as a whole: who opens it finds what was there before, or this. Throws std::runtime_error with
-// a text without the name; then the file is as before.
-void replace_file(const std::string& path, const std::string& text);
+// Writes a file as a whole: who opens it finds what was there before, or this. A file that is replaced keeps
+// its mode; a new one gets the one given. Throws std::runtime_error with a text without the name; then the
+// file is as before.
+void replace_file(const std::string& path, const std::string& text, unsigned mode);
 
 // A result that a user wants. Its name may lead to a device or a pipe, which is written as it is; a FIFO must
 // have its reader already. Throws std::runtime_error with a text without the name.
@@ -60,7 +68,8 @@ class OutputFile final : public std::ostream {
   public:
     explicit OutputFile(const std::string& path);
     explicit OutputFile(int descriptor);  // takes it; -errno is an error
-    void close();                         // what is lost sets badbit
+    int descriptor() { return buffer_.fd(); }
+    void close();  // what is lost sets badbit
 
   private:
     __gnu_cxx::stdio_filebuf<char> buffer_;

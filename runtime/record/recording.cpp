@@ -193,7 +193,7 @@ std::optional<Recording> parse_recording(const std::string& text) {
 
 void save(const Recording& recording, const std::string& path) {
     try {
-        replace_file(path, to_json(recording));
+        replace_file(path, to_json(recording), private_mode);
     } catch (const std::runtime_error& error) {
         throw Error(Status::io, fmt::format("the recording cannot be written to {}: {}", path, error.what()));
     }

@@ -67,7 +67,7 @@ TraceFile::TraceFile(const std::string& folder, const Origin& origin)
     std::error_code refused;
     std::filesystem::create_directories(folder, refused);
     path_ = fmt::format("{}/rank-{}.pid-{}.{}.trace.json", folder, origin.job_rank(), origin.pid, number);
-    fd_ = make_regular(path_, 0666);
+    fd_ = make_regular(path_, private_mode);
     if (fd_ < 0) cannot_write_trace(path_, -fd_);
     forks::close_in_children(fd_);
     // Those of the process's first communicator, then those of the second.

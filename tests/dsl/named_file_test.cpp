@@ -68,7 +68,7 @@ TEST_CASE("a new file takes the place of whatever has its name, and follows no l
     const std::string path = folder.path() + "/new";
     folder.write("others", "theirs");
     fs::create_symlink("others", path);
-    replace_file(path, "ours");
+    replace_file(path, "ours", 0600);
     CHECK(read_text(path) == "ours");
     CHECK_FALSE(fs::is_symlink(path));
     CHECK(read_text(folder.path() + "/others") == "theirs");
@@ -79,9 +79,28 @@ TEST_CASE("a new file takes the place of whatever has its name, and follows no l
     close(fd);
     CHECK(fs::is_regular_file(path));
     CHECK(make_regular(folder.path(), 0666) == -EISDIR);
-    CHECK_THROWS_WITH(replace_file("/nonexistent/new", ""), "No such file or directory");
-    CHECK_THROWS_WITH(replace_file(folder.path(), ""), "Is a directory");
+    CHECK_THROWS_WITH(replace_file("/nonexistent/new", "", 0600), "No such file or directory");
+    CHECK_THROWS_WITH(replace_file(folder.path(), "", 0600), "Is a directory");
     CHECK(std::distance(fs::directory_iterator(fs::path(folder.path())), {}) == 2);
+}
+
+TEST_CASE("a new file is as private as it is to be, and one that is replaced keeps its mode") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path() + "/file";
+    const auto mode = [&] { return static_cast<unsigned>(fs::status(path).permissions()); };
+    replace_file(path, "one", private_mode);
+    CHECK(mode() == 0600);
+    for (const unsigned chosen : {0640u, 0644u, 0400u}) {
+        REQUIRE(chmod(path.c_str(), chosen) == 0);
+        replace_file(path, "two", private_mode);
+        CHECK(mode() == chosen);
+    }
+    fs::remove(path);
+    folder.write("others", "");
+    fs::permissions(folder.path() + "/others", fs::perms::all);
+    fs::create_symlink("others", path);  // the link is replaced, and it has no mode
+    replace_file(path, "three", private_mode);
+    CHECK(mode() == 0600);
 }
 
 TEST_CASE("a result goes into a FIFO that is read, and does not wait for a reader") {

@@ -294,6 +294,24 @@ TEST_CASE("a FIFO is neither waited for nor read, and is named") {
     CHECK(tools::join_traces(folder.path(), all).ranks == 1);
 }
 
+TEST_CASE("only this user may read a trace, unless the file was there with another mode") {
+    const test::TemporaryFolder folder;
+    const mode_t usual = umask(022);
+    const auto is_mode = [](const std::filesystem::path& path, unsigned mode) {
+        return std::filesystem::status(path).permissions() == std::filesystem::perms(mode);
+    };
+    write_trace(folder.path(), 0);
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+        CHECK(is_mode(entry.path(), 0600));
+    const std::string all = folder.path() + "/all.json";
+    tools::join_traces(folder.path(), all);
+    CHECK(is_mode(all, 0600));
+    REQUIRE(chmod(all.c_str(), 0644) == 0);
+    tools::join_traces(folder.path(), all);
+    CHECK(is_mode(all, 0644));
+    umask(usual);
+}
+
 TEST_CASE("a folder without traces, and a file that cannot be written, are errors that say so") {
     const test::TemporaryFolder folder;
     CHECK_THROWS_WITH(tools::join_traces(folder.path(), folder.path() + "/all.json"),

@@ -50,7 +50,7 @@ void RecordingFolder::ask() {
     request_ = fmt::format("hocket-run {} {}", getpid(), ++asked);
     const std::string file = path() + "/" + record::request_file;
     try {
-        replace_file(file, request_ + "\n");
+        replace_file(file, request_ + "\n", private_mode);
     } catch (const std::runtime_error& error) {  // the report is of what they have written before
         say("hocket-run: the ranks cannot be asked: {} cannot be written: {}", file, error.what());
     }

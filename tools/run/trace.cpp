@@ -160,7 +160,7 @@ struct Target {
         written = is_replaced ? final + ".new" : final;
     }
     OutputFile open() const {
-        return is_replaced ? OutputFile(make_regular(written, 0666)) : OutputFile(written);
+        return is_replaced ? OutputFile(make_regular(written, private_mode)) : OutputFile(written);
     }
     bool finish() const { return !is_replaced || std::rename(written.c_str(), final.c_str()) == 0; }
     void remove() const {
@@ -317,6 +317,7 @@ JoinedTrace join_traces(const std::string& folder, const std::string& file,
     const Target target(file);
     try {
         OutputFile out(target.open());
+        if (target.is_replaced) take_over_mode(out.descriptor(), target.final);
         JoinedTrace joined = joining.write(out);
         out.close();
         if (!out || !target.finish()) throw std::runtime_error(std::strerror(errno));

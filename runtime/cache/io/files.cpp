@@ -83,7 +83,7 @@ int Files::open(const std::string& path, int flags, unsigned mode) const {
 }
 
 int Files::open_linked(const std::string& path, int flags) const {
-    return open_at_once(path, flags, 0666);
+    return open_at_once(path, flags, 0);
 }
 
 int Files::open_at_once(const std::string& path, int flags, unsigned mode) const {

@@ -71,9 +71,10 @@ class Files {
     explicit Files(FaultHook hook = nullptr) : hook_(std::move(hook)) {}
 
     // Opens regular files only, and does not follow links; with O_DIRECTORY it opens a folder, and follows
-    // links to it. So it never waits, as it would for the other end of a FIFO. O_CREAT: FileCall::create.
-    int open(const std::string& path, int flags, unsigned mode = 0666) const;
-    int open_linked(const std::string& path, int flags) const;  // the same, but follows links
+    // links to it. So it never waits, as it would for the other end of a FIFO. O_CREAT: FileCall::create;
+    // only this user may read what is made, whoever may read its source.
+    int open(const std::string& path, int flags, unsigned mode = private_mode) const;
+    int open_linked(const std::string& path, int flags) const;  // the same, but follows links; makes none
     // Takes what open(2) with O_NONBLOCK has returned, or -errno, and clears O_NONBLOCK. What is not a
     // regular file is closed. Does not wait for a file system.
     static int regular(int opened);

@@ -142,7 +142,7 @@ void RingIo::prepare(Operation& operation, const Fault& fault) {
             break;
         case Operation::Kind::open:
             io_uring_prep_openat(entry, AT_FDCWD, operation.path->c_str(),
-                                 operation.flags | O_CLOEXEC | O_NOCTTY, 0666);
+                                 operation.flags | O_CLOEXEC | O_NOCTTY, 0);
             break;
         case Operation::Kind::close:
             io_uring_prep_close(entry, transfer.fd);

@@ -111,7 +111,8 @@ class NewFile {
 bool NewFile::make() {
     const std::string path =
         fmt::format("{}.{}{}", file_.string(), random_hex(random_letters / 2), new_suffix);
-    descriptor_ = Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+    descriptor_ =
+        Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, private_mode));
     check(descriptor_.is_open());
     path_ = path;
     const bool is_locked = flock(descriptor_.fd(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
@@ -135,6 +136,7 @@ void NewFile::write(std::vector<iovec> pieces) const {
 }
 
 void NewFile::publish() {
+    take_over_mode(descriptor_.fd(), file_);
     check(fsync(descriptor_.fd()) == 0);
     check(rename(path_.c_str(), file_.c_str()) == 0);
     path_.clear();

@@ -13,7 +13,7 @@ namespace hocket::params {
 // Returns when the file is on the disk. Until then it has another name in the same folder, `file`.*.new,
 // which is gone if this throws; those of writers that were killed are removed. If several processes write the
 // same file, the last one's remains. Elements must not change meanwhile. If `file` is a symbolic link, the
-// link is replaced.
+// link is replaced. Only this user may read a new file; one that is replaced keeps its mode.
 // Throws Error(io): the disk is full, the folder does not exist or cannot be written to.
 void write_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint);
 

@@ -1,6 +1,8 @@
 // The cache as a whole, in one process, on real files.
 #include "runtime/cache/cache.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -111,6 +113,24 @@ TEST_CASE("each segment says in words what it holds") {
     CHECK(label("words v2", false) == "words v2");
     CHECK(label("", true) == source.path());
     CHECK(label("words v2", true) == "words v2 from " + source.path());
+}
+
+TEST_CASE("only this user may read what lies in the cache's folder") {
+    const TemporaryFolder folder;
+    const mode_t usual = umask(022);
+    Slow function;
+    {
+        Cache cache(over(function, folder.path()));
+        cache.release(cache.get(0));
+    }
+    std::size_t files = 0;
+    for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
+        CAPTURE(file.path());
+        CHECK(file.status().permissions() == std::filesystem::perms(0600));
+        ++files;
+    }
+    CHECK(files > 1);  // a lock at least, and a segment
+    umask(usual);
 }
 
 TEST_CASE("each segment says how many samples are the source's, if that is known") {

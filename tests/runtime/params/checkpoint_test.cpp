@@ -220,6 +220,18 @@ TEST_CASE("a checkpoint that cannot be written leaves the one from before") {
     CHECK(files_in(folder) == 1);
 }
 
+TEST_CASE("only this user may read a checkpoint, unless the one before it had another mode") {
+    const TemporaryFolder folder;
+    const fs::path file = folder.path() + "/shard";
+    const mode_t usual = umask(022);
+    write_checkpoint(file, example(1, small).checkpoint);
+    CHECK(fs::status(file).permissions() == fs::perms(0600));
+    fs::permissions(file, fs::perms(0640));
+    write_checkpoint(file, example(2, small).checkpoint);
+    CHECK(fs::status(file).permissions() == fs::perms(0640));
+    umask(usual);
+}
+
 TEST_CASE("only what dead writers have left is removed") {
     const TemporaryFolder folder;
     const fs::path file = folder.path() + "/shard";

@@ -87,6 +87,7 @@ TEST_CASE("a recording takes the place of the one before, or the error names the
     std::size_t files = 0;
     for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path())) ++files;
     CHECK(files == 1);
+    CHECK(std::filesystem::status(path).permissions() == std::filesystem::perms(0600));
     CHECK_THROWS_WITH(record::save(example(), "/nonexistent/rank.json"),
                       Catch::Contains("/nonexistent/rank.json"));
 }
