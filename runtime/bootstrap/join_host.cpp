@@ -39,6 +39,7 @@ class Host final : Lobby::Host {
             tell_who_is_missing();
             while (!missing().empty()) {
                 if (Clock::now() >= deadline_) throw Error(Status::timeout, missing_at_deadline());
+                lobby_.admission().require_descriptors();
                 loop().turn(deadline_);
             }
             prepare();

@@ -5,17 +5,16 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <string>
 
 #include "runtime/error.hpp"
+#include "runtime/net/socket.hpp"
 
 namespace hocket::engine {
 
 Gate::Gate() : bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!bell_.is_open())
-        throw Error(Status::out_of_memory, std::string("cannot make an eventfd: ") + std::strerror(errno) +
-                                               "; see the limit on open files (ulimit -n)");
+        throw Error(Status::out_of_memory, "cannot make an eventfd: " + transport::advised_text(errno));
 }
 
 void Gate::ring_bell() {

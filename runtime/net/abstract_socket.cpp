@@ -21,7 +21,7 @@ AbstractAddress::AbstractAddress(const std::string& name) {
 Socket open_unix_socket(int type) {
     Socket socket(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket.is_open())
-        throw Error(Status::bootstrap, fmt::format("cannot make a unix socket: {}", error_text(errno)));
+        throw Error(Status::bootstrap, fmt::format("cannot make a unix socket: {}", advised_text(errno)));
     return socket;
 }
 

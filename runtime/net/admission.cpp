@@ -55,6 +55,7 @@ void Admission::receive_next(Socket socket, std::string from) {
     if (strangers_.size() >= most_strangers_)
         drop(strangers_.front(),
              fmt::format("{} others came before it had proved that it knows the secret", most_strangers_));
+    lacks_descriptors_ = false;
     Stranger& stranger = strangers_.emplace_back(*this);
     stranger.self = std::prev(strangers_.end());
     stranger.known.socket = std::move(socket);
@@ -76,12 +77,13 @@ void Admission::begin_again() {
     for (Stranger& stranger : strangers_) give_time(stranger);
 }
 
-// The listener stays readable: without a pause the loop would spin.
+// The listener stays readable: without a pause the loop would spin. In the pause those that are no strangers
+// say so: of two that can only be accepted one by one, each would else be dropped for the other, for ever.
 void Admission::make_do_without(int error) {
-    shortage_ = error_text(error);
-    if (!strangers_.empty())
-        drop(strangers_.front(),
-             fmt::format("no more connections can be opened ({}); raise the limit (ulimit -n)", shortage_));
+    shortage_ = advised_text(error);
+    lacks_descriptors_ = strangers_.empty() && is_lack_of_descriptors(error);
+    if (!strangers_.empty() && Clock::now() - strangers_.front().came >= breathing_time)
+        drop(strangers_.front(), fmt::format("no more connections can be opened: {}", shortage_));
     loop_.forget(listener_);
     pause_ = loop_.at(Clock::now() + breathing_time, [this] { open(); });
 }
@@ -166,11 +168,16 @@ Admitted Admission::part_with(Stranger& stranger) {
     return known;
 }
 
+void Admission::require_descriptors() const {
+    if (lacks_descriptors_)
+        throw Error(Status::transport,
+                    fmt::format("{} cannot take all connections: {}", terms_.host, shortage_));
+}
+
 std::string Admission::troubles() const {
     std::string text;
     if (!shortage_.empty())
-        text += fmt::format("\n  {} could not take all connections: {}; raise its limit (ulimit -n)",
-                            terms_.host, shortage_);
+        text += fmt::format("\n  {} could not take all connections: {}", terms_.host, shortage_);
     for (const std::string& line : examples_) text += "\n  turned away meanwhile: " + line;
     if (turned_away_ > examples_.size())
         text += fmt::format("\n  and {} more", turned_away_ - examples_.size());

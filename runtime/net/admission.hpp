@@ -49,6 +49,10 @@ class Admission final : private SocketLoop::Watcher {
     // Refuses all that have not been admitted; they are not logged.
     void refuse_all(const std::string& why);
 
+    // Throws Error(transport) if the guest that came last could not be accepted for want of descriptors, and
+    // no stranger holds any that it could have: this process itself needs more. Each time more may have come.
+    void require_descriptors() const;
+
     // For the text about ranks that did not come: which connections were turned away meanwhile, and which
     // could not be accepted. Each line begins with a line break.
     std::string troubles() const;
@@ -60,6 +64,7 @@ class Admission final : private SocketLoop::Watcher {
         Admission& host;
         std::list<Stranger>::iterator self{};
         std::optional<SocketLoop::Timer> deadline{};
+        Clock::time_point came = Clock::now();
         Admitted known{};
         std::string nonce{};  // ours; empty until the challenge is sent
         FrameParser parser{max_hello_size};
@@ -87,6 +92,7 @@ class Admission final : private SocketLoop::Watcher {
     std::size_t turned_away_ = 0;
     std::vector<std::string> examples_;  // some of those turned away
     std::string shortage_;               // why some connections could not be accepted; empty: all could
+    bool lacks_descriptors_ = false;     // for the next guest
 };
 
 }  // namespace hocket::transport

@@ -11,9 +11,7 @@
 namespace hocket::transport {
 
 Event::Event() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (!fd_.is_open())
-        throw Error(Status::bootstrap, "cannot make an eventfd(2): " + error_text(errno) +
-                                           "; see the limit of open files (ulimit -n)");
+    if (!fd_.is_open()) throw Error(Status::bootstrap, "cannot make an eventfd(2): " + advised_text(errno));
 }
 
 void Event::raise() const {

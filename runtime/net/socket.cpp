@@ -217,7 +217,7 @@ Socket listen_at(const addrinfo& address) {
 Socket listen_at_one_of(const addrinfo* list, std::string& why) {
     for (const addrinfo* address = list; address; address = address->ai_next) {
         if (Socket socket = listen_at(*address); socket.is_open()) return socket;
-        why = error_text(errno);
+        why = advised_text(errno);
     }
     return Socket();
 }
@@ -245,6 +245,15 @@ std::ptrdiff_t length_of(const addrinfo* list) {
 
 std::string error_text(int number) {
     return std::generic_category().message(number);
+}
+
+std::string advised_text(int number) {
+    if (number == EMFILE)
+        return fmt::format("{} (this process may have {}: raise the limit, ulimit -n)", error_text(number),
+                           most_descriptors());
+    if (number == ENFILE)
+        return error_text(number) + " (all processes of this host together: raise its limit, fs.file-max)";
+    return error_text(number);
 }
 
 void Socket::close() {
@@ -302,8 +311,9 @@ Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why
         // A name may be another address here than elsewhere.
         const std::string found = host_of(*address) == to.host ? "" : host_of(*address) + ": ";
         if (!socket.is_open()) {
-            why = found + error_text(errno);
-            continue;
+            why = found + advised_text(errno);
+            if (!is_lack_of_descriptors(errno)) continue;
+            throw Error(Status::transport, fmt::format("cannot connect to {}: {}", to.text(), why));
         }
         int error = connect(socket.fd(), address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
         if (error == EINPROGRESS || error == EINTR) error = finish_connect(socket.fd(), share);
@@ -398,7 +408,11 @@ std::size_t most_strangers() {
 }
 
 bool is_shortage(int error) {
-    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+    return is_lack_of_descriptors(error) || error == ENOBUFS || error == ENOMEM;
+}
+
+bool is_lack_of_descriptors(int error) {
+    return error == EMFILE || error == ENFILE;
 }
 
 Error poll_error(int error, std::size_t entries) {

@@ -84,6 +84,7 @@ bool means_loopback(const std::string& host);
 
 // Makes one attempt at each address of the host name; they share the time. On failure the socket is closed
 // and `why` says what went wrong.
+// Throws Error(transport) if no descriptor is left: no other attempt would do better.
 Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why);
 
 // Accepts one pending connection. The socket is closed if there is none, and errno is set. `from` is set to
@@ -126,7 +127,11 @@ std::size_t most_strangers();
 
 // Whether an errno, say of accept(2), may pass once something else is closed.
 bool is_shortage(int error);
+// Whether it says that this process, or its host, has as many open files as it may have.
+bool is_lack_of_descriptors(int error);
 
 std::string error_text(int number);
+// The same; where descriptors are lacking, with how many there may be, and what to raise.
+std::string advised_text(int number);
 
 }  // namespace hocket::transport

@@ -68,7 +68,7 @@ Socket listen_for_streams(Endpoint& at) {
     const int error = code == 0 ? listen_for_streams(*list, socket, at) : 0;
     if (code == 0 && error == 0) return socket;
     throw Error(Status::transport, fmt::format("provider 'tcp' cannot listen at {}: {}", at.host,
-                                               code == 0 ? error_text(error) : gai_strerror(code)));
+                                               code == 0 ? advised_text(error) : gai_strerror(code)));
 }
 
 std::string missing_text(const std::set<std::size_t>& missing, const Endpoint& at,
@@ -140,6 +140,7 @@ void StreamMesh::admit(std::size_t self, const std::set<std::size_t>& expected, 
         loop, listener_.fd(),
         {fmt::format("rank {}", self), key_, "it is no member of this job", admit_one, refuse});
     while (!missing.empty()) {
+        admission.require_descriptors();
         if (patience.is_over()) throw Error(Status::timeout, missing_text(missing, at_, admission));
         loop.turn(patience.next_look());
     }

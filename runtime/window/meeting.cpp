@@ -214,9 +214,7 @@ class WindowHost {
     void make_do_without(int error) {
         if (guests_.empty())
             throw Error(Status::bootstrap,
-                        fmt::format("cannot let the other ranks of this host have its memory: {}; raise the "
-                                    "limit (ulimit -n)",
-                                    error_text(error)));
+                        "cannot let the other ranks of this host have its memory: " + advised_text(error));
         guests_.erase(guests_.begin());
         next_accept_ = Clock::now() + pause_for_others;
     }
@@ -383,8 +381,8 @@ class WindowGuest {
                 throw Error(Status::bootstrap, "the memory of a rank came that is not of this host");
             if (!memory.is_open())
                 throw Error(Status::bootstrap,
-                            "the descriptor of the memory that this host's ranks share did not "
-                            "arrive: this process has too many open files (ulimit -n)");
+                            "the descriptor of the memory that this host's ranks share did not arrive: " +
+                                advised_text(EMFILE));
             take(part.member, {std::move(memory), part.places});
         } catch (const Error& error) {
             return Verdict::of(error);
@@ -414,7 +412,8 @@ class WindowGuest {
 WindowInvitation::WindowInvitation()
     : name_(fresh_name()), listener_(bind_unix_socket(SOCK_SEQPACKET, name_)), bell_(bell_name(name_)) {
     if (listen(listener_.fd(), SOMAXCONN) != 0)
-        throw Error(Status::bootstrap, fmt::format("cannot listen at a unix socket: {}", error_text(errno)));
+        throw Error(Status::bootstrap,
+                    fmt::format("cannot listen at a unix socket: {}", advised_text(errno)));
 }
 
 void exchange_parts(const WindowInvitation& invitation, const std::vector<std::string>& names, int self,

@@ -56,7 +56,7 @@ Socket make_file() {
     if (fd < 0)
         throw Error(Status::out_of_memory,
                     fmt::format("cannot make the memory that this host's ranks share: memfd_create: {}",
-                                error_text(errno)));
+                                advised_text(errno)));
     return Socket(fd);
 }
 
@@ -102,7 +102,7 @@ WindowMemory WindowMemory::make() {
     if (ftruncate(file.fd(), static_cast<off_t>(bytes)) != 0)
         throw Error(Status::out_of_memory, fmt::format("cannot size the memory that this host's ranks share "
                                                        "({} MiB): {}",
-                                                       bytes / mebibyte, error_text(errno)));
+                                                       bytes / mebibyte, advised_text(errno)));
     // Nobody can cut off memory that others have mapped.
     fcntl(file.fd(), F_ADD_SEALS, seals | F_SEAL_SEAL);
     return WindowMemory(std::move(file), bytes);

@@ -10,7 +10,7 @@ using Words = std::vector<std::string>;
 
 namespace {
 
-constexpr int peer_lost = -6, timeout = -7, out_of_memory = -9, io = -11;
+constexpr int transport = -5, peer_lost = -6, out_of_memory = -9, io = -11;
 
 // What limited_rank says of the last call that a rank has come to.
 struct Outcome {
@@ -67,9 +67,32 @@ TEST_CASE("a rank that is short of descriptors fails as all do, wherever they ru
         }
 }
 
-TEST_CASE("rank 0 without a descriptor for each rank: all end with the same status") {
-    for (const char* descriptors : {"4", "5"})
-        check_same(run_limited({"create", "0", "descriptors", descriptors}, "800"), timeout, "rank 0");
+TEST_CASE("rank 0 with a descriptor for one rank alone: all end with the same status, and are told why") {
+    check_same(run_limited({"create", "0", "descriptors", "5"}, "60000"), transport,
+               "rank 0 cannot take all connections: Too many open files (this process may have 5");
+}
+
+TEST_CASE("rank 0 without a descriptor for any rank can tell no other") {
+    const auto outcomes = run_limited({"create", "0", "descriptors", "4"}, "800");
+    CHECK(outcomes[0].status == transport);
+    CHECK_THAT(outcomes[0].text, Contains("this process may have 4"));
+    for (const int rank : {1, 2}) {
+        CHECK(outcomes[rank].status != 0);
+        CHECK_THAT(outcomes[rank].text, Contains("rank 0"));
+    }
+}
+
+TEST_CASE("ranks without descriptors for their connections say at once how many there may be") {
+    // With 60 s to join, those that waited would still run when the job is ended.
+    for (const char* descriptors : {"12", "13", "14"}) {
+        CAPTURE(descriptors);
+        const auto outcomes =
+            run_limited({"create", "-1", "descriptors", descriptors}, "60000", {{"HOCKET_PROVIDER", "tcp"}});
+        const int status = outcomes[0].status;
+        check_same(
+            outcomes, status,
+            status == 0 ? "" : std::string("this process may have ") + descriptors + ": raise the limit");
+    }
 }
 
 TEST_CASE("ranks whose address space is short for what their host shares end with the same status") {
