@@ -85,6 +85,9 @@ class Bootstrap {
     // never blocks. A rank that said goodbye (leave) is not lost.
     virtual std::optional<Loss> loss() const = 0;
 
+    // Whether rank 0, from which all news comes, has said anything since then, or has left. True on rank 0.
+    virtual bool has_heard_host_since(std::chrono::steady_clock::time_point then) const = 0;
+
     // True once `rank` has said goodbye.
     virtual bool has_left(int rank) const = 0;
 

@@ -30,6 +30,7 @@ class WorldOfOne : public Bootstrap {
     void tell(const Account&) override {}
     std::optional<Difference> difference() const override { return std::nullopt; }
     std::map<int, Idleness> idle_in(std::uint64_t) const override { return {}; }
+    bool has_heard_host_since(Clock::time_point) const override { return true; }
     bool has_left(int) const override { return left_; }
     int event_fd() const override { return -1; }
     void leave() override { left_ = true; }

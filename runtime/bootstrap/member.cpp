@@ -183,6 +183,10 @@ std::map<int, Idleness> Member::idle_in(std::uint64_t number) const {
     return known == idle_.end() ? std::map<int, Idleness>() : known->second;
 }
 
+bool Member::has_heard_host_since(Clock::time_point then) const {
+    return rank_ == 0 || host_heard_.load() >= then || has_left(0);
+}
+
 bool Member::has_left(int rank) const {
     const std::lock_guard lock(mutex_);
     return rank >= 0 && rank < world_size_ && left_[rank];

@@ -40,6 +40,7 @@ class Member : public Bootstrap {
     void tell(const Account& account) override;
     std::optional<Difference> difference() const override;
     std::map<int, Idleness> idle_in(std::uint64_t number) const override;
+    bool has_heard_host_since(Clock::time_point then) const override;
     bool has_left(int rank) const override;
     int event_fd() const override { return event_.fd(); }
     void leave() override;
@@ -92,7 +93,8 @@ class Member : public Bootstrap {
     Event event_, wake_;
 
     std::atomic<bool> has_bad_news_{false};
-    mutable std::mutex mutex_;  // guards all that follows, up to links_
+    std::atomic<Clock::time_point> host_heard_{};  // on the others than rank 0
+    mutable std::mutex mutex_;                     // guards all that follows, up to links_
     std::optional<Clock::time_point> bad_news_since_;
     std::condition_variable changed_;
     std::optional<Loss> loss_;

@@ -321,6 +321,7 @@ Link::State Member::take_from(std::size_t index) {
     Link& link = links_[index];
     const int from = rank_of(index);
     const Link::State state = link.receive();
+    if (rank_ != 0) host_heard_ = link.silence().since();
     try {
         while (const auto frame = link.parser().next()) handle(from, *frame);
     } catch (const ProtocolError& error) {

@@ -28,6 +28,7 @@ class Silence {
     // This process did not run until `now`: what the peer may have said meanwhile is heard only from now on.
     void excuse(Clock::duration absence, Clock::time_point now) { since_ = std::min(now, since_ + absence); }
 
+    Clock::time_point since() const { return since_; }
     Clock::duration length(Clock::time_point now) const { return now - since_; }
 
     // Why the peer is lost, if it is. To be asked at every beat, after everything that had come by `now` was

@@ -175,6 +175,10 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     history_ = history;
     ++started_;
     turns_ += start.tiles();
+    const auto set_deadlines = [&] {
+        const auto deadline = Clock::now() - away_ + limit.value_or(timeout_);
+        for (Execution* tile = begun; tile; tile = tile->next_tile()) tile->set_deadline(deadline);
+    };
     try {
         hear_bad_news();
         // If this rank is alone, there is nobody to wait for, except a device. Otherwise the thread that
@@ -186,6 +190,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
         if (!failure_ && execution.run().disagreement())
             fail_mismatch(execution, *execution.run().disagreement());
     } catch (const Error& error) {
+        set_deadlines();
         fail_moving(error);
     } catch (const std::exception& error) {
         fail_here(error);
@@ -193,10 +198,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     retire();
     if (tracer_) tracer_->look(in_flight_);
     // Most small operations have ended by now, and need no clock.
-    if (execution.status_of_all() == Status::in_progress) {
-        const auto deadline = Clock::now() - away_ + limit.value_or(timeout_);
-        for (Execution* tile = begun; tile; tile = tile->next_tile()) tile->set_deadline(deadline);
-    }
+    if (execution.status_of_all() == Status::in_progress) set_deadlines();
     return execution;
 }
 
@@ -239,6 +241,7 @@ MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buf
         fail_here(error);
         throw;
     }
+    const auto set_deadline = [&] { begun->deadline = Clock::now() - away_ + timeout_; };
     try {
         begun->note = flight_.begin_message(message.direction == Direction::send, message.peer, message.tag,
                                             message.bytes);
@@ -246,13 +249,14 @@ MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buf
         messages_.begin(*begun);
         look_at_messages();
     } catch (const Error& error) {
+        set_deadline();
         fail_moving(error);
     } catch (const std::exception& caught) {
         // This is a failure even if no other rank waits for the message: a part of it has begun.
         const Error error = error_of(caught);
         if (!failure_) fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight()));
     }
-    if (begun->status == Status::in_progress) begun->deadline = Clock::now() - away_ + timeout_;
+    if (begun->status == Status::in_progress) set_deadline();
     return *begun;
 }
 

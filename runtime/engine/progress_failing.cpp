@@ -224,12 +224,18 @@ void Progress::abort(const std::string& reason) {
     if (!failure_) fail(aborted(reason, bootstrap_.rank(), in_flight()));
 }
 
+// A connection often breaks because the rank there has failed, and rank 0 says with what. While rank 0 itself
+// says nothing (it may be stopped), this rank does not know, and goes on waiting for it: so an operation that
+// all have waited for too long ends on all by that, whichever of them was the first to hang up.
 void Progress::fail_fabric(const std::string& reason, int peer) {
     if (failure_) return;
-    const auto until = Clock::now() + loss_follows_within;
-    while (Clock::now() < until) {
+    const auto since = Clock::now();
+    for (auto now = since; now - since < loss_follows_within || !bootstrap_.has_heard_host_since(since);
+         now = Clock::now()) {
         if (auto news = bad_news()) return fail(std::move(*news));
         if (peer >= 0 && bootstrap_.has_left(peer)) return fail_departure(peer);
+        watch_deadlines(now);
+        if (failure_) return;
         std::this_thread::sleep_for(5ms);
     }
     const std::string whole = peer < 0 ? reason : fmt::format("{} (rank {})", reason, peer);

@@ -703,6 +703,33 @@ TEST_CASE("a deadline that passes on one rank ends the operation on all") {
     CHECK(test::problems(outcomes) == "");
 }
 
+TEST_CASE("while rank 0 is stopped, what takes too long ends with the same status on all") {
+    auto* rank_0 = static_cast<pid_t*>(test::shared_memory(sizeof(pid_t)));
+    const test::Tally met, known;
+    const auto outcomes = run_ranks({4, {{"HOCKET_PROVIDER", "tcp"}}}, [&](int rank) {
+        // Rank 1 hangs up first, and the others see no more than that.
+        const char* timeout = rank == 1 ? "1000" : "3000";
+        setenv("HOCKET_TIMEOUT_MS", timeout, 1);
+        auto comm = join();
+        if (rank == 0) *rank_0 = getpid();
+        comm->barrier();
+        met.meet(4);
+        if (rank == 1) kill(*rank_0, SIGSTOP);
+        if (rank == 0) known.await(3);
+        auto data = values<float>(rank, 1000);
+        const auto text = failure_of([&] {
+            comm->wait(
+                comm->start(comm->cached_plan({.schedule = "ring"}, 1000), data.data(), data.data(), 1000));
+        });
+        known.add();
+        if (rank == 0) return expect_contains(text, {"-7:", "did not finish within"});
+        expect_contains(text, {"-7:", fmt::format("did not finish within {} ms", timeout).c_str()});
+        known.await(3);
+        if (rank == 1) kill(*rank_0, SIGCONT);
+    });
+    CHECK(test::problems(outcomes) == "");
+}
+
 TEST_CASE("a rank that leaves does not end what the others still do") {
     const test::Tally gone;
     const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [&](int rank) {

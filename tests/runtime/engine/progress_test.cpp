@@ -129,6 +129,7 @@ class LateReport : public transport::Bootstrap {
     void tell(const transport::Account&) override {}
     std::optional<transport::Difference> difference() const override { return std::nullopt; }
     std::map<int, transport::Idleness> idle_in(std::uint64_t) const override { return {}; }
+    bool has_heard_host_since(transport::Clock::time_point) const override { return true; }
     bool has_left(int) const override {
         const double now = test::now_ms();
         if (first_asked_ < 0) first_asked_ = now;
