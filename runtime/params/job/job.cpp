@@ -19,6 +19,7 @@ constexpr std::uint64_t least_chunk = 4 << 10, most_chunk = 64 << 20;
 constexpr std::uint64_t most_chunks = 1 << 22;  // an announcement has the clocks of all
 constexpr std::uint64_t most_elements = std::uint64_t{1} << 40;
 constexpr Clock most_staleness = 1 << 20;
+constexpr std::size_t most_values_of_job = 1 << 20;  // 4 for each tensor
 
 [[noreturn]] void refuse_job(const std::string& why) {
     throw Error(Status::invalid_argument, why);
@@ -69,7 +70,13 @@ std::string encode(const Job& job) {
 }
 
 Job decode_job(std::string_view text) try {
-    const Json json = Json::parse(text);
+    std::size_t values = 0;
+    const auto require_few = [&](int, Json::parse_event_t, Json&) {
+        if (++values > most_values_of_job)
+            throw transport::ProtocolError("it describes a job that is too large");
+        return true;
+    };
+    const Json json = Json::parse(text, require_few);
     Job job;
     for (const Json& tensor : json.at("tensors")) {
         const auto name = tensor.at(0).get<std::string>();

@@ -23,7 +23,14 @@ using transport::ProtocolError;
 enum Kind : std::uint8_t { note = 1, message, heartbeat, returned, last_kind = returned };
 enum class Elements : std::uint8_t { none, dense, sparse };
 
-constexpr std::uint64_t most_body = 64 << 20;  // of a description of a job with very many tensors
+constexpr std::uint64_t most_body = 64 << 20;
+// Of a note: a job of some 100,000 tensors, or as many members as there may be. Taking it to pieces takes a
+// server's time, and many times its length in memory.
+constexpr std::uint64_t most_note = 16 << 20;
+constexpr std::size_t most_values_of_note = 1 << 20;
+// What a guest may send of notes in the long run, each as long as this at least. None has so much to say.
+constexpr double notes_per_second = 1 << 20;
+constexpr std::uint64_t least_note = 1024;
 constexpr std::chrono::seconds link_farewell_time{2};
 constexpr int small_buffer = 128 << 10;
 // More time than that between two ticks this process has not listened: it was stopped, or was busy.
@@ -268,7 +275,8 @@ void Link::header_is_complete() {
     std::memcpy(&header, incoming_.data(), sizeof header);
     if (header.kind < 1 || header.kind > last_kind || header.elements > Elements::sparse || header.zero != 0)
         throw ProtocolError("it sends what is no message of the parameter service");
-    if (header.body_bytes > most_body) throw ProtocolError("it sends a message that is too long");
+    if (header.body_bytes > (header.kind == Kind::note ? most_note : most_body))
+        throw ProtocolError("it sends a message that is too long");
     if (header.kind == Kind::returned) {
         lent_.erase(header.number);
         return;
@@ -346,11 +354,25 @@ void Link::value_is_complete() {
     owner_->received(*this, std::move(message));
 }
 
+// A server hears all workers on one thread, and one of them must not keep it from the others.
+void Link::charge_note() {
+    if (!is_host_) return;
+    const auto now = transport::Clock::now();
+    const double left = std::chrono::duration<double>(now - std::exchange(charged_, now)).count();
+    notes_ = std::max(0.0, notes_ - left * notes_per_second);
+    notes_ += static_cast<double>(std::max<std::uint64_t>(incoming_.size(), least_note));
+    if (notes_ > static_cast<double>(most_note))
+        throw ProtocolError("it sends more notes than anybody has to send");
+}
+
 void Link::take_note() {
+    charge_note();
     Json json;
     try {
-        const auto require_flat = [](int depth, Json::parse_event_t, Json&) {
-            if (depth > deepest_note) throw ProtocolError("it sends a note that is not understood");
+        std::size_t values = 0;
+        const auto require_flat = [&](int depth, Json::parse_event_t, Json&) {
+            if (depth > deepest_note || ++values > most_values_of_note)
+                throw ProtocolError("it sends a note that is not understood");
             return true;
         };
         json = Json::parse(std::string_view(incoming_).substr(sizeof(Header)), require_flat);

@@ -118,6 +118,7 @@ class Link final : private transport::SocketLoop::Watcher {
     void header_is_complete();
     void body_is_complete();
     void value_is_complete();
+    void charge_note();
     void take_note();
     void take_memory(const nlohmann::json& note);
     void begin_value(Chunk chunk);
@@ -149,6 +150,8 @@ class Link final : private transport::SocketLoop::Watcher {
     std::optional<Message> message_;
     Content content_;
 
+    double notes_ = 0;  // bytes of a guest's, less what it might have sent since
+    transport::Clock::time_point charged_{};
     transport::Clock::time_point heard_, spoke_, ticked_;
     std::uint64_t bytes_received_ = 0, bytes_sent_ = 0;
     std::uint32_t interest_ = 0;

@@ -123,6 +123,12 @@ std::map<std::string, Script> nonsense() {
          [](Peer& peer) {
              peer.say({{"memory", "offered"}});
          }},
+        {"a note of very many values",
+         [](Peer& peer) {
+             std::string text = "{\"say\": [0";
+             for (int i = 0; i < 1 << 20; ++i) text += ",0";
+             peer.text(text + "]}");
+         }},
         {"a note that is too long", [](Peer& peer) { peer.raw({.kind = 1, .body_bytes = UINT32_MAX}); }},
         {"a message that is cut off", [](Peer& peer) { peer.frame(2, "abc"); }},
         {"an unknown message", [](Peer& peer) { peer.frame(2, std::string(12, '\x7f')); }},
@@ -198,6 +204,12 @@ std::map<std::string, Script> bad_workers(const std::string& run = "") {
     add("leaves after a round that cannot be",
         {reserve_note(stranger, run), {{"say", "flush"}, {"clock", -1}}});
     add("leaves before it has said who it is", {{{"say", "flush"}, {"clock", 0}}});
+    const Json padded{{"say", "flush"}, {"clock", 0}, {"pad", std::string(60'000, 'x')}};
+    add("says much", [&] {
+        std::vector<Json> notes(400, padded);
+        notes.insert(notes.begin(), reserve_note(stranger, run));
+        return notes;
+    }());
     add("asks for a checkpoint before it has said who it is", {{{"say", "checkpoint"}}});
     add("opens without a job", {{{"say", "open"}, {"has_weights", false}}});
     add("opens what is no job", {{{"say", "open"}, {"job", "{}"}, {"has_weights", false}}});
