@@ -86,7 +86,7 @@ HKT_ENDS_WITH(hkt_cache_stats, damage);
 HKT_ENDS_WITH(hkt_cache_verification, findings);
 HKT_ENDS_WITH(hkt_params_options, interrupt_user);
 HKT_ENDS_WITH(hkt_params_stats, children);
-HKT_ENDS_WITH(hkt_params_server_options, rack);
+HKT_ENDS_WITH(hkt_params_server_options, accept_torn);
 HKT_ENDS_WITH(hkt_overlap_options, bucket_bytes);
 HKT_ENDS_WITH(hkt_overlap_prediction, overlap);
 HKT_ENDS_WITH(hkt_overlap_run_options, staleness);

@@ -1440,10 +1440,14 @@ typedef struct hkt_params_server_options {
     int64_t index; /* with restore: whose checkpoint, if the folder has those of several servers; -1: that of
                       the only one */
     const char* rack; /* of workers that are near it, as they say it (hkt_params_options.rack); this host */
+    uint64_t round;   /* with restore: goes back to the checkpoint of all rounds below this one; 0: goes on from
+                         the latest */
+    int64_t accept_torn; /* not 0, with restore: new workers go on from it also if nobody comes back that took
+                            part, and other servers have other rounds, or some chunks have */
 } hkt_params_server_options;
 
 #define HKT_PARAMS_SERVER_OPTIONS_INIT \
-    { sizeof(hkt_params_server_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, -1, NULL }
+    { sizeof(hkt_params_server_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, -1, NULL, 0, 0 }
 
 /* Begins to serve, on a thread of Hocket's. What is kept, and for whom, is said by the first worker that
  * comes. On success *server is the caller's, to be given to hkt_params_server_stop. Errors: INVALID_ARGUMENT,

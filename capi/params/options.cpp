@@ -125,6 +125,12 @@ params::ServerOptions options_of_server(const hkt_params_server_options& given) 
     if (options.restore && options.checkpoints.empty())
         refuse(
             "hkt_params_server_options.restore is set, but checkpoints is not: the folder to restore from");
+    if ((given.round != 0 || given.accept_torn != 0) && !options.restore)
+        refuse("hkt_params_server_options.round or accept_torn is set, but restore is not");
+    if (given.round > params::most_clock)
+        refuse(fmt::format("hkt_params_server_options.round is {}; no job gets there", given.round));
+    if (given.round != 0) options.round = given.round;
+    options.accepts_torn = given.accept_torn != 0;
     if (given.index != -1)
         options.index =
             static_cast<std::uint32_t>(check_range("hkt_params_server_options.index", given.index, 0, 65535));

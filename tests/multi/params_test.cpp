@@ -1,5 +1,6 @@
 // hocket-params as people use it: servers in processes of their own, and a look at them.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <hocket.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -129,6 +130,91 @@ TEST_CASE("a server that cannot write its checkpoints says so in its status, and
     CHECK_THAT(result.err,
                Contains("hocket-params: server 0 has written no last checkpoint: the checkpoint " + there));
     hkt_params_close(params);
+}
+
+TEST_CASE("a job whose processes have all died goes back to whole rounds, or is not gone on with") {
+    const TemporaryFolder folder;
+    const std::string folders[] = {folder.path() + "/a", folder.path() + "/b"};
+    for (const std::string& each : folders) std::filesystem::create_directory(each);
+    const auto start = [&](int index, const std::string& first, Words more) {
+        const Words fixed{HOCKET_PARAMS,   "serve",
+                          "--checkpoints", folders[index],
+                          "--every",       "1",
+                          "--return-ms",   "2000",
+                          "--listen",      index == 0 && first != "" ? first : "127.0.0.1:0"};
+        more.insert(more.begin(), fixed.begin(), fixed.end());
+        if (index == 1) more.insert(more.end(), {"--join", first});
+        return std::make_unique<Process>(more, secret);
+    };
+    std::unique_ptr<Process> servers[2];
+    servers[0] = start(0, "", {"--servers", "2"});
+    const std::string address = address_of(*servers[0]);
+    servers[1] = start(1, address, {});
+    const pid_t worker = fork();
+    if (worker == 0) {
+        std::vector<std::int64_t> values(100000, 3);
+        const void* gradient[] = {values.data()};
+        hkt_params* const params = open_worker(address);
+        for (;; std::this_thread::sleep_for(10ms))
+            if (hkt_params_push(params, 0, 1, gradient, nullptr) || hkt_params_clock(params, nullptr))
+                _exit(1);
+    }
+    const auto has = [&](int index, int round) {
+        return std::filesystem::exists(
+            fmt::format("{}/server-{}.round-{}.checkpoint", folders[index], index, round));
+    };
+    // Of which both have whole ones, the last first.
+    const auto common = [&] {
+        std::vector<int> rounds;
+        for (int round = 300; round > 0; --round)
+            if (has(0, round) && has(1, round)) rounds.push_back(round);
+        return rounds;
+    };
+    REQUIRE(eventually([&] {
+        const auto rounds = common();
+        return rounds.size() >= 2 && rounds[0] > 8;
+    }));
+    kill(worker, SIGKILL);
+    for (auto& server : servers) kill(server->pid(), SIGKILL);
+    waitpid(worker, nullptr, 0);
+    for (auto& server : servers) server->finish(20s);
+    REQUIRE(common().size() >= 2);
+    const int back = common()[1];
+    for (int round = back + 1; round < 300; ++round)  // as if one had been behind
+        std::filesystem::remove(fmt::format("{}/server-1.round-{}.checkpoint", folders[1], round));
+
+    const auto restart = [&](const Words& how) {
+        for (int index = 0; index < 2; ++index) {
+            Words more{"--restore"};
+            more.insert(more.end(), how.begin(), how.end());
+            servers[index] = start(index, address, more);
+            if (!servers[index]->wait_for_output("serving at ", 20s)) FAIL(servers[index]->finish(1s).err);
+        }
+    };
+    const auto stop = [&] {
+        for (auto& server : servers) kill(server->pid(), SIGKILL);
+        for (auto& server : servers) server->finish(20s);
+    };
+    restart({});
+    const hkt_params_tensor tensor = {"w", 100000, HKT_INT64};
+    hkt_params_options options = HKT_PARAMS_OPTIONS_INIT;
+    options.address = address.c_str();
+    options.secret = "a secret";
+    hkt_params* params = nullptr;
+    CHECK(hkt_params_open(&tensor, 1, nullptr, &options, &params) == HKT_ERROR_MISMATCH);
+    CHECK_THAT(hkt_last_error(), Contains("the servers go on from different rounds") &&
+
+                                     Contains("server 1 (") &&
+                                     Contains(fmt::format("--restore --round {}\n", back)));
+    stop();
+    restart({"--round", std::to_string(back)});
+    params = open_worker(address);
+    std::vector<std::int64_t> values(100000);
+    void* weights[] = {values.data()};
+    CHECK(hkt_params_pull(params, 0, 1, weights, 0, nullptr) == HKT_SUCCESS);
+    CHECK(values == std::vector<std::int64_t>(100000, 3 * back));
+    hkt_params_close(params);
+    stop();
 }
 
 TEST_CASE("what a worker calls itself is shown as text") {

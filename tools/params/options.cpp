@@ -90,6 +90,17 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
         ->add_option("--index", options.index, "whose checkpoint, if the folder has those of several servers")
         ->check(CLI::Range(0, 65535))
         ->needs(restore);
+    auto* accept_torn =
+        serve
+            ->add_flag("--accept-torn", options.accept_torn,
+                       "new workers go on from it also if the servers' checkpoints are of different rounds")
+            ->needs(restore);
+    serve
+        ->add_option("--round", options.round,
+                     "goes back to the checkpoint of all rounds below this one; all servers must")
+        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 60))
+        ->needs(restore)
+        ->excludes(accept_torn);
     serve->add_option("--silence-ms", options.silence_ms, "after which a worker is thought not to answer")
         ->check(CLI::Range(least_silence_ms, a_day_ms))
         ->capture_default_str();

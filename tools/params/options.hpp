@@ -17,6 +17,8 @@ struct Options {
     std::uint64_t every = 10;  // rounds
     bool restore = false, once = false;
     std::int64_t index = -1;  // whose checkpoint; -1: that of the only one
+    std::uint64_t round = 0;  // to go back to; 0: the latest checkpoint
+    bool accept_torn = false;
     std::int64_t silence_ms = 2000, return_ms = 10000;
     std::string address;  // to ask
     std::int64_t timeout_ms = 10000;

@@ -27,6 +27,8 @@ int serve(const Options& options) {
     wanted.checkpoint_every = options.every;
     wanted.restore = options.restore;
     wanted.index = options.index;
+    wanted.round = options.round;
+    wanted.accept_torn = options.accept_torn;
     wanted.rack = text(options.rack);
     wanted.silence_ms = options.silence_ms;
     wanted.return_ms = options.return_ms;

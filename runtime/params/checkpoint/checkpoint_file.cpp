@@ -244,11 +244,17 @@ void require_writable(const fs::path& file) {
     const NewFile probe(file);
 }
 
-std::uint32_t incarnation_of(const fs::path& file) try {
+CheckpointAge age_of(const fs::path& file) try {
     ExistingFile existing(file);
-    return read_layout(existing).contents.incarnation;
+    const Checkpoint contents = read_layout(existing).contents;
+    CheckpointAge age{contents.incarnation, most_clock, 0};
+    for (const CheckpointChunk& chunk : contents.chunks) {
+        age.lowest = std::min(age.lowest, chunk.clock);
+        age.highest = std::max(age.highest, chunk.clock);
+    }
+    return age;
 } catch (const std::exception&) {
-    return 0;
+    return {};
 }
 
 Checkpoint read_checkpoint(const fs::path& file, const AllocateBuffer& allocate) {

@@ -20,8 +20,13 @@ void write_checkpoint(const std::filesystem::path& file, const Checkpoint& check
 // Throws Error(io) if such a file cannot be written.
 void require_writable(const std::filesystem::path& file);
 
-// Which server has written the file (Checkpoint::incarnation). 0: there is none that can be read.
-std::uint32_t incarnation_of(const std::filesystem::path& file);
+// Which of several checkpoints is the later one: by incarnation, then by clock. Zeros: there is none that can
+// be read.
+struct CheckpointAge {
+    std::uint32_t incarnation = 0;
+    Clock lowest = 0, highest = 0;  // of its chunks
+};
+CheckpointAge age_of(const std::filesystem::path& file);
 
 // Called for each buffer in order, those without elements too, and not before the header is known to be good
 // and the file to be as long as it says. The result is the checkpoint's, and is read into. May throw.

@@ -177,7 +177,11 @@ void Root::skip_rounds_without_workers() {
     const auto earliest =
         std::min_element(members_.begin(), members_.end(),
                          [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
-    for (Clock& clock : clocks_) clock = std::max(clock, earliest->second.first);
+    for (Chunk chunk = 0; chunk < clocks_.size(); ++chunk) {
+        const Clock before = clocks_[chunk];
+        clocks_[chunk] = std::max(before, earliest->second.first);
+        cut(chunk, before, clocks_[chunk]);
+    }
 }
 
 void Root::know_members() {
@@ -269,6 +273,34 @@ std::optional<std::vector<Sum>> Root::complete(Chunk chunk) const {
 void Root::apply(Chunk chunk, const std::vector<Value>& parts, const std::vector<Worker>& workers) {
     weights_[chunk] = arithmetic_.updated(chunk, clocks_[chunk], weights_[chunk], parts, workers);
     ++clocks_[chunk];
+    cut(chunk, clocks_[chunk] - 1, clocks_[chunk]);
+}
+
+// Its weights are of all clocks after `from`, up to `to`. Where many are passed over at once, because nobody
+// took part, the last two are enough.
+void Root::cut(Chunk chunk, Clock from, Clock to) {
+    if (every_ == 0 || !staleness_) return;
+    const Clock last = to / every_ * every_;
+    const Clock first =
+        std::max({from / every_ * every_ + every_, last < every_ ? 0 : last - every_, last_cut_ + 1});
+    for (Clock clock = (first + every_ - 1) / every_ * every_; clock <= last; clock += every_) {
+        Cut& cut =
+            cuts_.try_emplace(clock, Cut{std::vector<Value>(clocks_.size()), clocks_.size()}).first->second;
+        if (!std::exchange(cut.weights[chunk], weights_[chunk]) && --cut.missing == 0) finish_cut(clock);
+    }
+}
+
+void Root::finish_cut(Clock clock) {
+    Snapshot whole{epoch_.incarnation,
+                   std::move(cuts_.at(clock).weights),
+                   std::vector<Clock>(clocks_.size(), clock),
+                   {},
+                   {},
+                   {}};
+    describe_members(whole, clock);
+    finished_cuts_.push_back(std::move(whole));
+    last_cut_ = clock;
+    cuts_.erase(cuts_.begin(), cuts_.upper_bound(clock));
 }
 
 // A worker's updates come in the order of its rounds, none left out. What it sends again after an epoch began
@@ -312,22 +344,39 @@ void Root::answer(Chunk chunk) {
 
 // ---- How far it is ---------------------------------------------------------------------------------------
 
+bool Root::is_whole() const {
+    return !staleness_ || lowest(clocks_) == highest(clocks_);
+}
+
+bool Root::expects_anybody() const {
+    return std::any_of(members_.begin(), members_.end(),
+                       [](const auto& one) { return one.second.was_before && !one.second.is_here; });
+}
+
 Clock Root::lowest_clock() const {
     return lowest(clocks_);
 }
 
 Snapshot Root::snapshot() const {
-    Snapshot result{epoch_.incarnation, weights_, clocks_, {}, applied_, departed_};
+    Snapshot result{epoch_.incarnation, weights_, clocks_, {}, applied_, {}};
+    describe_members(result, {});
+    return result;
+}
+
+// cut: the snapshot has no rounds from this one on. Whom it takes for gone must have no updates that it
+// lacks.
+void Root::describe_members(Snapshot& snapshot, std::optional<Clock> cut) const {
+    for (const auto& [worker, departed] : departed_)
+        if (!cut || departed.end <= *cut) snapshot.departed.emplace(worker, departed);
     for (const auto& [worker, standing] : members_) {
-        if (!has_nothing_to_add(worker, standing)) {
-            result.firsts.emplace(worker, standing.first);
+        if (!has_nothing_to_add(worker, standing) || (cut && *standing.leaves_after > *cut)) {
+            snapshot.firsts.emplace(worker, standing.first);
             continue;
         }
         // Nobody is to wait for it where this is restored.
-        result.departed.insert_or_assign(worker, Departed{worker, standing.first, *standing.leaves_after});
-        result.applied.erase(worker);
+        snapshot.departed.insert_or_assign(worker, Departed{worker, standing.first, *standing.leaves_after});
+        snapshot.applied.erase(worker);
     }
-    return result;
 }
 
 void Root::leave_after(Worker worker, Clock clock) {
@@ -356,6 +405,9 @@ bool Root::has_unsaved_departures() const {
 }
 
 void Root::keep_what_lacks(const Snapshot& snapshot) {
+    // Two may be written, and be on the disk in another order. A server goes on from the later one.
+    if (staleness_ && kept_from_ && lowest(snapshot.clocks) < kept_clock_) return;
+    kept_clock_ = lowest(snapshot.clocks);
     kept_from_.emplace();
     for (const auto& [worker, departed] : snapshot.departed) {
         saved_departed_.insert(worker);

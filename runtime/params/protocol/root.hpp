@@ -79,6 +79,16 @@ class Root {
     Clock clock(Chunk chunk) const { return clocks_[chunk]; }
     const Value& weights(Chunk chunk) const { return weights_[chunk]; }
     Clock lowest_clock() const;
+    bool is_whole() const;  // all weights are of one clock, or there are no rounds
+    // Somebody takes part here who did so before the server whose place this one has taken ended, or there
+    // was none; or all of those have been given up.
+    bool has_resumed() const { return has_resumed_; }
+    bool expects_anybody() const;  // of those
+
+    // Where rounds are: from now on a snapshot is made of the weights at each multiple of this clock, of each
+    // chunk as it is when it gets there. Those of one clock fit together, also those of several servers.
+    void cut_every(Clock every) { every_ = every; }
+    std::vector<Snapshot> take_cuts() { return std::exchange(finished_cuts_, {}); }  // since the last time
     // All updates of a worker that leaves are in the weights, but in no snapshot yet.
     bool waits_for_snapshot(Worker worker) const;
     // Weights have updates of workers that have gone, and no snapshot has them yet.
@@ -123,6 +133,13 @@ class Root {
     void take(Worker from, const Sum& sum);
     void take(Worker from, const Want& want);
     void take_lost_parent(Worker from, Epoch epoch);
+    struct Cut {                     // of which some chunks are there
+        std::vector<Value> weights;  // null: not yet
+        std::size_t missing;
+    };
+    void cut(Chunk chunk, Clock from, Clock to);
+    void finish_cut(Clock clock);
+    void describe_members(Snapshot& snapshot, std::optional<Clock> cut) const;
     void apply(Chunk chunk, const std::vector<Value>& parts, const std::vector<Worker>& workers);
     void apply_at_once(const Sum& sum);
     void apply_what_is_complete(Chunk chunk);
@@ -143,6 +160,7 @@ class Root {
     const Staleness staleness_;
     std::map<Worker, std::vector<Clock>> applied_;  // unbounded: as in Snapshot
     std::optional<Covers> kept_from_;               // by worker: what a snapshot has; 0 if it is not there
+    Clock kept_clock_ = 0;                          // that snapshot's
     Covers covered_;                                // by worker: what it was told
     std::map<Worker, Departed> departed_;
     std::set<Worker> saved_departed_;  // those that are so in the last snapshot: what they pushed is in it
@@ -154,6 +172,11 @@ class Root {
     std::map<Worker, Lost>
         missed_;  // members from before that were taken out: what they may have pushed there
     std::vector<Lost> lost_;
+
+    Clock every_ = 0;            // 0: there are no cuts
+    std::map<Clock, Cut> cuts_;  // by clock
+    Clock last_cut_ = 0;
+    std::vector<Snapshot> finished_cuts_;
 };
 
 }  // namespace hocket::params

@@ -1,9 +1,12 @@
 #include "runtime/params/server/checkpoints.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -21,25 +24,57 @@ using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds retry_time{1};
-constexpr std::string_view prefix = "server-", suffix = ".checkpoint";
+constexpr std::string_view prefix = "server-", of_round = ".round-", suffix = ".checkpoint";
 
 fs::path file_of(const fs::path& folder, std::uint32_t index) {
     return folder / fmt::format("{}{}{}", prefix, index, suffix);
 }
 
-std::vector<fs::path> files_in(const fs::path& folder, std::error_code& error) {
-    std::vector<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-        const std::string name = entry.path().filename();
-        if (name.starts_with(prefix) && name.ends_with(suffix)) found.push_back(entry.path());
-    }
-    return found;
+fs::path file_of_round(const fs::path& folder, std::uint32_t index, Clock round) {
+    return folder / fmt::format("{}{}{}{}{}", prefix, index, of_round, round, suffix);
 }
 
-fs::path the_only_file(const fs::path& folder) {
+// The number that all of the text is.
+std::optional<std::uint64_t> number_in(std::string_view text) {
+    std::uint64_t number = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
+    return number;
+}
+
+// A checkpoint's name, taken to pieces.
+struct FileName {
+    std::uint32_t index;
+    std::optional<Clock> round;
+};
+
+// Nothing: the file is something else.
+std::optional<FileName> name_of(const fs::path& file) {
+    const std::string text = file.filename();
+    if (!text.starts_with(prefix) || !text.ends_with(suffix)) return std::nullopt;
+    const auto middle =
+        std::string_view(text).substr(prefix.size(), text.size() - prefix.size() - suffix.size());
+    const auto dot = middle.find(of_round);
+    const auto index = number_in(middle.substr(0, dot));
+    if (!index || *index >= most_servers) return std::nullopt;
+    FileName name{static_cast<std::uint32_t>(*index), {}};
+    if (dot == std::string_view::npos) return name;
+    name.round = number_in(middle.substr(dot + of_round.size()));
+    return name.round ? std::optional(name) : std::nullopt;
+}
+
+// Of which servers there are checkpoints.
+std::set<std::uint32_t> servers_in(const fs::path& folder, std::error_code& error) {
+    std::set<std::uint32_t> servers;
+    for (const auto& entry : fs::directory_iterator(folder, error))
+        if (const auto name = name_of(entry.path())) servers.insert(name->index);
+    return servers;
+}
+
+std::uint32_t the_only_server(const fs::path& folder) {
     std::error_code error;
-    const std::vector<fs::path> found = files_in(folder, error);
-    if (found.size() == 1) return found[0];
+    const std::set<std::uint32_t> found = servers_in(folder, error);
+    if (found.size() == 1) return *found.begin();
     if (found.empty())
         throw Error(Status::not_found, fmt::format("{} has no checkpoint of a server{}", folder.string(),
                                                    error ? ": " + error.message() : ""));
@@ -111,18 +146,61 @@ void require_shape(const fs::path& file, const RestoredShard& restored, const Ca
 void require_folder(const fs::path& folder, bool is_new) {
     require_writable(folder / fmt::format("{}{}", prefix.substr(0, prefix.size() - 1), suffix));
     std::error_code error;
-    const std::vector<fs::path> found = files_in(folder, error);
+    const std::set<std::uint32_t> found = servers_in(folder, error);
     if (is_new && !found.empty())
         throw Error(
             Status::invalid_argument,
             fmt::format("{} is a checkpoint, which a new job would replace; go on from it (restore, or "
                         "--restore), or take another folder",
-                        found[0].string()));
+                        file_of(folder, *found.begin()).string()));
 }
 
-RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t> index, Memory& memory,
+std::vector<Clock> whole_rounds_in(const fs::path& folder, std::uint32_t index) {
+    std::vector<Clock> rounds;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error))
+        if (const auto name = name_of(entry.path()); name && name->index == index && name->round)
+            rounds.push_back(*name->round);
+    std::sort(rounds.begin(), rounds.end());
+    return rounds;
+}
+
+namespace {
+
+// file: server-0.checkpoint.
+fs::path latest(const fs::path& file, const fs::path& folder, std::uint32_t index) {
+    fs::path best = file;
+    CheckpointAge age = age_of(file);
+    for (const Clock round : whole_rounds_in(folder, index)) {
+        const fs::path other = file_of_round(folder, index, round);
+        const CheckpointAge its = age_of(other);
+        if (std::pair(its.incarnation, its.lowest) <= std::pair(age.incarnation, age.lowest)) continue;
+        best = other;
+        age = its;
+    }
+    return best;
+}
+
+fs::path of_whole_round(const fs::path& file, const fs::path& folder, std::uint32_t index, Clock round) {
+    const std::vector<Clock> rounds = whole_rounds_in(folder, index);
+    if (std::binary_search(rounds.begin(), rounds.end(), round)) return file_of_round(folder, index, round);
+    const CheckpointAge age = age_of(file);
+    if (age.incarnation > 0 && age.lowest == round && age.highest == round) return file;
+    throw Error(
+        Status::not_found,
+        fmt::format("{} has no checkpoint of all rounds below {}; it has those of {}", folder.string(), round,
+                    rounds.empty() ? "none" : fmt::format("{}", fmt::join(rounds, ", "))));
+}
+
+}  // namespace
+
+RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t> index,
+                            std::optional<Clock> round, Memory& memory,
                             const MakeCalculator& make_calculator) {
-    const fs::path file = index ? file_of(folder, *index) : the_only_file(folder);
+    const std::uint32_t number = index ? *index : the_only_server(folder);
+    const fs::path of_moment = file_of(folder, number);
+    const fs::path file =
+        round ? of_whole_round(of_moment, folder, number, *round) : latest(of_moment, folder, number);
     std::vector<Block> blocks;  // in the order of the file
     const Checkpoint checkpoint = read_checkpoint(file, [&](std::size_t bytes) {
         return blocks.emplace_back(memory.allocate(std::max<std::size_t>(bytes, 1))).get();
@@ -159,14 +237,27 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
         restored.snapshot.weights.push_back(value_of(std::move(content)));
     }
     require_shape(file, restored, *make_calculator(restored.name.job));
-    // Before anybody hears of this incarnation: who takes this server's place in turn must be a later one.
-    write_checkpoint(file, described(restored.snapshot, restored.name));
+    if (round) {
+        for (const auto& [worker, first] : restored.snapshot.firsts)
+            restored.snapshot.departed.emplace(worker, Departed{worker, first, *round});
+        restored.snapshot.firsts.clear();
+    }
+    // Before anybody hears of this incarnation: who takes this server's place in turn must be a later one,
+    // than any that has gone back, too.
+    restored.snapshot.incarnation =
+        std::max(restored.snapshot.incarnation, age_of(of_moment).incarnation + 1);
+    write_checkpoint(of_moment, described(restored.snapshot, restored.name));
+    if (round)
+        for (const Clock other : whole_rounds_in(folder, number))
+            if (std::error_code ignored; other > *round)
+                fs::remove(file_of_round(folder, number, other), ignored);
     return restored;
 }
 
 Checkpoints::Checkpoints(fs::path folder, ShardName name, std::optional<Clock> clock,
                          transport::Mailbox& mailbox, Written written)
-    : file_(file_of(folder, name.index)),
+    : folder_(folder),
+      file_(file_of(folder, name.index)),
       name_(std::move(name)),
       last_(clock),
       mailbox_(mailbox),
@@ -178,14 +269,19 @@ Checkpoints::~Checkpoints() {
 }
 
 bool Checkpoints::is_due(Clock clock, bool is_wanted) const {
-    if (is_writing()) return false;
-    if (try_again_) return transport::Clock::now() >= *try_again_;
-    return is_wanted || !last_ || clock >= *last_ + name_.every;
+    if (try_again_) return !is_writing() && transport::Clock::now() >= *try_again_;
+    if (next_ || writes_moment_) return false;  // but those of whole rounds keep nobody waiting
+    return is_wanted || !last_ || (!name_.job.staleness && clock >= *last_ + name_.every);
 }
 
 void Checkpoints::write(Snapshot snapshot, Done done) {
     next_ = std::move(snapshot);
     if (done) next_done_.push_back(std::move(done));
+    if (!is_writing()) begin();
+}
+
+void Checkpoints::write_whole(Snapshot cut) {
+    next_whole_.push_back(std::move(cut));
     if (!is_writing()) begin();
 }
 
@@ -197,31 +293,57 @@ void Checkpoints::finish(const Snapshot& snapshot) {
 
 // A server that was thought to be dead, and has another one in its place, must not write over what that has.
 void Checkpoints::store(const Snapshot& snapshot) const {
-    if (incarnation_of(file_) > snapshot.incarnation)
+    write_file(file_, snapshot);
+}
+
+// As many are kept as the servers can be apart: workers are no further from what the last of them has
+// written.
+void Checkpoints::store_whole(const Snapshot& cut) const {
+    const Clock round = lowest_clock(cut);
+    write_file(file_of_round(folder_, name_.index, round), cut);
+    const Clock apart = 2 * name_.every + name_.job.staleness.value_or(0) + 2;
+    for (const Clock old : whole_rounds_in(folder_, name_.index))
+        if (std::error_code ignored; old + apart + name_.every < round)
+            fs::remove(file_of_round(folder_, name_.index, old), ignored);
+}
+
+void Checkpoints::write_file(const fs::path& file, const Snapshot& snapshot) const {
+    if (age_of(file_).incarnation > snapshot.incarnation)
         throw Error(Status::io,
                     fmt::format("{} is of another server, which has taken this one's place", file_.string()));
-    write_checkpoint(file_, described(snapshot, name_));
+    write_checkpoint(file, described(snapshot, name_));
 }
 
 void Checkpoints::begin() {
-    auto snapshot = std::make_shared<const Snapshot>(std::move(*std::exchange(next_, std::nullopt)));
-    last_ = lowest_clock(*snapshot);
-    auto done = std::make_shared<const std::vector<Done>>(std::exchange(next_done_, {}));
-    writer_ = start_thread("hkt-params-disk", [this, snapshot, done, is_alive = is_alive_] {
+    struct Work {
+        std::optional<Snapshot> snapshot, whole;
+        std::vector<Done> done;
         std::string error;
+    };
+    auto work = std::make_shared<Work>(Work{std::exchange(next_, {}), {}, std::exchange(next_done_, {}), ""});
+    if (!next_whole_.empty()) {
+        work->whole = std::move(next_whole_.front());
+        next_whole_.pop_front();
+    }
+    writes_moment_ = work->snapshot.has_value();
+    if (writes_moment_) last_ = lowest_clock(*work->snapshot);
+    writer_ = start_thread("hkt-params-disk", [this, work, is_alive = is_alive_] {
         try {
-            store(*snapshot);
+            if (work->whole) store_whole(*work->whole);
+            if (work->snapshot) store(*work->snapshot);
         } catch (const std::exception& failed) {
-            error = failed.what();
+            work->error = failed.what();
         }
-        mailbox_.post([this, snapshot, done, error, is_alive] {
+        mailbox_.post([this, work, is_alive] {
             if (!*is_alive) return;
             writer_.join();
+            writes_moment_ = false;
             try_again_.reset();
-            if (!error.empty()) try_again_ = transport::Clock::now() + retry_time;
-            written_(*snapshot, error);
-            for (const Done& tell : *done) tell(error);
-            if (next_) begin();
+            if (!work->error.empty()) try_again_ = transport::Clock::now() + retry_time;
+            for (const auto& written : {work->whole, work->snapshot})
+                if (written) written_(*written, work->error);
+            for (const Done& tell : work->done) tell(work->error);
+            if (next_ || !next_whole_.empty()) begin();
         });
     });
 }

@@ -344,6 +344,8 @@ void Server::Service::tick() {
     if (first_ && first_->is_open()) look_at_first(now);
     if (!shard_) return;
     shard_->tick(now);
+    for (Snapshot& cut : shard_->take_cuts())
+        if (checkpoints_) checkpoints_->write_whole(std::move(cut));
     if (checkpoints_ && shard_->has_begun() &&
         checkpoints_->is_due(shard_->clock(), shard_->wants_checkpoint()))
         write_checkpoint();
@@ -455,6 +457,7 @@ void Server::Service::have_shard(ShardName name, std::optional<Clock> clock) {
             const std::string trouble = error.empty() ? "" : "there is no new checkpoint: " + error;
             if (trouble != std::exchange(trouble_, trouble))
                 shard_->tell_all(Json{{"say", "trouble"}, {"why", trouble}});
+            shard_->know_whole_rounds(checkpoints_->whole_rounds());
             if (error.empty()) return shard_->keep_what_lacks(snapshot);
             log_line("hocket params: {}: has no new checkpoint: {}", own_name(), error);
         });
@@ -462,8 +465,8 @@ void Server::Service::have_shard(ShardName name, std::optional<Clock> clock) {
 
 // In the constructor, so that it throws what is wrong.
 void Server::Service::restore() {
-    RestoredShard restored =
-        restore_shard(options_.checkpoints, options_.index, *memory_, options_.make_calculator);
+    RestoredShard restored = restore_shard(options_.checkpoints, options_.index, options_.round, *memory_,
+                                           options_.make_calculator);
     index_ = restored.name.index;
     options_.servers = restored.name.all_servers;
     if ((index_ == 0) == options_.join.has_value())
@@ -479,6 +482,9 @@ void Server::Service::restore() {
     have_shard(restored.name, clock);
     if (index_ == 0) restored_ = std::make_pair(restored.name, restored.snapshot.incarnation);
     shard_->restore(std::move(restored.snapshot));
+    shard_->know_whole_rounds(checkpoints_->whole_rounds());
+    // With unbounded staleness there are no rounds that could be whole.
+    if (options_.accepts_torn || !restored.name.job.staleness) shard_->accept_as_it_is();
 }
 
 void Server::Service::write_checkpoint() {

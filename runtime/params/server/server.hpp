@@ -24,6 +24,8 @@ struct ServerOptions {
     std::uint64_t checkpoint_every = 10;  // rounds
     bool restore = false;                 // goes on from the checkpoint in that folder
     std::optional<std::uint32_t> index;   // whose, if the folder has those of several servers
+    std::optional<Clock> round;           // goes back to the checkpoint of all rounds below this
+    bool accepts_torn = false;  // new workers go on from it even if it does not fit together with the others'
     std::chrono::milliseconds timeout{60000};  // for the first server to be there
     ShardTerms terms;
     MakeCalculator make_calculator;

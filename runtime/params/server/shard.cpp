@@ -64,6 +64,7 @@ void Shard::begin(const std::vector<Worker>& founders, bool has_weights) {
         for (Chunk chunk = 0; chunk < chunks; ++chunk)
             first_.weights[chunk] = arithmetic_.zero_weights(chunk);
         restore(std::exchange(first_, {}));
+        is_accepted_ = true;
     }
 }
 
@@ -72,6 +73,7 @@ void Shard::restore(Snapshot snapshot) {
         if (!workers_.contains(worker)) workers_[worker].gone_since = transport::Clock::now();
     root_.emplace(std::move(snapshot), shape(), arithmetic_, job_->staleness);
     if (kept_rounds_ > 0) root_->keep_what_lacks(root_->snapshot());
+    root_->cut_every(kept_rounds_);
     for (auto& [worker, note] : std::exchange(early_, {}))
         if (const auto found = workers_.find(worker); found != workers_.end() && found->second.link)
             take(*found->second.link, note);
@@ -91,7 +93,9 @@ void Shard::take_first_weights(const Weights& weights) {
     Value& place = first_.weights[weights.chunk];
     if (place) return;
     place = arithmetic_.with_states(weights.chunk, weights.value);
-    if (--missing_weights_ == 0) restore(std::exchange(first_, {}));
+    if (--missing_weights_ > 0) return;
+    restore(std::exchange(first_, {}));
+    is_accepted_ = true;
 }
 
 // ---- Notes -----------------------------------------------------------------------------------------------
@@ -169,9 +173,26 @@ void Shard::reserve(Link& link, const Json& note) {
         early_[worker] = note;
         return;
     }
+    if (!is_accepted() && root_->expects_anybody()) {
+        postponed_[worker] = note;
+        return;
+    }
     const auto known = root_->first_of(worker);
     const Clock first = known ? *known : root_->reserve(worker);
-    link.send(Json{{"say", "reserved"}, {"first", first}, {"kept_rounds", kept_rounds_}});
+    link.send(Json{{"say", "reserved"},
+                   {"first", first},
+                   {"kept_rounds", kept_rounds_},
+                   {"is_accepted", is_accepted()},
+                   {"round", root_->is_whole() ? Json(root_->lowest_clock()) : Json()},
+                   {"whole_rounds", whole_rounds_}});
+}
+
+// It is known now whether anybody comes back.
+void Shard::take_postponed() {
+    if (!root_ || postponed_.empty() || (!is_accepted() && root_->expects_anybody())) return;
+    for (const auto& [worker, note] : std::exchange(postponed_, {}))
+        if (const auto found = workers_.find(worker); found != workers_.end() && found->second.link)
+            reserve(*found->second.link, note);
 }
 
 void Shard::join(Link& link, const Json& note) {
@@ -181,6 +202,7 @@ void Shard::join(Link& link, const Json& note) {
     if (reserved && (first < *reserved || first - *reserved > most_ahead))
         throw ProtocolError("it begins with a round that was not reserved for it");
     window_ = std::max(window_, window);
+    is_accepted_ |= root_.has_value();  // else it would not have come
     if (!root_ || !root_->join(worker, group_of(workers_.at(worker).rack), first))
         link.send(Json{{"say", "refused"},
                        {"why",
@@ -377,6 +399,7 @@ void Shard::lost(Link& link, const std::string& why) {
 void Shard::remove(Worker worker) {
     workers_.erase(worker);
     first_.firsts.erase(worker);
+    postponed_.erase(worker);
     if (giver_ == worker) giver_.reset();
     ask_for_weights();
     if (root_) root_->remove(worker);
@@ -389,6 +412,7 @@ void Shard::tick(transport::Clock::time_point now) {
     for (const Worker worker : numbers)
         if (const auto found = workers_.find(worker); found != workers_.end())
             tick(worker, found->second, now);
+    take_postponed();
 }
 
 void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point now) {

@@ -43,6 +43,9 @@ class Shard {
     // zeros.
     void begin(const std::vector<Worker>& founders, bool has_weights);
     void restore(Snapshot snapshot);
+    // After that: whoever comes goes on from it, also if nobody that took part comes back, and it does not
+    // fit together with what the other servers have.
+    void accept_as_it_is() { is_accepted_ = true; }
 
     // A note or message of a worker's connection. Throws transport::ProtocolError.
     void take(Link& link, const nlohmann::json& note);
@@ -58,6 +61,10 @@ class Shard {
     bool is_done() const { return had_workers_ && workers_.empty(); }
     Clock clock() const { return root_ ? root_->lowest_clock() : 0; }
     Snapshot snapshot() const { return root_->snapshot(); }
+    // Of all rounds below multiples of kept_rounds, since the last time that this was asked.
+    std::vector<Snapshot> take_cuts() { return root_ ? root_->take_cuts() : std::vector<Snapshot>(); }
+    // Which of these are on the disk: new workers are told.
+    void know_whole_rounds(std::vector<Clock> rounds) { whole_rounds_ = std::move(rounds); }
     void keep_what_lacks(const Snapshot& snapshot);
     // Workers have gone, or wait for it before they do.
     bool wants_checkpoint() const;
@@ -85,6 +92,8 @@ class Shard {
     void join(Link& link, const nlohmann::json& note);
     void resume(Link& link, const nlohmann::json& note);
     void flush(Link& link, const nlohmann::json& note);
+    void take_postponed();
+    bool is_accepted() const { return is_accepted_ || has_resumed_; }
     void arrive(Worker worker, Link& link, const nlohmann::json& note);
     void ask_for_weights();
     void take_first_weights(const Weights& weights);
@@ -117,6 +126,12 @@ class Shard {
     std::size_t missing_weights_ = 0;
     std::optional<Worker> giver_;
     std::map<Worker, nlohmann::json> early_;
+
+    // Of a server that goes on from a checkpoint. New workers are told what it has, and whether anybody has
+    // come back who can push what it lacks; until that is known they wait.
+    bool is_accepted_ = false;
+    std::map<Worker, nlohmann::json> postponed_;
+    std::vector<Clock> whole_rounds_;
 };
 
 }  // namespace hocket::params

@@ -161,6 +161,9 @@ void Upstream::take_note(const Json& note) {
     if (say == "reserved") {
         const Clock first = said_clock(note.at("first"));
         kept_rounds_ = said_clock(note.at("kept_rounds"));
+        begun_ = {note.at("is_accepted").get<bool>(), {}, {}};
+        if (!note.at("round").is_null()) begun_.round = said_clock(note.at("round"));
+        for (const Json& round : note.at("whole_rounds")) begun_.whole_rounds.push_back(said_clock(round));
         first_ = std::max(first_, first);
         if (!std::exchange(is_reserved_, true)) handlers_.reserved();
     } else if (say == "give_weights")

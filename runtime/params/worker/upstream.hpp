@@ -56,6 +56,14 @@ class Upstream final : private Link::Owner {
     // link: a connection with the server that is there already, or null.
     void start(std::string at, std::unique_ptr<Link> link);
     bool is_reserved() const { return is_reserved_ || has_joined(); }
+    // What the server goes on from, once it is reserved.
+    struct Begun {
+        bool is_accepted = true;  // false: from a checkpoint, and nobody has come back who took part
+        std::optional<Clock>
+            round;  // it has all rounds below this, and nothing of others; nothing: it is torn
+        std::vector<Clock> whole_rounds;  // of which it has such checkpoints
+    };
+    const Begun& begun() const { return begun_; }
     // Again, if another server has said a later round meanwhile.
     void join(Clock first);
     // The answer has this number; what was asked for before is not wanted any more.
@@ -148,6 +156,7 @@ class Upstream final : private Link::Owner {
     bool is_flushing_ = false;
     bool has_given_weights_ = false;  // on this connection
     Clock first_ = 0, kept_rounds_ = 0;
+    Begun begun_;
     bool was_silent_ = false;     // the server, since this connection was last whole
     std::optional<Clock> joins_;  // the round that it has told the server
     std::optional<std::uint64_t> wanted_checkpoint_;

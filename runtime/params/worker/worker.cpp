@@ -1,6 +1,7 @@
 #include "runtime/params/worker/worker.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -83,6 +84,7 @@ class Client::Service final : private Link::Owner {
 
     void opened(const Json& note);
     void reserved();
+    std::string torn() const;
     void joined();
     void server_says(const Json& note);
     Value first_weights(Chunk chunk);
@@ -401,6 +403,7 @@ void Client::Service::opened(const Json& note) {
 void Client::Service::reserved() {
     for (const auto& upstream : upstreams_)
         if (!upstream->is_reserved()) return;
+    if (const std::string why = torn(); !why.empty()) return fail(Status::mismatch, why);
     Clock first = 0;
     for (const auto& upstream : upstreams_) {
         first = std::max(first, upstream->first());
@@ -408,6 +411,41 @@ void Client::Service::reserved() {
     }
     clock_ = first_ = first;
     for (const auto& upstream : upstreams_) upstream->join(first);
+}
+
+// Whether servers go on from checkpoints that do not fit together, and nobody can push what they lack. "":
+// no.
+std::string Client::Service::torn() const {
+    const auto round_of = [](const auto& upstream) { return upstream->begun().round; };
+    const bool is_new = std::any_of(upstreams_.begin(), upstreams_.end(),
+                                    [](const auto& upstream) { return !upstream->begun().is_accepted; });
+    const bool fit = std::all_of(upstreams_.begin(), upstreams_.end(), [&](const auto& upstream) {
+        return round_of(upstream) && round_of(upstream) == round_of(upstreams_[0]);
+    });
+    if (!is_new || fit) return "";
+    std::string text =
+        "the servers go on from different rounds, and no worker has come back that could push what "
+        "is missing:";
+    std::optional<Clock> common;
+    for (std::size_t server = 0; server < upstreams_.size(); ++server) {
+        const Upstream::Begun& begun = upstreams_[server]->begun();
+        text += fmt::format(
+            "\n  server {} ({}) {}; it has whole checkpoints of {}", server, upstreams_[server]->at(),
+            begun.round ? fmt::format("has all rounds below {}", *begun.round)
+                        : "has some rounds in a part only",
+            begun.whole_rounds.empty() ? "none" : fmt::format("{}", fmt::join(begun.whole_rounds, ", ")));
+    }
+    for (const Clock round : upstreams_[0]->begun().whole_rounds)
+        if (std::all_of(upstreams_.begin(), upstreams_.end(), [&](const auto& upstream) {
+                const auto& rounds = upstream->begun().whole_rounds;
+                return std::find(rounds.begin(), rounds.end(), round) != rounds.end();
+            }))
+            common = round;
+    if (common)
+        text += fmt::format(
+            "\n  all of them go back to round {0} if they are started again with --restore --round {0}",
+            *common);
+    return text + "\n  they go on as they are if they are started again with --restore --accept-torn";
 }
 
 void Client::Service::joined() {

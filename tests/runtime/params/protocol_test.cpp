@@ -181,6 +181,17 @@ TEST_CASE("a worker leaves, and its server is replaced before its next checkpoin
     check_all_shapes({.workers = 2, .servers = 2, .rounds = 1, .faults = {.server_crashes = 1, .leaves = 1}});
 }
 
+TEST_CASE("all processes end, and servers go back to the last clock of which all have a snapshot") {
+    check_all_shapes({.workers = 2, .servers = 2, .rounds = 3, .faults = {.blackouts = 1}, .cut_every = 1});
+    check_all_shapes(
+        {.workers = 2, .servers = 1, .chunks = 2, .rounds = 4, .faults = {.blackouts = 1}, .cut_every = 2});
+    check_all_shapes({.workers = 2,
+                      .servers = 2,
+                      .rounds = 3,
+                      .faults = {.cuts = 1, .server_crashes = 1, .blackouts = 1},
+                      .cut_every = 1});
+}
+
 TEST_CASE("anything may happen") {
     for (const std::string& shape : shapes)
         for (const Clock staleness : {0, 1, 2}) {

@@ -112,6 +112,10 @@ struct Inspection {
     static std::string of(const Root& root) {
         std::string text = fmt::format("{} {} {} covered {}", text_of(root.epoch_), root.clocks_,
                                        root.applied_, root.covered_);
+        for (const auto& [clock, cut] : root.cuts_) {
+            text += fmt::format(" cut {}:", clock);
+            for (const Value& value : cut.weights) text += text_of(value);
+        }
         if (root.kept_from_) text += fmt::format(" kept {}", *root.kept_from_);
         text += fmt::format(" saved {} seen {}{}", root.saved_departed_, root.seen_, root.has_resumed_);
         for (const auto& [worker, departed] : root.departed_) text += text_of(departed);
@@ -156,11 +160,11 @@ struct Inspection {
 
 std::string Event::text() const {
     static const std::vector<std::string> names = {
-        "deliver", "overtake", "crash",          "crash_and_lose",
-        "come",    "reserve",  "join",           "break_link",
-        "cut",     "mend",     "snapshot",       "replace",
-        "give_up", "restart",  "give_up_living", "announce_leaving",
-        "leave"};
+        "deliver",  "overtake", "crash",          "crash_and_lose",
+        "come",     "reserve",  "join",           "break_link",
+        "cut",      "mend",     "snapshot",       "replace",
+        "give_up",  "restart",  "give_up_living", "announce_leaving",
+        "blackout", "leave"};
     return fmt::format("{} (server {}) {} -> {}", names[static_cast<std::size_t>(kind)], server,
                        name_of(from), name_of(to));
 }
@@ -169,9 +173,11 @@ World::World(const Setup& setup) : setup_(setup), left_(setup.faults) {
     Snapshot first{
         1, std::vector<Value>(setup.chunks, value_of({})), std::vector<Clock>(setup.chunks, 0), {}};
     lost_.resize(static_cast<std::size_t>(setup.servers));
+    cuts_.resize(static_cast<std::size_t>(setup.servers), {{0, first}});
     for (int server = 0; server < setup.servers; ++server) {
         roots_.emplace_back(std::in_place, first, setup.shape, counting, setup.staleness);
         if (has_snapshots()) root(server).keep_what_lacks(first);
+        root(server).cut_every(setup.cut_every);
     }
     for (int worker = 0; worker < setup.workers; ++worker) {
         const auto number = static_cast<Worker>(worker);
@@ -260,6 +266,7 @@ std::vector<Event> World::events() const {
         }
     }
     if (left_.joins > 0) events.push_back({Kind::come});
+    if (left_.blackouts > 0) events.push_back({Kind::blackout});
     for (int server = 0; left_.restarts > 0 && server < setup_.servers; ++server)
         events.push_back({Kind::restart, server});
     for (int server = 0; left_.server_crashes > 0 && server < setup_.servers; ++server) {
@@ -333,6 +340,10 @@ void World::happen(const Event& event) {
             snapshots_[static_cast<std::size_t>(event.server)] = root(event.server).snapshot();
             replace(event.server);
             break;
+        case Kind::blackout:
+            --left_.blackouts;
+            black_out();
+            break;
         case Kind::announce_leaving:
             workers_.at(event.from).has_announced = true;
             for (int server = 0; server < setup_.servers; ++server)
@@ -400,6 +411,43 @@ bool World::may_leave(const Place& worker) const {
     });
 }
 
+void World::black_out() {
+    for (auto& [number, worker] : workers_) {
+        worker.is_dead = true;
+        worker.nodes.clear();
+    }
+    links_.clear();
+    cut_.clear();
+    Clock common = 0;
+    for (const auto& [clock, cut] : cuts_[0])
+        if (std::all_of(cuts_.begin(), cuts_.end(),
+                        [clock = clock](const auto& cuts) { return cuts.contains(clock); }))
+            common = clock;
+    for (int server = 0; server < setup_.servers; ++server) {
+        auto& cuts = cuts_[static_cast<std::size_t>(server)];
+        Snapshot snapshot = cuts.at(common);
+        cuts.erase(cuts.upper_bound(common), cuts.end());
+        snapshot.incarnation = root(server).epoch().incarnation + 1;
+        snapshot.firsts.clear();
+        snapshots_[static_cast<std::size_t>(server)] = snapshot;
+        roots_[static_cast<std::size_t>(server)].emplace(snapshot, setup_.shape, counting, setup_.staleness);
+        root(server).cut_every(setup_.cut_every);
+    }
+    went_back_ = common;
+    add_worker(workers_.rbegin()->first + 1);
+}
+
+// Of all that was pushed before all processes ended: the rounds before that clock, in all chunks of all
+// servers.
+void World::check_whole(const Node::Pulled& pulled, const std::string& where) {
+    Counted expected, before;
+    for (Worker number = 0; number < static_cast<Worker>(setup_.workers); ++number)
+        for (Clock round = 0; round < *went_back_; ++round) expected.emplace_back(number, round);
+    for (const auto& update : counted_in(pulled.weights))
+        if (update.first < static_cast<Worker>(setup_.workers)) before.push_back(update);
+    if (before != expected) complain(where + "rounds are in a part of the weights");
+}
+
 // With a new connection.
 void World::mend(const Event& event) {
     cut_.erase({event.server, event.from});
@@ -432,6 +480,7 @@ void World::replace(int server) {
     snapshot.incarnation = root(server).epoch().incarnation + 1;
     roots_[static_cast<std::size_t>(server)].emplace(snapshot, setup_.shape, counting, setup_.staleness);
     root(server).keep_what_lacks(snapshot);
+    root(server).cut_every(setup_.cut_every);
     for (const auto& [number, worker] : workers_)
         if (!worker.is_dead && worker.joined > static_cast<std::size_t>(server)) cut_.emplace(server, number);
 }
@@ -454,6 +503,11 @@ void World::settle() {
         for (int server = 0; server < setup_.servers; ++server) {
             for (const Lost& lost : root(server).lost())
                 lost_[static_cast<std::size_t>(server)].push_back(lost);
+            for (const Snapshot& cut : root(server).take_cuts()) {
+                root(server).keep_what_lacks(cut);
+                snapshots_[static_cast<std::size_t>(server)] = cut;
+                cuts_[static_cast<std::size_t>(server)].insert_or_assign(cut.clocks[0], cut);
+            }
             post(server, the_server, root(server).letters());
             for (auto& [number, worker] : workers_) {
                 if (worker.is_dead) continue;
@@ -503,6 +557,7 @@ void World::check(Worker by, Clock clock, int server, const Node::Pulled& pulled
                                    clock, pulled.chunk, server, pulled.clock, text_of(pulled.weights));
     if (!setup_.staleness) return check_unbounded(by, clock, pulled, where);
     check_seen(server, pulled.chunk, pulled.clock, pulled.weights, where);
+    if (went_back_) check_whole(pulled, where);
     const Clock least = clock >= setup_.rounds ? setup_.rounds : clock - std::min(clock, *setup_.staleness);
     if (pulled.clock < least) complain(where + "too old");
     std::map<Worker, std::set<Clock>> rounds;
@@ -576,6 +631,10 @@ std::string World::text() const {
     std::string text = fmt::format("{} {} {} {} {}", left_.crashes, left_.joins, left_.broken_links,
                                    left_.cuts, left_.server_crashes);
     text += fmt::format(" {} {} {}", left_.restarts, left_.give_ups, left_.leaves);
+    for (const auto& cuts : cuts_)
+        for (const auto& [clock, cut] : cuts)
+            if (left_.blackouts > 0) text += fmt::format(" cut {}", clock);
+    if (went_back_) text += fmt::format(" back {}", *went_back_);
     for (const auto& root : roots_) text += "\n" + Inspection::of(*root);
     for (const auto& snapshot : snapshots_)
         if (has_snapshots()) {

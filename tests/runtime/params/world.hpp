@@ -26,6 +26,8 @@ struct Faults {
     int restarts = 0;        // in order: the snapshot is of that moment
     int give_ups = 0;        // a server goes on without a worker that lives, and that it has no connection to
     int leaves = 0;          // of a worker that is done, in order
+    int blackouts =
+        0;  // all processes end, and servers go back to the last cut that all have; a worker comes
 };
 
 struct Setup {
@@ -36,6 +38,7 @@ struct Setup {
     Shape shape = {Shape::Kind::degree, 2};
     Faults faults = {};
     bool wants_overtake = false;  // sums
+    Clock cut_every = 0;          // rounds; 0: servers have no snapshots but those that are events
 };
 
 struct Event {
@@ -56,6 +59,7 @@ struct Event {
         restart,
         give_up_living,
         announce_leaving,
+        blackout,
         leave
     };
     Kind kind;
@@ -101,7 +105,11 @@ class World {
     void mend(const Event& event);
     void leave(Worker number);
     bool may_leave(const Place& worker) const;
-    bool has_snapshots() const { return setup_.faults.server_crashes + setup_.faults.restarts > 0; }
+    void black_out();
+    void check_whole(const Node::Pulled& pulled, const std::string& where);
+    bool has_snapshots() const {
+        return setup_.faults.server_crashes + setup_.faults.restarts + setup_.faults.blackouts > 0;
+    }
     void replace(int server);
     void join(const Event& event);
     void settle();
@@ -122,6 +130,8 @@ class World {
     Faults left_;
     std::vector<std::optional<Root>> roots_;
     std::vector<Snapshot> snapshots_;
+    std::vector<std::map<Clock, Snapshot>> cuts_;  // by server
+    std::optional<Clock> went_back_;               // all servers, to this one
     std::map<Worker, Place> workers_;
     std::map<Link, std::deque<std::optional<Message>>> links_;  // nothing: the connection has ended
     std::set<std::pair<int, Worker>> cut_;                      // server and worker
