@@ -1440,8 +1440,8 @@ typedef struct hkt_params_server_options {
     int64_t index; /* with restore: whose checkpoint, if the folder has those of several servers; -1: that of
                       the only one */
     const char* rack; /* of workers that are near it, as they say it (hkt_params_options.rack); this host */
-    uint64_t round;   /* with restore: goes back to the checkpoint of all rounds below this one; 0: goes on from
-                         the latest */
+    uint64_t round; /* with restore: goes back to the checkpoint of all rounds below this one; 0: goes on from
+                       the latest */
     int64_t accept_torn; /* not 0, with restore: new workers go on from it also if nobody comes back that took
                             part, and other servers have other rounds, or some chunks have */
 } hkt_params_server_options;
@@ -1470,12 +1470,12 @@ HKT_API hkt_status hkt_params_server_stats(hkt_params_server* server, const char
 
 /* Ends the server, and returns when its last checkpoint, of all rounds so far, is on the disk, if it has a
  * folder for them. Workers that are left take it for one that has died. Afterwards there is only
- * hkt_params_server_stop. Errors: INVALID_ARGUMENT, IO (the last checkpoint could not be written; the text says
- * why), and what has made the server fail. */
+ * hkt_params_server_stop. Errors: INVALID_ARGUMENT, IO (the last checkpoint could not be written; the text
+ * says why), and what has made the server fail. */
 HKT_API hkt_status hkt_params_server_finish(hkt_params_server* server);
 
-/* Frees the handle, and ends the server before, if hkt_params_server_finish has not; then log lines say if its
- * last checkpoint could not be written. Null is a no-op. */
+/* Frees the handle, and ends the server before, if hkt_params_server_finish has not; then log lines say if
+ * its last checkpoint could not be written. Null is a no-op. */
 HKT_API void hkt_params_server_stop(hkt_params_server* server);
 
 /* Asks the server at "host:port", which is one of a job's or waits for its job; secret null: HOCKET_SECRET.

@@ -63,8 +63,8 @@ void Shard::begin(const std::vector<Worker>& founders, bool has_weights) {
     if (!has_weights) {
         for (Chunk chunk = 0; chunk < chunks; ++chunk)
             first_.weights[chunk] = arithmetic_.zero_weights(chunk);
-        restore(std::exchange(first_, {}));
         is_accepted_ = true;
+        restore(std::exchange(first_, {}));
     }
 }
 
@@ -94,8 +94,8 @@ void Shard::take_first_weights(const Weights& weights) {
     if (place) return;
     place = arithmetic_.with_states(weights.chunk, weights.value);
     if (--missing_weights_ > 0) return;
-    restore(std::exchange(first_, {}));
     is_accepted_ = true;
+    restore(std::exchange(first_, {}));
 }
 
 // ---- Notes -----------------------------------------------------------------------------------------------

@@ -93,6 +93,10 @@ TEST_CASE("a server's options that make no sense are refused") {
     refused("join");
     options.restore = 1;
     refused("checkpoints is not");
+    options.round = 7;
+    refused("restore is not");
+    options.accept_torn = 1;
+    refused("restore is not");
     options.return_ms = -1;
     refused("return_ms");
     options.servers = -1;

@@ -43,6 +43,11 @@ Json resume_note(const std::string& run) {
             {"pushed", 0}};
 }
 
+Json reserved_note(Json first, Json kept_rounds) {
+    return {{"say", "reserved"},   {"first", first}, {"kept_rounds", kept_rounds},
+            {"is_accepted", true}, {"round", 0},     {"whole_rounds", Json::array()}};
+}
+
 Json join_note(Json first, Json window = 2) {
     return {{"say", "join"}, {"first", first}, {"window", window}};
 }
@@ -487,7 +492,7 @@ void bring_in(Peer& peer, const Listener& server, const Job& job) {
     REQUIRE(peer.note("open"));
     peer.say({{"say", "opened"}, {"number", 0}, {"run", "r"}, {"servers", {server.at.text()}}});
     REQUIRE(peer.note("reserve"));
-    peer.say({{"say", "reserved"}, {"first", 0}, {"kept_rounds", 0}});
+    peer.say(reserved_note(0, 0));
     REQUIRE(peer.note("join"));
     const std::vector<Clock> clocks(Layout(job, 1).chunks());
     peer.say(Announcement{{1, 1}, {{0, the_server, 0}}, clocks});
@@ -537,8 +542,8 @@ TEST_CASE("a worker ends a connection on which its server says what none says, a
                                      {{"say", "places"}, {"at", {{0}}}},
                                      {{"say", "places"}, {"at", {{-1, "x"}}}},
                                      {{"say", "servers"}, {"at", {"x"}}},
-                                     {{"say", "reserved"}, {"first", -1}, {"kept_rounds", 0}},
-                                     {{"say", "reserved"}, {"first", 0}, {"kept_rounds", UINT64_MAX}},
+                                     reserved_note(-1, 0),
+                                     reserved_note(0, UINT64_MAX),
                                      {{"say", "checkpointed"}},
                                      {{"say", "opened"}}};
     for (const Json& note : notes) scripts.emplace(note.dump(), [note](Peer& peer) { peer.say(note); });
