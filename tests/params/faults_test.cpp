@@ -10,10 +10,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "runtime/net/dial.hpp"
+#include "runtime/params/service/call.hpp"
 #include "tests/multi/soak/chance.hpp"
 #include "tests/params/cluster.hpp"
 #include "tests/support/networks.hpp"
@@ -293,6 +297,33 @@ TEST_CASE("many faults of processes leave every sum right") {
         done = end;
         times.print();
     }
+}
+
+namespace {
+
+// By rack, who of it is directly below that server.
+std::map<std::string, std::set<int>> heads(const Cluster& cluster, int server) {
+    const auto stats = nlohmann::json::parse(hocket::params::ask_for_stats(
+        hocket::transport::Endpoint::parse(cluster.place_of(server)).value(), "a secret", 5s));
+    std::map<std::string, std::set<int>> heads;
+    for (const auto& worker : stats.at("workers"))
+        if (worker.at("answers").get<bool>() && worker.at("parent") == "server")
+            heads[worker.at("rack")].insert(worker.at("number").get<int>());
+    return heads;
+}
+
+}  // namespace
+
+TEST_CASE("each server has a tree of its own, which keeps its shape when a rack's head dies") {
+    Cluster cluster(impatient("rack", 0));
+    using Heads = std::map<std::string, std::set<int>>;
+    CHECK(heads(cluster, 0) == Heads{{"0", {0}}, {"1", {1}}});
+    CHECK(heads(cluster, 1) == Heads{{"0", {2}}, {"1", {3}}});
+    cluster.kill_worker(0);
+    cluster.seconds_to_go_on(seconds_now());
+    CHECK(heads(cluster, 0) == Heads{{"0", {2}}, {"1", {1}}});
+    CHECK(heads(cluster, 1) == Heads{{"0", {4}}, {"1", {3}}});
+    cluster.finish();
 }
 
 TEST_CASE("without a replacement everybody gets an error that names the server") {

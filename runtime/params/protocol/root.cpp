@@ -67,7 +67,8 @@ bool Root::join(Worker worker, int group, Clock first) {
     if (goes_without(worker, first)) return false;
     departed_.erase(worker);
     members_[worker] = {.first = first, .group = group, .is_here = true};
-    begin_epoch(grown_tree());
+    apart_.clear();
+    begin_epoch();
     return true;
 }
 
@@ -139,35 +140,34 @@ void Root::remove(Worker worker) {
     members_.erase(member);
     covered_.erase(worker);
     applied_.erase(worker);
-    Tree tree = tree_;
-    if (tree.contains(worker)) tree.remove(worker);
-    begin_epoch(std::move(tree));
+    begin_epoch();
 }
 
 void Root::suspect(Worker worker) {
     const auto member = members_.find(worker);
     if (member == members_.end() || std::exchange(member->second.is_suspected, true)) return;
-    if (!tree_.contains(worker)) return;
-    Tree tree = tree_;
-    tree.make_leaf(worker);
-    begin_epoch(std::move(tree));
+    if (tree_.contains(worker)) begin_epoch();
 }
 
 void Root::trust(Worker worker) {
     const auto member = members_.find(worker);
     if (member == members_.end() || !member->second.is_here) return;
     member->second.is_suspected = false;
+    apart_.clear();
     // Also if it was never suspected here: its connection is a new one, on which it has heard nothing yet.
-    begin_epoch(grown_tree());
+    begin_epoch();
 }
 
-Tree Root::grown_tree() const {
+// Of all that are here: also after a death the tree has the shape that was asked for.
+Tree Root::new_tree() const {
     std::map<Worker, int> groups;
     for (const auto& [worker, standing] : members_)
         if (standing.is_here && !standing.is_suspected) groups.emplace(worker, standing.group);
     Tree tree(shape_, groups);
     for (const auto& [worker, standing] : members_)
         if (standing.is_here && standing.is_suspected) tree.add_leaf(worker);
+    for (const auto& [worker, standing] : members_)
+        while (tree.contains(worker) && apart_.contains({worker, tree.parent(worker)})) tree.lift(worker);
     return tree;
 }
 
@@ -190,10 +190,10 @@ void Root::know_members() {
         applied_.try_emplace(worker, std::vector<Clock>(clocks_.size()));
 }
 
-void Root::begin_epoch(Tree tree) {
+void Root::begin_epoch() {
     know_members();
     skip_rounds_without_workers();
-    tree_ = std::move(tree);
+    tree_ = new_tree();
     ++epoch_.number;
     Announcement announcement{epoch_, {}, clocks_};
     for (const auto& [worker, standing] : members_)
@@ -246,9 +246,8 @@ void Root::take(Worker from, const Want& want) {
 void Root::take_lost_parent(Worker from, Epoch epoch) {
     if (epoch != epoch_ || !tree_.contains(from)) return;  // it has another parent already
     if (is_child(from)) throw ProtocolError("it says that it has lost a parent, and has none");
-    Tree tree = tree_;
-    tree.lift(from);
-    begin_epoch(std::move(tree));
+    apart_.emplace(from, tree_.parent(from));
+    begin_epoch();
 }
 
 // ---- Rounds ----------------------------------------------------------------------------------------------

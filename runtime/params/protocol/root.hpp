@@ -58,6 +58,8 @@ class Root {
     void suspect(Worker worker);
     // It answers again.
     void trust(Worker worker);
+    // Of all servers, for Shape: the next epoch's tree is made with them.
+    void know_server_groups(std::vector<int> groups) { shape_.server_groups = std::move(groups); }
 
     // ---- What members say
 
@@ -122,14 +124,14 @@ class Root {
     }
     bool goes_without(Worker worker, Clock first) const;
     bool is_below(Worker worker, Worker child) const;
-    Tree grown_tree() const;
+    Tree new_tree() const;
     void skip_rounds_without_workers();
     void know_members();
     void depart(const Departed& departed);
     Clock applied_by(Worker worker) const;
     bool has_nothing_to_add(Worker worker, const Standing& standing) const;
     void name_what_is_lost();
-    void begin_epoch(Tree tree);
+    void begin_epoch();
     void take(Worker from, const Sum& sum);
     void take(Worker from, const Want& want);
     void take_lost_parent(Worker from, Epoch epoch);
@@ -148,10 +150,12 @@ class Root {
     void tell_what_is_covered();
     void tell_what_is_covered(Worker worker, Clock applied);
 
-    const Shape shape_;
+    Shape shape_;
     Arithmetic& arithmetic_;
     Epoch epoch_;
     Tree tree_;  // of the members that are here
+    // Each could not reach that parent. Forgotten when somebody comes: then it may try again.
+    std::set<std::pair<Worker, Worker>> apart_;
     std::map<Worker, Standing> members_;
     std::vector<Value> weights_;
     std::vector<Clock> clocks_;

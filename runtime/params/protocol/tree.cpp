@@ -44,22 +44,35 @@ std::string Shape::text() const {
 
 namespace {
 
-Tree lowest_estimate(const Shape& shape, const std::map<Worker, int>& groups) {
+Tree lowest_estimate(Shape shape, const std::map<Worker, int>& groups) {
     using Kind = Shape::Kind;
     Tree best;
     double lowest = 0;
     // The first of those that cost the same.
-    for (const Shape& candidate : {Shape{Kind::direct}, Shape{Kind::rack}, Shape{Kind::degree, 4},
-                                   Shape{Kind::degree, 3}, Shape{Kind::degree, 2}, Shape{Kind::degree, 1}}) {
-        Tree tree(candidate, groups);
-        const double cost =
-            tree.load(groups, shape.servers_group) + (tree.depth() + tree.most_children()) * shape.step_cost;
+    for (const auto& [kind, degree] : {std::pair{Kind::direct, 0},
+                                       {Kind::rack, 0},
+                                       {Kind::degree, 4},
+                                       {Kind::degree, 3},
+                                       {Kind::degree, 2},
+                                       {Kind::degree, 1}}) {
+        shape.kind = kind;
+        shape.degree = degree;
+        Tree tree(shape, groups);
+        const double cost = load(shape, groups) + (tree.depth() + tree.most_children()) * shape.step_cost;
         if (best.size() == 0 || cost < lowest) {
             best = std::move(tree);
             lowest = cost;
         }
     }
     return best;
+}
+
+// In the order in which they get places in the tree of this server. The first ones have others below them:
+// each server begins with another one.
+std::vector<Worker> in_order_of(const Shape& shape, std::vector<Worker> workers) {
+    const auto first = workers.size() * shape.server / shape.server_groups.size();
+    std::rotate(workers.begin(), workers.begin() + static_cast<std::ptrdiff_t>(first), workers.end());
+    return workers;
 }
 
 }  // namespace
@@ -69,20 +82,20 @@ Tree::Tree(const Shape& shape, const std::map<Worker, int>& groups) {
         *this = lowest_estimate(shape, groups);
         return;
     }
-    std::vector<Worker> placed;  // in their order
-    std::map<int, Worker> first_of_group;
-    for (const auto& [worker, group] : groups) {
-        Worker parent = the_server;
-        if (shape.kind == Shape::Kind::degree) {
+    // Each rack is a tree of its own below the server; in the other shapes all workers are one.
+    std::map<int, std::vector<Worker>> together;
+    for (const auto& [worker, group] : groups)
+        together[shape.kind == Shape::Kind::rack ? group : 0].push_back(worker);
+    for (auto& [group, workers] : together) {
+        const std::vector<Worker> order = in_order_of(shape, std::move(workers));
+        for (std::size_t place = 0; place < order.size(); ++place) {
             // The server is node 0, and the workers follow, level by level.
-            const auto above = placed.size() / static_cast<std::size_t>(shape.degree);
-            if (above > 0) parent = placed[above - 1];
-        } else if (shape.kind == Shape::Kind::rack) {
-            const auto [first, is_new] = first_of_group.emplace(group, worker);
-            if (!is_new) parent = first->second;
+            const std::size_t above = shape.kind == Shape::Kind::direct ? 0
+                                      : shape.kind == Shape::Kind::rack
+                                          ? std::min<std::size_t>(place, 1)
+                                          : place / static_cast<std::size_t>(shape.degree);
+            parents_.emplace(order[place], above == 0 ? the_server : order[above - 1]);
         }
-        parents_.emplace(worker, parent);
-        placed.push_back(worker);
     }
 }
 
@@ -110,34 +123,28 @@ int Tree::most_children() const {
     return most;
 }
 
-int Tree::load(const std::map<Worker, int>& groups, int servers_group) const {
+void Tree::lift(Worker worker) {
+    const Worker above = parent(worker);
+    if (above != the_server) parents_[worker] = parent(above);
+}
+
+double load(const Shape& shape, const std::map<Worker, int>& groups) {
     std::map<int, int> out, in;  // by group; updates: weights go the other way
-    for (const auto& [worker, above] : parents_) {
-        const int from = groups.at(worker), to = above == the_server ? servers_group : groups.at(above);
-        if (from == to) continue;
-        ++out[from];
-        ++in[to];
+    Shape each = shape;
+    for (each.server = 0; each.server < shape.server_groups.size(); ++each.server) {
+        const Tree tree(each, groups);
+        for (const auto& [worker, from] : groups) {
+            const Worker above = tree.parent(worker);
+            const int to = above == the_server ? shape.server_groups[each.server] : groups.at(above);
+            if (from == to) continue;
+            ++out[from];
+            ++in[to];
+        }
     }
     int most = 0;
     for (const auto& loads : {out, in})
         for (const auto& [group, times] : loads) most = std::max(most, times);
-    return most;
-}
-
-void Tree::remove(Worker worker) {
-    const Worker above = parent(worker);
-    for (const Worker child : children(worker)) parents_[child] = above;
-    parents_.erase(worker);
-}
-
-void Tree::make_leaf(Worker worker) {
-    remove(worker);
-    add_leaf(worker);
-}
-
-void Tree::lift(Worker worker) {
-    const Worker above = parent(worker);
-    if (above != the_server) parents_[worker] = parent(above);
+    return static_cast<double>(most) / static_cast<double>(shape.server_groups.size());
 }
 
 }  // namespace hocket::params

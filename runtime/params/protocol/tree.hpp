@@ -19,9 +19,13 @@ struct Shape {
     Kind kind = Kind::direct;
     int degree = 2;
     // For `chosen`: what a level more costs, or a child more of the node that has most, in times that a link
-    // is busy with all weights of the server; and the group that the server belongs to.
+    // is busy with all weights of a server.
     double step_cost = 0;
-    int servers_group = -1;
+    // Of each server, the group that it belongs to; -1: it is near nobody, or not known. And which of them
+    // this tree is of. Trees of several servers have other workers as nodes that pass on, as far as there are
+    // enough, so that all workers carry about as much (MLNET: a tree for each server).
+    std::vector<int> server_groups = {-1};
+    std::size_t server = 0;
 
     // "direct", "binary", "degree 4", "rack", "auto". Throws Error(invalid_argument).
     static Shape parse(const std::string& text);
@@ -42,19 +46,17 @@ class Tree {
     std::vector<Worker> children(Worker of) const;  // ascending; of: or the_server
     int depth() const;                              // levels of workers
     int most_children() const;                      // of one node
-    // How often all weights go over the link that is used most, in one direction.
-    int load(const std::map<Worker, int>& groups, int servers_group) const;
 
     void add_leaf(Worker worker) { parents_.emplace(worker, the_server); }
-    // Its children go to its parent.
-    void remove(Worker worker);
-    // It stays, below the server, with nobody below it.
-    void make_leaf(Worker worker);
     // It goes one step up, with all that are below it.
     void lift(Worker worker);
 
   private:
     std::map<Worker, Worker> parents_;
 };
+
+// How often a server's weights go over the link that is used most, in one direction: the sum over all
+// servers' trees of this shape, each with as large a part of the weights, divided by their number.
+double load(const Shape& shape, const std::map<Worker, int>& groups);
 
 }  // namespace hocket::params

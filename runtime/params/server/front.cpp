@@ -32,14 +32,16 @@ Json places_note(const std::vector<std::string>& places) {
 
 }  // namespace
 
-Front::Front(std::uint32_t servers, std::string own, MakeCalculator make_calculator,
+Front::Front(std::uint32_t servers, std::string own, std::string rack, MakeCalculator make_calculator,
              std::function<void(const Beginning&)> begin)
     : servers_(servers),
       make_calculator_(std::move(make_calculator)),
       begin_(std::move(begin)),
       at_(servers),
+      racks_(servers),
       links_(servers) {
     at_[0] = std::move(own);
+    racks_[0] = std::move(rack);
 }
 
 void Front::restore(Job job, std::string run, std::uint32_t incarnation) {
@@ -114,6 +116,7 @@ void Front::try_to_begin() {
     callers_.clear();
     for (std::uint32_t index = 1; index < servers_; ++index) tell_server(index);
     begin_(beginning);
+    tell_racks();
     for (const auto& [caller, number] : answers) answer(caller, number);
 }
 
@@ -130,7 +133,7 @@ void Front::answer(const Caller& caller, Worker number) {
 // ---- Servers ---------------------------------------------------------------------------------------------
 
 void Front::take_serve(Link& link, const Json& note) {
-    const std::string at = said_place(note.at("at"));
+    const std::string at = said_place(note.at("at")), rack = said_name(note.at("rack"));
     const bool is_restored = note.at("is_restored").get<bool>();
     if (index_of(link)) throw ProtocolError("it says that it is two servers");
     if (beginning_ && !is_restored)
@@ -156,9 +159,11 @@ void Front::take_serve(Link& link, const Json& note) {
                         servers_));
     const bool has_moved = beginning_ && at_[index] != at;
     at_[index] = at;
+    racks_[index] = rack;
     links_[index] = &link;
     link.send(Json{{"say", "serving"}, {"index", index}});
     if (has_moved && places()) tell_workers(places_note(*places()));
+    if (beginning_) tell_racks();
     beginning_ ? try_to_answer() : try_to_begin();
 }
 
@@ -173,6 +178,13 @@ void Front::tell_server(std::uint32_t index) {
                              {"founders", beginning.founders},
                              {"has_weights", beginning.has_weights},
                              {"run", beginning.run}});
+}
+
+// A server estimates a tree by what all servers' trees together send over each link.
+void Front::tell_racks() {
+    for (Link* const link : links_)
+        if (link) link->send(Json{{"say", "racks"}, {"racks", racks_}});
+    tell_own_shard(racks_);
 }
 
 std::optional<std::vector<std::string>> Front::places() const {

@@ -29,9 +29,9 @@ class Front {
         bool has_weights = false;
         std::string run;  // the name of this run of the job, which no other has
     };
-    // own: where this server is reached. begin: for this server's own shard. incarnation: how often the first
-    // server was replaced.
-    Front(std::uint32_t servers, std::string own, MakeCalculator make_calculator,
+    // own: where this server is reached; rack: it is in that one. begin: for this server's own shard.
+    // incarnation: how often the first server was replaced.
+    Front(std::uint32_t servers, std::string own, std::string rack, MakeCalculator make_calculator,
           std::function<void(const Beginning&)> begin);
 
     // Goes on with a job that has begun.
@@ -52,6 +52,8 @@ class Front {
     void tell_places(Link& worker) const;  // if they are known
     // Called when a server has come to another place, once the job has begun.
     std::function<void(const nlohmann::json& note)> tell_workers;
+    // Called when the racks of more servers are known, once the job has begun; the others hear it, too.
+    std::function<void(const std::vector<std::string>& racks)> tell_own_shard;
     const std::optional<Job>& job() const { return job_; }
     // Who has not come, for people; "": nobody is waited for.
     std::string missing() const;
@@ -67,6 +69,7 @@ class Front {
     void try_to_answer();
     void answer(const Caller& caller, Worker number);
     void tell_server(std::uint32_t index);
+    void tell_racks();
     std::uint32_t used_servers() const;
     std::optional<std::uint32_t> index_of(const Link& link) const;
 
@@ -75,9 +78,10 @@ class Front {
     const std::function<void(const Beginning&)> begin_;
     std::optional<Job> job_;
     std::optional<Beginning> beginning_;
-    std::vector<std::string> at_;  // by server; "": it has not come
-    std::vector<Link*> links_;     // by server; null for this one
-    std::vector<Caller> callers_;  // that have not been answered
+    std::vector<std::string> at_;     // by server; "": it has not come
+    std::vector<std::string> racks_;  // by server; "": not known
+    std::vector<Link*> links_;        // by server; null for this one
+    std::vector<Caller> callers_;     // that have not been answered
     std::uint32_t incarnation_ = 0;
     Worker next_ = 0;
 };

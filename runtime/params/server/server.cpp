@@ -167,17 +167,23 @@ Server::Service::Service(ServerOptions options)
     check(options_.terms);
     if (!options_.checkpoints.empty()) require_folder(options_.checkpoints, !options_.restore);
     if (endpoint_.is_any_address()) endpoint_.host = transport::own_address();
+    if (options_.rack.empty()) options_.rack = endpoint_.host;
     options_.checkpoint_every = std::max<std::uint64_t>(options_.checkpoint_every, 1);
     if (options_.restore) restore();
     if (!options_.join) {
         index_ = 0;
-        front_ = std::make_unique<Front>(options_.servers, endpoint_.text(), options_.make_calculator,
+        front_ = std::make_unique<Front>(options_.servers, endpoint_.text(), options_.rack,
+                                         options_.make_calculator,
                                          [this](const Front::Beginning& beginning) { begin(beginning); });
     }
     if (restored_) front_->restore(restored_->first.job, restored_->first.run, restored_->second);
     if (front_)
         front_->tell_workers = [this](const Json& note) {
             if (shard_) shard_->tell_all(note);
+        };
+    if (front_)
+        front_->tell_own_shard = [this](const std::vector<std::string>& racks) {
+            if (shard_) shard_->know_racks(racks);
         };
     loop_.watch(mailbox_.fd(), EPOLLIN, mailbox_);
     transport::AdmissionTerms terms;
@@ -398,7 +404,10 @@ void Server::Service::dialled_first(Dialling::Result result) {
     first_has_left_ = false;
     Link::Owner& self = *this;
     first_.emplace(loop_, std::move(result.socket), memory_, self);
-    Json note{{"say", "serve"}, {"at", endpoint_.text()}, {"is_restored", shard_ != nullptr}};
+    Json note{{"say", "serve"},
+              {"at", endpoint_.text()},
+              {"rack", options_.rack},
+              {"is_restored", shard_ != nullptr}};
     if (shard_) {
         note["index"] = *index_;
         note["run"] = run_;
@@ -413,6 +422,11 @@ void Server::Service::take_from_first(const Json& note) {
                                           transport::printable(note.at("why").get<std::string>()));
     if (say == "serving" && !shard_) index_ = said_server(note.at("index"));
     if (say == "leaving") first_has_left_ = true;
+    if (say == "racks" && shard_) {
+        std::vector<std::string> racks;
+        for (const Json& rack : note.at("racks")) racks.push_back(said_name(rack));
+        shard_->know_racks(racks);
+    }
     if (say == "unused") {
         is_unused_ = true;
         return done();
@@ -445,9 +459,9 @@ void Server::Service::begin(const Front::Beginning& beginning) {
 void Server::Service::have_shard(ShardName name, std::optional<Clock> clock) {
     const auto job = std::make_shared<const Job>(name.job);
     const auto layout = std::make_shared<const Layout>(*job, name.servers);
-    shard_ = std::make_unique<Shard>(job, layout, *index_, memory_, options_.make_calculator(*job),
-                                     options_.terms, options_.checkpoints.empty() ? 0 : name.every,
-                                     options_.rack.empty() ? endpoint_.host : options_.rack);
+    shard_ =
+        std::make_unique<Shard>(job, layout, *index_, memory_, options_.make_calculator(*job), options_.terms,
+                                options_.checkpoints.empty() ? 0 : name.every, options_.rack);
     gate_ = gate_of(*job);
     run_ = name.run;
     if (options_.checkpoints.empty()) return;

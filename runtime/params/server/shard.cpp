@@ -38,7 +38,17 @@ Shard::Shard(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layou
       terms_(terms),
       kept_rounds_(kept_rounds),
       arithmetic_(layout_, index, std::move(memory), std::move(calculator)),
-      own_group_(group_of(rack)) {}
+      server_groups_(layout_->servers(), -1) {
+    server_groups_[index_] = group_of(rack);
+}
+
+void Shard::know_racks(const std::vector<std::string>& racks) {
+    if (racks.size() < server_groups_.size())
+        throw ProtocolError("it says racks of fewer servers than there are");
+    for (std::size_t server = 0; server < server_groups_.size(); ++server)
+        server_groups_[server] = racks[server].empty() ? -1 : group_of(racks[server]);
+    if (root_) root_->know_server_groups(server_groups_);
+}
 
 ChunkShape Shard::shape_of(Chunk chunk) const {
     if (chunk >= layout_->chunks_of(index_)) throw ProtocolError("it names a chunk that does not exist");
@@ -283,12 +293,13 @@ void Shard::resume(Link& link, const Json& note) {
     deliver();
 }
 
-// A chunk must have come whole before it goes on: so much longer does a level take, up and down; and a child
-// more is a chunk more to wait for.
+// Chunks are forwarded only once complete, so each level adds one chunk's time, up and down; and so does each
+// child. All servers take about as many chunks to be theirs, so that they choose the same shape.
 Shape Shard::shape() const {
     Shape shape = !job_->staleness ? Shape{} : Shape::parse(job_->tree);
-    shape.step_cost = 2.0 / static_cast<double>(std::max<std::size_t>(layout_->chunks_of(index_), 1));
-    shape.servers_group = own_group_;
+    shape.step_cost = 2.0 * layout_->servers() / static_cast<double>(layout_->chunks());
+    shape.server_groups = server_groups_;
+    shape.server = index_;
     return shape;
 }
 

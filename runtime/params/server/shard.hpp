@@ -46,6 +46,8 @@ class Shard {
     // After that: whoever comes goes on from it, also if nobody that took part comes back, and it does not
     // fit together with what the other servers have.
     void accept_as_it_is() { is_accepted_ = true; }
+    // Of each server, in their order; "": not known. The next tree is made with them.
+    void know_racks(const std::vector<std::string>& racks);
 
     // A note or message of a worker's connection. Throws transport::ProtocolError.
     void take(Link& link, const nlohmann::json& note);
@@ -115,7 +117,7 @@ class Shard {
     std::optional<Root> root_;
     std::map<Worker, Standing> workers_;
     std::map<std::string, int> groups_;
-    const int own_group_;
+    std::vector<int> server_groups_;  // -1: not known
     bool had_workers_ = false;
     std::vector<std::string> lost_;  // in words, since this server has begun
     bool has_resumed_ = false;       // workers of the server whose place this one took

@@ -223,9 +223,16 @@ std::map<std::string, Script> bad_workers(const std::string& run = "") {
         job["tensors"][0][2] = std::uint64_t{1} << 39;
         return std::vector<Json>{{{"say", "open"}, {"job", job.dump()}, {"has_weights", false}}};
     }());
-    add("serves nowhere", {{{"say", "serve"}, {"at", "x"}, {"is_restored", false}}});
-    add("serves as a server that cannot be",
-        {{{"say", "serve"}, {"at", "127.0.0.1:9"}, {"is_restored", true}, {"index", UINT64_MAX}}});
+    add("serves nowhere", {{{"say", "serve"}, {"at", "x"}, {"rack", ""}, {"is_restored", false}}});
+    add("serves as a server that cannot be", {{{"say", "serve"},
+                                               {"at", "127.0.0.1:9"},
+                                               {"rack", ""},
+                                               {"is_restored", true},
+                                               {"index", UINT64_MAX}}});
+    add("serves in a rack whose name is too long", {{{"say", "serve"},
+                                                     {"at", "127.0.0.1:9"},
+                                                     {"rack", std::string(2000, 'r')},
+                                                     {"is_restored", false}}});
     add("leaves, and is no server", {{{"say", "leaving"}}});
     add("goes before it has come", {{{"say", "goodbye"}}});
     add("asks for the state as a worker", {reserve_note(stranger, run), {{"say", "stats"}}});

@@ -134,6 +134,29 @@ TEST_CASE("nobody waits for a new worker before its first round, or for one that
     CHECK(root.clock(0) == first);
 }
 
+TEST_CASE("a tree keeps its shape when a node of it dies or is silent") {
+    Adding adding;
+    Snapshot first{1, {value(0)}, {0}, {}};
+    for (Worker worker = 0; worker < 6; ++worker) first.firsts.emplace(worker, 0);
+    Root root(first, Shape::parse("rack"), adding);
+    for (Worker worker = 0; worker < 6; ++worker) CHECK(root.join(worker, worker < 3 ? 0 : 1, 0));
+    using Workers = std::vector<Worker>;
+    CHECK(root.tree().children(the_server) == Workers{0, 3});
+    root.suspect(0);
+    CHECK(root.tree().children(the_server) == Workers{0, 1, 3});  // it has nobody below it
+    CHECK(root.tree().children(1) == Workers{2});
+    root.remove(0);
+    CHECK(root.tree().children(the_server) == Workers{1, 3});
+    // Who cannot reach its parent is not told to try it again before somebody comes.
+    root.receive(5, ParentLost{root.epoch()});
+    CHECK(root.tree().children(the_server) == Workers{1, 3, 5});
+    root.remove(1);
+    CHECK(root.tree().children(the_server) == Workers{2, 3, 5});
+    CHECK(root.join(6, 0, root.reserve(6)));
+    CHECK(root.tree().children(the_server) == Workers{2, 3});
+    CHECK(root.tree().children(3) == Workers{4, 5});
+}
+
 TEST_CASE("a server takes sums from its children alone") {
     Adding adding;
     Root root({1, {value(0)}, {0}, {{0, 0}, {1, 0}}}, Shape::parse("degree 1"), adding);

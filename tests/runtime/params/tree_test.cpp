@@ -51,8 +51,10 @@ TEST_CASE("who is below whom") {
 }
 
 TEST_CASE("how much goes over the link that is used most") {
-    const auto loads = [](const char* shape, const std::map<Worker, int>& groups, int servers_group) {
-        return Tree(Shape::parse(shape), groups).load(groups, servers_group);
+    const auto loads = [](const char* name, const std::map<Worker, int>& groups, auto... server_groups) {
+        Shape shape = Shape::parse(name);
+        shape.server_groups = {server_groups...};
+        return load(shape, groups);
     };
     const auto apart = in_groups_of(1, 8), racks = in_groups_of(4, 8);
     CHECK(loads("direct", apart, -1) == 8);
@@ -62,6 +64,13 @@ TEST_CASE("how much goes over the link that is used most") {
     CHECK(loads("direct", racks, -1) == 8);
     CHECK(loads("degree 1", racks, -1) == 1);
     CHECK(loads("direct", in_groups_of(8, 8), 0) == 0);  // all on one host
+    // Two servers, each in one of two racks: the other one's workers come in, the own ones go out.
+    CHECK(loads("direct", racks, 0, 1) == 2);
+    CHECK(loads("rack", racks, 0, 1) == 0.5);
+    CHECK(loads("direct", racks, 0, 0) == 4);
+    CHECK(loads("direct", apart, 10, 11) == 4);  // each server's link has half of the weights
+    CHECK(loads("binary", apart, 10, 11) == 1);  // and each worker passes on one half
+    CHECK(loads("degree 4", apart, 10, 11) == 2);
     CHECK(Tree(Shape::parse("binary"), apart).depth() == 3);
     CHECK(Tree(Shape::parse("rack"), racks).most_children() == 3);
 }
@@ -69,7 +78,7 @@ TEST_CASE("how much goes over the link that is used most") {
 TEST_CASE("a tree is chosen by what it costs") {
     const auto chosen = [](const std::map<Worker, int>& groups, int servers_group, double step_cost) {
         Shape shape = Shape::parse("auto");
-        shape.servers_group = servers_group;
+        shape.server_groups = {servers_group};
         shape.step_cost = step_cost;
         return Tree(shape, groups);
     };
@@ -84,25 +93,62 @@ TEST_CASE("a tree is chosen by what it costs") {
     // The server is in the other rack: one of the first takes all of its rack's across.
     std::map<Worker, int> groups = in_groups_of(4, 8);
     const Tree racks = chosen(groups, 1, 1.0 / 8);
-    CHECK(racks.load(groups, 1) == 1);
+    CHECK(racks.children(the_server) == Workers{0, 4});
 }
 
-TEST_CASE("what becomes of those that are below") {
-    const Tree whole(Shape::parse("binary"), in_groups_of(1, 7));
-    Tree tree = whole;
-    tree.remove(0);
-    CHECK_FALSE(tree.contains(0));
-    CHECK(tree.children(the_server) == Workers{1, 2, 3});
-    CHECK(tree.children(2) == Workers{6});
-    tree = whole;
-    tree.make_leaf(2);
-    CHECK(tree.children(the_server) == Workers{0, 1, 2});
-    CHECK(tree.children(0) == Workers{3, 6});
-    CHECK(tree.children(2).empty());
-    tree = whole;
+TEST_CASE("a worker goes one step up, with those below it") {
+    Tree tree(Shape::parse("binary"), in_groups_of(1, 7));
     tree.lift(2);
     CHECK(tree.children(the_server) == Workers{0, 1, 2});
     CHECK(tree.children(2) == Workers{6});
     tree.lift(2);  // it cannot go higher
     CHECK(tree.children(the_server) == Workers{0, 1, 2});
+}
+
+namespace {
+
+// Of each worker: how often it sends or receives a chunk for a round of updates and weights, over all
+// servers.
+std::map<Worker, int> carried(Shape shape, const std::map<Worker, int>& groups, std::size_t servers) {
+    std::map<Worker, int> messages;
+    shape.server_groups.assign(servers, -1);
+    for (shape.server = 0; shape.server < servers; ++shape.server) {
+        const Tree tree(shape, groups);
+        for (const auto& [worker, group] : groups)
+            messages[worker] += 2 + 2 * static_cast<int>(tree.children(worker).size());
+    }
+    return messages;
+}
+
+}  // namespace
+
+TEST_CASE("each server has a tree of its own, so that no worker carries much more than others") {
+    const auto groups = in_groups_of(1, 6);
+    Shape second = Shape::parse("binary");
+    second.server_groups = {-1, -1};
+    second.server = 1;
+    CHECK(Tree(second, groups).children(the_server) == Workers{3, 4});
+    CHECK(Tree(second, groups).children(3) == Workers{0, 5});
+    for (const char* name : {"binary", "degree 3", "degree 4", "degree 1"})
+        for (Worker workers = 2; workers < 40; ++workers) {
+            const Shape shape = Shape::parse(name);
+            // A node with children: with so many servers there is a tree for each to be one.
+            const auto servers = static_cast<std::size_t>(shape.degree);
+            const auto all = carried(shape, in_groups_of(1, workers), servers);
+            INFO(name << " over " << workers);
+            for (const auto& [worker, messages] : all)
+                CHECK(messages <= 2 * static_cast<int>(servers) + 4 * shape.degree);
+        }
+    const auto balanced = carried(Shape::parse("binary"), groups, 2);
+    for (const auto& [worker, messages] : balanced) CHECK(messages <= 1.3 * 40 / 6);
+}
+
+TEST_CASE("a rack has another head for each server") {
+    Shape shape = Shape::parse("rack");
+    shape.server_groups = {-1, -1};
+    const auto groups = in_groups_of(4, 8);
+    CHECK(Tree(shape, groups).children(the_server) == Workers{0, 4});
+    shape.server = 1;
+    CHECK(Tree(shape, groups).children(the_server) == Workers{2, 6});
+    CHECK(Tree(shape, groups).children(2) == Workers{0, 1, 3});
 }

@@ -129,6 +129,7 @@ struct Inspection {
                 standing.was_before ? fmt::format("x{}", standing.pushed_before.value_or(0)) : "");
         for (const auto& [worker, standing] : root.members_)
             if (root.tree_.contains(worker)) text += "^" + name_of(root.tree_.parent(worker));
+        text += fmt::format(" apart {}", root.apart_);
         for (const Value& weights : root.weights_) text += " " + text_of(weights);
         for (const auto& chunk : root.waiting_) {
             for (const auto& [round, sums] : chunk.sums)
@@ -169,13 +170,25 @@ std::string Event::text() const {
                        name_of(from), name_of(to));
 }
 
+namespace {
+
+// Each server has a tree of its own.
+Shape shape_of(const Setup& setup, int server) {
+    Shape shape = setup.shape;
+    shape.server_groups.assign(static_cast<std::size_t>(setup.servers), -1);
+    shape.server = static_cast<std::size_t>(server);
+    return shape;
+}
+
+}  // namespace
+
 World::World(const Setup& setup) : setup_(setup), left_(setup.faults) {
     Snapshot first{
         1, std::vector<Value>(setup.chunks, value_of({})), std::vector<Clock>(setup.chunks, 0), {}};
     lost_.resize(static_cast<std::size_t>(setup.servers));
     cuts_.resize(static_cast<std::size_t>(setup.servers), {{0, first}});
     for (int server = 0; server < setup.servers; ++server) {
-        roots_.emplace_back(std::in_place, first, setup.shape, counting, setup.staleness);
+        roots_.emplace_back(std::in_place, first, shape_of(setup, server), counting, setup.staleness);
         if (has_snapshots()) root(server).keep_what_lacks(first);
         root(server).cut_every(setup.cut_every);
     }
@@ -430,7 +443,8 @@ void World::black_out() {
         snapshot.incarnation = root(server).epoch().incarnation + 1;
         snapshot.firsts.clear();
         snapshots_[static_cast<std::size_t>(server)] = snapshot;
-        roots_[static_cast<std::size_t>(server)].emplace(snapshot, setup_.shape, counting, setup_.staleness);
+        roots_[static_cast<std::size_t>(server)].emplace(snapshot, shape_of(setup_, server), counting,
+                                                         setup_.staleness);
         root(server).cut_every(setup_.cut_every);
     }
     went_back_ = common;
@@ -478,7 +492,8 @@ void World::replace(int server) {
             messages.clear();
     Snapshot snapshot = snapshots_[static_cast<std::size_t>(server)];
     snapshot.incarnation = root(server).epoch().incarnation + 1;
-    roots_[static_cast<std::size_t>(server)].emplace(snapshot, setup_.shape, counting, setup_.staleness);
+    roots_[static_cast<std::size_t>(server)].emplace(snapshot, shape_of(setup_, server), counting,
+                                                     setup_.staleness);
     root(server).keep_what_lacks(snapshot);
     root(server).cut_every(setup_.cut_every);
     for (const auto& [number, worker] : workers_)
