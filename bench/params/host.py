@@ -1,4 +1,4 @@
-"""Part 1: two workers and a server on one host, beside copies of the bytes that a round must move."""
+"""Two workers and a server on one host, beside copies of the bytes that a round must move."""
 
 import os
 from contextlib import ExitStack

@@ -3,6 +3,7 @@
 // obeys commands (bench/peers/driver.hpp has the channel, barrier and clock):
 //
 //     round              pushes all tensors, ends the round and pulls them with staleness 0, timed
+//     rounds N           does so N times, without waiting for others before
 //     copy SHARE         copies as many bytes as a round must move: "own", those of this worker, or "all",
 //                        those of all workers, by the first one alone
 //     wrong              answers with the number of weights that are not what the rounds so far make
@@ -44,7 +45,8 @@ std::shared_ptr<const Calculator> adding(const Job&) {
 }
 
 struct Options {
-    std::string socket, shared, server, listen, tree = "direct", rack;
+    std::string socket, shared, server, listen, join, tree = "direct", rack;
+    std::uint32_t servers = 1;
     int ranks = 0;
     std::uint32_t tensors = 1, priority = 0;
     std::uint64_t count = 0;        // elements of each
@@ -62,6 +64,8 @@ int serve(const Options& options) {
     ServerOptions terms;
     terms.listen = transport::Endpoint::parse(options.listen).value();
     terms.rack = options.rack;
+    terms.servers = options.servers;
+    terms.join = transport::Endpoint::parse(options.join);
     terms.secret = secret();
     terms.make_calculator = adding;
     Server server(std::move(terms));
@@ -99,6 +103,10 @@ class WorkerDriver {
         std::istringstream words(line);
         std::string verb, share;
         words >> verb >> share;
+        if (verb == "rounds") {
+            for (int left = std::stoi(share); left > 0; --left) round();
+            return 0;
+        }
         if (verb == "round") return timed([&] { round(); });
         if (verb == "copy") return timed([&] { copy(share == "all" ? (rank_ == 0) * options_.ranks : 1); });
         if (verb == "wrong") return wrong();
@@ -187,6 +195,8 @@ int main(int argc, char** argv) {
     Options options;
     CLI::App* const server = app.add_subcommand("serve");
     server->add_option("--listen", options.listen)->required();
+    server->add_option("--servers", options.servers);
+    server->add_option("--join", options.join, "where the first server is");
     CLI::App* const worker = app.add_subcommand("work");
     worker->add_option("SOCKET", options.socket)->required();
     worker->add_option("SHARED", options.shared)->required();

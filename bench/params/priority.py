@@ -1,4 +1,4 @@
-"""Part 3: two jobs on one slow link, one of which has priority over the other."""
+"""Two jobs on one slow link, one of which has priority over the other."""
 
 import os
 import threading
@@ -40,8 +40,7 @@ def start(hosts, program, folder, elements, priority):
         1,
         elements,
         options=["--priority", str(priority)],
-        address=hosts.address(SERVERS),
-        server=hosts.enter(SERVERS),
+        servers=[(hosts.address(SERVERS), hosts.enter(SERVERS))],
         worker=lambda _: hosts.enter(WORKERS),
     )
 

@@ -1,4 +1,4 @@
-"""Part 2: workers in racks, and a server outside of them, with a slow link for each: what the trees make of it."""
+"""Workers in racks, and a server outside of them, with a slow link for each: what the trees make of it."""
 
 import os
 from collections import Counter
@@ -90,8 +90,7 @@ def measure(hosts, program, folder, rounds, mebibytes):
                     WORKERS,
                     elements,
                     options=["--tensors", str(COUNT), "--tree", tree, "--chunk-bytes", str(CHUNK_BYTES)],
-                    address=hosts.address(0),
-                    server=hosts.enter(0),
+                    servers=[(hosts.address(0), hosts.enter(0))],
                     server_options=["--rack", SERVER],
                     worker=lambda rank: hosts.enter(1 + rank),
                     rack=rack_of,

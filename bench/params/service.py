@@ -1,4 +1,4 @@
-"""A parameter service for one measurement: a server, and workers that obey commands (params_bench.cpp)."""
+"""A parameter service for one measurement: servers, and workers that obey commands (params_bench.cpp)."""
 
 import json
 import os
@@ -17,28 +17,21 @@ PATIENCE_SECONDS = 5
 class Service:
     """with Service(program, folder, workers, count, ...) as service: ...
 
-    count: of elements of each tensor. server, worker: where they run, as commands to put before theirs; worker: by rank."""
+    count: of elements of each tensor. servers: (address, command to put before its own) of each. worker: such a
+    command, by rank."""
 
-    def __init__(self, program, folder, workers, count, *, options=(), server_options=(), address="127.0.0.1",
-                 server=(), worker=libraries.here, rack=None):
-        self.server = self.job = None
+    def __init__(self, program, folder, workers, count, *, options=(), server_options=(),
+                 servers=(("127.0.0.1", ()),), worker=libraries.here, rack=None):
+        self.servers, self.job = [], None
         secret = {"HOCKET_SECRET": secrets.token_hex(16)}
         os.makedirs(folder)
-        with open(os.path.join(folder, "log"), "ab") as log:
-            self.server = subprocess.Popen(
-                [*server, program, "serve", "--listen", f"{address}:0", *server_options],
-                env={**os.environ, **secret},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                process_group=0,
-                preexec_fn=die_with_parent,
-            )
         try:
-            at = self.server.stdout.readline().strip()
-            if not at:
-                raise JobError("the server did not start")
+            at = None
+            for address, enter in servers:
+                joins = ["--join", at] if at else ["--servers", str(len(servers))]
+                own_at = self._serve([*enter, program, "serve", "--listen", f"{address}:0", *joins, *server_options],
+                                     secret, folder)
+                at = at or own_at
 
             def launch(ranks, _folder, arguments):
                 own = ["--server", at, "--count", str(count), *options]
@@ -55,6 +48,25 @@ class Service:
             self.stop()
             raise
 
+    def _serve(self, command, secret, folder):
+        """Where it is reached."""
+        with open(os.path.join(folder, "log"), "ab") as log:
+            server = subprocess.Popen(
+                command,
+                env={**os.environ, **secret},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                process_group=0,
+                preexec_fn=die_with_parent,
+            )
+        self.servers.append(server)
+        at = server.stdout.readline().strip()
+        if not at:
+            raise JobError("a server did not start")
+        return at
+
     def __enter__(self):
         return self
 
@@ -64,12 +76,12 @@ class Service:
     def stop(self):
         if self.job:
             self.job.stop()
-        if self.server:
+        for server in reversed(self.servers):
             try:
-                self.server.communicate("", PATIENCE_SECONDS)
+                server.communicate("", PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
-                self.server.kill()
-                self.server.wait()
+                server.kill()
+                server.wait()
 
     def seconds(self, command):
         """From the first worker's start to the last one's end."""
@@ -77,10 +89,11 @@ class Service:
         return self.job.spans(1)[0] * 1e-9
 
     def stats(self):
-        """Of the server."""
-        self.server.stdin.write("\n")
-        self.server.stdin.flush()
-        return json.loads(self.server.stdout.readline())
+        """Of the first server."""
+        server = self.servers[0]
+        server.stdin.write("\n")
+        server.stdin.flush()
+        return json.loads(server.stdout.readline())
 
     def require_right_weights(self):
         wrong = sum(self.job.tell("wrong").values())

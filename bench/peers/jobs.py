@@ -108,7 +108,7 @@ class Job:
     def tell(self, command):
         """Gives all ranks the same command; returns their numbers. After an error the job can't be used any more."""
         try:
-            for channel in self.channels:
+            for channel in filter(None, self.channels):
                 channel.sendall(command.encode() + b"\n")
             return self._answers(command)
         except OSError as error:
@@ -116,7 +116,7 @@ class Job:
 
     def _answers(self, command):
         numbers = {}
-        waiting = {channel: rank for rank, channel in enumerate(self.channels)}
+        waiting = {channel: rank for rank, channel in enumerate(self.channels) if channel}
         deadline = time.monotonic() + ANSWER_SECONDS
         while waiting:
             ready = select.select(list(waiting), [], [], max(0, deadline - time.monotonic()))[0]
@@ -138,6 +138,12 @@ class Job:
             - min(self.times[rank * per_rank + i] for rank in range(self.ranks))
             for i in range(iterations)
         ]
+
+    def kill(self, rank):
+        """From now on commands are for the others. None of them may wait for all."""
+        with self.channels[rank] as channel:
+            self.channels[rank] = None
+            self._kill(self._pid(channel))
 
     def stop(self):
         ranks = [self._pid(channel) for channel in self.channels if channel]
