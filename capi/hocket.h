@@ -1430,7 +1430,8 @@ typedef struct hkt_params_server_options {
     const char* join;        /* "host:port" of the first server; null: this is the first one */
     const char* secret;      /* HOCKET_SECRET */
     const char* checkpoints; /* the folder for this server's checkpoint; null: it writes none */
-    uint64_t checkpoint_every; /* rounds between two checkpoints; 10. With restore no more than before */
+    uint64_t checkpoint_every; /* rounds between two checkpoints; 10. All servers take the first one's, and
+                                  keep it with restore */
     int32_t restore;           /* 1: goes on from a checkpoint in the folder */
     int32_t servers;           /* of the first server: how many there are, itself included; 1 */
     int64_t timeout_ms;        /* HOCKET_TIMEOUT_MS; 60000: for the first server to be there */

@@ -79,7 +79,9 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
         ->excludes(servers);
     auto* checkpoints = serve->add_option("--checkpoints", options.checkpoints,
                                           "the folder for this server's checkpoint; it must exist");
-    serve->add_option("--every", options.every, "rounds between two checkpoints")
+    serve
+        ->add_option("--every", options.every,
+                     "rounds between two checkpoints; of the first server, which all take")
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{UINT32_MAX}))
         ->needs(checkpoints)
         ->capture_default_str();

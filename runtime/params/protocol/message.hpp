@@ -43,6 +43,12 @@ using Staleness = std::optional<Clock>;
 // No worker gets there; so clocks can be added up.
 inline constexpr Clock most_clock = Clock{1} << 60;
 
+// How many rounds' updates a worker keeps at most, with so many rounds between two checkpoints (0: there are
+// none): what it may be ahead, and two intervals, as the second checkpoint may be on its way to the disk.
+constexpr Clock most_kept(Clock staleness, Clock every) {
+    return staleness + 2 + 2 * every;
+}
+
 inline constexpr Worker the_server = UINT32_MAX;  // as the parent of a worker
 
 // Elements of one chunk: weights, an update or a sum of updates. The protocol passes them on, and knows

@@ -32,16 +32,17 @@ Json places_note(const std::vector<std::string>& places) {
 
 }  // namespace
 
-Front::Front(std::uint32_t servers, std::string own, std::string rack, MakeCalculator make_calculator,
+Front::Front(std::uint32_t servers, Own own, MakeCalculator make_calculator,
              std::function<void(const Beginning&)> begin)
     : servers_(servers),
+      every_(own.every),
       make_calculator_(std::move(make_calculator)),
       begin_(std::move(begin)),
       at_(servers),
       racks_(servers),
       links_(servers) {
-    at_[0] = std::move(own);
-    racks_[0] = std::move(rack);
+    at_[0] = std::move(own.at);
+    racks_[0] = std::move(own.rack);
 }
 
 void Front::restore(Job job, std::string run, std::uint32_t incarnation) {
@@ -97,7 +98,7 @@ void Front::take_open(Link& link, const Json& note) {
 
 void Front::try_to_begin() {
     if (beginning_ || !job_ || callers_.size() < job_->workers || !places()) return;
-    Beginning beginning{*job_, used_servers(), {}, false, random_hex(8)};
+    Beginning beginning{*job_, used_servers(), {}, false, random_hex(8), every_};
     std::set<Worker> taken;
     for (const Caller& caller : callers_)
         if (caller.wanted) taken.insert(*caller.wanted);
@@ -177,7 +178,8 @@ void Front::tell_server(std::uint32_t index) {
                              {"all_servers", servers_},
                              {"founders", beginning.founders},
                              {"has_weights", beginning.has_weights},
-                             {"run", beginning.run}});
+                             {"run", beginning.run},
+                             {"every", beginning.every}});
 }
 
 // A server estimates a tree by what all servers' trees together send over each link.

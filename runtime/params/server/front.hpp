@@ -27,11 +27,15 @@ class Front {
         std::uint32_t servers = 1;  // that have chunks
         std::vector<Worker> founders;
         bool has_weights = false;
-        std::string run;  // the name of this run of the job, which no other has
+        std::string run;          // the name of this run of the job, which no other has
+        std::uint64_t every = 1;  // rounds between two checkpoints, of all servers
     };
-    // own: where this server is reached; rack: it is in that one. begin: for this server's own shard.
-    // incarnation: how often the first server was replaced.
-    Front(std::uint32_t servers, std::string own, std::string rack, MakeCalculator make_calculator,
+    struct Own {
+        std::string at, rack;  // where this server is reached, and which rack it is in
+        std::uint64_t every;   // for Beginning
+    };
+    // begin: for this server's own shard. incarnation: how often the first server was replaced.
+    Front(std::uint32_t servers, Own own, MakeCalculator make_calculator,
           std::function<void(const Beginning&)> begin);
 
     // Goes on with a job that has begun.
@@ -74,6 +78,7 @@ class Front {
     std::optional<std::uint32_t> index_of(const Link& link) const;
 
     const std::uint32_t servers_;
+    const std::uint64_t every_;
     const MakeCalculator make_calculator_;
     const std::function<void(const Beginning&)> begin_;
     std::optional<Job> job_;

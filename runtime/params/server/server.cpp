@@ -172,9 +172,9 @@ Server::Service::Service(ServerOptions options)
     if (options_.restore) restore();
     if (!options_.join) {
         index_ = 0;
-        front_ = std::make_unique<Front>(options_.servers, endpoint_.text(), options_.rack,
-                                         options_.make_calculator,
-                                         [this](const Front::Beginning& beginning) { begin(beginning); });
+        front_ = std::make_unique<Front>(
+            options_.servers, Front::Own{endpoint_.text(), options_.rack, options_.checkpoint_every},
+            options_.make_calculator, [this](const Front::Beginning& beginning) { begin(beginning); });
     }
     if (restored_) front_->restore(restored_->first.job, restored_->first.run, restored_->second);
     if (front_)
@@ -436,7 +436,9 @@ void Server::Service::take_from_first(const Json& note) {
                                0,
                                {},
                                note.at("has_weights").get<bool>(),
-                               said_name(note.at("run"))};
+                               said_name(note.at("run")),
+                               said_number(note.at("every"), UINT32_MAX)};
+    if (beginning.every == 0) throw ProtocolError("it wants a checkpoint every 0 rounds");
     beginning.servers = static_cast<std::uint32_t>(said_number(note.at("servers"), most_servers));
     const auto all_servers = static_cast<std::uint32_t>(said_number(note.at("all_servers"), most_servers));
     if (*index_ >= beginning.servers || beginning.servers > all_servers ||
@@ -448,8 +450,7 @@ void Server::Service::take_from_first(const Json& note) {
 }
 
 void Server::Service::begin(const Front::Beginning& beginning) {
-    have_shard({beginning.job, *index_, beginning.servers, options_.servers, beginning.run,
-                options_.checkpoint_every},
+    have_shard({beginning.job, *index_, beginning.servers, options_.servers, beginning.run, beginning.every},
                std::nullopt);
     shard_->begin(beginning.founders, beginning.has_weights);
     for (auto& [link, note] : std::exchange(early_, {}))
@@ -461,7 +462,7 @@ void Server::Service::have_shard(ShardName name, std::optional<Clock> clock) {
     const auto layout = std::make_shared<const Layout>(*job, name.servers);
     shard_ =
         std::make_unique<Shard>(job, layout, *index_, memory_, options_.make_calculator(*job), options_.terms,
-                                options_.checkpoints.empty() ? 0 : name.every, options_.rack);
+                                name.every, !options_.checkpoints.empty(), options_.rack);
     gate_ = gate_of(*job);
     run_ = name.run;
     if (options_.checkpoints.empty()) return;
@@ -490,8 +491,6 @@ void Server::Service::restore() {
                 ? "this is the checkpoint of the first server; it takes that one's address, and joins none"
                 : fmt::format("this is the checkpoint of server {}; it needs the address of the first one",
                               *index_));
-    // Workers have room for the rounds that they were told.
-    restored.name.every = std::min(restored.name.every, options_.checkpoint_every);
     const auto clock = *std::min_element(restored.snapshot.clocks.begin(), restored.snapshot.clocks.end());
     have_shard(restored.name, clock);
     if (index_ == 0) restored_ = std::make_pair(restored.name, restored.snapshot.incarnation);

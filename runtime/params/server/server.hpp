@@ -21,7 +21,7 @@ struct ServerOptions {
     std::string rack;           // of workers that are near it (WorkerOptions::rack); "": its host's address
     std::string secret;         // that all processes of the job must know; never sent
     std::filesystem::path checkpoints;    // the folder for this server's checkpoint; empty: it writes none
-    std::uint64_t checkpoint_every = 10;  // rounds
+    std::uint64_t checkpoint_every = 10;  // rounds; the first server's, when the job begins, are all servers'
     bool restore = false;                 // goes on from the checkpoint in that folder
     std::optional<std::uint32_t> index;   // whose, if the folder has those of several servers
     std::optional<Clock> round;           // goes back to the checkpoint of all rounds below this

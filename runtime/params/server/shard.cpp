@@ -31,12 +31,13 @@ void* tag(Worker worker) {
 
 Shard::Shard(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layout, std::uint32_t index,
              std::shared_ptr<Memory> memory, std::shared_ptr<const Calculator> calculator, ShardTerms terms,
-             std::uint64_t kept_rounds, const std::string& rack)
+             std::uint64_t every, bool has_checkpoints, const std::string& rack)
     : job_(std::move(job)),
       layout_(std::move(layout)),
       index_(index),
       terms_(terms),
-      kept_rounds_(kept_rounds),
+      every_(every),
+      kept_rounds_(has_checkpoints ? every : 0),
       arithmetic_(layout_, index, std::move(memory), std::move(calculator)),
       server_groups_(layout_->servers(), -1) {
     server_groups_[index_] = group_of(rack);
@@ -207,11 +208,10 @@ void Shard::take_postponed() {
 
 void Shard::join(Link& link, const Json& note) {
     const Worker worker = worker_of(link);
-    const Clock window = said_clock(note.at("window")), first = said_clock(note.at("first"));
+    const Clock first = said_clock(note.at("first"));
     const auto reserved = root_ ? root_->first_of(worker) : std::nullopt;
     if (reserved && (first < *reserved || first - *reserved > most_ahead))
         throw ProtocolError("it begins with a round that was not reserved for it");
-    window_ = std::max(window_, window);
     is_accepted_ |= root_.has_value();  // else it would not have come
     if (!root_ || !root_->join(worker, group_of(workers_.at(worker).rack), first))
         link.send(Json{{"say", "refused"},
@@ -254,7 +254,7 @@ std::string text_of(const Lost& lost) {
 // Of a worker whose connection broke, or whose server was replaced by this one.
 void Shard::resume(Link& link, const Json& note) {
     const Worker worker = said_worker(note.at("number"));
-    const Clock covered = said_clock(note.at("covered")), window = said_clock(note.at("window"));
+    const Clock covered = said_clock(note.at("covered"));
     const auto incarnation = said_number(note.at("incarnation"), UINT32_MAX);
     const Recollection recollection = said_recollection(note);
     const auto refuse = [&](const std::string& why) { link.send(Json{{"say", "refused"}, {"why", why}}); };
@@ -272,7 +272,6 @@ void Shard::resume(Link& link, const Json& note) {
             terms_.return_for.count(), terms_.death.count()));
     arrive(worker, link, note);
     workers_[worker].is_suspected = false;
-    window_ = std::max(window_, window);
     const int group = group_of(workers_[worker].rack);
     if (is_same)
         root_->trust(worker);
@@ -332,7 +331,7 @@ void Shard::take(Link& link, const Message& message) {
 void Shard::require_possible(const Message& message) const {
     const auto require = [&](const Epoch& epoch, Chunk chunk, Clock clock) {
         if (!job_->staleness || epoch != root_->epoch()) return;
-        const Clock ahead = 2 * window_ + *job_->staleness + 1;
+        const Clock ahead = 2 * most_kept(*job_->staleness, every_) + *job_->staleness + 1;
         if (clock > root_->clock(chunk) + ahead && clock > latest_first() + ahead)
             throw ProtocolError(
                 "it pushes an update of a round that it cannot have come to, or pulls weights of one");

@@ -33,11 +33,11 @@ struct ShardTerms {
 class Shard {
   public:
     // rack: this server's; workers of the same one are near it.
-    // kept_rounds: how many rounds may be in no checkpoint, so that workers must keep them; 0: none is
-    // written.
+    // every: of all servers, how many rounds are between two checkpoints, so that workers must keep them.
+    // has_checkpoints: this one writes any.
     Shard(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layout, std::uint32_t index,
           std::shared_ptr<Memory> memory, std::shared_ptr<const Calculator> calculator, ShardTerms terms,
-          std::uint64_t kept_rounds, const std::string& rack);
+          std::uint64_t every, bool has_checkpoints, const std::string& rack);
 
     // Founders take part from round 0 on. has_weights: one of them will give the first weights; else they are
     // zeros.
@@ -112,7 +112,7 @@ class Shard {
     const std::shared_ptr<const Layout> layout_;
     const std::uint32_t index_;
     const ShardTerms terms_;
-    const std::uint64_t kept_rounds_;
+    const std::uint64_t every_, kept_rounds_;  // kept: 0, if it writes none
     ChunkArithmetic arithmetic_;
     std::optional<Root> root_;
     std::map<Worker, Standing> workers_;
@@ -121,7 +121,6 @@ class Shard {
     bool had_workers_ = false;
     std::vector<std::string> lost_;  // in words, since this server has begun
     bool has_resumed_ = false;       // workers of the server whose place this one took
-    Clock window_ = 0;               // how many rounds workers keep
 
     // Before all first weights are here: what they are, and what workers have said meanwhile.
     Snapshot first_;

@@ -94,7 +94,6 @@ void Upstream::greet() {
         note["say"] = "resume";
         note["incarnation"] = node_.epoch().incarnation;
         note["covered"] = node_.covered();
-        note["window"] = self_.window;
         note["members"] = Json::array();
         for (const Member& member : node_.members())
             note["members"].push_back({member.worker, member.parent, member.first});
@@ -120,7 +119,7 @@ void Upstream::flush(Clock clock) {
 
 void Upstream::join(Clock first) {
     joins_ = first;
-    if (server_) server_->send(Json{{"say", "join"}, {"first", first}, {"window", self_.window}});
+    if (server_) server_->send(Json{{"say", "join"}, {"first", first}});
 }
 
 // A server that is away is asked when it is back.

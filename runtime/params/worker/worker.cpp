@@ -407,7 +407,8 @@ void Client::Service::reserved() {
     Clock first = 0;
     for (const auto& upstream : upstreams_) {
         first = std::max(first, upstream->first());
-        self_.window = std::max(self_.window, job_->staleness.value_or(0) + 2 + 2 * upstream->kept_rounds());
+        self_.window =
+            std::max(self_.window, most_kept(job_->staleness.value_or(0), upstream->kept_rounds()));
     }
     clock_ = first_ = first;
     for (const auto& upstream : upstreams_) upstream->join(first);

@@ -170,7 +170,7 @@ TEST_CASE("states are in checkpoints: a server that takes another's place goes o
             hkt_params_server_stop(server);
             options.listen = address.c_str();
             options.restore = 1;
-            // Workers keep the rounds of the first server's interval, so that this one has no longer one.
+            // Workers keep the rounds of the job's interval, so that this one keeps to it, too.
             options.checkpoint_every = 30;
             must(hkt_params_server_start(&options, &server));
             const Server second(server);

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 
 #include "runtime/error.hpp"
 #include "runtime/params/protocol/wire.hpp"
@@ -35,7 +36,6 @@ Json resume_note(const std::string& run) {
             {"at", "127.0.0.1:9"},
             {"rack", "r"},
             {"covered", 0},
-            {"window", 2},
             {"incarnation", UINT32_MAX},
             {"members", Json::array()},
             {"departed", Json::array()},
@@ -48,8 +48,8 @@ Json reserved_note(Json first, Json kept_rounds) {
             {"is_accepted", true}, {"round", 0},     {"whole_rounds", Json::array()}};
 }
 
-Json join_note(Json first, Json window = 2) {
-    return {{"say", "join"}, {"first", first}, {"window", window}};
+Json join_note(Json first) {
+    return {{"say", "join"}, {"first", first}};
 }
 
 Json open_note(const Job& job) {
@@ -200,7 +200,6 @@ std::map<std::string, Script> bad_workers(const std::string& run = "") {
     add("joins without a number", {join_note(0)});
     for (const Json& first : {Json(-1), Json(UINT64_MAX), Json(std::uint64_t{1} << 59), Json("0"), Json(0)})
         add("joins at " + first.dump(), {reserve_note(stranger, run), join_note(first)});
-    add("has a huge window", {reserve_note(stranger, run), join_note(0, UINT64_MAX)});
     const Json resume = resume_note(run);
     for (const auto& [key, value] : resume.items())
         if (key != "say") add("resumes without " + key, {without(resume_note(run), key.c_str())});
@@ -300,6 +299,27 @@ TEST_CASE("a server lives with workers that say what none says, while others tra
     run_and_be_closed(nonsense(), servers[0]->endpoint(), train);
     run_and_be_closed(bad_workers(run_of(*servers[0], small_job(2))), servers[0]->endpoint(), train);
     run_and_leave(harmless(), servers[0]->endpoint(), train);
+}
+
+TEST_CASE("a worker may push as far ahead as it may keep updates, and no further") {
+    const auto servers = start_servers(1, [](ServerOptions& options) { options.checkpoint_every = 3; });
+    const Job job = small_job(1);
+    Peer peer(servers[0]->endpoint());
+    peer.say(open_note(job));
+    const Json opened = peer.note("opened").value();
+    peer.say(reserve_note(opened.at("number").get<Worker>(), opened.at("run")));
+    peer.say(join_note(peer.note("reserved").value().at("first")));
+    const Worker number = opened.at("number");
+    const Epoch now = peer.announcement(Layout(job, 1).chunks()).value().epoch;
+    // A worker may keep 2 rounds and two intervals, be so far ahead of what is covered, and that of others.
+    constexpr Clock furthest = 2 * (2 + 2 * 3) + 1;
+    peer.say(Sum{now, 0, furthest, {number}, nullptr});
+    const auto pushed = [&] { return Json::parse(servers[0]->stats()).at("workers").at(0).at("pushed"); };
+    const auto until = transport::Clock::now() + 100s;
+    while (pushed() != furthest + 1 && transport::Clock::now() < until) std::this_thread::sleep_for(1ms);
+    CHECK(pushed() == furthest + 1);
+    peer.say(Sum{now, 0, furthest + 1, {number}, nullptr});
+    CHECK(peer.is_closed());
 }
 
 TEST_CASE("a server lives with workers that say what none says before the job has begun") {
@@ -405,7 +425,7 @@ TEST_CASE("a worker lives with others that say what none below it says") {
     add("covers", Covered{now, 1000});
     add("gives weights", Weights{now, 0, 1000, nullptr}, dense(job, 0), Peer::Elements::dense);
     add("has lost it", ParentLost{now});
-    add("pushes what is far away", Sum{now, 0, 100000, {stranger}, nullptr});
+    add("pushes what is far away", Sum{now, 0, 1000, {stranger}, nullptr});
     add("pulls what is far away", Want{now, 0, 100000});
     add("pushes a round that nobody gets to", Sum{now, 0, UINT64_MAX, {stranger}, nullptr});
     add("pushes too little", Sum{now, 0, 0, {stranger}, nullptr}, "123", Peer::Elements::dense);
@@ -651,8 +671,13 @@ TEST_CASE("a server that begins what cannot be is not believed; a silent first s
     const auto servers = start_servers(1, join_first);
     const Job job = small_job(1);
     const auto begin = [&](std::uint64_t count, const Json& founders) {
-        return Json{{"say", "begin"}, {"job", encode(job)},   {"servers", count},    {"all_servers", 2},
-                    {"run", "r"},     {"founders", founders}, {"has_weights", false}};
+        return Json{{"say", "begin"}, {"job", encode(job)},   {"servers", count},     {"all_servers", 2},
+                    {"run", "r"},     {"founders", founders}, {"has_weights", false}, {"every", 1}};
+    };
+    const auto begin_every = [&](Json rounds) {
+        Json note = begin(2, Json::array());
+        note["every"] = std::move(rounds);
+        return note;
     };
     const Json serving{{"say", "serving"}, {"index", 1}};
     for (const std::vector<Json>& notes :
@@ -661,6 +686,8 @@ TEST_CASE("a server that begins what cannot be is not believed; a silent first s
                                         {serving, begin(1, Json::array())},
                                         {serving, begin(1000, Json::array())},
                                         {serving, begin(2, {-1})},
+                                        {serving, begin_every(0)},
+                                        {serving, begin_every(-1)},
                                         {serving, {{"say", "begin"}}}}) {
         Peer peer = first.next();
         REQUIRE(peer.note("serve"));

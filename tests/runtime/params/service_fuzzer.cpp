@@ -69,7 +69,6 @@ class Stranger {
         if (!reserved) return;
         note["say"] = "join";
         note["first"] = reserved->at("first");
-        note["window"] = 2;
         peer.say(note);
         if (const auto told = peer.announcement(Layout(job_, 1).chunks())) now_ = told->epoch;
     }
@@ -83,7 +82,6 @@ class Stranger {
                   {"rack", any<const char*>({"even", "odd", ""})},
                   {"has_weights", below(2) == 0},
                   {"first", clock()},
-                  {"window", below(4) == 0 ? number() : 2},
                   {"covered", clock()},
                   {"incarnation", below(2)},
                   {"members", {{number_, the_server, clock()}, {worker(), number_, clock()}}},
