@@ -257,7 +257,11 @@ void Shard::resume(Link& link, const Json& note) {
     const Clock covered = said_clock(note.at("covered"));
     const auto incarnation = said_number(note.at("incarnation"), UINT32_MAX);
     const Recollection recollection = said_recollection(note);
-    const auto refuse = [&](const std::string& why) { link.send(Json{{"say", "refused"}, {"why", why}}); };
+    // What it has said on top of that is not heard: it could not know.
+    const auto refuse = [&](const std::string& why) {
+        link.send(Json{{"say", "refused"}, {"why", why}});
+        link.close_when_sent();
+    };
     if (!root_) return refuse(begun_anew);
     if (clock() < covered)
         return refuse(
