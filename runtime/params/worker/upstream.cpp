@@ -112,6 +112,10 @@ void Upstream::greet() {
 }
 
 void Upstream::flush(Clock clock) {
+void Upstream::reserve_again() {
+    if (server_ && !has_joined()) greet();
+}
+
     flushes_ = clock;
     is_flushing_ = false;
     if (server_) server_->send(Json{{"say", "flush"}, {"clock", clock}});

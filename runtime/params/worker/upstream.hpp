@@ -64,6 +64,7 @@ class Upstream final : private Link::Owner {
         std::vector<Clock> whole_rounds;  // of which it has such checkpoints
     };
     const Begun& begun() const { return begun_; }
+    void reserve_again();  // what it goes on from may be another round by now
     // Again, if another server has said a later round meanwhile.
     void join(Clock first);
     // The answer has this number; what was asked for before is not wanted any more.

@@ -36,7 +36,8 @@ using transport::ProtocolError;
 
 namespace {
 
-constexpr std::chrono::milliseconds worker_tick_time = 50ms, worker_farewell_time = 2s;
+constexpr std::chrono::milliseconds worker_tick_time = 50ms, worker_farewell_time = 2s,
+                                    time_for_others_to_join = 2s, pause_before_it_asks_again = 50ms;
 
 std::string tensors_text(std::uint32_t first, std::size_t count) {
     return count == 1 ? fmt::format("tensor {}", first) : fmt::format("{} tensors from {} on", count, first);
@@ -85,6 +86,7 @@ class Client::Service final : private Link::Owner {
     void opened(const Json& note);
     void reserved();
     std::string torn() const;
+    bool asks_again();
     void joined();
     void server_says(const Json& note);
     Value first_weights(Chunk chunk);
@@ -142,6 +144,7 @@ class Client::Service final : private Link::Owner {
                                     }};
     std::map<Chunk, std::list<Waiting>> waiting_;
     Time::time_point next_look_{}, looked_ = Time::now();
+    std::optional<Time::time_point> asks_until_;  // what servers go on from
 
     std::atomic<bool> is_leaving_ = false;
     std::thread thread_;
@@ -403,7 +406,10 @@ void Client::Service::opened(const Json& note) {
 void Client::Service::reserved() {
     for (const auto& upstream : upstreams_)
         if (!upstream->is_reserved()) return;
-    if (const std::string why = torn(); !why.empty()) return fail(Status::mismatch, why);
+    if (const std::string why = torn(); !why.empty()) {
+        if (!asks_again()) fail(Status::mismatch, why);
+        return;
+    }
     Clock first = 0;
     for (const auto& upstream : upstreams_) {
         first = std::max(first, upstream->first());
@@ -412,6 +418,19 @@ void Client::Service::reserved() {
     }
     clock_ = first_ = first;
     for (const auto& upstream : upstreams_) upstream->join(first);
+}
+
+// Where a worker takes part in one server's rounds already, and not yet in another's, what they go on from
+// looks as if it did not fit together.
+bool Client::Service::asks_again() {
+    const bool is_joining = std::any_of(upstreams_.begin(), upstreams_.end(),
+                                        [](const auto& upstream) { return upstream->begun().is_accepted; });
+    if (!asks_until_) asks_until_ = Time::now() + time_for_others_to_join;
+    if (!is_joining || Time::now() > *asks_until_) return false;
+    loop_.at(Time::now() + pause_before_it_asks_again, [this] {
+        for (const auto& upstream : upstreams_) upstream->reserve_again();
+    });
+    return true;
 }
 
 // Whether servers go on from checkpoints that do not fit together, and nobody can push what they lack. "":
