@@ -47,8 +47,10 @@ Clock Root::reserve(Worker worker) {
         know_members();
         return 0;
     }
-    // Who is at clock c has pulled weights of clock c - staleness or later.
-    const Clock first = highest(clocks_) + *staleness_ + 1;
+    // Who is at clock c has pulled weights of clock c - staleness or later. Where this server has taken
+    // another one's place, they may have been that one's: with updates of all, of those that have come back,
+    // too.
+    const Clock first = std::max(highest(clocks_), pushed_) + *staleness_ + 1;
     members_[worker].first = first;
     return first;
 }
@@ -76,6 +78,7 @@ bool Root::resume(Worker worker, int group, const Recollection& recollection) {
     if (departed_.contains(worker)) return false;
     has_resumed_ = true;
     seen_ = std::max(seen_, recollection.seen);
+    pushed_ = std::max(pushed_, recollection.pushed);
     for (const Departed& departed : recollection.departed)
         if (departed.worker != worker) depart(departed);
     for (const Member& member : recollection.members)

@@ -172,6 +172,7 @@ class Root {
     // since.
     const Clock restored_;
     Clock seen_ = 0;
+    Clock pushed_ = 0;  // they have pushed nothing of rounds from this one on
     bool has_resumed_ = false;
     std::map<Worker, Lost>
         missed_;  // members from before that were taken out: what they may have pushed there

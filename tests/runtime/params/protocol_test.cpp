@@ -171,6 +171,11 @@ TEST_CASE("another server takes the place of one that was killed, and goes on fr
         {.workers = 2, .servers = 1, .rounds = 1, .faults = {.crashes = 1, .server_crashes = 1}});
 }
 
+TEST_CASE("a worker comes when its server has been replaced") {
+    check_all_shapes({.workers = 2, .servers = 1, .rounds = 2, .faults = {.joins = 1, .server_crashes = 1}});
+    check_all_shapes({.workers = 2, .servers = 2, .rounds = 2, .faults = {.joins = 1, .server_crashes = 2}});
+}
+
 TEST_CASE("a server goes on without a worker that lives, and is restarted before that one is back") {
     check_all_shapes(
         {.workers = 2, .servers = 1, .rounds = 2, .faults = {.cuts = 1, .restarts = 1, .give_ups = 1}});

@@ -259,10 +259,11 @@ std::vector<Event> World::events() const {
         }
         if (!worker.has_begun) {
             const auto servers = static_cast<std::size_t>(setup_.servers);
-            if (worker.reserved.size() < servers)
-                events.push_back({Kind::reserve, static_cast<int>(worker.reserved.size()), number});
-            else
+            const auto next = static_cast<int>(worker.reserved.size());
+            if (worker.reserved.size() == servers)
                 events.push_back({Kind::join, static_cast<int>(worker.joined), number});
+            else if (!root(next).expects_anybody() || root(next).has_resumed())  // else it waits
+                events.push_back({Kind::reserve, next, number});
         }
         for (int server = 0; server < setup_.servers; ++server) {
             if (cut_.contains({server, number})) {
@@ -315,7 +316,7 @@ void World::happen(const Event& event) {
             add_worker(workers_.rbegin()->first + 1);
             break;
         case Kind::reserve:
-            workers_.at(event.from).reserved.push_back(root(event.server).reserve(event.from));
+            reserve(event);
             break;
         case Kind::join:
             join(event);
@@ -478,6 +479,20 @@ void World::mend(const Event& event) {
         leave(event.from);
 }
 
+void World::reserve(const Event& event) {
+    Place& worker = workers_.at(event.from);
+    worker.reserved.push_back(root(event.server).reserve(event.from));
+    if (!setup_.staleness || worker.reserved.size() < static_cast<std::size_t>(setup_.servers)) return;
+    const Clock first = *std::max_element(worker.reserved.begin(), worker.reserved.end());
+    // A server that was replaced since knows nothing of it: it cannot join, and comes again.
+    for (const auto& known : roots_)
+        if (!known->has(event.from)) return;
+    for (const auto& [number, other] : workers_)
+        if (!other.is_dead && !other.was_given_up && other.has_begun && other.clock > first)
+            complain(fmt::format("worker {} takes part from round {} on, and worker {} has ended round {}",
+                                 event.from, first, number, other.clock - 1));
+}
+
 void World::join(const Event& event) {
     Place& worker = workers_.at(event.from);
     worker.first = worker.clock = *std::max_element(worker.reserved.begin(), worker.reserved.end());
@@ -581,9 +596,15 @@ void World::check(Worker by, Clock clock, int server, const Node::Pulled& pulled
         if (round >= pulled.clock) complain(where + "an update of a later round");
     }
     for (const auto& [number, worker] : workers_)
-        for (Clock round = worker.first;
-             !worker.is_dead && !worker.was_given_up && worker.has_begun && round < pulled.clock; ++round)
+        for (Clock round = worker.first; !worker.is_dead && !worker.was_given_up && worker.has_begun &&
+                                         has_heard(worker, server) && round < pulled.clock;
+             ++round)
             if (!rounds[number].contains(round)) complain(where + "an update is lost");
+}
+
+// That it takes part. If that server is replaced before, by one that does not know it, it must come again.
+bool World::has_heard(const Place& worker, int server) {
+    return worker.nodes[static_cast<std::size_t>(server)].epoch().number > 0;
 }
 
 // Each worker's updates are there from its first round on without a gap, and all of one's own.

@@ -111,11 +111,13 @@ class World {
         return setup_.faults.server_crashes + setup_.faults.restarts + setup_.faults.blackouts > 0;
     }
     void replace(int server);
+    void reserve(const Event& event);
     void join(const Event& event);
     void settle();
     void post(int server, Worker from, std::vector<Letter> letters);
     bool go_on(Worker number, Place& worker);
     void check(Worker by, Clock clock, int server, const Node::Pulled& pulled);
+    static bool has_heard(const Place& worker, int server);
     bool vanished(int server, const std::pair<Worker, Clock>& update, const Value& weights) const;
     void check_seen(int server, Chunk chunk, Clock clock, const Value& weights, const std::string& where);
     void check_unbounded(Worker by, Clock clock, const Node::Pulled& pulled, const std::string& where);
