@@ -446,6 +446,51 @@ TEST_CASE("servers that are killed go on from their checkpoints, with the comman
     CHECK(second->finish(20s).exit_code == 0);
 }
 
+TEST_CASE("a server that stood still ends where another one has taken its place") {
+    const bool first_is_replaced = GENERATE(false, true);
+    const hocket::test::TemporaryFolder folder;
+    const std::string a = folder.path() + "/a", b = folder.path() + "/b";
+    for (const std::string& each : {a, b}) std::filesystem::create_directory(each);
+    auto first = std::make_unique<Process>(serve({"--servers", "2", "--checkpoints", a}), secret);
+    const std::string address = address_of(*first);
+    Process second(serve({"--join", address, "--checkpoints", b}), secret);
+    address_of(second);
+    hkt_params* const params = open_worker(address);
+    std::vector<std::int64_t> values(100000);
+    const auto round = [&](std::int64_t sum) {
+        values.assign(values.size(), 1);
+        const void* const gradient = values.data();
+        void* const weights = values.data();
+        CHECK(hkt_params_push(params, 0, 1, &gradient, nullptr) == HKT_SUCCESS);
+        CHECK(hkt_params_clock(params, nullptr) == HKT_SUCCESS);
+        CHECK(hkt_params_pull(params, 0, 1, &weights, 0, nullptr) == HKT_SUCCESS);
+        CHECK(values == std::vector<std::int64_t>(values.size(), sum));
+    };
+    round(1);
+    REQUIRE(eventually([&] {  // those of the job's beginning
+        return std::filesystem::exists(a + "/server-0.checkpoint") &&
+               std::filesystem::exists(b + "/server-1.checkpoint");
+    }));
+    kill(second.pid(), SIGSTOP);
+    Process replaced(serve({"--restore", "--checkpoints", b, "--join", address}), secret);
+    address_of(replaced);
+    round(2);
+    if (first_is_replaced) {  // it may hear of the old one first
+        kill(first->pid(), SIGKILL);
+        first->finish(20s);
+        first = std::make_unique<Process>(
+            Words{HOCKET_PARAMS, "serve", "--restore", "--checkpoints", a, "--listen", address}, secret);
+        address_of(*first);
+        round(3);
+    }
+    kill(second.pid(), SIGCONT);
+    const auto ended = second.finish(20s);
+    CHECK(ended.exit_code == 1);
+    CHECK_THAT(ended.err, Contains("another process has taken its place"));
+    round(first_is_replaced ? 4 : 3);
+    hkt_params_close(params);
+}
+
 TEST_CASE("an option that a server does not take is named as on the command line") {
     const auto refused = [](Words options, const std::string& why) {
         options.insert(options.begin(), HOCKET_PARAMS);

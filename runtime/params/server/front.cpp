@@ -40,7 +40,8 @@ Front::Front(std::uint32_t servers, Own own, MakeCalculator make_calculator,
       begin_(std::move(begin)),
       at_(servers),
       racks_(servers),
-      links_(servers) {
+      links_(servers),
+      incarnations_(servers) {
     at_[0] = std::move(own.at);
     racks_[0] = std::move(own.rack);
 }
@@ -158,6 +159,13 @@ void Front::take_serve(Link& link, const Json& note) {
             fmt::format("there are {} servers already, as many as the first one was started for "
                         "(--servers); one that takes the place of another needs its checkpoint (--restore)",
                         servers_));
+    const auto incarnation =
+        is_restored ? static_cast<std::uint32_t>(said_number(note.at("incarnation"), UINT32_MAX)) : 0;
+    constexpr auto replaced = "another process has taken its place";
+    if (incarnation < incarnations_[index]) return refuse_link(link, replaced);
+    // It stood still, and was taken for dead.
+    if (incarnation > incarnations_[index] && links_[index]) refuse_link(*links_[index], replaced);
+    incarnations_[index] = incarnation;
     const bool has_moved = beginning_ && at_[index] != at;
     at_[index] = at;
     racks_[index] = rack;

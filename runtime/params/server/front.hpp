@@ -83,10 +83,11 @@ class Front {
     const std::function<void(const Beginning&)> begin_;
     std::optional<Job> job_;
     std::optional<Beginning> beginning_;
-    std::vector<std::string> at_;     // by server; "": it has not come
-    std::vector<std::string> racks_;  // by server; "": not known
-    std::vector<Link*> links_;        // by server; null for this one
-    std::vector<Caller> callers_;     // that have not been answered
+    std::vector<std::string> at_;              // by server; "": it has not come
+    std::vector<std::string> racks_;           // by server; "": not known
+    std::vector<Link*> links_;                 // by server; null for this one
+    std::vector<std::uint32_t> incarnations_;  // by server: the latest that has come
+    std::vector<Caller> callers_;              // that have not been answered
     std::uint32_t incarnation_ = 0;
     Worker next_ = 0;
 };

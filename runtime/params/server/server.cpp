@@ -411,6 +411,7 @@ void Server::Service::dialled_first(Dialling::Result result) {
     if (shard_) {
         note["index"] = *index_;
         note["run"] = run_;
+        note["incarnation"] = shard_->incarnation();
     }
     first_->send(note);
 }

@@ -62,6 +62,7 @@ class Shard {
     // Whether workers have come, and all have left.
     bool is_done() const { return had_workers_ && workers_.empty(); }
     Clock clock() const { return root_ ? root_->lowest_clock() : 0; }
+    std::uint32_t incarnation() const { return root_ ? root_->epoch().incarnation : 0; }
     Snapshot snapshot() const { return root_->snapshot(); }
     // Of all rounds below multiples of kept_rounds, since the last time that this was asked.
     std::vector<Snapshot> take_cuts() { return root_ ? root_->take_cuts() : std::vector<Snapshot>(); }
