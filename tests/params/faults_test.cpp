@@ -374,6 +374,21 @@ TEST_CASE("a replaced server does not wait for long for whom the one before had 
     CHECK_NOTHROW(cluster.finish());
 }
 
+TEST_CASE("a replaced server waits for its workers until the first one can tell them where it is") {
+    ClusterOptions options = impatient("binary", 0);
+    options.servers = 3;
+    options.return_for = 1500ms;
+    Cluster cluster(options);
+    cluster.await_checkpoints();
+    for (const int server : {0, 1, 2}) cluster.kill_server(server);
+    for (const int server : {1, 0, 2}) {  // those after the first are at other ports
+        if (server != 1) std::this_thread::sleep_for(options.return_for + 1s);
+        cluster.replace_server(server);
+    }
+    CHECK_NOTHROW(cluster.seconds_to_go_on(seconds_now()));
+    CHECK_NOTHROW(cluster.finish());
+}
+
 TEST_CASE("a worker's child does not keep its connections; a full disk is waited for") {
     ClusterOptions options;
     options.silence = options.return_for = 20s;

@@ -171,7 +171,7 @@ void Front::take_serve(Link& link, const Json& note) {
     racks_[index] = rack;
     links_[index] = &link;
     link.send(Json{{"say", "serving"}, {"index", index}});
-    if (has_moved && places()) tell_workers(places_note(*places()));
+    if (has_moved) tell_workers(places_note(at_));
     if (beginning_) tell_racks();
     beginning_ ? try_to_answer() : try_to_begin();
 }
@@ -205,7 +205,7 @@ std::optional<std::vector<std::string>> Front::places() const {
 }
 
 void Front::tell_places(Link& worker) const {
-    if (const auto known = places()) worker.send(places_note(*known));
+    if (beginning_) worker.send(places_note(at_));
 }
 
 std::optional<std::uint32_t> Front::index_of(const Link& link) const {

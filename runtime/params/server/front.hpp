@@ -53,7 +53,7 @@ class Front {
 
     // Where the servers that have chunks are; nothing while one of them has not come.
     std::optional<std::vector<std::string>> places() const;
-    void tell_places(Link& worker) const;  // if they are known
+    void tell_places(Link& worker) const;  // those that are known
     // Called when a server has come to another place, once the job has begun.
     std::function<void(const nlohmann::json& note)> tell_workers;
     // Called when the racks of more servers are known, once the job has begun; the others hear it, too.

@@ -422,6 +422,7 @@ void Server::Service::take_from_first(const Json& note) {
         throw Error(Status::mismatch, "the first server refuses this one: " +
                                           transport::printable(note.at("why").get<std::string>()));
     if (say == "serving" && !shard_) index_ = said_server(note.at("index"));
+    if (say == "serving" && shard_) shard_->be_found();
     if (say == "leaving") first_has_left_ = true;
     if (say == "racks" && shard_) {
         std::vector<std::string> racks;
@@ -496,6 +497,7 @@ void Server::Service::restore() {
     have_shard(restored.name, clock);
     if (index_ == 0) restored_ = std::make_pair(restored.name, restored.snapshot.incarnation);
     shard_->restore(std::move(restored.snapshot));
+    if (options_.join) shard_->hide();  // the first server says where this one is
     shard_->know_whole_rounds(checkpoints_->whole_rounds());
     // With unbounded staleness there are no rounds that could be whole.
     if (options_.accepts_torn || !restored.name.job.staleness) shard_->accept_as_it_is();

@@ -391,6 +391,12 @@ void Shard::keep_what_lacks(const Snapshot& snapshot) {
 
 // ---- Who is there ----------------------------------------------------------------------------------------
 
+void Shard::be_found() {
+    if (!std::exchange(is_hidden_, false)) return;
+    for (auto& [worker, standing] : workers_)
+        if (!standing.link) standing.gone_since = transport::Clock::now();
+}
+
 void Shard::lost(Link& link, const std::string& why) {
     const auto found = std::find_if(workers_.begin(), workers_.end(),
                                     [&](const auto& one) { return one.second.link == &link; });
@@ -441,6 +447,7 @@ void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point
     };
     if (!standing.link) {
         const bool has_died = standing.is_suspected;
+        if (is_hidden_ && !has_died) return;
         // The checkpoint has it, and the server that wrote it went on without it later.
         const bool was_taken_out = has_resumed_ && !standing.is_named;
         const auto patience = has_died ? terms_.death : was_taken_out ? terms_.silence : terms_.return_for;

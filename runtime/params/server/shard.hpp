@@ -48,6 +48,9 @@ class Shard {
     void accept_as_it_is() { is_accepted_ = true; }
     // Of each server, in their order; "": not known. The next tree is made with them.
     void know_racks(const std::vector<std::string>& racks);
+    // Workers cannot know where it is: nobody is late before they can.
+    void hide() { is_hidden_ = true; }
+    void be_found();
 
     // A note or message of a worker's connection. Throws transport::ProtocolError.
     void take(Link& link, const nlohmann::json& note);
@@ -122,6 +125,7 @@ class Shard {
     bool had_workers_ = false;
     std::vector<std::string> lost_;  // in words, since this server has begun
     bool has_resumed_ = false;       // workers of the server whose place this one took
+    bool is_hidden_ = false;
 
     // Before all first weights are here: what they are, and what workers have said meanwhile.
     Snapshot first_;

@@ -479,9 +479,9 @@ void Client::Service::server_says(const Json& note) {
                                      note.at("error").get<std::string>());
     if (note.at("say") != "servers") throw ProtocolError("it says what no server says");
     std::vector<std::string> at;
-    for (const Json& place : note.at("at")) at.push_back(said_place(place));
+    for (const Json& place : note.at("at")) at.push_back(place == "" ? "" : said_place(place));
     for (std::size_t i = 0; i < std::min(at.size(), upstreams_.size()); ++i)
-        upstreams_[i]->server_has_moved(at[i]);
+        if (!at[i].empty()) upstreams_[i]->server_has_moved(at[i]);  // "": it has not come yet
 }
 
 Value Client::Service::first_weights(Chunk chunk) {
