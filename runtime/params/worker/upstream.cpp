@@ -117,7 +117,6 @@ void Upstream::reserve_again() {
 }
 
     flushes_ = clock;
-    is_flushing_ = false;
     if (server_) server_->send(Json{{"say", "flush"}, {"clock", clock}});
 }
 
@@ -144,6 +143,8 @@ void Upstream::lost_server(const std::string& why) {
     ++reconnections_;
     is_reserved_ = false;
     if (server_) retire(std::move(server_));
+    // Others may have pulled what the next server has not: it waits until that one has it.
+    is_flushing_ |= flushes_ && kept_rounds_ > 0;
     server_deadline_ = Time::now() + self_.timeout;
     dial_server_later();
 }

@@ -72,7 +72,7 @@ class Upstream final : private Link::Owner {
     void server_has_moved(const std::string& at);
     // Before it leaves: the server writes a checkpoint once it has applied all updates of rounds below this.
     void flush(Clock clock);
-    bool is_flushing() const { return is_flushing_; }  // it writes that one
+    bool is_flushing() const { return is_flushing_; }  // it writes that one, or another server must first
     void leave();
     bool has_left() const { return !server_ || !server_->is_open(); }
     void tick(transport::Clock::time_point now);
