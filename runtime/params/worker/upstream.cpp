@@ -79,6 +79,7 @@ void Upstream::connect_to_server(std::unique_ptr<Link> link) {
     server_ = std::move(link);
     server_->hand_to(*this);
     was_silent_ = false;
+    cut_off_since_.reset();
     if (parent_ == the_server) for_parent_.clear();  // of an epoch that ends now
     has_given_weights_ = false;
     greet();
@@ -111,11 +112,11 @@ void Upstream::greet() {
     if (flushes_) flush(*flushes_);
 }
 
-void Upstream::flush(Clock clock) {
 void Upstream::reserve_again() {
     if (server_ && !has_joined()) greet();
 }
 
+void Upstream::flush(Clock clock) {
     flushes_ = clock;
     if (server_) server_->send(Json{{"say", "flush"}, {"clock", clock}});
 }
@@ -142,9 +143,9 @@ void Upstream::lost_server(const std::string& why) {
              server_index_, at_, why);
     ++reconnections_;
     is_reserved_ = false;
-    if (server_) retire(std::move(server_));
     // Others may have pulled what the next server has not: it waits until that one has it.
     is_flushing_ |= flushes_ && kept_rounds_ > 0;
+    if (server_) retire(std::move(server_));
     server_deadline_ = Time::now() + self_.timeout;
     dial_server_later();
 }
@@ -372,9 +373,15 @@ void Upstream::tick(Time::time_point now) {
 
 // Another process may listen in its place, where the old connection does not end: its host is gone. Or there
 // was an outage: the server may be heard again long before TCP repeats what it has not heard.
+// Or this worker is not heard: where a link comes and goes, what the server sends again may come at other
+// times than what this one does.
 bool Upstream::needs_another_connection() {
-    const bool is_silent_now = is_silent(*server_);
-    was_silent_ = is_silent_now || (was_silent_ && server_->is_cut_off());
+    const auto now = Time::now();
+    const bool is_cut_off = server_->is_cut_off();
+    if (!is_cut_off) cut_off_since_.reset();
+    if (is_cut_off && !cut_off_since_) cut_off_since_ = now;
+    const bool is_unheard = cut_off_since_ && now - *cut_off_since_ > silence_;
+    was_silent_ = is_silent(*server_) || is_unheard || (was_silent_ && is_cut_off);
     return was_silent_;
 }
 

@@ -158,8 +158,9 @@ class Upstream final : private Link::Owner {
     bool has_given_weights_ = false;  // on this connection
     Clock first_ = 0, kept_rounds_ = 0;
     Begun begun_;
-    bool was_silent_ = false;     // the server, since this connection was last whole
-    std::optional<Clock> joins_;  // the round that it has told the server
+    bool was_silent_ = false;  // the server, since this connection was last whole
+    std::optional<transport::Clock::time_point> cut_off_since_;  // what is sent to it is not answered
+    std::optional<Clock> joins_;                                 // the round that it has told the server
     std::optional<std::uint64_t> wanted_checkpoint_;
     std::chrono::milliseconds silence_;  // as the server says
     std::string trouble_;                // that the server has said
