@@ -174,9 +174,12 @@ Tree Root::new_tree() const {
     return tree;
 }
 
-// The first worker that comes, or that comes when all others have gone, begins with a later round.
+// The first worker that comes, or that comes when all others have gone, begins with a later round. Not before
+// one is here: until then clocks say what this server goes on from, and whether other servers go on from the
+// same (an expected worker may begin later than that, and not come).
 void Root::skip_rounds_without_workers() {
-    if (members_.empty() || !staleness_) return;
+    const auto is_here = [](const auto& member) { return member.second.is_here; };
+    if (!staleness_ || std::none_of(members_.begin(), members_.end(), is_here)) return;
     const auto earliest =
         std::min_element(members_.begin(), members_.end(),
                          [](const auto& a, const auto& b) { return a.second.first < b.second.first; });

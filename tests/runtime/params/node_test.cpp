@@ -121,6 +121,17 @@ TEST_CASE("a node keeps weights only for those who may ask for them") {
     }
 }
 
+TEST_CASE("rounds are not passed over before somebody is there") {
+    Adding adding;
+    Root root({2, {value(0)}, {4}, {{0, 0}, {1, 9}}}, Shape::parse("direct"), adding);
+    root.remove(0);  // worker 1 is expected, and begins with round 9
+    CHECK(root.clock(0) == 4);
+    root.remove(1);
+    CHECK(root.clock(0) == 4);
+    root.join(2, 0, root.reserve(2));
+    CHECK(root.clock(0) == 5);
+}
+
 TEST_CASE("nobody waits for a new worker before its first round, or for one that has gone") {
     Adding adding;
     Root root({1, {value(0)}, {0}, {}}, Shape::parse("direct"), adding, 2);
