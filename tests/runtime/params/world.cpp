@@ -488,7 +488,8 @@ void World::reserve(const Event& event) {
     for (const auto& known : roots_)
         if (!known->has(event.from)) return;
     for (const auto& [number, other] : workers_)
-        if (!other.is_dead && !other.was_given_up && other.has_begun && other.clock > first)
+        if (!other.is_dead && !other.was_given_up && other.has_begun &&
+            other.clock > std::max(first, other.first))
             complain(fmt::format("worker {} takes part from round {} on, and worker {} has ended round {}",
                                  event.from, first, number, other.clock - 1));
 }
