@@ -130,7 +130,8 @@ struct Covered {
 using Message = std::variant<Announcement, Sum, Want, Weights, ParentLost, Covered>;
 
 // What a state machine has to say. Messages of one process to another arrive in the order in which they were
-// sent, or the connection ends; but a Want of a clock above 0 may overtake Sums.
+// sent, or the connection ends; but a Want of a clock above 0 may overtake Sums, and a Sum those of other
+// chunks.
 struct Letter {
     Worker to;  // or the_server
     Message message;

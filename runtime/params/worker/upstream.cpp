@@ -230,15 +230,15 @@ void Upstream::send_up(Message message) {
         window_.asked(*want);
         return link->send(message);
     }
-    for_parent_.push_back(std::move(message));
+    for_parent_.add(std::move(message));
     go_on_sending_up();
 }
 
 void Upstream::go_on_sending_up() {
     Link* const link = link_to(parent_);
     if (!link) return;
-    for (; !for_parent_.empty(); for_parent_.pop_front()) {
-        const Message& message = for_parent_.front();
+    for (; !for_parent_.is_empty(); for_parent_.drop_first()) {
+        const Message& message = for_parent_.first();
         if (const auto* const sum = std::get_if<Sum>(&message)) {
             if (must_wait(*link)) return;
             window_.sent(*sum);

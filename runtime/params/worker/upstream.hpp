@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -19,6 +18,7 @@
 #include "runtime/params/links/link.hpp"
 #include "runtime/params/protocol/node.hpp"
 #include "runtime/params/service/chunk_arithmetic.hpp"
+#include "runtime/params/worker/send_queue.hpp"
 #include "runtime/params/worker/send_window.hpp"
 
 namespace hocket::params {
@@ -170,7 +170,7 @@ class Upstream final : private Link::Owner {
     Epoch followed_;                        // the epoch in which it was looked at
     std::unique_ptr<Link> parent_link_;
     std::unique_ptr<Dialling> parent_dialling_;
-    std::deque<Message> for_parent_;  // until the connection is there, and the window is open
+    SendQueue for_parent_;  // until the connection is there, and the window is open
     SendWindow window_;
     std::optional<transport::SocketLoop::Timer> opens_;  // the window
     std::vector<Child> children_;

@@ -96,7 +96,7 @@ Found walk(const Setup& setup, int walks) {
             // Mostly messages: else the faults would all come at the beginning.
             std::vector<Event> likely;
             for (const Event& event : events)
-                if (event.kind <= Event::Kind::overtake) likely.push_back(event);
+                if (event.kind <= Event::Kind::overtake_sums) likely.push_back(event);
             const auto& among = likely.empty() || random() % 8 == 0 ? events : likely;
             path.push_back(among[random() % among.size()]);
             world.happen(path.back());
@@ -142,6 +142,13 @@ TEST_CASE("wants overtake sums") {
     check_all_shapes({.servers = 1, .chunks = 2, .rounds = 2, .wants_overtake = true});
     check_all_shapes({.servers = 1, .rounds = 2, .faults = {.crashes = 1}, .wants_overtake = true});
     check_all_shapes({.servers = 1, .rounds = 2, .faults = {.cuts = 1}, .wants_overtake = true});
+}
+
+TEST_CASE("sums overtake those of other chunks") {
+    check_all_shapes({.servers = 1, .chunks = 2, .rounds = 2, .sums_overtake = true});
+    check_all_shapes({.workers = 2, .servers = 1, .chunks = 3, .rounds = 2, .sums_overtake = true});
+    check_all_shapes(
+        {.servers = 1, .chunks = 2, .rounds = 1, .faults = {.crashes = 1}, .sums_overtake = true});
 }
 
 TEST_CASE("a worker is killed") {
@@ -214,7 +221,8 @@ TEST_CASE("anything may happen") {
                               .staleness = staleness,
                               .shape = Shape::parse(shape),
                               .faults = {2, 2, 2, 2, 1},
-                              .wants_overtake = true};
+                              .wants_overtake = true,
+                              .sums_overtake = true};
             CHECK(walk(setup, most_walks()).fault == "");
         }
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "runtime/params/protocol/wire.hpp"
@@ -161,11 +162,10 @@ struct Inspection {
 
 std::string Event::text() const {
     static const std::vector<std::string> names = {
-        "deliver",  "overtake", "crash",          "crash_and_lose",
-        "come",     "reserve",  "join",           "break_link",
-        "cut",      "mend",     "snapshot",       "replace",
-        "give_up",  "restart",  "give_up_living", "announce_leaving",
-        "blackout", "leave"};
+        "deliver",        "overtake",         "overtake_sums", "crash",      "crash_and_lose",
+        "come",           "reserve",          "join",          "break_link", "cut",
+        "mend",           "snapshot",         "replace",       "give_up",    "restart",
+        "give_up_living", "announce_leaving", "blackout",      "leave"};
     return fmt::format("{} (server {}) {} -> {}", names[static_cast<std::size_t>(kind)], server,
                        name_of(from), name_of(to));
 }
@@ -230,6 +230,24 @@ auto overtaking_want(const std::deque<std::optional<Message>>& messages) {
     return want && want->clock > 0 ? first : messages.end();
 }
 
+// The first that has only sums of other chunks before it.
+auto overtaking_sum(const std::deque<std::optional<Message>>& messages) {
+    std::set<Chunk> passed;
+    for (auto message = messages.begin(); message != messages.end() && *message; ++message) {
+        const auto* const sum = std::get_if<Sum>(&**message);
+        if (!sum) break;
+        if (passed.insert(sum->chunk).second && passed.size() > 1) return message;
+    }
+    return messages.end();
+}
+
+// Comes next.
+template <typename Messages, typename Place>
+void move_to_front(Messages& messages, Place place) {
+    const auto begin = messages.begin() + (place - messages.cbegin());
+    std::rotate(messages.begin(), begin, begin + 1);
+}
+
 }  // namespace
 
 std::vector<Event> World::events() const {
@@ -242,6 +260,7 @@ std::vector<Event> World::events() const {
         if (!messages.empty()) add(Kind::deliver);
         const auto want = overtaking_want(messages);
         if (setup_.wants_overtake && want != messages.begin() && want != messages.end()) add(Kind::overtake);
+        if (setup_.sums_overtake && overtaking_sum(messages) != messages.end()) add(Kind::overtake_sums);
     }
     for (const auto& [number, worker] : workers_) {
         if (worker.is_dead) {
@@ -296,11 +315,11 @@ std::vector<Event> World::events() const {
 void World::happen(const Event& event) {
     using Kind = Event::Kind;
     switch (event.kind) {
-        case Kind::overtake: {
+        case Kind::overtake:
+        case Kind::overtake_sums: {
             auto& messages = links_.at({event.server, event.from, event.to});
-            const auto want = overtaking_want(messages);
-            std::rotate(messages.begin(), messages.begin() + (want - messages.cbegin()),
-                        messages.begin() + (want - messages.cbegin()) + 1);
+            move_to_front(messages, event.kind == Kind::overtake ? overtaking_want(messages)
+                                                                 : overtaking_sum(messages));
             deliver(event);
             break;
         }

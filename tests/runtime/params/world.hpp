@@ -38,6 +38,7 @@ struct Setup {
     Shape shape = {Shape::Kind::degree, 2};
     Faults faults = {};
     bool wants_overtake = false;  // sums
+    bool sums_overtake = false;   // those of other chunks
     Clock cut_every = 0;          // rounds; 0: servers have no snapshots but those that are events
 };
 
@@ -45,6 +46,7 @@ struct Event {
     enum class Kind {
         deliver,
         overtake,
+        overtake_sums,
         crash,
         crash_and_lose,
         come,
