@@ -64,9 +64,11 @@ void Requests::end_locked(ParameterRequest& request, Status status, const std::s
     changed_.notify_all();
 }
 
-void Requests::one_is_there(ParameterRequest& request) {
+bool Requests::one_is_there(ParameterRequest& request) {
     const std::lock_guard lock(mutex_);
-    if (--request.left == 0) end_locked(request, Status::success, "");
+    if (--request.left > 0) return false;
+    end_locked(request, Status::success, "");
+    return true;
 }
 
 void Requests::end_when_covered(ParameterRequest& request, Clock room_at) {

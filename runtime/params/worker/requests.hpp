@@ -35,8 +35,8 @@ class Requests {
     bool is_open(const ParameterRequest* request) const;
 
     void end(ParameterRequest& request, Status status = Status::success, const std::string& why = "");
-    // One of those that it waits for is there; the last one ends it.
-    void one_is_there(ParameterRequest& request);
+    // One of those that it waits for is there; the last one ends it. Returns whether it has ended.
+    bool one_is_there(ParameterRequest& request);
     // It ends when rounds below this are covered.
     void end_when_covered(ParameterRequest& request, Clock room_at);
     void are_covered(Clock clock);

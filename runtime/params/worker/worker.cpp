@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <list>
 #include <map>
 #include <mutex>
@@ -43,6 +44,10 @@ std::string tensors_text(std::uint32_t first, std::size_t count) {
     return count == 1 ? fmt::format("tensor {}", first) : fmt::format("{} tensors from {} on", count, first);
 }
 
+std::string chunks_text(std::size_t count) {
+    return count == 1 ? "1 chunk" : fmt::format("{} chunks", count);
+}
+
 }  // namespace
 
 class Client::Service final : private Link::Owner {
@@ -60,6 +65,8 @@ class Client::Service final : private Link::Owner {
     ParameterRequest* pull(std::uint32_t first, std::span<std::byte* const> weights, Clock staleness);
     ParameterRequest* pull_ahead(std::span<const Chunk> chunks, std::span<std::byte* const> weights,
                                  Clock staleness);
+    std::vector<ParameterRequest*> pull_in_turn(std::span<const std::vector<Chunk>> batches,
+                                                std::span<std::byte* const> weights, Clock staleness);
     ParameterRequest* checkpoint();
     Clock tick();
     std::optional<Time::time_point> wait(ParameterRequest* request, Time::time_point until);
@@ -94,8 +101,12 @@ class Client::Service final : private Link::Owner {
     void full(Chunk chunk, Value gradient);
     using Wanted = std::map<Chunk, Waiting>;
     Clock least_clock(Clock round, Clock staleness) const;
+    std::shared_ptr<Wanted> wanted_of(std::span<const Chunk> chunks,
+                                      std::span<std::byte* const> weights) const;
+    ParameterRequest* request_for(Wanted& wanted, Clock least, const std::string& what);
     ParameterRequest* pull(const std::shared_ptr<Wanted>& wanted, Clock least, const std::string& what);
     void take_pull(const std::shared_ptr<Wanted>& wanted);
+    void take_turns();
     void forget_pull(const ParameterRequest* request);
     bool in_thread(const std::function<void()>& call);
     void news(std::uint32_t server);
@@ -143,6 +154,9 @@ class Client::Service final : private Link::Owner {
                                             upstream->ask_for_checkpoint(number);
                                     }};
     std::map<Chunk, std::list<Waiting>> waiting_;
+    std::deque<std::shared_ptr<Wanted>> turns_;  // pulls that each wait for the one before
+    const ParameterRequest* turn_ = nullptr;     // the one before the first of these, while it is open
+    bool is_taking_turns_ = false;
     Time::time_point next_look_{}, looked_ = Time::now();
     std::optional<Time::time_point> asks_until_;  // what servers go on from
 
@@ -178,6 +192,10 @@ ParameterRequest* Client::pull(std::uint32_t first, std::span<std::byte* const> 
 ParameterRequest* Client::pull_ahead(std::span<const Chunk> chunks, std::span<std::byte* const> weights,
                                      Clock staleness) {
     return service_->pull_ahead(chunks, weights, staleness);
+}
+std::vector<ParameterRequest*> Client::pull_in_turn(std::span<const std::vector<Chunk>> batches,
+                                                    std::span<std::byte* const> weights, Clock staleness) {
+    return service_->pull_in_turn(batches, weights, staleness);
 }
 ParameterRequest* Client::checkpoint() {
     return service_->checkpoint();
@@ -550,15 +568,38 @@ ParameterRequest* Client::Service::pull(std::uint32_t first, std::span<std::byte
 ParameterRequest* Client::Service::pull_ahead(std::span<const Chunk> chunks,
                                               std::span<std::byte* const> weights, Clock staleness) {
     requests_.require_alive();
-    const auto wanted = std::make_shared<Wanted>();
+    ParameterRequest* const request =
+        pull(wanted_of(chunks, weights), least_clock(clock_ + 1, staleness), chunks_text(chunks.size()));
+    requests_.hold_deadline(*request);
+    return request;
+}
+
+std::vector<ParameterRequest*> Client::Service::pull_in_turn(std::span<const std::vector<Chunk>> batches,
+                                                             std::span<std::byte* const> weights,
+                                                             Clock staleness) {
+    requests_.require_alive();
+    std::vector<std::shared_ptr<Wanted>> turns;
+    std::vector<ParameterRequest*> requests;
+    for (const std::vector<Chunk>& chunks : batches) {
+        turns.push_back(wanted_of(chunks, weights));
+        requests.push_back(
+            request_for(*turns.back(), least_clock(clock_, staleness), chunks_text(chunks.size())));
+    }
+    mailbox_.post([this, turns] {
+        turns_.insert(turns_.end(), turns.begin(), turns.end());
+        take_turns();
+    });
+    return requests;
+}
+
+// By chunk: where its weights go.
+std::shared_ptr<Client::Service::Wanted> Client::Service::wanted_of(
+    std::span<const Chunk> chunks, std::span<std::byte* const> weights) const {
+    auto wanted = std::make_shared<Wanted>();
     for (const Chunk chunk : chunks)
         for (const Layout::Piece& piece : layout_->pieces_of_chunk(chunk))
             (*wanted)[chunk].places.emplace_back(piece, weights[piece.tensor]);
-    ParameterRequest* const request =
-        pull(wanted, least_clock(clock_ + 1, staleness),
-             chunks.size() == 1 ? "1 chunk" : fmt::format("{} chunks", chunks.size()));
-    requests_.hold_deadline(*request);
-    return request;
+    return wanted;
 }
 
 // Of weights that a worker in this round asks for.
@@ -570,17 +611,36 @@ Clock Client::Service::least_clock(Clock round, Clock staleness) const {
     return job_->staleness && round > staleness ? round - staleness : 0;
 }
 
-ParameterRequest* Client::Service::pull(const std::shared_ptr<Wanted>& wanted, Clock least,
-                                        const std::string& what) {
+ParameterRequest* Client::Service::request_for(Wanted& wanted, Clock least, const std::string& what) {
     ParameterRequest* const request =
         requests_.make(fmt::format("weights of round {} or later of {} have not come", least, what));
-    for (auto& [chunk, waiting] : *wanted) {
+    for (auto& [chunk, waiting] : wanted) {
         waiting.request = request;
         waiting.clock = least;
     }
-    request->left = wanted->size();
+    request->left = wanted.size();
+    return request;
+}
+
+ParameterRequest* Client::Service::pull(const std::shared_ptr<Wanted>& wanted, Clock least,
+                                        const std::string& what) {
+    ParameterRequest* const request = request_for(*wanted, least, what);
     mailbox_.post([this, wanted] { take_pull(wanted); });
     return request;
+}
+
+// Asking may bring weights that are here already, and end a turn.
+void Client::Service::take_turns() {
+    if (std::exchange(is_taking_turns_, true)) return;
+    while (turn_ == nullptr && !turns_.empty()) {
+        const std::shared_ptr<Wanted> wanted = std::move(turns_.front());
+        turns_.pop_front();
+        const ParameterRequest* const request = wanted->begin()->second.request;
+        if (!requests_.is_open(request)) continue;
+        turn_ = request;
+        take_pull(wanted);
+    }
+    is_taking_turns_ = false;
 }
 
 void Client::Service::take_pull(const std::shared_ptr<Wanted>& wanted) {
@@ -598,6 +658,7 @@ void Client::Service::take_pull(const std::shared_ptr<Wanted>& wanted) {
 void Client::Service::news(std::uint32_t server) {
     for (const Node::Pulled& pulled : upstreams_[server]->node().pulled())
         hand_out(layout_->first_of(server) + pulled.chunk, pulled);
+    take_turns();
     const Clock now_covered = covered();
     covered_ = now_covered;
     requests_.are_covered(now_covered);
@@ -617,7 +678,9 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
         for (const auto& [piece, tensor] : waiting->places)
             copy_bytes(tensor + piece.first * size, from + piece.at * size, piece.count * size);
         if (content.lender && !content.lender->is_lent()) return pull_again(chunk, found->second);
-        if (waiting->request != nullptr) requests_.one_is_there(*waiting->request);
+        if (waiting->request != nullptr && requests_.one_is_there(*waiting->request) &&
+            waiting->request == turn_)
+            turn_ = nullptr;
         waiting = found->second.erase(waiting);
         if (!job_->staleness) break;  // each pull has an answer of its own
     }
@@ -627,6 +690,7 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
 // Its memory is not written any more. Unbounded, its answers still come: each is for the pull that has waited
 // longest.
 void Client::Service::forget_pull(const ParameterRequest* request) {
+    if (request == turn_) turn_ = nullptr;
     for (auto& [chunk, waiting] : waiting_)
         if (job_->staleness)
             waiting.remove_if([&](const Waiting& one) { return one.request == request; });
@@ -688,6 +752,7 @@ void Client::Service::give_up(ParameterRequest* request) {
         if (!requests_.is_open(request)) return;
         forget_pull(request);
         requests_.end(*request, Status::aborted, "it was given up");
+        take_turns();
     };
     if (!in_thread(end)) end();  // the thread is gone
     try {
@@ -700,6 +765,8 @@ void Client::Service::give_up(ParameterRequest* request) {
 // The other servers must not wait for a worker that has failed.
 void Client::Service::fail(Status status, const std::string& why) {
     waiting_.clear();
+    turns_.clear();
+    turn_ = nullptr;
     checkpoints_.clear();
     for (const auto& upstream : upstreams_) upstream->leave();
     requests_.fail(status, why);
@@ -718,6 +785,7 @@ void Client::Service::end_late_requests(Time::time_point now) {
                       fmt::format("{} within {}: {}", request->text,
                                   transport::seconds_text(options_.timeout), likely_cause()));
     }
+    take_turns();
 }
 
 void Client::Service::look_at_time() {

@@ -72,6 +72,10 @@ class Client {
     // start_deadline(): others push when their own backward passes have come so far.
     ParameterRequest* pull_ahead(std::span<const Chunk> chunks, std::span<std::byte* const> weights,
                                  Clock staleness);
+    // As pull(), for batches of chunks: a batch is asked for when the one before it has come. Each has
+    // chunks.
+    std::vector<ParameterRequest*> pull_in_turn(std::span<const std::vector<Chunk>> batches,
+                                                std::span<std::byte* const> weights, Clock staleness);
     // Ends when all servers have written a checkpoint of what their weights were after this was called. Fails
     // with Error(io) if one cannot.
     ParameterRequest* checkpoint();

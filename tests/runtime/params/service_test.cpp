@@ -83,3 +83,46 @@ TEST_CASE("Workers push and pull, and every sum is right", "[params]") {
         run(30, 2, "direct", 2);
     }
 }
+
+TEST_CASE("A pull in turn is asked for when the one before has come", "[params]") {
+    const auto servers = start_servers(1);
+    std::unique_ptr<Client> clients[2];
+    std::vector<std::thread> threads;
+    for (std::uint32_t w = 0; w < 2; ++w)
+        threads.emplace_back([&, w] {
+            WorkerOptions options = worker_options(servers[0]->endpoint(), small_job(2));
+            options.number = w;
+            clients[w] = std::make_unique<Client>(std::move(options));
+        });
+    for (std::thread& thread : threads) thread.join();
+    Buffers gradients, weights;
+    gradients.fill(1);
+    const auto from = gradients.pointers(), to = weights.pointers();
+    const std::vector<const std::byte*> pushed(from.begin(), from.end());
+    const auto never = transport::Clock::time_point::max();
+    push(*clients[0], gradients);
+    clients[0]->tick();
+    // The first chunk has both updates, the last one has not.
+    clients[1]->wait(clients[1]->push(0, std::span(pushed).first(1)), never);
+    const std::vector<Chunk> first{0}, last{static_cast<Chunk>(clients[0]->layout().chunks() - 1)};
+    Buffers others;
+    const auto others_to = others.pointers();
+    clients[1]->wait(clients[1]->pull_ahead(first, others_to, 0), never);
+    CHECK(others.a[0] == 2);
+    const auto requests = clients[0]->pull_in_turn(std::vector{last, first, last}, to, 0);
+    REQUIRE(requests.size() == 3);
+    CHECK_FALSE(clients[0]->wait(requests[1], transport::Clock::now() + 100ms));
+    clients[1]->wait(clients[1]->push(1, std::span(pushed).subspan(1)), never);
+    clients[1]->tick();
+    for (ParameterRequest* const request : requests) CHECK(clients[0]->wait(request, never));
+    CHECK(weights.a[0] == 2);
+    CHECK(weights.c[4999] == 2 * 5000);
+    // One that is given up lets the next ones come.
+    const auto given_up = clients[0]->pull_in_turn(std::vector{first, last, first}, to, 0);
+    clients[0]->give_up(given_up[1]);
+    clients[0]->give_up(given_up[0]);
+    CHECK(clients[0]->wait(given_up[2], never));
+    clients[0].reset();
+    clients[1].reset();
+    CHECK(servers[0]->wait(transport::Clock::now() + 20s));
+}
