@@ -89,8 +89,8 @@ HKT_ENDS_WITH(hkt_params_stats, children);
 HKT_ENDS_WITH(hkt_params_server_options, accept_torn);
 HKT_ENDS_WITH(hkt_overlap_options, bucket_bytes);
 HKT_ENDS_WITH(hkt_overlap_prediction, overlap);
-HKT_ENDS_WITH(hkt_overlap_run_options, staleness);
-HKT_ENDS_WITH(hkt_overlap_run_stats, overlap);
+HKT_ENDS_WITH(hkt_overlap_run_options, pulls);
+HKT_ENDS_WITH(hkt_overlap_run_stats, pull_batches);
 
 template <>
 struct Published<hkt_comm_options> {

@@ -1575,6 +1575,17 @@ typedef struct hkt_overlap_layer {
     size_t tensors;   /* how many; 0: it has no weights, and only computes */
 } hkt_overlap_layer;
 
+/* With a service: when weights are pulled. */
+typedef enum hkt_overlap_pulls {
+    HKT_OVERLAP_PULLS_FASTEST = 0, /* the one of these two that is predicted to take less */
+    HKT_OVERLAP_PULLS_BACKWARD =
+        1, /* those of a batch when all workers have pushed its gradients, while other layers still compute
+              backward. Where several batches are on their way, the first layers go first */
+    HKT_OVERLAP_PULLS_FORWARD =
+        2 /* when the backward pass is over, in batches of their own (iBatch): while the first layers compute
+             forward, the weights of others come. Not for HKT_OVERLAP_MG_WFBP */
+} hkt_overlap_pulls;
+
 /* Everything has a default: start from HKT_OVERLAP_RUN_OPTIONS_INIT and change what you need. */
 typedef struct hkt_overlap_run_options {
     size_t size;           /* sizeof(hkt_overlap_run_options) */
@@ -1593,10 +1604,12 @@ typedef struct hkt_overlap_run_options {
                              added up in the same order wherever it lies. With others the bits may depend on
                              the batches */
     int64_t staleness;    /* with a service: of the weights, as in hkt_params_pull; HKT_UNBOUNDED; 0 */
+    int64_t pulls;        /* with a service: hkt_overlap_pulls; HKT_OVERLAP_PULLS_FASTEST. A profile of an
+                             earlier run without forward passes makes that HKT_OVERLAP_PULLS_BACKWARD */
 } hkt_overlap_run_options;
 
 #define HKT_OVERLAP_RUN_OPTIONS_INIT \
-    { sizeof(hkt_overlap_run_options), HKT_OVERLAP_OPTIMUM, 0, 0, 0, 0, NULL, HKT_AVERAGE, NULL, 0 }
+    { sizeof(hkt_overlap_run_options), HKT_OVERLAP_OPTIMUM, 0, 0, 0, 0, NULL, HKT_AVERAGE, NULL, 0, 0 }
 
 /* Gradients are combined among the ranks of comm. tensors: all of the model, with one type; layers: how they
  * belong together, the first layer's tensors first. gradients[i] is the memory of tensor i, for as long as
@@ -1613,21 +1626,23 @@ HKT_API hkt_status hkt_overlap_with_ranks(hkt_comm* comm, const hkt_params_tenso
                                           size_t layer_count, const hkt_overlap_run_options* options,
                                           hkt_overlap** overlap);
 
-/* Gradients are pushed to the parameter service, and the weights that it makes of them are pulled, batch by
- * batch, while the backward pass goes on. layers: how the tensors that params was opened with belong
- * together. gradients[i] and weights[i] are the memory of tensor i, for as long as the overlap lives; no
- * weights overlap anything else. The weights of now are pulled into weights before the call returns. When
- * hkt_overlap_backward is called with a layer, its weights may be written at once: nothing may need the old
- * ones any more. A tensor that several layers use belongs to the first of them. Each worker plans for itself;
- * what it chooses is nothing to the others. params must live longer. options may be null. On success *overlap
- * is the caller's. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, and those of hkt_params_pull. */
+/* Gradients are pushed to the parameter service, batch by batch, while the backward pass goes on, and the
+ * weights that it makes of them are pulled, then or while the next forward pass computes. layers: how the
+ * tensors that params was opened with belong together. gradients[i] and weights[i] are the memory of tensor
+ * i, for as long as the overlap lives; no weights overlap anything else. The weights of now are pulled into
+ * weights before the call returns. When hkt_overlap_backward is called with a layer, its weights may be
+ * written at once: nothing may need the old ones any more. With HKT_OVERLAP_PULLS_FORWARD none are written
+ * before hkt_overlap_finish. A tensor that several layers use belongs to the first of them. Each worker plans
+ * for itself; what it chooses is nothing to the others. params must live longer. options may be null. On
+ * success *overlap is the caller's. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, and those of hkt_params_pull. */
 HKT_API hkt_status hkt_overlap_with_params(hkt_params* params, const void* const* gradients,
                                            void* const* weights, const hkt_overlap_layer* layers,
                                            size_t layer_count, const hkt_overlap_run_options* options,
                                            hkt_overlap** overlap);
 
 /* Waits until the weights of this layer, and of those before it, are there: before that none of them may
- * compute. hkt_overlap_begin_backward waits for all. Among ranks there is nothing to wait for. Errors: those
+ * compute. hkt_overlap_begin_backward waits for all. From when it returns until the next call the layer is
+ * taken to compute. Among ranks there is nothing to wait for. Errors: those
  * of hkt_params_pull. */
 HKT_API hkt_status hkt_overlap_forward(hkt_overlap* overlap, size_t layer);
 
@@ -1657,9 +1672,11 @@ typedef struct hkt_overlap_run_stats {
     uint64_t batches; /* of the plan that runs */
     double predicted_seconds; /* of an iteration, from the end of one to the end of the next */
     double measured_seconds;
-    double computation;   /* what a part of that was: layers, and what was done between iterations */
-    double communication; /* as long as batches were on their way */
-    double overlap;       /* as long as both were so */
+    double computation;    /* what a part of that was: layers, and what was done between iterations */
+    double communication;  /* as long as batches were on their way */
+    double overlap;        /* as long as both were so */
+    uint64_t pull_batches; /* of the plan that runs, for weights alone (HKT_OVERLAP_PULLS_FORWARD). 0: weights
+                              come back with gradients, or there is no service */
 } hkt_overlap_run_stats;
 
 /* size: sizeof(hkt_overlap_run_stats). Errors: INVALID_ARGUMENT. */
@@ -1668,7 +1685,10 @@ HKT_API hkt_status hkt_overlap_get_stats(hkt_overlap* overlap, hkt_overlap_run_s
 /* The plan that runs, as hkt_overlap_plan gives it; ends has room for as many numbers as there are layers. */
 HKT_API hkt_status hkt_overlap_batches(hkt_overlap* overlap, size_t* ends, size_t* batches);
 
-/* Sets *json to the profile of the last plan, which hocket-overlap plan --backward reads (docs/overlap.md).
+/* The same for the batches of weights alone, as hkt_overlap_run_stats.pull_batches counts them. */
+HKT_API hkt_status hkt_overlap_pull_batches(hkt_overlap* overlap, size_t* ends, size_t* batches);
+
+/* Sets *json to the profile of the last plan, which hocket-overlap plan reads (docs/overlap.md).
  * The calling thread's copy, valid until its next hkt_ call. Errors: INVALID_ARGUMENT (nothing has been
  * measured yet). */
 HKT_API hkt_status hkt_overlap_profile(hkt_overlap* overlap, const char** json);

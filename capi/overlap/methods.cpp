@@ -34,4 +34,18 @@ Method method_of(const char* options, std::int32_t method) {
     return methods[static_cast<std::size_t>(method)];
 }
 
+overlap::Pulls pulls_of(std::int64_t pulls) {
+    switch (pulls) {
+        case HKT_OVERLAP_PULLS_FASTEST:
+            return overlap::Pulls::fastest;
+        case HKT_OVERLAP_PULLS_BACKWARD:
+            return overlap::Pulls::backward;
+        case HKT_OVERLAP_PULLS_FORWARD:
+            return overlap::Pulls::forward;
+        default:
+            refuse(
+                fmt::format("hkt_overlap_run_options.pulls is {}; it must be an hkt_overlap_pulls", pulls));
+    }
+}
+
 }  // namespace hocket::capi

@@ -1,13 +1,16 @@
-// hkt_overlap_method, translated.
+// hkt_overlap_method and hkt_overlap_pulls, translated.
 #pragma once
 
 #include <cstdint>
 
-#include "runtime/overlap/planner.hpp"
+#include "runtime/overlap/iteration.hpp"
 
 namespace hocket::capi {
 
 // options: the struct that the number is from. Throws Error(invalid_argument).
 overlap::Method method_of(const char* options, std::int32_t method);
+
+// Of hkt_overlap_run_options. Throws Error(invalid_argument).
+overlap::Pulls pulls_of(std::int64_t pulls);
 
 }  // namespace hocket::capi

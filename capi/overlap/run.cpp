@@ -45,6 +45,7 @@ void check_place(const char* function, hkt_overlap** overlap) {
 overlap::RunOptions run_options_of(const hkt_overlap_run_options& given) {
     overlap::RunOptions options;
     options.method = capi::method_of("hkt_overlap_run_options", given.method);
+    options.pulls = capi::pulls_of(given.pulls);
     options.limit_bytes = given.limit_bytes;
     if (given.bucket_bytes != 0) options.bucket_bytes = given.bucket_bytes;
     if (given.measure != 0) {
@@ -237,6 +238,15 @@ hkt_status step(hkt_overlap* handle, const char* function, const Step& take) {
     });
 }
 
+hkt_status give_batches(const char* function, const overlap::Batches& planned, size_t* ends,
+                        size_t* batches) {
+    if (ends == nullptr || batches == nullptr)
+        capi::refuse(fmt::format("{}: ends or batches is null", function));
+    std::copy(planned.begin(), planned.end(), ends);
+    *batches = planned.size();
+    return HKT_SUCCESS;
+}
+
 }  // namespace
 
 extern "C" {
@@ -332,7 +342,8 @@ hkt_status hkt_overlap_get_stats(hkt_overlap* overlap, hkt_overlap_run_stats* st
                      .measured_seconds = now.measured.seconds,
                      .computation = now.measured.computation,
                      .communication = now.measured.communication,
-                     .overlap = now.measured.overlap});
+                     .overlap = now.measured.overlap,
+                     .pull_batches = now.pull_batches});
         return HKT_SUCCESS;
     });
 }
@@ -340,11 +351,14 @@ hkt_status hkt_overlap_get_stats(hkt_overlap* overlap, hkt_overlap_run_stats* st
 hkt_status hkt_overlap_batches(hkt_overlap* overlap, size_t* ends, size_t* batches) {
     return capi::guarded([&] {
         const overlap::Run& of = opened(overlap, "hkt_overlap_batches");
-        if (ends == nullptr || batches == nullptr)
-            capi::refuse("hkt_overlap_batches: ends or batches is null");
-        std::copy(of.batches().begin(), of.batches().end(), ends);
-        *batches = of.batches().size();
-        return HKT_SUCCESS;
+        return give_batches("hkt_overlap_batches", of.plan().backward, ends, batches);
+    });
+}
+
+hkt_status hkt_overlap_pull_batches(hkt_overlap* overlap, size_t* ends, size_t* batches) {
+    return capi::guarded([&] {
+        const overlap::Run& of = opened(overlap, "hkt_overlap_pull_batches");
+        return give_batches("hkt_overlap_pull_batches", of.plan().forward, ends, batches);
     });
 }
 

@@ -23,6 +23,7 @@ struct CostLine {
         return latency + static_cast<double>(busy.communications - 1) * startup +
                static_cast<double>(busy.bytes) * per_byte;
     }
+    bool operator==(const CostLine&) const = default;
 };
 
 // The line with the smallest sum of errors, as shares of the times, whose numbers are not negative. So it

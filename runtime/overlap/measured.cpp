@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "runtime/overlap/median.hpp"
 
@@ -20,15 +21,12 @@ double median_of(std::span<const IterationTimes> iterations, const Value& value)
     return median(std::move(values));
 }
 
-// A time in which batches were on their way: from when the first was handed over until each of them had come.
+// A time in which batches were on their way.
 struct Busy {
-    struct Come {
-        std::uint64_t bytes = 0;  // with those of the batches before
-        Nanoseconds at = 0;       // all of these
-    };
-    Nanoseconds begin = 0;
-    std::vector<Come> come;
-    Nanoseconds end() const { return come.back().at; }
+    Nanoseconds begin = 0, end = 0;
+    BusyTime time() const { return {communications, bytes, seconds_of(end - begin)}; }
+    std::size_t communications = 1;
+    std::uint64_t bytes = 0;
 };
 
 // In the order in which they ran: the last batch first. One that is handed over up to `early` before the
@@ -37,13 +35,23 @@ std::vector<Busy> busy_times(const IterationTimes& iteration, Nanoseconds early)
     std::vector<Busy> all;
     for (auto moved = iteration.moved.rbegin(); moved != iteration.moved.rend(); ++moved) {
         if (moved->bytes == 0) continue;
-        if (all.empty() || moved->handed + early >= all.back().end())
-            all.push_back({moved->handed, {{moved->bytes, moved->ended}}});
-        else
-            all.back().come.push_back(
-                {all.back().come.back().bytes + moved->bytes, std::max(all.back().end(), moved->ended)});
+        if (all.empty() || moved->handed + early >= all.back().end) {
+            all.push_back({moved->handed, moved->ended, 1, moved->bytes});
+            continue;
+        }
+        ++all.back().communications;
+        all.back().bytes += moved->bytes;
+        all.back().end = std::max(all.back().end, moved->ended);
     }
     return all;
+}
+
+// What is handed over last, of the first layers, overtakes the others: it is a busy time of its own.
+std::optional<BusyTime> last_handed(const IterationTimes& iteration) {
+    const auto last = std::find_if(iteration.moved.begin(), iteration.moved.end(),
+                                   [](const auto& moved) { return moved.bytes > 0; });
+    if (last == iteration.moved.end()) return std::nullopt;
+    return BusyTime{1, last->bytes, seconds_of(last->ended - last->handed)};
 }
 
 // By how much batches were handed over before the others had ended: some of these times, from 0 on.
@@ -75,12 +83,14 @@ struct Fit {
     }
 };
 
-Fit fit(std::span<const IterationTimes> iterations, Nanoseconds early, bool come_in_order) {
+Fit fit(std::span<const IterationTimes> iterations, Nanoseconds early, Order order) {
     std::vector<BusyTime> times;
-    for (const IterationTimes& iteration : iterations)
-        for (const Busy& busy : busy_times(iteration, early))
-            for (std::size_t i = come_in_order ? 0 : busy.come.size() - 1; i < busy.come.size(); ++i)
-                times.push_back({i + 1, busy.come[i].bytes, seconds_of(busy.come[i].at - busy.begin)});
+    for (const IterationTimes& iteration : iterations) {
+        const std::vector<Busy> all = busy_times(iteration, early);
+        for (const Busy& busy : all) times.push_back(busy.time());
+        if (order == Order::together || all.empty() || all.back().communications == 1) continue;
+        times.push_back(*last_handed(iteration));
+    }
     Fit made{fit_cost_line(times), 0};
     double seconds = 0;
     for (const BusyTime& time : times) {
@@ -93,41 +103,82 @@ Fit fit(std::span<const IterationTimes> iterations, Nanoseconds early, bool come
 
 // Which batches follow each other without a pause depends on the latency, and that on what follows what. So
 // of some ways to divide them the one is taken whose times are the most like a line.
-CostLine cost_line_of(std::span<const IterationTimes> iterations, bool come_in_order) {
+CostLine cost_line_of(std::span<const IterationTimes> iterations, Order order) {
     Fit best;
     const auto try_with = [&](Nanoseconds early) {
-        const Fit one = fit(iterations, early, come_in_order);
+        const Fit one = fit(iterations, early, order);
         const bool is_better = one.error < best.error;
         if (is_better) best = one;
         return is_better;
     };
     // Where batches share the link their ends say nothing about pauses between them.
-    if (!come_in_order) return fit(iterations, 0, come_in_order).line;
+    if (order == Order::together) return fit(iterations, 0, order).line;
     for (const Nanoseconds early : possible_pauses(iterations)) try_with(early);
     constexpr int most_refinements = 4;
     for (int i = 0; i < most_refinements && try_with(best.pause()); ++i) continue;
     return best.line;
 }
 
-// One layer's backward pass in one iteration.
+// Of weights that come back by themselves: one batch after another, since the first one was asked for.
+CostLine pull_line_of(std::span<const IterationTimes> iterations) {
+    std::vector<BusyTime> times;
+    for (const IterationTimes& iteration : iterations) {
+        BusyTime so_far{0, 0, 0};
+        Nanoseconds begin = 0;
+        for (const IterationTimes::Moved& pulled : iteration.pulled) {
+            if (pulled.bytes == 0) continue;
+            if (so_far.communications++ == 0) begin = pulled.handed;
+            so_far.bytes += pulled.bytes;
+            so_far.seconds = seconds_of(pulled.ended - begin);
+            times.push_back(so_far);
+        }
+    }
+    return fit_cost_line(times);
+}
+
+// One layer's pass in one iteration.
 struct Computed {
     double seconds = 0, beside = 0;  // beside: how long of it batches were on their way
 };
 
-// By layer. Both layers and busy times are gone through once, in the order of time.
-std::vector<Computed> computed(const IterationTimes& iteration) {
+double seconds_beside(Nanoseconds begin, Nanoseconds end, const std::vector<Busy>& busy) {
+    double seconds = 0;
+    auto one =
+        std::partition_point(busy.begin(), busy.end(), [&](const Busy& of) { return of.end <= begin; });
+    for (; one != busy.end() && one->begin < end; ++one)
+        seconds += seconds_of(std::min(end, one->end) - std::max(begin, one->begin));
+    return seconds;
+}
+
+// By layer.
+std::vector<Computed> computed_backward(const IterationTimes& iteration) {
     const std::vector<Busy> busy = busy_times(iteration, 0);
     std::vector<Computed> all(iteration.ready.size());
-    auto next = busy.begin();
     for (std::size_t layer = all.size(); layer-- > 0;) {
         const Nanoseconds end = iteration.ready[layer],
                           begin = layer + 1 < all.size() ? iteration.ready[layer + 1] : iteration.backward;
-        all[layer].seconds = seconds_of(end - begin);
-        while (next != busy.end() && next->end() <= begin) ++next;
-        for (auto one = next; one != busy.end() && one->begin < end; ++one)
-            all[layer].beside += seconds_of(std::min(end, one->end()) - std::max(begin, one->begin));
+        all[layer] = {seconds_of(end - begin), seconds_beside(begin, end, busy)};
     }
     return all;
+}
+
+std::vector<Computed> computed_forward(const IterationTimes& iteration) {
+    const std::vector<Busy> busy = busy_times(iteration, 0);
+    std::vector<Computed> all(iteration.ready.size());
+    for (const IterationTimes::Span& span : iteration.forward) {
+        if (!span.layer) continue;
+        all[*span.layer].seconds += seconds_of(span.end - span.begin);
+        all[*span.layer].beside += seconds_beside(span.begin, span.end, busy);
+    }
+    return all;
+}
+
+// What is outside the backward pass, without waits: what follows it, or what came before it.
+double seconds_before(const IterationTimes& iteration) {
+    if (iteration.forward.empty()) return seconds_of(iteration.backward - iteration.begun);
+    double seconds = 0;
+    for (const IterationTimes::Span& span : iteration.forward) seconds += seconds_of(span.end - span.begin);
+    return seconds;
 }
 
 // A layer counts as computing alone, or beside communication, if it did so nearly all of its time.
@@ -184,48 +235,62 @@ void IterationTimes::set_times(std::span<const Nanoseconds>& from) {
 }
 
 Profile profile_of(std::span<const IterationTimes> iterations, std::span<const std::string> names,
-                   std::span<const std::uint64_t> bytes, bool come_in_order) {
-    const CostLine line = cost_line_of(iterations, come_in_order);
+                   std::span<const std::uint64_t> bytes, Order order) {
+    std::vector<IterationTimes> with_gradients, apart;
+    for (const IterationTimes& iteration : iterations)
+        (iteration.plan.pulls_forward() ? apart : with_gradients).push_back(iteration);
     Profile profile;
+    if (!apart.empty()) profile.pull = pull_line_of(apart);
+    // Where no weights have come back with gradients, one way is as good as the other.
+    const CostLine line = with_gradients.empty() ? *profile.pull : cost_line_of(with_gradients, order);
     profile.startup = line.startup;
     profile.latency = std::max(line.latency - line.startup, 0.0);
-    profile.before = median_of(iterations, [](const IterationTimes& iteration) {
-        return seconds_of(iteration.backward - iteration.begun);
-    });
-    std::vector<std::vector<Computed>> backward;
-    for (const IterationTimes& iteration : iterations) backward.push_back(computed(iteration));
-    for (std::size_t layer = 0; layer < bytes.size(); ++layer)
+    profile.before = median_of(iterations, seconds_before);
+    std::vector<std::vector<Computed>> backward, forward;
+    for (const IterationTimes& iteration : with_gradients.empty() ? apart : with_gradients) {
+        backward.push_back(computed_backward(iteration));
+        forward.push_back(computed_forward(iteration));
+    }
+    for (std::size_t layer = 0; layer < bytes.size(); ++layer) {
         profile.layers.push_back({names[layer], line.per_byte * static_cast<double>(bytes[layer]),
                                   alone_or_all(backward, layer), bytes[layer]});
+        if (!iterations.front().forward.empty()) profile.layers.back().forward = alone_or_all(forward, layer);
+    }
     profile.contention = contention_of(backward, profile.layers);
     return profile;
 }
 
+namespace {
+
+double seconds_of_computing(const IterationTimes& iteration) {
+    const Nanoseconds end = iteration.ready.empty() ? iteration.backward : iteration.ready.front();
+    return seconds_before(iteration) + seconds_of(end - iteration.backward);
+}
+
+double seconds_of_communicating(const IterationTimes& iteration) {
+    double seconds = 0;
+    for (const Busy& busy : busy_times(iteration, 0)) seconds += seconds_of(busy.end - busy.begin);
+    return seconds;
+}
+
+double seconds_of_overlap(const IterationTimes& iteration) {
+    const std::vector<Busy> busy = busy_times(iteration, 0);
+    const Nanoseconds end = iteration.ready.empty() ? iteration.backward : iteration.ready.front();
+    double seconds = seconds_beside(iteration.backward, end, busy);
+    for (const IterationTimes::Span& span : iteration.forward)
+        seconds += seconds_beside(span.begin, span.end, busy);
+    return seconds;
+}
+
+}  // namespace
+
 IterationSummary summary_of(std::span<const IterationTimes> iterations) {
-    const auto computes_until = [](const IterationTimes& iteration) {
-        return iteration.ready.empty() ? iteration.backward : iteration.ready.front();
-    };
     return {median_of(iterations,
                       [](const IterationTimes& iteration) {
                           return seconds_of(iteration.ended - iteration.begun);
                       }),
-            median_of(iterations,
-                      [&](const IterationTimes& iteration) {
-                          return seconds_of(computes_until(iteration) - iteration.begun);
-                      }),
-            median_of(iterations,
-                      [](const IterationTimes& iteration) {
-                          double seconds = 0;
-                          for (const Busy& busy : busy_times(iteration, 0))
-                              seconds += seconds_of(busy.end() - busy.begin);
-                          return seconds;
-                      }),
-            median_of(iterations, [&](const IterationTimes& iteration) {
-                double seconds = 0;
-                for (const Busy& busy : busy_times(iteration, 0))
-                    seconds += seconds_of(std::min(busy.end(), computes_until(iteration)) - busy.begin);
-                return seconds;
-            })};
+            median_of(iterations, seconds_of_computing), median_of(iterations, seconds_of_communicating),
+            median_of(iterations, seconds_of_overlap)};
 }
 
 }  // namespace hocket::overlap

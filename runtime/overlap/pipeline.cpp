@@ -54,17 +54,4 @@ Timeline simulate(const Sums& sums, const Batches& batches, Direction direction)
     return timeline;
 }
 
-double seconds_of_iteration(const Profile& profile, const Batches& batches) {
-    const Sums sums(profile);
-    const double slow = 1 + profile.contention;
-    double now = 0, link = 0;  // when the layers so far have computed, and the batches so far have come
-    for (std::size_t index = batches.size(); index-- > 0;) {
-        const std::size_t begin = begin_of(batches, index), end = batches[index];
-        const double compute = sums.computation(begin, end), beside = std::max(link - now, 0.0) / slow;
-        now += compute <= beside ? compute * slow : beside * slow + compute - beside;
-        link = std::max(now, link) + sums.communication(begin, end);
-    }
-    return profile.before + profile.latency + std::max(now, link);
-}
-
 }  // namespace hocket::overlap

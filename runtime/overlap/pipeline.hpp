@@ -37,8 +37,4 @@ struct Timeline {
 
 Timeline simulate(const Sums& sums, const Batches& batches, Direction direction);
 
-// A whole iteration whose backward pass runs these batches, with what the profile says besides: what comes
-// before, the latency, and layers that compute longer while the link is busy.
-double seconds_of_iteration(const Profile& profile, const Batches& batches);
-
 }  // namespace hocket::overlap

@@ -51,6 +51,26 @@ double time_or_none(const Json& object, const char* key) {
     return object.contains(key) ? time_in(object, "", key) : 0;
 }
 
+std::optional<CostLine> pull_in(const Json& json) {
+    const auto value = json.find("pull");
+    if (value == json.end()) return std::nullopt;
+    if (!value->is_object())
+        refuse_profile(fmt::format("pull is {}; it must be an object, or left out: {}", shown(*value),
+                                   R"({"latency": 0.002, "startup": 0.001, "per_byte": 1e-08})"));
+    return CostLine{time_in(*value, "pull.", "latency"), time_in(*value, "pull.", "startup"),
+                    time_in(*value, "pull.", "per_byte")};
+}
+
+// All layers have it, or none: half a forward pass cannot be planned.
+void check_forward(const std::vector<Layer>& layers) {
+    for (std::size_t i = 0; i < layers.size(); ++i)
+        if (layers[i].forward.has_value() != layers[0].forward.has_value())
+            refuse_profile(fmt::format(
+                "layers[{}].forward is missing; all layers must have the seconds of their forward "
+                "passes, or none",
+                layers[i].forward ? 0 : i));
+}
+
 double contention_in(const Json& json) {
     const auto value = json.find("contention");
     if (value == json.end()) return 0;
@@ -87,8 +107,10 @@ Layer layer_from(const Json& json, std::size_t index) {
         refuse_profile(fmt::format("{} is {}; it must be an object: {}", path, shown(json),
                                    R"({"name": "conv1", "transfer": 0.002, "compute": 0.003})"));
     const std::string inside = path + ".";
-    return {name_in(json, inside, index + 1), time_in(json, inside, "transfer"),
-            time_in(json, inside, "compute"), bytes_in(json, inside)};
+    Layer layer{name_in(json, inside, index + 1), time_in(json, inside, "transfer"),
+                time_in(json, inside, "compute"), bytes_in(json, inside)};
+    if (json.contains("forward")) layer.forward = time_in(json, inside, "forward");
+    return layer;
 }
 
 Json json_from(const std::string& text) {
@@ -138,12 +160,14 @@ Profile parse_profile(const std::string& text) {
     profile.before = time_or_none(json, "before");
     profile.latency = time_or_none(json, "latency");
     profile.contention = contention_in(json);
+    profile.pull = pull_in(json);
     const Json& layers = member(json, "", "layers", "the list of the model's layers");
     if (!layers.is_array() || layers.empty() || layers.size() > most_layers)
         refuse_profile(fmt::format(
             "layers is {}; it must be a list of 1 to {} layers",
             layers.is_array() ? fmt::format("a list of {}", layers.size()) : shown(layers), most_layers));
     for (const Json& layer : layers) profile.layers.push_back(layer_from(layer, profile.layers.size()));
+    check_forward(profile.layers);
     return profile;
 }
 
@@ -152,14 +176,19 @@ std::string json_of(const Profile& profile) {
     for (const Layer& layer : profile.layers) {
         nlohmann::ordered_json one{
             {"name", layer.name}, {"transfer", layer.transfer}, {"compute", layer.compute}};
+        if (layer.forward) one["forward"] = *layer.forward;
         if (layer.bytes) one["bytes"] = *layer.bytes;
         layers.push_back(std::move(one));
     }
-    const nlohmann::ordered_json json{{"startup", profile.startup},
-                                      {"before", profile.before},
-                                      {"latency", profile.latency},
-                                      {"contention", profile.contention},
-                                      {"layers", std::move(layers)}};
+    nlohmann::ordered_json json{{"startup", profile.startup},
+                                {"before", profile.before},
+                                {"latency", profile.latency},
+                                {"contention", profile.contention}};
+    if (profile.pull)
+        json["pull"] = {{"latency", profile.pull->latency},
+                        {"startup", profile.pull->startup},
+                        {"per_byte", profile.pull->per_byte}};
+    json["layers"] = std::move(layers);
     return json.dump(1) + "\n";
 }
 

@@ -7,20 +7,26 @@
 #include <string>
 #include <vector>
 
+#include "runtime/overlap/cost_line.hpp"
+
 namespace hocket::overlap {
 
 struct Layer {
     std::string name;
     double transfer = 0, compute = 0;  // seconds
     std::optional<std::uint64_t> bytes;
+    // Seconds of the forward pass, where `compute` is the backward pass's. All layers have it, or none.
+    std::optional<double> forward = {};
     bool operator==(const Layer&) const = default;
 };
 
 struct Profile {
     double startup = 0;         // seconds that each communication takes besides its transfers
     std::vector<Layer> layers;  // the model's first one first, in both directions
+    // What pulls cost that follow each other in the forward pass, by themselves.
+    std::optional<CostLine> pull = {};
     // No plan changes these, so plans are made without them.
-    double before = 0;   // seconds of an iteration in which nothing can communicate: the forward pass
+    double before = 0;   // seconds of an iteration outside the backward pass: the forward pass, and the rest
     double latency = 0;  // seconds that a communication takes besides, if none is under way when it begins
     // How much longer layers compute while something communicates, as a share: communication takes processors
     // and memory, too.

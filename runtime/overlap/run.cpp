@@ -30,6 +30,23 @@ std::vector<IterationTimes> listed(const std::deque<IterationTimes>& iterations)
     return {iterations.begin(), iterations.end()};
 }
 
+// Batches of gradients are on their way until their weights are there, too.
+void end_with_pulls(IterationTimes& iteration) {
+    const Batches &backward = iteration.plan.backward, &forward = iteration.plan.forward;
+    for (std::size_t batch = 0, pull = 0; batch < backward.size() && pull < forward.size(); ++batch) {
+        while (forward[pull] < backward[batch]) ++pull;
+        auto& moved = iteration.moved[batch];
+        moved.ended = std::max(moved.ended, iteration.pulled[pull].ended);
+    }
+}
+
+// When all gradients are there, and have moved.
+Nanoseconds last_moment(const IterationTimes& iteration) {
+    Nanoseconds last = iteration.ready.front();
+    for (const auto& moved : iteration.moved) last = std::max(last, moved.ended);
+    return last;
+}
+
 // When the last batch had come: for ranks about the same moment.
 Nanoseconds last_come(const IterationTimes& iteration) {
     Nanoseconds last = INT64_MIN;
@@ -60,11 +77,15 @@ Run::Run(std::unique_ptr<Exchange> exchange, std::vector<std::string> names, Run
         refuse_run(fmt::format("{} iterations are to be measured; it must be {} or more", options_.measure,
                                least_to_measure));
     check_profile();
+    check_method();
     if (options_.profile) {
         profile_ = options_.profile;
+        // Among ranks the forward pass is over before gradients move.
+        if (!exchange_->pulls())
+            for (Layer& layer : profile_->layers) layer.forward.reset();
         take_plan();
     } else {
-        batches_ = batches_to_measure();
+        plan_ = plan_to_measure();
     }
 }
 
@@ -82,6 +103,15 @@ void Run::check_profile() const {
                 "the profile's layer {} has {} bytes, and the model's {}: it is one of another "
                 "model. Without a profile, this one is measured",
                 i, given[i].bytes ? fmt::format("{}", *given[i].bytes) : "no", exchange_->bytes()[i]));
+}
+
+// Before anything is measured.
+void Run::check_method() const {
+    if (!exchange_->pulls()) return;
+    Profile profile = options_.profile.value_or(bytes_alone());
+    if (!options_.profile)
+        for (Layer& layer : profile.layers) layer.forward = 0;
+    if (const auto why = why_not(profile, options_.method, planning(), options_.pulls)) refuse_run(*why);
 }
 
 Description described(const RunOptions& options) {
@@ -107,16 +137,21 @@ bool Run::forward(std::size_t layer, Clock::time_point until) {
                 fmt::format("the forward pass of layer {} is out of turn: the backward pass of layer {} is "
                             "next",
                             layer, next_layer_ - 1));
-        return wait_for_batches(layer, until);
+        stop_computing();
+        if (!wait_for_batches(layer, until) || !wait_for_pulls(layer, until)) return false;
+        go_on_computing(layer);
+        return true;
     });
 }
 
 bool Run::begin_backward(Clock::time_point until) {
     return unless_failed([&] {
         if (stage_ != Stage::forward) refuse_run("the backward pass has begun already");
-        if (!wait_for_batches(layers() - 1, until)) return false;
-        close_record();
-        begin_record();
+        stop_computing();
+        if (!wait_for_batches(layers() - 1, until) || !wait_for_pulls(layers() - 1, until)) return false;
+        const Nanoseconds now = nanoseconds_of(options_.now());
+        if (exchange_->pulls()) close_record(now);
+        begin_record(now);
         return true;
     });
 }
@@ -131,13 +166,14 @@ void Run::backward(std::size_t layer) {
                                    layer, next_layer_ - 1));
         --next_layer_;
         record_.ready[layer] = now;
-        const std::size_t first = begin_of(record_.batches, next_batch_ - 1);
+        const Batches& batches = record_.plan.backward;
+        const std::size_t first = begin_of(batches, next_batch_ - 1);
         if (layer != first) return;
         --next_batch_;
         IterationTimes::Moved& moved = record_.moved[next_batch_];
         moved.handed = moved.ended = now;
-        moved.bytes = exchange_->start(next_batch_, first, record_.batches[next_batch_]);
-        has_come_[next_batch_] = moved.bytes == 0;
+        moved.bytes = exchange_->start(next_batch_, first, batches[next_batch_]);
+        has_come_[next_batch_] = moved.bytes == 0 || record_.plan.pulls_forward();
     });
 }
 
@@ -146,10 +182,13 @@ bool Run::finish(Clock::time_point until) {
         if (stage_ != Stage::backward) refuse_run("the backward pass has not begun");
         if (next_layer_ != 0)
             refuse_run(fmt::format("the gradients of layers 0 to {} are missing", next_layer_ - 1));
-        if (!std::exchange(is_ended_, true)) exchange_->end();
-        if (exchange_->ends_with_iteration()) {
+        if (!std::exchange(is_ended_, true)) {
+            exchange_->end();
+            begin_pulls();
+        }
+        if (!exchange_->pulls()) {
             if (!wait_for_batches(layers() - 1, until)) return false;
-            close_record();
+            close_record(last_moment(record_));
         }
         is_ended_ = false;
         stage_ = Stage::forward;
@@ -159,24 +198,58 @@ bool Run::finish(Clock::time_point until) {
     });
 }
 
-void Run::begin_record() {
-    const Nanoseconds now = nanoseconds_of(options_.now());
-    record_ = {batches_, last_ended_.value_or(now), now, {}, {}, 0};
+void Run::begin_record(Nanoseconds now) {
+    record_ = {};
+    record_.plan = plan_;
+    record_.begun = exchange_->pulls() ? now : last_ended_.value_or(now);
+    record_.backward = now;
     record_.ready.resize(layers());
-    record_.moved.resize(batches_.size());
-    has_come_.assign(batches_.size(), false);
+    record_.moved.resize(plan_.backward.size());
+    has_come_.assign(plan_.backward.size(), false);
     is_record_open_ = true;
-    exchange_->begin(batches_.size());
+    exchange_->begin(plan_);
     stage_ = Stage::backward;
     next_layer_ = layers();
-    next_batch_ = batches_.size();
+    next_batch_ = plan_.backward.size();
+}
+
+// Weights begin to come, and what the program does until its forward pass can go on meanwhile.
+void Run::begin_pulls() {
+    if (!exchange_->pulls()) return;
+    const Nanoseconds now = nanoseconds_of(options_.now());
+    layer_.reset();
+    computes_since_ = now;
+    was_pulled_.clear();
+    if (!record_.plan.pulls_forward()) return;
+    for (const std::uint64_t bytes : exchange_->pulled_bytes()) {
+        record_.pulled.push_back({bytes, now, now});
+        was_pulled_.push_back(bytes == 0);
+    }
+}
+
+// Who begins again with an earlier layer has not trained with the pass before.
+void Run::go_on_computing(std::size_t layer) {
+    if (!is_record_open_) return;
+    if (layer_ && layer < *layer_) record_.forward.clear();
+    computes_since_ = nanoseconds_of(options_.now());
+    if (layer_ == layer && !record_.forward.empty()) {
+        computes_since_ = record_.forward.back().begin;
+        record_.forward.pop_back();
+    }
+    layer_ = layer;
+}
+
+void Run::stop_computing() {
+    if (!computes_since_) return;
+    record_.forward.push_back({layer_, *computes_since_, nanoseconds_of(options_.now())});
+    computes_since_.reset();
 }
 
 // Of the layers up to this one: in the order in which they were started.
 bool Run::wait_for_batches(std::size_t last_layer, Clock::time_point until) {
     if (!is_record_open_) return true;
     for (std::size_t batch = has_come_.size(); batch-- > 0;) {
-        if (has_come_[batch] || begin_of(record_.batches, batch) > last_layer) continue;
+        if (has_come_[batch] || begin_of(record_.plan.backward, batch) > last_layer) continue;
         const auto ended = exchange_->wait(batch, until);
         if (!ended) return false;
         record_.moved[batch].ended = nanoseconds_of(*ended);
@@ -185,15 +258,28 @@ bool Run::wait_for_batches(std::size_t last_layer, Clock::time_point until) {
     return true;
 }
 
+bool Run::wait_for_pulls(std::size_t last_layer, Clock::time_point until) {
+    if (!is_record_open_) return true;
+    const Batches& pulls = record_.plan.forward;
+    for (std::size_t batch = 0; batch < was_pulled_.size() && begin_of(pulls, batch) <= last_layer; ++batch) {
+        if (was_pulled_[batch]) continue;
+        const auto ended = exchange_->wait_for_pull(batch, until);
+        if (!ended) return false;
+        record_.pulled[batch].ended = nanoseconds_of(*ended);
+        was_pulled_[batch] = true;
+    }
+    return true;
+}
+
 // All batches have come. The first iteration is not looked at: connections, kernels and memory are new then.
-void Run::close_record() {
+void Run::close_record(Nanoseconds ended) {
     if (!std::exchange(is_record_open_, false)) return;
-    record_.ended = record_.ready.front();
-    for (const auto& moved : record_.moved) record_.ended = std::max(record_.ended, moved.ended);
-    const auto begun = std::exchange(last_ended_, record_.ended);
-    if (!begun || (!is_measuring_ && record_.batches != batches_)) return;
+    record_.ended = ended;
+    end_with_pulls(record_);
+    const bool is_first = !std::exchange(last_ended_, ended);
+    if (is_first || (!is_measuring_ && record_.plan != plan_)) return;
     if (!is_measuring_) {
-        times_since_look_.push_back(record_.ended - *begun);
+        times_since_look_.push_back(record_.ended - record_.begun);
         if (times_since_look_.size() > most_looked_at) times_since_look_.pop_front();
         if (recent_.size() == most_recent) recent_.pop_front();
     }
@@ -210,18 +296,25 @@ PlanOptions Run::planning() const {
     return planning;
 }
 
+// Of layers that take no time.
+Profile Run::bytes_alone() const {
+    Profile profile;
+    for (const std::uint64_t bytes : exchange_->bytes()) profile.layers.push_back({"", 0, 0, bytes});
+    return profile;
+}
+
 // What the next iteration runs.
 void Run::go_on() {
     ++turn_;
     if (is_measuring_) {
         // The first iteration is not among those that were looked at.
         if (recent_.size() + 1 < options_.measure) {
-            batches_ = batches_to_measure();
+            plan_ = plan_to_measure();
             return;
         }
         put_together();
         const std::vector<IterationTimes> iterations = listed(recent_);
-        profile_ = profile_of(iterations, names_, exchange_->bytes(), exchange_->comes_in_order());
+        profile_ = profile_of(iterations, names_, exchange_->bytes(), exchange_->order());
         take_plan();
         return;
     }
@@ -234,26 +327,29 @@ void Run::go_on() {
     is_measuring_ = true;
     summary_before_ = summary_of(listed(recent_));
     recent_.clear();
-    batches_ = batches_to_measure();
+    plan_ = plan_to_measure();
 }
 
 // Batches of many sizes, which follow each other in many ways: so the times tell what a start costs, and what
-// a byte does.
-Batches Run::batches_to_measure() const {
-    Profile profile;
-    std::uint64_t all = 0;
-    for (const std::uint64_t bytes : exchange_->bytes()) {
-        profile.layers.push_back({"", 0, 0, bytes});
-        all += bytes;
-    }
+// a byte does. Weights come back in both ways in turn, if it is not known which one is to be planned.
+IterationPlan Run::plan_to_measure() const {
+    const Profile profile = bytes_alone();
     PlanOptions planning = this->planning();
-    planning.bucket_bytes = all / 2 + 1;
-    constexpr Method methods[] = {Method::layers, Method::sequential, Method::buckets};
-    return plan(profile, methods[turn_ % std::size(methods)], planning).batches;
+    planning.bucket_bytes = Sums(profile).bytes(0, layers()) / 2 + 1;
+    const auto batches = [&](std::size_t turn) {
+        constexpr Method methods[] = {Method::layers, Method::sequential, Method::buckets};
+        return overlap::plan(profile, methods[turn % std::size(methods)], planning).batches;
+    };
+    IterationPlan plan{batches(turn_)};
+    const bool is_apart = exchange_->pulls() && (options_.pulls == Pulls::forward ||
+                                                 (options_.pulls == Pulls::fastest && turn_ % 2 == 1));
+    if (is_apart) plan.forward = batches(turn_ + 2);
+    return plan;
 }
 
-// All that plan together get the same times: those of whoever was last.
+// All that plan together get the same times: those of whoever was last. Who pulls plans for itself.
 void Run::put_together() {
+    if (exchange_->pulls()) return;
     std::vector<std::int64_t> times;
     for (const IterationTimes& iteration : recent_) {
         const Nanoseconds end = last_come(iteration);
@@ -265,9 +361,9 @@ void Run::put_together() {
 }
 
 void Run::take_plan() {
-    Plan made = plan(*profile_, options_.method, planning());
-    batches_ = std::move(made.batches);
-    predicted_seconds_ = seconds_of_iteration(*profile_, batches_);
+    plan_ = plan_iteration(*profile_, options_.method, planning(),
+                           exchange_->pulls() ? options_.pulls : Pulls::backward);
+    predicted_seconds_ = seconds_of_iteration(*profile_, plan_);
     ++plans_;
     is_measuring_ = false;
     turn_ = 0;
@@ -294,7 +390,8 @@ RunStats Run::stats() const {
     RunStats stats;
     stats.iterations = iterations_;
     stats.plans = plans_;
-    stats.batches = batches_.size();
+    stats.batches = plan_.backward.size();
+    stats.pull_batches = plan_.forward.size();
     stats.predicted_seconds = predicted_seconds_;
     if (is_measuring_) {
         stats.measured = summary_before_;

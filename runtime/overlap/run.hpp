@@ -18,6 +18,7 @@ namespace hocket::overlap {
 
 struct RunOptions {
     Method method = Method::optimum;
+    Pulls pulls = Pulls::fastest;   // of weights that come back
     std::uint64_t limit_bytes = 0;  // as in PlanOptions
     std::uint64_t bucket_bytes = PlanOptions{}.bucket_bytes;
     // Iterations before the plan; the first of the run is not looked at, which leaves two of them at least.
@@ -37,7 +38,8 @@ Description described(const RunOptions& options);
 
 struct RunStats {
     std::uint64_t iterations = 0, plans = 0, batches = 0;
-    double predicted_seconds = 0;  // of an iteration; 0: nothing was planned yet
+    std::uint64_t pull_batches = 0;  // 0: weights come back with gradients, or there are none
+    double predicted_seconds = 0;    // of an iteration; 0: nothing was planned yet
     // Of the iterations that ran this plan; while it measures again, of the plan before. zeros: none yet.
     IterationSummary measured;
 };
@@ -57,7 +59,7 @@ class Run {
     bool finish(Clock::time_point until);
 
     RunStats stats() const;
-    const Batches& batches() const { return batches_; }
+    const IterationPlan& plan() const { return plan_; }
     // Of the last plan; null: nothing was measured yet.
     const Profile* profile() const { return profile_ ? &*profile_ : nullptr; }
 
@@ -67,11 +69,17 @@ class Run {
     std::size_t layers() const { return exchange_->bytes().size(); }
     void check_profile() const;
     PlanOptions planning() const;
-    void begin_record();
+    Profile bytes_alone() const;
+    void check_method() const;
+    void begin_record(Nanoseconds now);
     bool wait_for_batches(std::size_t last_layer, Clock::time_point until);
-    void close_record();
+    bool wait_for_pulls(std::size_t last_layer, Clock::time_point until);
+    void begin_pulls();
+    void go_on_computing(std::size_t layer);
+    void stop_computing();
+    void close_record(Nanoseconds ended);
     void go_on();
-    Batches batches_to_measure() const;
+    IterationPlan plan_to_measure() const;
     void put_together();
     void take_plan();
     bool have_times_changed();
@@ -88,12 +96,15 @@ class Run {
     bool is_ended_ = false;                        // the exchange was told so
     // Of the iteration, or of the one before until its batches have come.
     IterationTimes record_;
-    std::vector<bool> has_come_;  // by batch
+    std::vector<bool> has_come_, was_pulled_;  // by batch
+    // What has computed since when, after the iteration has ended; nothing: it waits.
+    std::optional<std::size_t> layer_;
+    std::optional<Nanoseconds> computes_since_;
     bool is_record_open_ = false;
     std::optional<Nanoseconds> last_ended_;  // of the iteration before
 
     // The plan.
-    Batches batches_;
+    IterationPlan plan_;
     std::optional<Profile> profile_;
     double predicted_seconds_ = 0;
     IterationSummary summary_before_;  // of the plan before, while it measures again

@@ -128,6 +128,13 @@ TEST_CASE("one process, ranks and a service give the same bits, with any plan") 
         check(by_ranks(workers, with(few_steps, {"--method", "sequential"})), "ranks", 1);
         check(by_service(workers, with(few_steps, {"--method", "layers"})), "service", 14);
         check(by_service(workers, few_steps), "service", 0);
+        const json forward =
+            by_service(workers, with(few_steps, {"--method", "layers", "--pulls", "forward"}));
+        check(forward, "service", 14);
+        CHECK(forward["pull_ends"].size() == 14);
+        const json backward = by_service(workers, with(few_steps, {"--pulls", "backward"}));
+        check(backward, "service", 0);
+        CHECK(backward["pull_ends"].empty());
     }
 }
 
@@ -165,6 +172,7 @@ TEST_CASE("wrong options of the deep model are errors that say what to do") {
     CHECK_THAT(error_of({"--params", "127.0.0.1:1", "--workers", "2", "--number", "2"}),
                Catch::Contains("--number is below --workers"));
     CHECK_THAT(error_of({"--method", "best"}), Catch::Contains("mg_wfbp"));
+    CHECK_THAT(error_of({"--pulls", "sideways"}), Catch::Contains("auto, backward and forward"));
     CHECK_THAT(error_of({"--profile", "/no/such/profile"}), Catch::Contains("/no/such/profile"));
     CHECK_THAT(error_of({"--steps", "1", "--batch", "2", "--save-profile", "/tmp/x"}),
                Catch::Contains("one process alone exchanges nothing"));

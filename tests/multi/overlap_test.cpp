@@ -76,6 +76,32 @@ TEST_CASE("what a whole iteration takes besides is said") {
     CHECK_THAT(plan({small_profile(folder)}).out, !Contains("whole iteration"));
 }
 
+TEST_CASE("a profile that has forward passes is planned for both directions, and for one that is asked for") {
+    const TemporaryFolder folder;
+    const std::string file = folder.path() + "/both.json";
+    std::ofstream(file)
+        << R"({"startup": 0, "before": 7, "layers": [{"transfer": 1, "compute": 2, "forward": 3},)"
+           R"({"transfer": 10, "compute": 1, "forward": 4}]})";
+    const Json json = Json::parse(plan({file, "--json"}).out);
+    CHECK(json["direction"] == "both");
+    // Layer 2 moves from 1 to 3; layer 1 from 3 to 4, and computes until 7; layer 2 moves until 12.
+    CHECK(json["iterations"]["layers"]["with_gradients"] == 16);
+    CHECK(json["with_gradients"]["layers"]["seconds"] == 16);
+    // Layer 1 comes at 4, layer 2 at 14.
+    CHECK(json["iterations"]["layers"]["by_themselves"] == 18);
+    CHECK(json["by_themselves"]["layers"]["seconds"] == 15);
+    CHECK(json["iterations"]["sequential"]["with_gradients"] == 21);
+    CHECK(json["iterations"]["mg_wfbp"].contains("with_gradients"));
+    CHECK_FALSE(json["iterations"]["mg_wfbp"].contains("by_themselves"));
+    const Finished table = plan({file});
+    CAPTURE(table.out, table.err);
+    CHECK(table.exit_code == 0);
+    CHECK_THAT(table.out, Contains("weights come back with gradients: both passes\n") &&
+                              Contains("weights come back by themselves: the forward pass\n") &&
+                              Contains("layers            16.000000       18.000000\n"));
+    CHECK(Json::parse(plan({file, "--json", "--backward"}).out)["direction"] == "backward");
+}
+
 TEST_CASE("the JSON has each method's seconds and batches, in both directions") {
     const TemporaryFolder folder;
     const std::string profile = small_profile(folder);

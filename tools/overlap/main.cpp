@@ -26,11 +26,16 @@ void write(const std::string& file, const std::string& text) {
 }
 
 int plan(const Options& options) {
-    const overlap::Profile profile = overlap::read_profile(options.profile);
+    const overlap::Profile read = overlap::read_profile(options.profile);
+    const bool is_both = !options.is_backward && overlap::has_forward(read);
+    const overlap::Profile profile = is_both ? overlap::of_forward_pass(read) : read;
     const auto plans = plan_all(profile, options.planning);
     if (!options.picture.empty())
         write(options.picture, picture_text(profile, options.planning.direction, plans));
-    if (options.json)
+    if (is_both)
+        fmt::print("{}", options.json ? both_json_text(read, options.planning) + "\n"
+                                      : both_table_text(read, options.planning));
+    else if (options.json)
         fmt::print("{}\n", json_text(profile, options.planning.direction, plans));
     else
         fmt::print("{}", table_text(profile, plans));

@@ -18,6 +18,8 @@ constexpr const char* examples = R"(Examples:
 
 A profile is JSON, in seconds, the model's first layer first; name and bytes may be left out:
   {"startup": 0.001, "layers": [{"name": "conv1", "transfer": 0.002, "compute": 0.003, "bytes": 37888}]}
+One that was measured with a parameter service also has the layers' forward passes ("forward"), and what pulls
+cost ("pull").
 It ends with 0; with 1 if something failed; with 2 if the command line is wrong.)";
 
 }  // namespace
@@ -32,11 +34,10 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     auto* plan =
         app.add_subcommand("plan", "Shows what each method makes of a profile, and how long it takes");
     plan->add_option("PROFILE", options.profile, "a file with the times of the model's layers")->required();
-    bool backward = false;
     plan->add_flag(
-        "--backward", backward,
+        "--backward", options.is_backward,
         "layers compute from the last to the first, and communicate then (gradients); without it, they "
-        "communicate and compute then (weights)");
+        "communicate and compute then (weights), and a profile that has forward passes is planned for both");
     plan->add_flag("--json", options.json, "as JSON");
     plan->add_option("--picture", options.picture, "also a picture, as an SVG file: when what happens");
     plan->add_option("--limit", options.planning.limit_bytes,
@@ -49,7 +50,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
         ->check(CLI::PositiveNumber);
     try {
         app.parse(argc, argv);
-        if (backward) options.planning.direction = overlap::Direction::backward;
+        if (options.is_backward) options.planning.direction = overlap::Direction::backward;
         return options;
     } catch (const CLI::ParseError& error) {
         exit_code = app.exit(error) == 0 ? 0 : 2;

@@ -11,6 +11,7 @@ namespace hocket::overlap_tool {
 struct Options {
     std::string profile;
     overlap::PlanOptions planning;
+    bool is_backward = false;  // that direction alone
     bool json = false;
     std::string picture;  // the file for it; "": none
 };

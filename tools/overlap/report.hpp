@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/overlap/planner.hpp"
+#include "runtime/overlap/iteration.hpp"
 
 namespace hocket::overlap_tool {
 
@@ -26,6 +26,13 @@ std::string table_text(const overlap::Profile& profile, const std::vector<Planne
 // layers in both directions.
 std::string json_text(const overlap::Profile& profile, overlap::Direction direction,
                       const std::vector<Planned>& plans);
+
+// The same for a profile that has layers' forward passes. Weights come back with gradients: a plan of both
+// passes; or by themselves: one of the forward pass. And what whole iterations take in either way.
+std::string both_table_text(const overlap::Profile& profile, const overlap::PlanOptions& options);
+// {"with_gradients", "by_themselves": as above, "iterations": {"optimum": {"with_gradients", "by_themselves":
+// seconds}, ...}}
+std::string both_json_text(const overlap::Profile& profile, const overlap::PlanOptions& options);
 
 // An SVG picture: for the plans that differ, two rows over one axis of time, start-ups and transfers apart.
 std::string picture_text(const overlap::Profile& profile, overlap::Direction direction,

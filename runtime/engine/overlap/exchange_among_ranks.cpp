@@ -73,8 +73,8 @@ ExchangeAmongRanks::~ExchangeAmongRanks() {
         }
 }
 
-void ExchangeAmongRanks::begin(std::size_t batches) {
-    while (in_flight_.size() < batches) in_flight_.emplace_back();
+void ExchangeAmongRanks::begin(const overlap::IterationPlan& plan) {
+    while (in_flight_.size() < plan.backward.size()) in_flight_.emplace_back();
 }
 
 // Where the tensors lie one after another, or were copied together.

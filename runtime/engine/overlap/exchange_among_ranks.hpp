@@ -37,13 +37,13 @@ class ExchangeAmongRanks final : public overlap::Exchange {
     ~ExchangeAmongRanks() override;
 
     const std::vector<std::uint64_t>& bytes() const override { return layers_.bytes(); }
-    void begin(std::size_t batches) override;
+    void begin(const overlap::IterationPlan& plan) override;
     std::uint64_t start(std::size_t batch, std::size_t first, std::size_t last) override;
     std::optional<overlap::Clock::time_point> wait(std::size_t batch,
                                                    overlap::Clock::time_point until) override;
     void end() override {}
-    bool comes_in_order() const override { return false; }
-    bool ends_with_iteration() const override { return true; }
+    overlap::Order order() const override { return overlap::Order::together; }
+    bool pulls() const override { return false; }
     std::vector<std::int64_t> greatest(std::vector<std::int64_t> own) override;
     // What the ranks must give alike.
     overlap::Description description() const;

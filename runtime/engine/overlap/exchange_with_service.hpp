@@ -20,8 +20,9 @@ struct ServedModel {
 };
 
 // A batch's gradients go up, and as soon as the service has made weights of them these come down, while
-// gradients of other batches still go up: a link carries both ways at once. Weights of a chunk that two
-// batches have gradients in move with the later one.
+// gradients of other batches still go up: a link carries both ways at once. Or weights are pulled when the
+// backward pass is over, in batches of their own. Where layers share a chunk, it moves with the batch of the
+// first of them: its gradients are the last to come, and its weights the first to be needed.
 class ExchangeWithService final : public overlap::Exchange {
   public:
     // Begins to pull the weights of now. Throws as params::Client::pull does.
@@ -32,21 +33,33 @@ class ExchangeWithService final : public overlap::Exchange {
     ~ExchangeWithService() override;
 
     const std::vector<std::uint64_t>& bytes() const override { return layers_.bytes(); }
-    void begin(std::size_t batches) override { requests_.assign(batches, nullptr); }
+    void begin(const overlap::IterationPlan& plan) override;
     std::uint64_t start(std::size_t batch, std::size_t first, std::size_t last) override;
     std::optional<overlap::Clock::time_point> wait(std::size_t batch,
                                                    overlap::Clock::time_point until) override;
     void end() override;
-    bool comes_in_order() const override { return true; }
-    bool ends_with_iteration() const override { return false; }
+    overlap::Order order() const override { return overlap::Order::first_layers_first; }
+    bool pulls() const override { return true; }
+    std::vector<std::uint64_t> pulled_bytes() const override;
+    std::optional<overlap::Clock::time_point> wait_for_pull(std::size_t batch,
+                                                            overlap::Clock::time_point until) override;
     std::vector<std::int64_t> greatest(std::vector<std::int64_t> own) override { return own; }
 
   private:
+    using Requests = std::vector<params::ParameterRequest*>;  // by batch; null: nothing is awaited
+
+    std::optional<overlap::Clock::time_point> wait_for(params::ParameterRequest*& request,
+                                                       overlap::Clock::time_point until);
+    void pull_in_turn();
+    std::vector<params::Chunk> chunks_of(std::size_t first_layer, std::size_t last_layer) const;
+    std::uint64_t bytes_of(const std::vector<params::Chunk>& chunks) const;
+
     params::Client& client_;
     const ServedModel model_;
     const LayersOfTensors layers_;
-    std::vector<std::vector<params::Chunk>> chunks_;   // by the layer whose gradients are the last in them
-    std::vector<params::ParameterRequest*> requests_;  // by batch; null: nothing is awaited
+    std::vector<std::vector<params::Chunk>> chunks_;  // by the first layer that is in them
+    overlap::IterationPlan plan_;
+    Requests requests_, pulls_;  // with gradients; by themselves
 };
 
 }  // namespace hocket::engine

@@ -83,6 +83,9 @@ TEST_CASE("arguments of an overlap among ranks") {
         options.look_every = -2;
         refuses(open(comm.get(), model, &options, &overlap), "look_every is -2");
         options = HKT_OVERLAP_RUN_OPTIONS_INIT;
+        options.pulls = 3;
+        refuses(open(comm.get(), model, &options, &overlap), "hkt_overlap_run_options.pulls is 3");
+        options.pulls = HKT_OVERLAP_PULLS_FASTEST;
         options.profile = "{\"startup\": -1}";
         refuses(open(comm.get(), model, &options, &overlap),
                 "hkt_overlap_run_options.profile: startup is -1; it must be seconds");
@@ -323,10 +326,18 @@ TEST_CASE("arguments of an overlap with a service") {
         refuses(with(params, model.gradients(), model.weights(), layers), "staleness is -1");
         options.staleness = 0;
         refuses(with(params, model.weights(), model.weights(), layers), "overlap: what is written");
+        options.method = HKT_OVERLAP_MG_WFBP;
+        options.pulls = HKT_OVERLAP_PULLS_FORWARD;
+        refuses(with(params, model.gradients(), model.weights(), layers),
+                "a rule for the backward direction");
         options.profile = R"({"startup": 0, "layers": [{"transfer": 1, "compute": 1, "bytes": 4000},
             {"transfer": 1, "compute": 1, "bytes": 372}, {"transfer": 1, "compute": 1, "bytes": 0},
             {"transfer": 1, "compute": 1, "bytes": 280028}, {"transfer": 1, "compute": 1, "bytes": 4},
             {"transfer": 1, "compute": 1, "bytes": 80412}, {"transfer": 1, "compute": 1, "bytes": 524}]})";
+        options.pulls = HKT_OVERLAP_PULLS_FORWARD;
+        refuses(with(params, model.gradients(), model.weights(), layers),
+                "the seconds of layers' forward passes, and the profile has none");
+        options.pulls = HKT_OVERLAP_PULLS_FASTEST;
         options.method = HKT_OVERLAP_LAYERS;
         must(with(params, model.gradients(), model.weights(), layers));
         // Closed in the middle of an iteration, it writes no weights any more, and the worker goes on: what

@@ -4,8 +4,10 @@
 #include <csignal>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -147,41 +149,119 @@ TEST_CASE("all ranks run one plan, and know its profile") {
     CHECK(problems(outcomes) == "");
 }
 
-TEST_CASE("weights from the service have the same bits with every plan") {
+namespace {
+
+// Trains with the service of the last rank, and looks at all weights on the way. weights_stay: those of all
+// layers are the old ones until the backward pass is over.
+void train_with_service(hkt_params* params, OverlapModel& model, const hkt_overlap_run_options& options,
+                        int rank, int workers, int iterations) {
+    const bool weights_stay = options.pulls == HKT_OVERLAP_PULLS_FORWARD;
+    const Overlap overlap = open(params, model, options);
+    for (int iteration = 0; iteration < iterations; ++iteration)
+        iterate(
+            overlap.get(), [&](std::size_t layer) { model.expect_weights(layer, workers, iteration); },
+            [&](std::size_t layer) {
+                model.compute(layer, rank, iteration);
+                if (weights_stay) model.expect_weights(OverlapModel::layers - 1, workers, iteration);
+            });
+    must(hkt_overlap_forward(overlap.get(), OverlapModel::layers - 1));
+    for (std::size_t layer = 0; layer < OverlapModel::layers; ++layer)
+        model.expect_weights(layer, workers, iterations);
+    const hkt_overlap_run_stats stats = stats_of(overlap.get());
+    expect(stats.plans == 1 && stats.iterations == static_cast<std::uint64_t>(iterations), "it has planned");
+    std::vector<std::size_t> pulled(OverlapModel::layers);
+    std::size_t pull_batches = 0;
+    must(hkt_overlap_pull_batches(overlap.get(), pulled.data(), &pull_batches));
+    expect(stats.pull_batches == pull_batches, "how many batches are pulled");
+    expect(pull_batches == 0 || pulled[pull_batches - 1] == OverlapModel::layers, "all layers are pulled");
+    if (options.pulls == HKT_OVERLAP_PULLS_FORWARD) expect(stats.pull_batches > 0, "pulls by themselves");
+    if (options.pulls == HKT_OVERLAP_PULLS_BACKWARD) expect(stats.pull_batches == 0, "pulls with gradients");
+    const char* json = nullptr;
+    must(hkt_overlap_profile(overlap.get(), &json));
+    const auto profile = nlohmann::json::parse(json);
+    expect(profile.contains("pull") || options.pulls == HKT_OVERLAP_PULLS_BACKWARD, "what pulls cost");
+    expect(profile["layers"][6].contains("forward"), "forward passes");
+}
+
+void train_with_each(const std::function<std::vector<hkt_overlap_run_options>()>& all_options,
+                     int iterations) {
     const auto outcomes = run_ranks({3, {{"HOCKET_TIMEOUT_MS", "30000"}}}, [&](int rank) {
-        for (const std::int32_t method : all_methods) {
+        for (const hkt_overlap_run_options& options : all_options()) {
             const Comm comm = join();
             OverlapModel model;
             Server server;
             hkt_params_options service = HKT_PARAMS_OPTIONS_INIT;
             service.chunk_bytes = 10'000;
             const Params params = open_service(comm.get(), model, service, server);
-            if (server) {
+            if (server)
                 must(hkt_params_server_wait(server.get(), 50'000));
-                continue;
-            }
-            const Overlap overlap = open(params.get(), model, options_of(method, 5));
-            const int iterations = 8;
-            for (int iteration = 0; iteration < iterations; ++iteration)
-                iterate(
-                    overlap.get(), [&](std::size_t layer) { model.expect_weights(layer, 2, iteration); },
-                    [&](std::size_t layer) { model.compute(layer, rank, iteration); });
-            must(hkt_overlap_forward(overlap.get(), OverlapModel::layers - 1));
-            for (std::size_t layer = 0; layer < OverlapModel::layers; ++layer)
-                model.expect_weights(layer, 2, iterations);
-            const hkt_overlap_run_stats stats = stats_of(overlap.get());
-            expect(stats.plans == 1 && stats.iterations == iterations, "it has planned");
+            else
+                train_with_service(params.get(), model, options, rank, 2, iterations);
         }
     });
     CHECK(problems(outcomes) == "");
+}
+
+// Times with which any plan may be the best one.
+std::string random_profile(std::mt19937& random) {
+    const auto seconds = [&] { return 1e-6 * static_cast<double>(random() % 1000); };
+    nlohmann::json profile{{"startup", random() % 2 == 0 ? 0 : seconds()},
+                           {"before", 0.01},
+                           {"pull",
+                            {{"latency", seconds()},
+                             {"startup", seconds()},
+                             {"per_byte", 1e-9 * static_cast<double>(random() % 20)}}}};
+    for (const int bytes : {4000, 372, 0, 280028, 4, 80412, 524})
+        profile["layers"].push_back(
+            {{"transfer", seconds()}, {"compute", seconds()}, {"forward", seconds()}, {"bytes", bytes}});
+    return profile.dump();
+}
+
+}  // namespace
+
+TEST_CASE("weights from the service have the same bits with every plan") {
+    train_with_each(
+        [] {
+            std::vector<hkt_overlap_run_options> all;
+            for (const std::int32_t method : all_methods)
+                for (const hkt_overlap_pulls pulls :
+                     {HKT_OVERLAP_PULLS_FASTEST, HKT_OVERLAP_PULLS_BACKWARD, HKT_OVERLAP_PULLS_FORWARD}) {
+                    if (method == HKT_OVERLAP_MG_WFBP && pulls == HKT_OVERLAP_PULLS_FORWARD) continue;
+                    all.push_back(options_of(method, 5));
+                    all.back().pulls = pulls;
+                }
+            return all;
+        },
+        8);
+}
+
+TEST_CASE("weights from the service have the same bits with plans of any profile") {
+    std::mt19937 random(3);
+    std::vector<std::string> profiles;
+    for (int i = 0; i < 24; ++i) profiles.push_back(random_profile(random));
+    train_with_each(
+        [&] {
+            std::vector<hkt_overlap_run_options> all;
+            for (const std::string& profile : profiles) {
+                all.push_back(options_of(HKT_OVERLAP_OPTIMUM, 5));
+                all.back().look_every = -1;
+                all.back().profile = profile.c_str();
+                all.back().pulls = static_cast<std::int64_t>(all.size() % 3);
+            }
+            return all;
+        },
+        4);
 }
 
 TEST_CASE("weights that may be stale are of whole rounds, and those of several servers come") {
     struct Way {
         int servers;
         std::int64_t staleness;
+        hkt_overlap_pulls pulls = HKT_OVERLAP_PULLS_BACKWARD;
     };
-    for (const Way way : {Way{2, 0}, Way{1, 2}, Way{2, HKT_UNBOUNDED}}) {
+    for (const Way way :
+         {Way{2, 0}, Way{1, 2}, Way{2, HKT_UNBOUNDED}, Way{2, 0, HKT_OVERLAP_PULLS_FORWARD},
+          Way{1, 2, HKT_OVERLAP_PULLS_FORWARD}, Way{2, HKT_UNBOUNDED, HKT_OVERLAP_PULLS_FORWARD}}) {
         const auto outcomes = run_ranks({2 + way.servers, {{"HOCKET_TIMEOUT_MS", "30000"}}}, [&](int) {
             const Comm comm = join();
             hkt_params_tensor tensors[] = {
@@ -203,6 +283,7 @@ TEST_CASE("weights that may be stale are of whole rounds, and those of several s
             const hkt_overlap_layer layers[] = {{"a", 1}, {"bc", 2}};
             hkt_overlap_run_options options = options_of(HKT_OVERLAP_LAYERS, 3);
             options.staleness = way.staleness;
+            options.pulls = way.pulls;
             hkt_overlap* opened = nullptr;
             must(hkt_overlap_with_params(params, gradients, weights, layers, 2, &options, &opened));
             Overlap overlap(opened);
@@ -228,7 +309,7 @@ TEST_CASE("weights that may be stale are of whole rounds, and those of several s
             check(iterations);
             expect(stats_of(overlap.get()).plans >= 1, "it has planned");
         });
-        INFO(way.servers << " servers, staleness " << way.staleness);
+        INFO(way.servers << " servers, staleness " << way.staleness << ", pulls " << way.pulls);
         CHECK(problems(outcomes) == "");
     }
 }
@@ -253,6 +334,7 @@ TEST_CASE("a worker pulls what it likes after its overlap was closed") {
                 for (const std::size_t layer : {0, 1, 4, 6}) pulled.expect_weights(layer, 1, pushed);
             };
             for (int round = 0; round < 60; ++round) {
+                options.pulls = round % 2 == 0 ? HKT_OVERLAP_PULLS_BACKWARD : HKT_OVERLAP_PULLS_FORWARD;
                 Overlap overlap = open(params.get(), model, options);
                 // In some rounds the weights have come when it is closed, in others the server stands still.
                 const bool stands_still = round % 3 == 1;

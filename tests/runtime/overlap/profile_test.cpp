@@ -51,6 +51,11 @@ TEST_CASE("a profile as a text is read again to the last bit") {
     profile.layers[0].transfer = 0.1 + 0.2;
     profile.layers[1].bytes = most_bytes;
     CHECK(parse_profile(json_of(profile)) == profile);
+    profile.layers[0].forward = 1.0 / 7;
+    profile.layers[1].forward = 0;
+    CHECK(parse_profile(json_of(profile)) == profile);
+    profile.pull = CostLine{1.0 / 9, 1e-4 / 3, 1e-8 / 3};
+    CHECK(parse_profile(json_of(profile)) == profile);
     CHECK(parse_profile(
               R"({"startup": 0, "before": 2, "latency": 3, "layers": [{"transfer": 1, "compute": 1}]})")
               .before == 2);
@@ -73,6 +78,21 @@ TEST_CASE("what is wrong with a profile is said, with its path and what is wante
           "contention is -0.5; it must be a share from 0 to 1000, or left out");
     CHECK(refusal_of(R"({"startup": 0, "latency": [], "layers": []})") ==
           "latency is a list; it must be " + times);
+    CHECK(
+        refusal_of(R"({"startup": 0, "pull": 1, "layers": []})") ==
+        R"(pull is 1; it must be an object, or left out: {"latency": 0.002, "startup": 0.001, "per_byte": 1e-08})");
+    CHECK(refusal_of(R"({"startup": 0, "pull": {"latency": 1, "startup": 2}, "layers": []})") ==
+          "pull.per_byte is missing; it must be " + times);
+    CHECK(refusal_of(with_layer(R"({"transfer": 1, "compute": 2, "forward": -1})")) ==
+          "layers[1].forward is -1; it must be " + times);
+    const std::string all_or_none =
+        "].forward is missing; all layers must have the seconds of their forward passes, or none";
+    CHECK(refusal_of(with_layer(R"({"transfer": 1, "compute": 2, "forward": 1})")) ==
+          "layers[0" + all_or_none);
+    CHECK(
+        refusal_of(
+            R"({"startup": 0, "layers": [{"transfer": 1, "compute": 2, "forward": 1}, {"transfer": 1, "compute": 2}]})") ==
+        "layers[1" + all_or_none);
     CHECK(refusal_of(R"({"startup": 0})") == "layers is missing; it must be the list of the model's layers");
     CHECK(refusal_of(R"({"startup": 0, "layers": []})") ==
           "layers is a list of 0; it must be a list of 1 to 20000 layers");

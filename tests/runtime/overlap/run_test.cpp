@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <utility>
 
@@ -22,10 +23,13 @@ constexpr auto for_ever = Clock::time_point::max();
 struct World {
     Clock::time_point now{};
     CostLine line{0.003, 0.001, 1e-8};
+    CostLine pull_line{0.004, 0.0015, 1.2e-8};
     std::vector<std::uint64_t> bytes{4'000, 30'000, 0, 2'000'000, 100'000, 6'000'000, 500};
     std::vector<double> compute{0.02, 0.05, 0.01, 0.03, 0.06, 0.01, 0.002};
     double before = 0.1;
-    bool ends_with_iteration = true;
+    // Of weights that come back: the forward pass that waits for them is a part of `before`.
+    std::vector<double> forward{0.01, 0.02, 0, 0.03, 0.01, 0.01, 0.01};
+    bool pulls = false;
     bool fails = false;
     Status failure = Status::peer_lost;
     // What another rank has measured more than this one; it plans together with this one.
@@ -44,41 +48,125 @@ struct World {
     void pass(double seconds) { now += std::chrono::nanoseconds(std::llround(seconds * 1e9)); }
 };
 
+Clock::time_point after(Clock::time_point time, double seconds) {
+    return time + std::chrono::nanoseconds(std::llround(seconds * 1e9));
+}
+double seconds_of(Clock::time_point time) {
+    return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+// Moves what was handed over, each layer after its batch's latency: always the first one that is there.
 class Link final : public Exchange {
   public:
     explicit Link(World& world) : world_(world) {}
     const std::vector<std::uint64_t>& bytes() const override { return world_.bytes; }
-    void begin(std::size_t batches) override { ends_.assign(batches, {}); }
-    std::uint64_t start(std::size_t batch, std::size_t first, std::size_t last) override {
+    void begin(const IterationPlan& plan) override {
+        plan_ = plan;
+        moving_.assign(world_.bytes.size(), {});
+        is_settled_ = false;
+    }
+    std::uint64_t start(std::size_t, std::size_t first, std::size_t last) override {
         if (world_.fails) throw Error(world_.failure, "the other rank is gone");
-        std::uint64_t bytes = 0;
-        for (std::size_t layer = first; layer < last; ++layer) bytes += world_.bytes[layer];
+        const std::uint64_t bytes = bytes_of(first, last);
         if (bytes == 0) return 0;
-        const auto after = [](Clock::time_point time, double seconds) {
-            return time + std::chrono::nanoseconds(std::llround(seconds * 1e9));
-        };
+        for (std::size_t layer = first; layer < last; ++layer)
+            moving_[layer] = {seconds_of(world_.now) + world_.line.latency - world_.line.startup,
+                              world_.line.per_byte * static_cast<double>(world_.bytes[layer]) +
+                                  (layer == first ? world_.line.startup : 0)};
         const Clock::time_point begin =
             std::max(after(world_.now, world_.line.latency), after(free_, world_.line.startup));
-        world_.link_free = free_ = ends_[batch] =
-            after(begin, world_.line.per_byte * static_cast<double>(bytes));
+        world_.link_free = free_ = after(begin, world_.line.per_byte * static_cast<double>(bytes));
         return bytes;
     }
     std::optional<Clock::time_point> wait(std::size_t batch, Clock::time_point until) override {
-        if (ends_[batch] > until) return std::nullopt;
-        world_.now = std::max(world_.now, ends_[batch]);
-        return ends_[batch];
+        settle();
+        return reached(latest(begin_of(plan_.backward, batch), plan_.backward[batch]), until);
     }
-    void end() override { ++world_.iterations_ended; }
-    bool comes_in_order() const override { return true; }
-    bool ends_with_iteration() const override { return world_.ends_with_iteration; }
+    void end() override {
+        ++world_.iterations_ended;
+        if (plan_.forward.empty()) return;
+        settle();
+        pulled_.clear();
+        double link = seconds_of(world_.now), startup = world_.pull_line.latency;
+        for (std::size_t batch = 0; batch < plan_.forward.size(); ++batch) {
+            const std::uint64_t bytes = pulled_bytes()[batch];
+            const double gradients = latest(0, plan_.forward[batch]);
+            if (bytes > 0) {
+                link = std::max(link + startup + world_.pull_line.per_byte * static_cast<double>(bytes),
+                                gradients);
+                startup = world_.pull_line.startup;
+            }
+            pulled_.push_back(link);
+        }
+        world_.link_free = std::max(world_.link_free, after({}, link));
+    }
+    std::vector<std::uint64_t> pulled_bytes() const override {
+        std::vector<std::uint64_t> bytes;
+        for (std::size_t batch = 0; batch < plan_.forward.size(); ++batch)
+            bytes.push_back(bytes_of(begin_of(plan_.forward, batch), plan_.forward[batch]));
+        return bytes;
+    }
+    std::optional<Clock::time_point> wait_for_pull(std::size_t batch, Clock::time_point until) override {
+        return reached(pulled_[batch], until);
+    }
+    Order order() const override { return Order::first_layers_first; }
+    bool pulls() const override { return world_.pulls; }
     std::vector<std::int64_t> greatest(std::vector<std::int64_t> own) override {
         world_.other(own);
         return own;
     }
 
   private:
+    struct Moving {
+        double begin = 0, left = 0;
+    };
+    std::uint64_t bytes_of(std::size_t first, std::size_t last) const {
+        std::uint64_t bytes = 0;
+        for (std::size_t layer = first; layer < last; ++layer) bytes += world_.bytes[layer];
+        return bytes;
+    }
+    std::optional<Clock::time_point> reached(double seconds, Clock::time_point until) {
+        const Clock::time_point time = after({}, seconds);
+        if (time > until) return std::nullopt;
+        world_.now = std::max(world_.now, time);
+        return time;
+    }
+    double latest(std::size_t first, std::size_t last) const {
+        return *std::max_element(moved_.begin() + static_cast<std::ptrdiff_t>(first),
+                                 moved_.begin() + static_cast<std::ptrdiff_t>(last));
+    }
+    // All is handed over: when has each layer moved?
+    void settle() {
+        if (std::exchange(is_settled_, true)) return;
+        moved_.assign(moving_.size(), 0);
+        constexpr double never = 1e18;
+        double now = 0, next = 0;
+        for (; next < never; now = next) {
+            next = never;
+            auto moves = moving_.end();
+            for (auto one = moving_.begin(); one != moving_.end(); ++one) {
+                if (one->left <= 0) continue;
+                if (one->begin > now)
+                    next = std::min(next, one->begin);
+                else if (moves == moving_.end())
+                    moves = one;
+            }
+            if (moves == moving_.end()) continue;
+            next = std::min(next, now + moves->left);
+            moves->left -= next - now;
+            if (moves->left < 1e-12) {
+                moves->left = 0;
+                moved_[static_cast<std::size_t>(moves - moving_.begin())] = next;
+            }
+        }
+    }
+
     World& world_;
-    std::vector<Clock::time_point> ends_;
+    IterationPlan plan_;
+    std::vector<Moving> moving_;  // by layer
+    std::vector<double> moved_;   // by layer
+    std::vector<double> pulled_;  // by batch
+    bool is_settled_ = false;
     Clock::time_point free_{};
 };
 
@@ -87,11 +175,11 @@ class SharedLink final : public Exchange {
   public:
     explicit SharedLink(World& world) : world_(world) {}
     const std::vector<std::uint64_t>& bytes() const override { return world_.bytes; }
-    void begin(std::size_t batches) override { moving_.assign(batches, {}); }
+    void begin(const IterationPlan& plan) override { moving_.assign(plan.backward.size(), {}); }
     std::uint64_t start(std::size_t batch, std::size_t first, std::size_t last) override {
         for (std::size_t layer = first; layer < last; ++layer)
             moving_[batch].left += world_.line.per_byte * static_cast<double>(world_.bytes[layer]);
-        moving_[batch].begin = seconds(world_.now) + world_.line.latency;
+        moving_[batch].begin = seconds_of(world_.now) + world_.line.latency;
         return static_cast<std::uint64_t>(moving_[batch].left / world_.line.per_byte);
     }
     // Only here is it known what shares the link with what.
@@ -114,17 +202,14 @@ class SharedLink final : public Exchange {
         return end;
     }
     void end() override {}
-    bool comes_in_order() const override { return false; }
-    bool ends_with_iteration() const override { return true; }
+    Order order() const override { return Order::together; }
+    bool pulls() const override { return false; }
     std::vector<std::int64_t> greatest(std::vector<std::int64_t> own) override { return own; }
 
   private:
     struct Moving {
         double begin = 0, left = 0, end = 0;  // seconds; left: alone
     };
-    static double seconds(Clock::time_point time) {
-        return std::chrono::duration<double>(time.time_since_epoch()).count();
-    }
     World& world_;
     std::vector<Moving> moving_;
 };
@@ -140,10 +225,17 @@ struct Training {
 
     void iterate(int times = 1) {
         for (; times > 0; --times) {
-            // Without a wait at the end of an iteration there is one at the beginning of the next.
-            if (world.ends_with_iteration) world.pass(world.before / 2);
-            REQUIRE(run.forward(0, for_ever));
-            world.pass(world.ends_with_iteration ? world.before / 2 : world.before);
+            if (world.pulls) {
+                world.compute_for(world.before -
+                                  std::accumulate(world.forward.begin(), world.forward.end(), 0.0));
+                for (std::size_t layer = 0; layer < world.forward.size(); ++layer) {
+                    REQUIRE(run.forward(layer, for_ever));
+                    world.compute_for(world.forward[layer]);
+                }
+            } else {
+                REQUIRE(run.forward(0, for_ever));
+                world.pass(world.before);
+            }
             REQUIRE(run.begin_backward(for_ever));
             for (std::size_t layer = world.bytes.size(); layer-- > 0;) {
                 world.compute_for(world.compute[layer]);
@@ -170,16 +262,16 @@ std::string refusal(const std::function<void()>& call) {
 }  // namespace
 
 TEST_CASE("what is measured is what the link and the layers take") {
-    for (const bool ends_with_iteration : {true, false}) {
+    for (const bool pulls : {false, true}) {
         World world;
-        world.ends_with_iteration = ends_with_iteration;
+        world.pulls = pulls;
         Training training(world);
         CHECK(training.run.profile() == nullptr);
         training.iterate(15);
         CHECK(training.run.profile() == nullptr);
         CHECK(training.run.stats().plans == 0);
         // The last one's weights come in the next.
-        training.iterate(ends_with_iteration ? 1 : 2);
+        training.iterate(pulls ? 2 : 1);
         REQUIRE(training.run.profile() != nullptr);
         const Profile& profile = *training.run.profile();
         CHECK(profile.startup == Approx(0.001).epsilon(0.01));
@@ -206,7 +298,7 @@ TEST_CASE("an iteration takes what was predicted, with every method") {
         INFO(name_of(method));
         CHECK(stats.iterations == 30);
         CHECK(stats.plans == 1);
-        CHECK(stats.batches == training.run.batches().size());
+        CHECK(stats.batches == training.run.plan().backward.size());
         CHECK(stats.measured.seconds == Approx(stats.predicted_seconds).epsilon(0.001));
         CHECK(stats.measured.computation == Approx(0.1 + 0.182).epsilon(0.001));
         CHECK(stats.measured.overlap <= stats.measured.communication);
@@ -249,7 +341,7 @@ TEST_CASE("without contention an iteration is the pipeline, and what comes befor
         for (const Method method : {Method::sequential, Method::layers, Method::ibatch, Method::optimum}) {
             const Batches batches = plan(profile, method, {.direction = Direction::backward}).batches;
             CHECK(
-                seconds_of_iteration(profile, batches) ==
+                seconds_of_iteration(profile, {batches}) ==
                 Approx(profile.before + profile.latency + seconds_of(Sums(profile), batches)).epsilon(1e-12));
         }
     }
@@ -287,9 +379,9 @@ TEST_CASE("the plan is of the method, under the limit") {
     const Profile& profile = *training.run.profile();
     PlanOptions planning;
     planning.direction = Direction::backward;
-    CHECK(training.run.batches() != plan(profile, Method::optimum, planning).batches);
+    CHECK(training.run.plan().backward != plan(profile, Method::optimum, planning).batches);
     planning.limit_bytes = options.limit_bytes;
-    CHECK(training.run.batches() == plan(profile, Method::optimum, planning).batches);
+    CHECK(training.run.plan().backward == plan(profile, Method::optimum, planning).batches);
 }
 
 TEST_CASE("a profile of an earlier run is planned from at once") {
@@ -299,10 +391,10 @@ TEST_CASE("a profile of an earlier run is planned from at once") {
     RunOptions options;
     options.profile = parse_profile(json_of(*first.run.profile()));
     Training second(world, options);
-    CHECK(second.run.batches() == first.run.batches());
+    CHECK(second.run.plan() == first.run.plan());
     CHECK(second.run.stats().plans == 1);
     second.iterate(5);
-    CHECK(second.run.batches() == first.run.batches());
+    CHECK(second.run.plan() == first.run.plan());
     CHECK(second.run.stats().measured.seconds == Approx(second.run.stats().predicted_seconds).epsilon(0.001));
 
     options.profile->layers.pop_back();
@@ -318,7 +410,7 @@ TEST_CASE("times that change are measured anew") {
     options.look_every = 10;
     Training training(world, options);
     training.iterate(16);
-    const Batches before = training.run.batches();
+    const IterationPlan before = training.run.plan();
     training.iterate(40);
     CHECK(training.run.stats().plans == 1);
     world.line.per_byte *= 1.02;  // too little
@@ -327,14 +419,14 @@ TEST_CASE("times that change are measured anew") {
     world.line = {0.06, 0.03, 3e-8};
     training.iterate(40);
     CHECK(training.run.stats().plans == 2);
-    CHECK(training.run.batches() != before);
+    CHECK(training.run.plan() != before);
     CHECK(training.run.profile()->startup == Approx(0.03).epsilon(0.01));
     CHECK(training.run.stats().measured.seconds ==
           Approx(training.run.stats().predicted_seconds).epsilon(0.001));
     world.line = {0.003, 0.001, 1e-8};
     training.iterate(60);
     CHECK(training.run.stats().plans == 3);
-    CHECK(training.run.batches() == before);
+    CHECK(training.run.plan() == before);
 
     options.look_every.reset();
     Training blind(world, options);
@@ -367,20 +459,20 @@ TEST_CASE("a plan from times that were never so is made anew at the first look")
     options.profile->startup = 0.5;
     options.look_every = 10;
     Training training(world, options);
-    CHECK(training.run.batches().size() == 1);
+    CHECK(training.run.plan().backward.size() == 1);
     training.iterate(12);
     const RunStats meanwhile = training.run.stats();
     CHECK(meanwhile.plans == 1);
     CHECK(meanwhile.measured.seconds > 0);  // of the plan before
     training.iterate(40);
     CHECK(training.run.stats().plans == 2);
-    CHECK(training.run.batches() == measured.run.batches());
+    CHECK(training.run.plan() == measured.run.plan());
 }
 
 TEST_CASE("a look finds no change where nothing changes, however often it comes") {
-    for (const bool ends_with_iteration : {true, false}) {
+    for (const bool pulls : {false, true}) {
         World world;
-        world.ends_with_iteration = ends_with_iteration;
+        world.pulls = pulls;
         RunOptions options;
         options.measure = 3;
         options.look_every = 1;
@@ -465,20 +557,20 @@ TEST_CASE("calls out of turn are refused, and change nothing") {
 }
 
 TEST_CASE("a wait that is over early is taken up again") {
-    for (const bool ends_with_iteration : {true, false}) {
+    for (const bool pulls : {false, true}) {
         World world;
-        world.ends_with_iteration = ends_with_iteration;
+        world.pulls = pulls;
         Training training(world);
         Run& run = training.run;
         REQUIRE(run.begin_backward(world.now));
         for (std::size_t layer = 7; layer-- > 0;) run.backward(layer);
-        if (ends_with_iteration) {
+        if (!pulls) {
             CHECK_FALSE(run.finish(world.now));
             CHECK_FALSE(run.finish(world.now));
         }
-        CHECK(run.finish(ends_with_iteration ? for_ever : world.now));
+        CHECK(run.finish(pulls ? world.now : for_ever));
         CHECK(world.iterations_ended == 1);
-        if (!ends_with_iteration) {
+        if (pulls) {
             CHECK_FALSE(run.forward(0, world.now));
             CHECK_FALSE(run.begin_backward(world.now));
         }
@@ -525,6 +617,13 @@ TEST_CASE("random links and models are measured right") {
         for (double& seconds : world.compute) seconds = between(1e-4, 0.1);
         RunOptions options;
         options.method = all_methods[round % std::size(all_methods)];
+        world.pulls = round % 3 > 0;
+        if (options.method != Method::mg_wfbp && round % 3 == 1) options.pulls = Pulls::forward;
+        world.pull_line = {world.line.latency * between(1, 2), startup * between(0.5, 2),
+                           world.line.per_byte * between(0.7, 1.5)};
+        world.forward.resize(world.bytes.size());
+        for (double& seconds : world.forward) seconds = between(1e-4, 0.1);
+        world.before = std::accumulate(world.forward.begin(), world.forward.end(), between(1e-4, 0.05));
         Training training(world, options);
         training.iterate(20);
         const RunStats stats = training.run.stats();
