@@ -16,6 +16,15 @@ static void check_comm(Exchange* x, hkt_status status) {
     if (status != HKT_SUCCESS) fail(hkt_comm_last_error(x->comm));
 }
 
+int pulls_named(const char* name) {
+    /* In the order of hkt_overlap_pulls. */
+    static const char* const names[] = {"auto", "backward", "forward"};
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); ++i)
+        if (strcmp(name, names[i]) == 0) return i;
+    fail("--pulls is one of auto, backward and forward");
+    return -1;
+}
+
 int method_named(const char* name) {
     /* In the order of hkt_overlap_method. */
     static const char* const names[] = {"optimum",    "sequential", "layers",  "algorithm1",
@@ -161,19 +170,22 @@ uint64_t exchange_plans(Exchange* x) {
     return stats_of(x).plans;
 }
 
-static void print_batches(Exchange* x) {
+typedef hkt_status (*PlannedFn)(hkt_overlap* overlap, size_t* ends, size_t* batches);
+
+static void print_batches(Exchange* x, const char* name, PlannedFn planned) {
     size_t ends[DEEP_LAYERS], batches = 0;
-    if (x->overlap != NULL) check(hkt_overlap_batches(x->overlap, ends, &batches));
-    printf("\"ends\": [");
+    if (x->overlap != NULL) check(planned(x->overlap, ends, &batches));
+    printf("\"%s\": [", name);
     for (size_t i = 0; i < batches; ++i) printf("%s%zu", i == 0 ? "" : ", ", ends[i]);
-    printf("]");
+    printf("], ");
 }
 
 void print_exchange(Exchange* x) {
     const hkt_overlap_run_stats stats = stats_of(x);
     printf("\"way\": \"%s\", ", x->params ? "service" : x->overlap ? "ranks" : "alone");
-    print_batches(x);
-    printf(", \"iterations\": %llu, \"plans\": %llu, \"batches\": %llu, \"predicted_seconds\": %.6f, ",
+    print_batches(x, "ends", hkt_overlap_batches);
+    print_batches(x, "pull_ends", hkt_overlap_pull_batches);
+    printf("\"iterations\": %llu, \"plans\": %llu, \"batches\": %llu, \"predicted_seconds\": %.6f, ",
            (unsigned long long)stats.iterations, (unsigned long long)stats.plans,
            (unsigned long long)stats.batches, stats.predicted_seconds);
     printf("\"measured_seconds\": %.6f, \"computation\": %.6f, \"communication\": %.6f, \"overlap\": %.6f",

@@ -17,6 +17,9 @@ typedef struct {
 /* The method of that name; fails with the names that there are. */
 int method_named(const char* name);
 
+/* The hkt_overlap_pulls of that name; fails with the names that there are. */
+int pulls_named(const char* name);
+
 /* Joins the ranks of hocket-run, if there are others. */
 void exchange_join(Exchange* exchange);
 
@@ -43,7 +46,8 @@ void exchange_finish(Exchange* exchange);
 /* How many plans were made so far. */
 uint64_t exchange_plans(Exchange* exchange);
 
-/* Members of an object: "way": "ranks", "batches": [ends], and all of hkt_overlap_run_stats. */
+/* Members of an object: "way": "ranks", "ends": [...], "pull_ends": [...], and all of hkt_overlap_run_stats.
+ */
 void print_exchange(Exchange* exchange);
 
 /* Writes what options.profile can be in another run. Fails with a message. */

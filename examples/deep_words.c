@@ -205,6 +205,7 @@ static const char usage[] =
     "options: --words FILE --max-words N --steps N --batch N --seed N --rate R\n"
     "         --params HOST:PORT --number N --workers N\n"
     "         --method M --bucket-bytes N --measure STEPS --look-every STEPS\n"
+    "         --pulls auto|backward|forward --schedule NAME\n"
     "         --profile FILE --save-profile FILE --report --layers --help\n"
     "         M: optimum, sequential, layers, algorithm1, algorithm2, ibatch, mg_wfbp or buckets\n"
     "         HOCKET_PARAMS_ADDRESS stands for --params";
@@ -274,6 +275,12 @@ static void take_option(int option, const char* text) {
         case 'M':
             options.plan.method = method_named(text);
             break;
+        case 'P':
+            options.plan.pulls = pulls_named(text);
+            break;
+        case 'c':
+            options.plan.schedule = text;
+            break;
         case 'B':
             options.plan.bucket_bytes = whole_number(text);
             break;
@@ -310,6 +317,8 @@ static void parse_options(int argc, char** argv) {
                                           {"number", 1, 0, 'i'},
                                           {"rate", 1, 0, 'r'},
                                           {"method", 1, 0, 'M'},
+                                          {"pulls", 1, 0, 'P'},
+                                          {"schedule", 1, 0, 'c'},
                                           {"bucket-bytes", 1, 0, 'B'},
                                           {"measure", 1, 0, 'm'},
                                           {"look-every", 1, 0, 'l'},

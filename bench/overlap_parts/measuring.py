@@ -26,9 +26,22 @@ def say(text):
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def chosen(options):
-    """The first one is what all are compared with."""
-    return [name for name in METHODS if name == FLAT or name in (options.method or METHODS)]
+class Way:
+    """A method, and when weights are pulled ("": there are no pulls)."""
+
+    def __init__(self, method, pulls):
+        self.method, self.pulls = method, pulls
+        self.arguments = METHODS[method] + (["--pulls", pulls] if pulls else [])
+        self.name = f"{method}, pulls {pulls}" if pulls else method
+
+
+def chosen(kind, options):
+    """The first one of each way to pull is what the others are compared with."""
+    methods = [name for name in METHODS if name == FLAT or name in (options.method or METHODS)]
+    pulls = [way for way in kind.pulls if way in (options.pulls or kind.pulls)]
+    return [
+        Way(method, way) for way in pulls for method in methods if not (way == "forward" and method == "mg_wfbp")
+    ]
 
 
 def training(options, steps):
@@ -54,37 +67,47 @@ def measure_profile(place, options, folder):
         return file, report, json.load(profile)
 
 
-def alike(methods):
-    """Lists of methods whose plans are the same: they are measured together."""
+def alike(ways, reports):
+    """Lists of ways whose plans are the same: they are measured together."""
     plans = {}
-    for method, reports in methods.items():
-        plans.setdefault(tuple(reports[0]["ends"]), []).append(method)
+    for way in ways:
+        first = reports[way.name][0]
+        plans.setdefault((way.pulls, tuple(first["ends"]), tuple(first["pull_ends"])), []).append(way)
     return list(plans.values())
 
 
 def measure(kind, rate, options, folder):
-    """Everything that was seen: {rate, profile, ...; runs: {method: [report]}}."""
+    """Everything that was seen: {rate, profile, plans: [{pulls, methods, runs: [report]}]}."""
     folder = os.path.join(folder, f"{kind.name}-{rate:g}")
     with Hosts(kind.hosts_needed, rate * 1e6, os.path.join(folder, "hosts"), QUEUE_MS, options.congestion) as hosts:
         place = kind(options.build, hosts)
         file, first, profile = measure_profile(place, options, folder)
         say(f"{kind.name}, {rate:g} Mbit/s: profile, {first['measured_seconds']:.3f} s")
-        reports = {method: [] for method in chosen(options)}
+        ways = chosen(kind, options)
+        reports = {way.name: [] for way in ways}
 
-        def run(method):
-            arguments = [*training(options, options.iterations), "--profile", file, *METHODS[method]]
+        def run(way):
+            arguments = [*training(options, options.iterations), "--profile", file, *way.arguments]
             report = runs.run(place.programs(arguments), folder)
             report["load"] = os.getloadavg()[0]
-            reports[method].append(report)
+            reports[way.name].append(report)
             say(
-                f"{method}: {len(report['ends'])} batches, {report['measured_seconds']:.3f} s, "
-                f"predicted {report['predicted_seconds']:.3f} s"
+                f"{way.name}: {len(report['ends'])} + {len(report['pull_ends'])} batches, "
+                f"{report['measured_seconds']:.3f} s, predicted {report['predicted_seconds']:.3f} s"
             )
 
-        for method in reports:
-            run(method)
-        plans = alike(reports)
+        for way in ways:
+            run(way)
+        plans = alike(ways, reports)
         for turn in range(1, options.repetitions):
-            for methods in plans if turn % 2 == 0 else reversed(plans):
-                run(methods[turn % len(methods)])
-    return {"rate": rate, "profile": profile, "profile_run": first, "plans": plans, "runs": reports}
+            for same in plans if turn % 2 == 0 else reversed(plans):
+                run(same[turn % len(same)])
+    rows = [
+        {
+            "pulls": same[0].pulls,
+            "methods": [way.method for way in same],
+            "runs": [report for way in same for report in reports[way.name]],
+        }
+        for same in plans
+    ]
+    return {"rate": rate, "profile": profile, "profile_run": first, "plans": rows}

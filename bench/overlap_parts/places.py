@@ -17,6 +17,9 @@ def core_of(worker):
 class Place:
     """How a job is started on hosts; build: the build folder that its programs are from."""
 
+    pulls = [""]  # the ways in which weights come back
+    has_bits_of_one_process = True
+
     def __init__(self, build, hosts):
         self.build, self.hosts = build, hosts
 
@@ -37,6 +40,7 @@ class Place:
 class Service(Place):
     name, what = "service", "a server and 2 workers"
     workers, hosts_needed = 2, 3
+    pulls = ["backward", "forward"]
 
     def programs(self, arguments):
         """The first one makes the report."""
@@ -64,6 +68,7 @@ class Service(Place):
 class Ranks(Place):
     name, what = "ranks", "4 ranks, all_reduce"
     workers, hosts_needed = 4, 4
+    variables, arguments = {}, []
 
     def programs(self, arguments):
         secret = secrets.token_hex(16)
@@ -71,10 +76,11 @@ class Ranks(Place):
             "MASTER_ADDR": self.hosts.address(0),
             "MASTER_PORT": str(PORT),
             "WORLD_SIZE": str(self.workers),
+            **self.variables,
         }
         return [
             self._program(
-                rank, secret, ["examples/deep_words", *arguments], {**job, "RANK": str(rank)}, core_of(rank)
+                rank, secret, ["examples/deep_words", *arguments, *self.arguments], {**job, "RANK": str(rank)}, core_of(rank)
             )
             for rank in range(self.workers)
         ]
@@ -84,4 +90,12 @@ class Ranks(Place):
         return 2 * (cls.workers - 1) / cls.workers
 
 
-PLACES = {place.name: place for place in (Service, Ranks)}
+class Bml(Ranks):
+    """Two levels of two hosts each. Its bits depend on the batches."""
+
+    name, what = "bml", "4 ranks, all_reduce by BML"
+    variables, arguments = {"HOCKET_TOPOLOGY": "bcube(2,2)"}, ["--schedule", "bml"]
+    has_bits_of_one_process = False
+
+
+PLACES = {place.name: place for place in (Service, Ranks, Bml)}

@@ -22,14 +22,25 @@ def computation_of(profile):
     return profile["before"] + sum(layer["compute"] for layer in profile["layers"])
 
 
-def require_same_weights(figures, alone):
-    for method, reports in figures["runs"].items():
-        for report in reports:
-            if report["checksum"] != alone["checksum"]:
+def require_same_weights(kind, figures, alone):
+    for plan in figures["plans"]:
+        expected = alone if kind.has_bits_of_one_process else plan["runs"][0]
+        for report in plan["runs"]:
+            if report["checksum"] != expected["checksum"]:
                 raise JobError(
-                    f"{method}: the weights' checksum is {report['checksum']}, and {alone['checksum']} if one process "
-                    "does the work of all"
+                    f"{plan['methods'][0]}: the weights' checksum is {report['checksum']}, and "
+                    f"{expected['checksum']} if one process does the work of all, or in another run"
                 )
+
+
+def pulls_text(profile, model):
+    if "pull" not in profile:
+        return ""
+    pull, forward = profile["pull"], sum(layer["forward"] for layer in profile["layers"])
+    return (
+        f". Layers compute forward for {1e3 * forward:.0f} ms; pulls by themselves take {1e3 * model * pull['per_byte']:.0f} "
+        f"ms in all, each {1e3 * pull['startup']:.1f} ms, the first one {1e3 * (pull['latency'] - pull['startup']):.1f} ms more"
+    )
 
 
 def cost_text(kind, figures):
@@ -42,23 +53,25 @@ def cost_text(kind, figures):
         f"{1e3 * (computation_of(profile) - profile['before']):.0f} ms in it; all transfers take {1e3 * transfers:.0f} ms "
         f"({transfers / limit:.2f} of what the busiest link needs for the bytes), each communication "
         f"{1e3 * profile['startup']:.1f} ms, one that begins after a pause {1e3 * profile['latency']:.1f} ms more"
+        + pulls_text(profile, model)
     )
 
 
-def rows(figures):
-    """(methods, all reports of their plan)"""
-    return [(methods, [r for method in methods for r in figures["runs"][method]]) for methods in figures["plans"]]
-
-
 def print_rows(figures):
-    flat = next(reports for methods, reports in rows(figures) if FLAT in methods)
     computation = computation_of(figures["profile"])
-    for methods, reports in rows(figures):
+    for plan in figures["plans"]:
+        flat = next(
+            other["runs"]
+            for other in figures["plans"]
+            if FLAT in other["methods"] and other["pulls"] == plan["pulls"]
+        )
+        reports = plan["runs"]
         seconds, predicted = [r["measured_seconds"] for r in reports], reports[0]["predicted_seconds"]
         measured = statistics.median(seconds)
+        batches = str(len(reports[0]["ends"])) + (f" + {len(reports[0]['pull_ends'])}" if reports[0]["pull_ends"] else "")
         print(
-            f"| {figures['rate']:g} | {', '.join(methods)} | {reports[0]['batches']} | {predicted:.3f} | {spread(seconds)} "
-            f"| {measured / predicted:.2f} | {middle(reports, 'computation') / computation:.2f} "
+            f"| {figures['rate']:g} | {plan['pulls']} | {', '.join(plan['methods'])} | {batches} | {predicted:.3f} "
+            f"| {spread(seconds)} | {measured / predicted:.2f} | {middle(reports, 'computation') / computation:.2f} "
             f"| {100 * middle(reports, 'overlap') / measured:.0f} % | {middle(flat, 'measured_seconds') / measured:.2f} |"
         )
 
@@ -68,9 +81,9 @@ def print_part(kind, measured):
     for figures in measured:
         print(cost_text(kind, figures))
     print(
-        "\n| Mbit/s | method | batches | predicted, s | measured, s | measured / predicted | computed / alone "
+        "\n| Mbit/s | pulls | method | batches | predicted, s | measured, s | measured / predicted | computed / alone "
         "| overlap / measured | sequential / this |"
     )
-    print("|---:|---|---:|---:|---:|---:|---:|---:|---:|")
+    print("|---:|---|---|---:|---:|---:|---:|---:|---:|---:|")
     for figures in measured:
         print_rows(figures)
