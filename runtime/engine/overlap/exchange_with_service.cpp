@@ -26,10 +26,11 @@ bool ExchangeWithService::has_first_weights(overlap::Clock::time_point until) {
     return requests_[0] == nullptr || wait(0, until);
 }
 
+// From the last one on: none then has a turn that is given up at once.
 ExchangeWithService::~ExchangeWithService() {
     for (const Requests& requests : {requests_, pulls_})
-        for (params::ParameterRequest* const request : requests)
-            if (request != nullptr) client_.give_up(request);
+        for (auto request = requests.rbegin(); request != requests.rend(); ++request)
+            if (*request != nullptr) client_.give_up(*request);
 }
 
 void ExchangeWithService::begin(const overlap::IterationPlan& plan) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace hocket::params {
 namespace {
@@ -59,8 +60,20 @@ void SendWindow::came(const Weights& weights, Time now) {
     });
 }
 
-std::optional<SendWindow::Time> SendWindow::closed_until(Time now) {
-    if (awaited_ == 0 || sums_ - latest_to_come_ < size_) {
+bool SendWindow::is_full_for(const Sum& next) const {
+    const auto out = sums_ - latest_to_come_;
+    if (out < size_ || out >= 2 * size_) return out >= size_;
+    std::size_t before = 0;
+    for (Chunk chunk = 0; chunk < chunks_.size(); ++chunk) {
+        const OfChunk& of = chunks_[chunk];
+        before +=
+            of.number > latest_to_come_ && std::pair(of.sent, chunk) < std::pair(next.clock + 1, next.chunk);
+    }
+    return before >= size_;
+}
+
+std::optional<SendWindow::Time> SendWindow::closed_until(const Sum& next, Time now) {
+    if (awaited_ == 0 || !is_full_for(next)) {
         closed_since_.reset();
         return std::nullopt;
     }

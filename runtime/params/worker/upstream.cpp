@@ -240,7 +240,7 @@ void Upstream::go_on_sending_up() {
     for (; !for_parent_.is_empty(); for_parent_.drop_first()) {
         const Message& message = for_parent_.first();
         if (const auto* const sum = std::get_if<Sum>(&message)) {
-            if (must_wait(*link)) return;
+            if (must_wait(*link, *sum)) return;
             window_.sent(*sum);
         } else if (const auto* const want = std::get_if<Want>(&message))
             window_.asked(*want);
@@ -249,10 +249,10 @@ void Upstream::go_on_sending_up() {
 }
 
 // What the link has already, nothing overtakes. Processes of one host have no wire to share.
-bool Upstream::must_wait(const Link& link) {
+bool Upstream::must_wait(const Link& link, const Sum& next) {
     if (link.lends() || is_leaving_) return false;
     if (link.has_unsent()) return true;
-    const auto until = window_.closed_until(Time::now());
+    const auto until = window_.closed_until(next, Time::now());
     if (!until) return false;
     if (opens_) loop_.cancel(*opens_);
     opens_ = loop_.at(*until, [this] {

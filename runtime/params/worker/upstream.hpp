@@ -119,7 +119,7 @@ class Upstream final : private Link::Owner {
     Link* link_to(Worker to);
     void send_up(Message message);
     void go_on_sending_up();
-    bool must_wait(const Link& link);
+    bool must_wait(const Link& link, const Sum& next);
     bool is_silent(const Link& link) const;
     bool needs_another_connection();
     void retire(std::unique_ptr<Link> link);

@@ -691,6 +691,7 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
 // longest.
 void Client::Service::forget_pull(const ParameterRequest* request) {
     if (request == turn_) turn_ = nullptr;
+    std::erase_if(turns_, [&](const auto& wanted) { return wanted->begin()->second.request == request; });
     for (auto& [chunk, waiting] : waiting_)
         if (job_->staleness)
             waiting.remove_if([&](const Waiting& one) { return one.request == request; });
@@ -752,7 +753,7 @@ void Client::Service::give_up(ParameterRequest* request) {
         if (!requests_.is_open(request)) return;
         forget_pull(request);
         requests_.end(*request, Status::aborted, "it was given up");
-        take_turns();
+        mailbox_.post([this] { take_turns(); });
     };
     if (!in_thread(end)) end();  // the thread is gone
     try {

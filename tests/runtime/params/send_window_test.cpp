@@ -34,7 +34,7 @@ void ask_for_all(SendWindow& window) {
 
 // From the first chunk on, as many as the window lets through; the next one.
 Chunk send_until_closed(SendWindow& window, Chunk next, SendWindow::Time now) {
-    while (next < chunks && !window.closed_until(now)) window.sent(sum(next++));
+    while (next < chunks && !window.closed_until(sum(next), now)) window.sent(sum(next++));
     return next;
 }
 
@@ -76,20 +76,33 @@ TEST_CASE("no sum waits for long, if no weights come") {
     SendWindow window = ::window();
     ask_for_all(window);
     Chunk next = send_until_closed(window, 0, start);
-    const auto until = window.closed_until(start);
+    const auto until = window.closed_until(sum(next), start);
     REQUIRE(until);
     CHECK(*until > start);
-    CHECK(window.closed_until(*until - 1ms) == until);
+    CHECK(window.closed_until(sum(next), *until - 1ms) == until);
     next = send_until_closed(window, next, *until);
     CHECK(next == chunks);
     // As long as some come there is no hurry.
     window = ::window();
     ask_for_all(window);
     next = send_until_closed(window, 0, start);
-    CHECK(window.closed_until(start));
+    CHECK(window.closed_until(sum(next), start));
     window.came(weights(0), start + 50ms);
     window.sent(sum(next++));
-    CHECK(window.closed_until(*until) > until);
+    CHECK(window.closed_until(sum(next), *until) > until);
+}
+
+TEST_CASE("sums of earlier chunks pass later ones that wait for them") {
+    SendWindow window = ::window();
+    ask_for_all(window);
+    // The last layers' gradients have been there for a while, and other workers hold theirs back.
+    const Chunk late = send_until_closed(window, chunks / 2, start);
+    CHECK(late == chunks / 2 + window.size());
+    CHECK(send_until_closed(window, 0, start) == window.size());
+    // Nor does it come to more than twice as many in all.
+    CHECK(window.closed_until(sum(0), start));
+    for (Chunk chunk = 0; chunk < window.size(); ++chunk) window.came(weights(chunk), start);
+    CHECK_FALSE(window.closed_until(sum(late), start));
 }
 
 TEST_CASE("a worker that pushes in another order does not wait at each chunk") {
@@ -100,17 +113,17 @@ TEST_CASE("a worker that pushes in another order does not wait at each chunk") {
     for (; next < chunks / 2; ++next) window.sent(sum(next));
     window.sent(sum(next++));
     window.came(weights(chunks / 2), start);
-    CHECK_FALSE(window.closed_until(start));
+    CHECK_FALSE(window.closed_until(sum(next), start));
     CHECK(send_until_closed(window, next, start) == next + window.size());
 }
 
 TEST_CASE("in a new epoch nothing is on its way") {
     SendWindow window = ::window();
     ask_for_all(window);
-    send_until_closed(window, 0, start);
-    CHECK(window.closed_until(start));
+    const Chunk next = send_until_closed(window, 0, start);
+    CHECK(window.closed_until(sum(next), start));
     window.begin(direct, 1, chunks);
-    CHECK_FALSE(window.closed_until(start));
+    CHECK_FALSE(window.closed_until(sum(next), start));
     window.asked(want(0));
     CHECK(send_until_closed(window, 0, start) == window.size());
     window.came(weights(chunks + 5), start);  // of a chunk that there is not
