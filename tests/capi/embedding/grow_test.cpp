@@ -176,7 +176,8 @@ TEST_CASE("whoever is lost is replaced by a new process, again and again") {
             for (; round < rounds; ++round) {
                 expect(work(comm.get()), "nobody dies before his time");
                 expect(hkt_comm_size(comm.get()) == size, "all are here");
-                worked.meet(size * (round + 1));  // a rank that has ended an operation may be ahead of the others
+                // A rank that has ended an operation may be ahead of the others.
+                worked.meet(size * (round + 1));
                 if (hkt_comm_rank(comm.get()) == victims[static_cast<std::size_t>(round)]) {
                     ++*deaths;
                     raise(SIGKILL);
