@@ -38,12 +38,9 @@ Front::Front(std::uint32_t servers, Own own, MakeCalculator make_calculator,
       every_(own.every),
       make_calculator_(std::move(make_calculator)),
       begin_(std::move(begin)),
-      at_(servers),
-      racks_(servers),
-      links_(servers),
-      incarnations_(servers) {
-    at_[0] = std::move(own.at);
-    racks_[0] = std::move(own.rack);
+      known_(servers) {
+    known_[0].at = std::move(own.at);
+    known_[0].rack = std::move(own.rack);
 }
 
 void Front::restore(Job job, std::string run, std::uint32_t incarnation) {
@@ -138,7 +135,11 @@ void Front::take_serve(Link& link, const Json& note) {
     const std::string at = said_place(note.at("at")), rack = said_name(note.at("rack"));
     const bool is_restored = note.at("is_restored").get<bool>();
     if (index_of(link)) throw ProtocolError("it says that it is two servers");
-    if (beginning_ && !is_restored)
+    const std::string process = said_name(note.at("process"));
+    const auto same = std::find_if(known_.begin(), known_.end(), [&](const Known& server) {
+        return !process.empty() && server.process == process;
+    });
+    if (beginning_ && !is_restored && same == known_.end())
         return refuse_link(link,
                            "the job has begun; a server that takes the place of another needs its checkpoint "
                            "(--restore)");
@@ -151,8 +152,10 @@ void Front::take_serve(Link& link, const Json& note) {
     std::uint32_t index = 1;
     if (note.contains("index"))
         index = said_server(note.at("index"));
-    else  // it may come back before its old connection was seen to have ended
-        while (index < servers_ && !at_[index].empty() && at_[index] != at) ++index;
+    else if (same != known_.end())
+        index = static_cast<std::uint32_t>(same - known_.begin());
+    else
+        while (index < servers_ && !known_[index].at.empty()) ++index;
     if (index == 0 || index >= servers_)
         return refuse_link(
             link,
@@ -162,84 +165,100 @@ void Front::take_serve(Link& link, const Json& note) {
     const auto incarnation =
         is_restored ? static_cast<std::uint32_t>(said_number(note.at("incarnation"), UINT32_MAX)) : 0;
     constexpr auto replaced = "another process has taken its place";
-    if (incarnation < incarnations_[index]) return refuse_link(link, replaced);
+    Known& server = known_[index];
+    if (incarnation < server.incarnation) return refuse_link(link, replaced);
     // It stood still, and was taken for dead.
-    if (incarnation > incarnations_[index] && links_[index]) refuse_link(*links_[index], replaced);
-    incarnations_[index] = incarnation;
-    const bool has_moved = beginning_ && at_[index] != at;
-    at_[index] = at;
-    racks_[index] = rack;
-    links_[index] = &link;
+    if (incarnation > server.incarnation && server.link) refuse_link(*server.link, replaced);
+    const bool has_moved = beginning_ && server.at != at;
+    server = {at, rack, process, &link, incarnation};
     link.send(Json{{"say", "serving"}, {"index", index}});
-    if (has_moved) tell_workers(places_note(at_));
+    if (beginning_ && !is_restored) tell_server(index);  // its connection broke as the job began
+    if (has_moved) tell_workers(places_note(all_places()));
     if (beginning_) tell_racks();
     beginning_ ? try_to_answer() : try_to_begin();
 }
 
 void Front::tell_server(std::uint32_t index) {
     const Beginning& beginning = *beginning_;
-    if (!links_[index]) return;
-    if (index >= beginning.servers) return links_[index]->send(Json{{"say", "unused"}});
-    links_[index]->send(Json{{"say", "begin"},
-                             {"job", encode(beginning.job)},
-                             {"servers", beginning.servers},
-                             {"all_servers", servers_},
-                             {"founders", beginning.founders},
-                             {"has_weights", beginning.has_weights},
-                             {"run", beginning.run},
-                             {"every", beginning.every}});
+    Link* const link = known_[index].link;
+    if (!link) return;
+    if (index >= beginning.servers) return link->send(Json{{"say", "unused"}});
+    link->send(Json{{"say", "begin"},
+                    {"job", encode(beginning.job)},
+                    {"servers", beginning.servers},
+                    {"all_servers", servers_},
+                    {"founders", beginning.founders},
+                    {"has_weights", beginning.has_weights},
+                    {"run", beginning.run},
+                    {"every", beginning.every}});
 }
 
 // A server estimates a tree by what all servers' trees together send over each link.
 void Front::tell_racks() {
-    for (Link* const link : links_)
-        if (link) link->send(Json{{"say", "racks"}, {"racks", racks_}});
-    tell_own_shard(racks_);
+    std::vector<std::string> racks;
+    for (const Known& server : known_) racks.push_back(server.rack);
+    for (const Known& server : known_)
+        if (server.link) server.link->send(Json{{"say", "racks"}, {"racks", racks}});
+    tell_own_shard(racks);
 }
 
 std::optional<std::vector<std::string>> Front::places() const {
     const std::uint32_t needed = beginning_ ? beginning_->servers : servers_;
     for (std::uint32_t index = 0; index < needed; ++index)
-        if (at_[index].empty()) return std::nullopt;
-    return std::vector<std::string>(at_.begin(), at_.begin() + (job_ ? used_servers() : needed));
+        if (known_[index].at.empty()) return std::nullopt;
+    std::vector<std::string> places = all_places();
+    places.resize(job_ ? used_servers() : needed);
+    return places;
+}
+
+std::vector<std::string> Front::all_places() const {
+    std::vector<std::string> places;
+    for (const Known& server : known_) places.push_back(server.at);
+    return places;
 }
 
 void Front::tell_places(Link& worker) const {
-    if (beginning_) worker.send(places_note(at_));
+    if (beginning_) worker.send(places_note(all_places()));
 }
 
 std::optional<std::uint32_t> Front::index_of(const Link& link) const {
-    const auto found = std::find(links_.begin(), links_.end(), &link);
-    if (found == links_.end()) return std::nullopt;
-    return static_cast<std::uint32_t>(found - links_.begin());
+    const auto found =
+        std::find_if(known_.begin(), known_.end(), [&](const Known& server) { return server.link == &link; });
+    if (found == known_.end()) return std::nullopt;
+    return static_cast<std::uint32_t>(found - known_.begin());
 }
 
 void Front::take_leaving(Link& link) {
     const auto index = index_of(link);
     if (!index) throw ProtocolError("it says that it leaves, and is no server");
-    links_[*index] = nullptr;
-    if (!beginning_) at_[*index].clear();
+    forget(known_[*index]);
+}
+
+// Before the job begins another process may be it.
+void Front::forget(Known& server) const {
+    server.link = nullptr;
+    if (!beginning_) server = {};
 }
 
 void Front::leave() {
-    for (Link* const link : links_) {
-        if (!link) continue;
-        link->send(Json{{"say", "leaving"}});
-        link->close_when_sent();
+    for (const Known& server : known_) {
+        if (!server.link) continue;
+        server.link->send(Json{{"say", "leaving"}});
+        server.link->close_when_sent();
     }
 }
 
 bool Front::has_left() const {
-    return std::none_of(links_.begin(), links_.end(),
-                        [](const Link* link) { return link && link->is_open(); });
+    return std::none_of(known_.begin(), known_.end(),
+                        [](const Known& server) { return server.link && server.link->is_open(); });
 }
 
 void Front::lost(Link& link) {
     std::erase_if(callers_, [&](const Caller& caller) { return caller.link == &link; });
     if (const auto index = index_of(link)) {
-        log_line("hocket params: server 0: the connection with server {} ({}) broke", *index, at_[*index]);
-        links_[*index] = nullptr;
-        if (!beginning_) at_[*index].clear();
+        log_line("hocket params: server 0: the connection with server {} ({}) broke", *index,
+                 known_[*index].at);
+        forget(known_[*index]);
     }
     if (!beginning_ && callers_.empty()) job_.reset();  // who comes next may begin another one
 }
@@ -247,7 +266,8 @@ void Front::lost(Link& link) {
 std::string Front::missing() const {
     std::vector<std::string> parts;
     const std::uint32_t needed = beginning_ ? beginning_->servers : servers_;
-    const auto here = needed - std::count(at_.begin(), at_.begin() + needed, "");
+    const auto here = std::count_if(known_.begin(), known_.begin() + needed,
+                                    [](const Known& server) { return !server.at.empty(); });
     if (here < needed) parts.push_back(fmt::format("{} of {} servers have come", here, needed));
     if (!job_)
         parts.push_back("no worker has come");

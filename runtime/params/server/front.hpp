@@ -69,11 +69,19 @@ class Front {
         bool has_weights;
     };
 
+    struct Known {                      // a server
+        std::string at, rack, process;  // at: "": it has not come. process: which it is
+        Link* link = nullptr;           // null: this one, or there is none now
+        std::uint32_t incarnation = 0;  // the latest that has come
+    };
+
     void try_to_begin();
     void try_to_answer();
     void answer(const Caller& caller, Worker number);
     void tell_server(std::uint32_t index);
     void tell_racks();
+    void forget(Known& server) const;
+    std::vector<std::string> all_places() const;
     std::uint32_t used_servers() const;
     std::optional<std::uint32_t> index_of(const Link& link) const;
 
@@ -83,11 +91,8 @@ class Front {
     const std::function<void(const Beginning&)> begin_;
     std::optional<Job> job_;
     std::optional<Beginning> beginning_;
-    std::vector<std::string> at_;              // by server; "": it has not come
-    std::vector<std::string> racks_;           // by server; "": not known
-    std::vector<Link*> links_;                 // by server; null for this one
-    std::vector<std::uint32_t> incarnations_;  // by server: the latest that has come
-    std::vector<Caller> callers_;              // that have not been answered
+    std::vector<Known> known_;     // by server
+    std::vector<Caller> callers_;  // that have not been answered
     std::uint32_t incarnation_ = 0;
     Worker next_ = 0;
 };

@@ -23,6 +23,7 @@
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
 #include "runtime/params/service/note.hpp"
+#include "runtime/random.hpp"
 #include "runtime/thread.hpp"
 
 namespace hocket::params {
@@ -119,7 +120,8 @@ class Server::Service final : private Link::Owner {
     std::optional<std::pair<ShardName, std::uint32_t>> restored_;  // at the first server; the incarnation
     std::unique_ptr<PriorityGate> gate_;                           // once there is a job
     std::unique_ptr<Shard> shard_;
-    std::string run_;  // the shard's
+    std::string run_;                            // the shard's
+    const std::string process_ = random_hex(8);  // which the first server knows again
     std::unique_ptr<Checkpoints> checkpoints_;
     std::string trouble_;  // that workers were told
     std::string last_checkpoint_trouble_;
@@ -407,6 +409,7 @@ void Server::Service::dialled_first(Dialling::Result result) {
     Json note{{"say", "serve"},
               {"at", endpoint_.text()},
               {"rack", options_.rack},
+              {"process", process_},
               {"is_restored", shard_ != nullptr}};
     if (shard_) {
         note["index"] = *index_;

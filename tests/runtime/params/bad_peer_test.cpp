@@ -222,15 +222,18 @@ std::map<std::string, Script> bad_workers(const std::string& run = "") {
         job["tensors"][0][2] = std::uint64_t{1} << 39;
         return std::vector<Json>{{{"say", "open"}, {"job", job.dump()}, {"has_weights", false}}};
     }());
-    add("serves nowhere", {{{"say", "serve"}, {"at", "x"}, {"rack", ""}, {"is_restored", false}}});
+    add("serves nowhere",
+        {{{"say", "serve"}, {"at", "x"}, {"rack", ""}, {"process", "p"}, {"is_restored", false}}});
     add("serves as a server that cannot be", {{{"say", "serve"},
                                                {"at", "127.0.0.1:9"},
                                                {"rack", ""},
+                                               {"process", "p"},
                                                {"is_restored", true},
                                                {"index", UINT64_MAX}}});
     add("serves in a rack whose name is too long", {{{"say", "serve"},
                                                      {"at", "127.0.0.1:9"},
                                                      {"rack", std::string(2000, 'r')},
+                                                     {"process", "p"},
                                                      {"is_restored", false}}});
     add("leaves, and is no server", {{{"say", "leaving"}}});
     add("goes before it has come", {{{"say", "goodbye"}}});
@@ -698,6 +701,30 @@ TEST_CASE("a server that begins what cannot be is not believed; a silent first s
     }
     const Peer silent = first.next();
     CHECK(first.next().note("serve"));
+}
+
+TEST_CASE("a server whose connection breaks as the job begins is told again, and no other one is") {
+    const auto servers = start_servers(1, [](ServerOptions& options) { options.servers = 2; });
+    const auto serve = [](const std::string& process) {
+        return Json{{"say", "serve"},
+                    {"at", "127.0.0.1:9"},
+                    {"rack", "r"},
+                    {"process", process},
+                    {"is_restored", false}};
+    };
+    std::optional<Peer> second(std::in_place, servers[0]->endpoint());
+    second->say(serve("this one"));
+    REQUIRE(second->note("serving"));
+    Peer worker(servers[0]->endpoint());
+    worker.say(open_note(small_job(1)));
+    const auto begun = second->note("begin");
+    REQUIRE(begun);
+    second.emplace(servers[0]->endpoint());
+    second->say(serve("this one"));
+    CHECK(second->note("begin") == begun);
+    Peer other(servers[0]->endpoint());
+    other.say(serve("another one"));
+    CHECK(other.note("refused"));
 }
 
 TEST_CASE("a server that is refused for its secret says so at once") {

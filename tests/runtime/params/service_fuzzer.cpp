@@ -79,6 +79,7 @@ class Stranger {
                                             "child", "child", "places", "servers", "begin", "give_weights"})},
                   {"number", number_},
                   {"at", "127.0.0.1:9"},
+                  {"process", any<const char*>({"a", "b", ""})},
                   {"rack", any<const char*>({"even", "odd", ""})},
                   {"has_weights", below(2) == 0},
                   {"first", clock()},
