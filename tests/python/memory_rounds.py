@@ -343,6 +343,34 @@ def kernels():
         hocket.kernels.lars(w, g, m, 1.0, trusty=1)
 
 
+# ---- The parameter service -------------------------------------------------------------------------------------------
+
+@kind(20)
+def services():
+    weights = {"a": np.zeros(50, np.float32), "b": np.zeros(3), "c": np.zeros(20, np.float32)}
+    with hocket.params.serve("127.0.0.1:0", secret="s") as server:
+        with hocket.params.open(weights, address=server.address, secret="s", update="sgd(0.1)") as worker:
+            for _ in range(3):
+                worker.pull()
+                worker.push({"c": np.ones(20, np.float32), "a": np.ones(50, np.float32)})  # two calls of C
+                worker.push_sparse("b", np.array([1], np.uint32), np.ones(1), wait=False).wait()
+                worker.clock()
+            request = worker.pull("a", np.zeros(50, np.float32), wait=False)
+            worker.pull("b", np.zeros(3), wait=False)  # dropped in flight
+            with refused(hocket.InvalidArgumentError):
+                worker.push({"a": np.ones(50)})
+            with refused(hocket.IOError):
+                worker.checkpoint()
+            worker.stats(), server.stats(), server.wait(0)
+        with refused(hocket.AbortedError):
+            request.wait()
+            worker.pull()
+        hocket.params.status(server.address, secret="s")
+    with refused(hocket.InvalidArgumentError):
+        hocket.params.open({"a": np.zeros(3, bool)}, address="127.0.0.1:9", secret="s")
+    hocket.params.serve("127.0.0.1:0", secret="s")  # dropped
+
+
 # ---- The cache -------------------------------------------------------------------------------------------------------
 
 @kind(20)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hocket import errors, kernels, overlap
+from hocket import errors, kernels, overlap, params
 from hocket._native import ffi as _ffi, lib as _lib
 from hocket.arrays import TYPES, Memory
 from hocket.batch import Batch
@@ -43,5 +43,5 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = ["Batch", "Cache", "Communicator", "Error", "Memory", "NEWCOMER", "OPS", "Operator", "Plan", "Request", "SharedCache",
-           "TYPES", "check", "errors", "explain", "init", "kernels", "overlap", "supports", "unique_id", "unique_id_destroy", "unique_id_waiting", "version", "wait_all",
+           "TYPES", "check", "errors", "explain", "init", "kernels", "overlap", "params", "supports", "unique_id", "unique_id_destroy", "unique_id_waiting", "version", "wait_all",
            *errors.__all__[1:]]

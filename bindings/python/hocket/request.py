@@ -8,7 +8,7 @@ from typing import Any, Callable, Generator, Generic, Optional, Sequence, TypeVa
 from hocket._native import ffi, lib
 from hocket.errors import Error, error_of, invalid, raise_pending
 from hocket.options import LONGEST_S
-from hocket.state import CALLS, FLIGHT, State, Told, get_ident, is_in_call
+from hocket.state import CALLS, FLIGHT, Handle, State, Told, get_ident, is_in_call
 
 Result = TypeVar("Result")
 
@@ -19,7 +19,7 @@ class Request(Generic[Result]):
 
     __slots__ = ("_state", "_flight", "_kept", "_result", "_error", "_lock", "_whole", "__weakref__")
 
-    def __init__(self, state: State, flight: Any, kept: Any, result: Any) -> None:
+    def __init__(self, state: Handle, flight: Any, kept: Any, result: Any) -> None:
         """flight: see state.FLIGHT; None: it has ended. kept: what the operation uses. result: what wait() returns; if it
         can be called, what it returns."""
         self._state = state
@@ -37,8 +37,8 @@ class Request(Generic[Result]):
         nothing, and it can be waited for again. If the operation failed, its error is raised, each time. Ctrl-C ends
         the wait with KeyboardInterrupt; the operation goes on.
         """
-        if timeout is not None and not 0 <= timeout < float("inf"):
-            raise invalid(f"timeout is {timeout}; it is a number of seconds, 0 or more, or None: as long as it takes")
+        if timeout is not None:
+            checked(timeout)
         if self._whole is not None:
             self._whole.wait(timeout)
             return self._take()
@@ -85,7 +85,7 @@ class Request(Generic[Result]):
         if self._whole is not None:
             self._whole.add_done_callback(lambda _: function(self))
             return
-        state = self._state
+        state: Any = self._state
         told = Told(state, lambda: function(self))
         if self._flight is None:
             told()
@@ -141,7 +141,7 @@ class Request(Generic[Result]):
         state.inside.append(get_ident())
         try:
             if not state.handle:
-                self._end(error_of(lib.HKT_ERROR_ABORTED, "the communicator was closed before the operation had ended"))
+                self._end(error_of(lib.HKT_ERROR_ABORTED, f"the {state.what} was closed before the operation had ended"))
                 return True
             status = lib.hkt_py_wait(self._flight, milliseconds)
             if status == lib.HKT_IN_PROGRESS:
@@ -174,6 +174,12 @@ class Request(Generic[Result]):
 
 
 CALLS.add(Request._step.__code__)
+
+
+def checked(timeout: float) -> float:
+    if not 0 <= timeout < float("inf"):
+        raise invalid(f"timeout is {timeout}; it is a number of seconds, 0 or more, or None: as long as it takes")
+    return timeout
 
 
 def _in_progress(timeout: Optional[float]) -> Error:

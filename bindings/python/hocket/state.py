@@ -1,4 +1,4 @@
-"""What is behind a Communicator or a Cache: the handle, the calls that are in it, and what operations in flight use.
+"""What is behind a Communicator, or what else has requests: the handle, the calls that are in it, and what operations in flight use.
 
 Objects of Python may be dropped, closed or used from several threads at any time; the C ABI wants that no call begins
 after a handle was destroyed, and that buffers stay until their operation has ended. Both are kept here.
@@ -45,42 +45,41 @@ def destroy_later(thing: Any) -> None:
     threading.Thread(target=thing.destroy, name="hocket-destroy").start()
 
 
-class State:
-    """of a communicator. Requests, plans, operators and window memory refer to it, so it outlives them.
+class Handle:
+    """of what has requests. They refer to it, so it outlives them.
 
-    handle      hkt_comm*, for calls; null once it is closed.
-    owned       the same, until it is destroyed: later than closed if arrays lie in its memory.
+    handle      of C, for calls; null once it is closed.
+    owned       the same, until it is destroyed: later than closed if something of it is still used.
     inside      has the thread of each call that is under way: appending and removing are atomic.
-    exchanges   what is closed before the communicator is destroyed, by numbers: see overlap.exchange.Opened.
     """
 
-    __slots__ = ("handle", "owned", "inside", "orphans", "told", "exchanges", "blocks", "process", "kept", "__weakref__")
+    __slots__ = ("handle", "owned", "inside", "orphans", "process", "__weakref__")
+    what = "handle"  # in texts of errors
 
-    def __init__(self, handle: Any, kept: Any = None) -> None:
+    def __init__(self, handle: Any) -> None:
         self.handle = self.owned = handle
         self.inside: List[int] = []
         self.orphans: List[Tuple[Any, Any]] = []  # requests whose object was dropped, and what they use
-        self.told: Dict[int, Callable[[], None]] = {}  # what is called when a request ends, by the id of its user
-        self.exchanges: Dict[int, Any] = {}
-        self.blocks = 0  # of window memory that arrays of Python lie in
         self.process = os.getpid()
-        self.kept = kept
         note_open(self)
 
     def fail(self, status: int) -> NoReturn:
         """Raises what a call with `handle` has failed with."""
         if not self.handle:
-            raise error_of(lib.HKT_ERROR_ABORTED, "the communicator is closed")
-        raise_last(status, self.handle)
+            raise error_of(lib.HKT_ERROR_ABORTED, f"the {self.what} is closed")
+        self._raise(status)
+
+    def _raise(self, status: int) -> NoReturn:
+        raise_last(status)
 
     def check(self, status: int) -> None:
         if status < 0:
             self.fail(status)
 
-    def call(self, function: Callable[..., int], *arguments: Any, of: Any = None) -> None:
-        """A call that has no request, such as hkt_mem_register(comm, ...): function(handle, *arguments). The handle is
-        looked at when the call is counted: else another thread might destroy it in between. of: a handle of what belongs
-        to the communicator, in its stead."""
+    def call(self, function: Callable[..., int], *arguments: Any, of: Any = None) -> int:
+        """A call that has no request, such as hkt_mem_register(comm, ...): function(handle, *arguments), and its status. The
+        handle is looked at when the call is counted: else another thread might destroy it in between. of: a handle of what
+        belongs to the communicator, in its stead."""
         thread = get_ident()
         self.inside.append(thread)
         try:
@@ -90,6 +89,7 @@ class State:
             except OverflowError as error:
                 raise out_of_range(function, (handle, *arguments), error) from None
             self.check(status)
+            return status
         finally:
             self.inside.remove(thread)
 
@@ -111,6 +111,73 @@ class State:
         finally:
             self.inside.remove(thread)
 
+    def is_own(self) -> bool:
+        """False in a forked child, which has nothing but a copy that must be freed."""
+        return self.process == os.getpid()
+
+    def destroy(self, patience_s: float = 30) -> None:
+        self.handle = NULL  # no call begins from here on
+        if not self.owned:
+            return
+        in_call = is_in_call()
+        if is_busy() or (in_call and self.is_own()):
+            destroy_later(self)
+            return
+        if not in_call:  # what an exception of a handler has left, where Python cannot be on its guard
+            while get_ident() in self.inside:
+                self.inside.remove(get_ident())
+        if self.inside and self.is_own():
+            self._end_calls(patience_s)
+        self._free(patience_s)
+
+    def abandon(self) -> None:
+        """Its memory goes with the process."""
+        self.handle = self.owned = NULL
+
+    def _tell_calls(self) -> None:
+        """Has calls of other threads end."""
+        raise NotImplementedError
+
+    def _free(self, patience_s: float) -> None:
+        """No call is in it any more, and none begins."""
+        raise NotImplementedError
+
+    def _end_calls(self, patience_s: float) -> None:
+        self._tell_calls()
+        until = time.monotonic() + patience_s
+        while self.inside:
+            if time.monotonic() > until:
+                raise error_of(lib.HKT_ERROR_TIMEOUT, f"{len(self.inside)} calls of the {self.what} have not ended "
+                               f"{patience_s:g} s after they were told to; its memory is not freed")
+            time.sleep(0.001)
+
+    def __del__(self) -> None:
+        try:
+            if self.owned:
+                self.destroy()
+        except Exception:  # at the end of the interpreter, parts of it may be gone
+            pass
+
+
+class State(Handle):
+    """of a communicator. Requests, plans, operators and window memory refer to it.
+
+    exchanges   what is closed before the communicator is destroyed, by numbers: see overlap.exchange.Opened.
+    """
+
+    __slots__ = ("told", "exchanges", "blocks", "kept")
+    what = "communicator"
+
+    def __init__(self, handle: Any, kept: Any = None) -> None:
+        self.told: Dict[int, Callable[[], None]] = {}  # what is called when a request ends, by the id of its user
+        self.exchanges: Dict[int, Any] = {}
+        self.blocks = 0  # of window memory that arrays of Python lie in
+        self.kept = kept
+        super().__init__(handle)
+
+    def _raise(self, status: int) -> NoReturn:
+        raise_last(status, self.handle)
+
     def close(self) -> None:
         """Ends calls of other threads, and destroys the communicator; with window memory in use, once that is free."""
         if not self.handle:
@@ -126,28 +193,12 @@ class State:
         else:
             self.destroy()
 
-    def is_own(self) -> bool:
-        """False in a forked child, which has nothing but a copy that must be freed."""
-        return self.process == os.getpid()
-
     def block_freed(self) -> None:
         self.blocks -= 1
         if self.blocks == 0 and not self.handle:
             self.destroy()
 
-    def destroy(self, patience_s: float = 30) -> None:
-        self.handle = NULL  # no call begins from here on
-        if not self.owned:
-            return
-        in_call = is_in_call()
-        if is_busy() or (in_call and self.is_own()):
-            destroy_later(self)
-            return
-        if not in_call:  # what an exception of a handler has left, where Python cannot be on its guard
-            while get_ident() in self.inside:
-                self.inside.remove(get_ident())
-        if self.inside and self.is_own():
-            self._end_calls(patience_s)
+    def _free(self, patience_s: float) -> None:
         self._close_exchanges(patience_s)
         handle, self.owned = self.owned, NULL
         forget(self)
@@ -159,10 +210,6 @@ class State:
                 function()
         self.told.clear()
 
-    def abandon(self) -> None:
-        """Its memory goes with the process."""
-        self.handle = self.owned = NULL
-
     def _close_exchanges(self, patience_s: float) -> None:
         """No call begins any more. An iteration that is under way is given up: other ranks may have left it."""
         if self.exchanges and self.is_own():
@@ -173,24 +220,11 @@ class State:
         while self.exchanges:
             self.exchanges.popitem()[1].close()
 
-    def _end_calls(self, patience_s: float) -> None:
+    def _tell_calls(self) -> None:
         lib.hkt_comm_abort(self.owned)
-        until = time.monotonic() + patience_s
-        while self.inside:
-            if time.monotonic() > until:
-                raise error_of(lib.HKT_ERROR_TIMEOUT, f"{len(self.inside)} calls of the communicator have not ended "
-                               f"{patience_s:g} s after it was aborted; its memory is not freed")
-            time.sleep(0.001)
-
-    def __del__(self) -> None:
-        try:
-            if self.owned:
-                self.destroy()
-        except Exception:  # at the end of the interpreter, parts of it may be gone
-            pass
 
 
-CALLS.add(State.call.__code__)
+CALLS.add(Handle.call.__code__)
 
 
 # ---- What is open ------------------------------------------------------------------------------------------------
@@ -242,10 +276,19 @@ in_callback = _Inside()
 @ffi.def_extern(name="hkt_py_is_interrupted", error=1, onerror=keep)
 def _is_interrupted(user: Any) -> int:
     """Python runs the handlers of signals between its instructions, in the main thread: also here. If one raises,
-    `keep` has the exception, and the wait ends."""
+    `keep` has the exception, and the wait ends. user: an Ending, whose calls are to end for another reason; or null."""
     for _ in (1, 2):
         pass
-    return 0
+    return 1 if user and ffi.from_handle(user).has_begun else 0
+
+
+class Ending:
+    """Whether what has calls is being closed: then they end. It refers to nothing, as C refers to it."""
+
+    __slots__ = ("has_begun",)
+
+    def __init__(self) -> None:
+        self.has_begun = False
 
 
 @ffi.def_extern(name="hkt_py_ended")

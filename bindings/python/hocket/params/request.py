@@ -1,0 +1,90 @@
+"""Pushes, pulls and checkpoints that move by themselves: what a call with wait=False returns."""
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Callable, Generator, List, Optional, TypeVar
+
+from hocket import request as requests
+from hocket._native import ffi, lib
+from hocket.errors import Error, invalid
+from hocket.state import FLIGHT, Handle
+
+Result = TypeVar("Result")
+_LOOKED_EVERY_S = 0.05
+
+
+class Request(requests.Request[Result]):
+    """A push, pull or checkpoint that was started. Its arrays are Hocket's until it has ended, and are kept alive until
+    then, also if this object is dropped. `await request` is wait() for programs with asyncio. Thread-safe.
+
+    A request of the service cannot be joined with others, and calls nobody when it ends."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, state: Handle, parts: List[requests.Request[None]], result: Any) -> None:
+        """parts: of tensors that do not follow each other, each has one. result: as in hocket.Request."""
+        super().__init__(state, None, None, result)
+        self._parts = parts
+
+    def wait(self, timeout: Optional[float] = None) -> Result:
+        """Waits until all of it has ended, and returns what the blocking call would have returned.
+
+        timeout: seconds. If it has not ended by then, InProgressError (a builtin TimeoutError); that breaks nothing, and
+        it can be waited for again. If it failed, its error is raised, each time. Ctrl-C ends the wait with
+        KeyboardInterrupt; what was started goes on."""
+        until = None if timeout is None else time.monotonic() + requests.checked(timeout)
+        error: Optional[Error] = None
+        for part in self._parts:
+            try:
+                part.wait(None if until is None else max(0.0, until - time.monotonic()))
+            except Error as failed:
+                if failed.status == lib.HKT_IN_PROGRESS:
+                    raise
+                error = error or failed
+        if error is not None:
+            raise error
+        return self._take()
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not. Never waits."""
+        return all([part.done() for part in self._parts])
+
+    def failed(self) -> bool:
+        """Whether it has ended with an error. Never waits."""
+        return self.done() and any(part._error is not None for part in self._parts)
+
+    def add_done_callback(self, function: Callable[[requests.Request[Result]], Any]) -> None:
+        """Refused: the service tells nobody of ends."""
+        raise invalid("a request of the parameter service calls nobody when it ends: use wait(), done() or await")
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        while not self.done() and not (yield from asyncio.get_running_loop().run_in_executor(None, self._ends_soon)):
+            pass
+        return self.wait()
+
+    def _ends_soon(self) -> bool:
+        """For an event loop, which joins the threads of its executor when it ends: so none of them waits for long."""
+        try:
+            self.wait(_LOOKED_EVERY_S)
+        except Error as error:  # its own is raised again by the next wait
+            return error.status != lib.HKT_IN_PROGRESS
+        return True
+
+    def __repr__(self) -> str:
+        errors = [part._error for part in self._parts if part._error is not None]
+        return f"<hocket.params.Request: {(errors[0] if errors else 'done') if self.done() else 'in flight'}>"
+
+
+def start(state: Handle, function: Callable[..., int], arguments: tuple, kept: Any) -> requests.Request[None]:
+    """Starts function(handle, *arguments, request). kept: what the operation uses until it has ended."""
+    if state.orphans:
+        state.reap()
+    flight = ffi.new(FLIGHT)
+    try:
+        state.call(function, *arguments, flight)
+    except BaseException:
+        if flight[0]:  # interrupted: the operation goes on, and has the arrays
+            state.orphans.append((flight, kept))
+        raise
+    return requests.Request(state, flight, kept, None)

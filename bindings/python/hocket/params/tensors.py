@@ -1,0 +1,115 @@
+"""The tensors that a service keeps: their names, shapes and types, and whether an array fits one of them."""
+from __future__ import annotations
+
+from collections.abc import Mapping as AnyMapping
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Tuple
+
+from hocket._native import ffi
+from hocket.arrays import NAMES, Resolved, ndarray, resolve, shape_of
+from hocket.errors import invalid
+from hocket.state import NULL
+
+_HOST_DEVICES = (1, 3)  # of DLPack: memory of the host, and such that CUDA has pinned
+
+
+class Tensor(NamedTuple):
+    """One of the service's. index: its number; type: of hkt_type."""
+
+    name: str
+    index: int
+    shape: Tuple[int, ...]
+    count: int
+    type: int
+
+
+Found = Tuple[Tensor, Any, Any]  # a tensor, an address of as many elements, and what keeps them
+
+
+class Model:
+    """The tensors of a service, in the order of their numbers; arrays: what they were opened with, by name."""
+
+    def __init__(self, tensors: Mapping[str, Any]) -> None:
+        if not isinstance(tensors, AnyMapping) or not tensors:
+            raise invalid(f"tensors is {tensors!r:.80}; it must be a dict from names to arrays, with one or more")
+        self.arrays: Dict[str, Any] = dict(tensors)
+        self.tensors: Dict[str, Tensor] = {}
+        self._found: List[Found] = []
+        self._names: List[Any] = []
+        for index, (name, array) in enumerate(self.arrays.items()):
+            self._names.append(ffi.new("char[]", _utf8(name)))
+            address, count, number, kept = on_host(array, f"tensors[{name!r}]", False)
+            self.tensors[name] = Tensor(name, index, shape_of(array), count, number)
+            self._found.append((self.tensors[name], address, kept))
+
+    def for_open(self, gives_weights: bool) -> Tuple[Any, int, Any]:
+        """hkt_params_tensor[], how many, and pointers to the first weights, or null. They are good as long as this is."""
+        described = [{"name": name, "count": tensor.count, "type": tensor.type}
+                     for name, tensor in zip(self._names, self.tensors.values())]
+        return ffi.new("hkt_params_tensor[]", described), len(described), pointers(self._found) if gives_weights else NULL
+
+    def tensor(self, name: Any) -> Tensor:
+        found = self.tensors.get(name) if isinstance(name, str) else None
+        if found is None:
+            names = ", ".join(list(self.tensors)[:20]) + (", ..." if len(self.tensors) > 20 else "")
+            raise invalid(f"there is no tensor {name!r:.80}; the service was opened with {names}")
+        return found
+
+    def find(self, arrays: Mapping[str, Any], what: str, writable: bool) -> List[Found]:
+        """Arrays by name, in the order of their tensors. what: of the argument, for errors."""
+        if not isinstance(arrays, AnyMapping):
+            raise invalid(f"{what} is {arrays!r:.80}; it must be a dict from names of tensors to arrays")
+        found = [self.find_one(self.tensor(name), array, f"{what}[{name!r}]", writable) for name, array in arrays.items()]
+        return sorted(found, key=lambda one: one[0].index)
+
+    def find_one(self, tensor: Tensor, array: Any, what: str, writable: bool) -> Found:
+        address, count, number, kept = on_host(array, what, writable)
+        check_type(tensor, number, array, what)
+        shape = shape_of(array)
+        if shape != tensor.shape and shape != (tensor.count,):
+            raise invalid(f"{what} has the shape {shape}, and the tensor {tensor.name!r} has {tensor.shape}: pass an array of that "
+                          f"shape, or a flat one of {tensor.count} elements")
+        return tensor, address, kept
+
+
+def _utf8(name: Any) -> bytes:
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise invalid(f"{name!r:.80} is not a name of a tensor: it must be a text that is not empty, without a zero in it")
+    return name.encode()
+
+
+def check_type(tensor: Tensor, number: int, array: Any, what: str) -> None:
+    if number != tensor.type:
+        name = NAMES[tensor.type]
+        how = f"array.astype({name!r})" if isinstance(array, ndarray) else "an array of that type"
+        raise invalid(f"{what} has elements of {NAMES[number]}, and the tensor {tensor.name!r} has {name}: pass {how}")
+
+
+def on_host(array: Any, name: str, writable: bool) -> Resolved:
+    """As resolve(), but memory of a device is refused."""
+    resolved = resolve(array, name, writable)
+    if not isinstance(array, ndarray) and _is_on_device(array):
+        raise invalid(f"{name} is in memory of a device; the parameter service takes memory of the host: pass a copy there")
+    return resolved
+
+
+def _is_on_device(array: Any) -> bool:
+    is_cuda = getattr(array, "is_cuda", None)
+    if is_cuda is not None:  # PyTorch's answer is the faster one
+        return bool(is_cuda)
+    device = getattr(array, "__dlpack_device__", None)
+    return device is not None and device()[0] not in _HOST_DEVICES
+
+
+def pointers(found: Iterable[Found]) -> Any:
+    return ffi.new("void*[]", [ffi.cast("void*", address) for _, address, _ in found])
+
+
+def ranges(found: List[Found]) -> List[List[Found]]:
+    """Those whose tensors follow each other, together: each is one call of C."""
+    made: List[List[Found]] = []
+    for one in found:
+        if made and made[-1][-1][0].index + 1 == one[0].index:
+            made[-1].append(one)
+        else:
+            made.append([one])
+    return made
