@@ -196,7 +196,7 @@ class Programs(TestCase):
     def test_the_example(self):
         for words, lines in ((["--workers", "3", "--servers", "2"], 3), (["--staleness", "-1"], 2)):
             with self.subTest(words=words):
-                code, said = running.run([sys.executable, os.path.join(running.HERE, "..", "..", "examples", "params.py"), "--steps", "100", *words], 120)
+                code, said = running.run([sys.executable, os.path.join(running.HERE, "..", "..", "examples", "params.py"), "--steps", "100", *words], 200)
                 self.assertEqual(code, 0, said)
                 right = [float(line.split()[2]) for line in said.splitlines() if line.startswith("worker ")]
                 self.assertEqual(len(right), lines, said)

@@ -13,10 +13,11 @@ from .options import Options
 from .hooks import SparseHook, ddp_hook, sparse_hook
 from .measuring import measure_profile
 from .operations import NAME
+from .optimizer import ParamsOptimizer
 from .planned import bucket_sizes, planned_ddp
 from .process_group import Backend, ProcessGroup, create
 
-__all__ = ["Backend", "Options", "ProcessGroup", "SparseHook", "bucket_sizes", "ddp_hook", "measure_profile", "planned_ddp", "sparse_hook"]
+__all__ = ["Backend", "Options", "ParamsOptimizer", "ProcessGroup", "SparseHook", "bucket_sizes", "ddp_hook", "measure_profile", "planned_ddp", "sparse_hook"]
 
 
 def _register():

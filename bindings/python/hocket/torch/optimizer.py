@@ -1,0 +1,189 @@
+"""An optimizer whose steps are made by the servers of a parameter service.
+
+    optimizer = hocket.torch.ParamsOptimizer(model, address="10.0.0.4:7000", update="sgd(0.1)", workers=4)
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss(model(x), y).backward()
+        optimizer.step()
+    optimizer.close()
+"""
+import torch
+
+import hocket.params
+
+from .gradients import Pushes
+from .weights import Weights
+
+
+class ParamsOptimizer(torch.optim.Optimizer):
+    """step() pushes the gradients to a parameter service, ends this worker's round, and pulls the weights that the servers have made.
+
+    parameters  a module, or its named_parameters(). Those that require gradients now are served; all workers have the same, by name
+    address     of the first server; HOCKET_PARAMS_ADDRESS
+    update      what servers do with the gradients of a round: "sgd(0.1)", "momentum(0.1, 0.9)", "adam(0.001)", your own (docs/params.md). A rate that
+                falls is in there, by `round`: param_groups has no lr, and schedulers of torch find none
+    overlap     gradients are pushed while the backward pass goes on. With a module, weights also come while the program goes on after step(), and
+                modules wait for them before their forward pass
+    layers      with overlap and a module: modules in it that wait for their own weights alone, as long as nobody else reads those. By default the
+                modules that a Sequential calls one after another; of a module that is none, all weights are waited for when it begins
+    worker      an open hocket.params.Worker with these names, instead of an address and options: it stays the caller's to be closed
+    options     those of hocket.params.open: workers, staleness, secret, number, tree, rack, timeout, ...
+
+    Weights begin as one worker has them, and are pulled before this returns. Whoever loads a checkpoint into the model does it before. A parameter
+    without a gradient counts as zeros: the update of a momentum or a decay goes on. The states of the update are on the servers, and in their
+    checkpoints. Buffers (of batch norm) are not served: each worker has its own. One thread trains. Errors are hocket's: TimeoutError (another
+    worker is late; the next step or forward pass may be tried), PeerLostError (a server is gone, and none has taken its place).
+    """
+
+    def __init__(self, parameters, address=None, *, update=None, overlap=False, layers=None, worker=None, **options):
+        module = parameters if isinstance(parameters, torch.nn.Module) else None
+        if layers is not None and (module is None or not overlap):
+            raise ValueError("hocket: layers are for a module, with overlap=True: pass the model itself")
+        self._frozen, self._served = _sort(module.named_parameters() if module is not None else parameters)
+        super().__init__(list(self._served.values()), {})
+        self._is_own = worker is None
+        self.worker = _opened(self._served, address, update, options) if self._is_own else _fitting(worker, self._served, address, update, options)
+        self._pushes = Pushes(self.worker, self._served)
+        self._waits_at_once = not overlap or module is None
+        self._weights = Weights(self.worker, self._served, None if self._waits_at_once else module, layers)
+        self.pull()
+        if overlap:
+            self._pushes.watch()
+
+    # ---- Training
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        """Ends the round: pushes what was not pushed yet, and pulls the next weights. Returns what the closure has, which computes gradients. If it was
+        interrupted, or another worker was late, it is called again, before the gradients change: nothing is pushed twice."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._refuse_thawed()
+        if not (self._weights.are_old() and self._pushes.are_of_the_last_round()):  # else only the weights were missing
+            self._weights.wait()
+            self._pushes.rest()
+            self.worker.clock()
+            self._pushes.begin_round(self._waits_at_once)
+            self._weights.start()
+        if self._waits_at_once:
+            self._weights.wait()
+            self._pushes.forget_the_last_round()
+        return loss
+
+    def no_push(self):
+        """A context in which backward passes push nothing: for all but the last one, where gradients of several are added up. Without overlap there
+        is no need of it."""
+        return self._pushes.paused()
+
+    def wait(self):
+        """Until all weights are there: for who reads them outside of a forward pass, or copies the model, with overlap. state_dict() of the module waits
+        by itself."""
+        self._weights.wait()
+
+    def pull(self, staleness=None):
+        """Pulls the weights now, and waits for them. staleness 0: those of all rounds so far, as at the end of a training with a staleness; None: the
+        job's."""
+        self._weights.wait()
+        self._weights.start(staleness)
+        self._weights.wait()
+
+    # ---- Its end
+
+    def close(self):
+        """Waits for weights that are on their way, and leaves the job. What was pushed in rounds that have ended counts, as hocket.params.Worker.close()
+        says; hooks are removed. It is closed, too, at the end of a `with` block, when it is dropped, and before the interpreter ends. A second close()
+        does nothing."""
+        try:
+            if not self.worker.closed:
+                self._weights.wait()
+        finally:
+            self._leave()
+
+    def _leave(self):
+        self._remove_hooks()
+        if self._is_own:
+            self.worker.close()
+
+    def _remove_hooks(self):
+        self._pushes.remove_hooks()
+        self._weights.remove_hooks()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self.close()
+        else:  # nobody needs the weights
+            self._leave()
+
+    def __del__(self):
+        try:
+            self._remove_hooks()  # with them goes what has the worker
+        except Exception:  # it was never opened, or the interpreter ends
+            pass
+
+    # ---- What torch's optimizers have
+
+    def state_dict(self):
+        """Without states: these are on the servers. A checkpoint of the job is optimizer.worker.checkpoint(), and is restored by the servers."""
+        return {"state": {}, "param_groups": super().state_dict()["param_groups"]}
+
+    def load_state_dict(self, state_dict):
+        """Checks that there is nothing to load."""
+        if state_dict["state"]:
+            raise ValueError("hocket: states of the update are on the servers, and cannot be loaded here: start the servers with --restore")
+        if [len(group["params"]) for group in state_dict["param_groups"]] != [len(self._served)]:
+            raise ValueError(f"hocket: the state is of other parameters; the service has {len(self._served)}")
+
+    def add_param_group(self, param_group):
+        """Of the parameters that it is made with. Later the tensors of a service do not change."""
+        if self.param_groups:
+            raise ValueError("hocket: a parameter service keeps the tensors that it was opened with: make another optimizer, and another job")
+        super().add_param_group(param_group)
+
+    def __reduce__(self):
+        raise TypeError("hocket: an optimizer of a parameter service cannot be pickled or copied: another process opens one of its own")
+
+    def _refuse_thawed(self):
+        for name, parameter in self._frozen.items():
+            if parameter.requires_grad and parameter.grad is not None:
+                raise RuntimeError(f"hocket: {name} was frozen when the optimizer was made, and has a gradient now: the service does not have it. Thaw "
+                                   "parameters before, or make another optimizer")
+
+
+def _sort(named):
+    """Parameters by name, each once: those that are frozen, and those that are served."""
+    frozen, served, seen = {}, {}, set()
+    for entry in named:
+        if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], torch.Tensor)):
+            raise TypeError("hocket: parameters must have names, by which workers and servers know them: pass the model, or model.named_parameters()")
+        name, parameter = entry
+        if id(parameter) in seen or parameter.numel() == 0:
+            continue
+        if name in served or name in frozen:
+            raise ValueError(f"hocket: two parameters have the name {name!r}")
+        if parameter.device.type != "cpu":
+            raise ValueError(f"hocket: {name} is on {parameter.device}; the parameter service takes memory of the host")
+        seen.add(id(parameter))
+        (served if parameter.requires_grad else frozen)[name] = parameter
+    if not served:
+        raise ValueError("hocket: there are no parameters that require gradients")
+    return frozen, served
+
+
+def _opened(served, address, update, options):
+    if update is None:
+        raise ValueError('hocket: update is missing: what the servers do with gradients, such as update="sgd(0.1)"')
+    return hocket.params.open({name: parameter.detach().contiguous() for name, parameter in served.items()}, address=address, update=update, **options)
+
+
+def _fitting(worker, served, address, update, options):
+    if address is not None or update is not None or options:
+        raise ValueError("hocket: with a worker that is open there are no address, update and options: it has them")
+    missing = set(worker.names) ^ set(served)
+    if missing:
+        raise ValueError(f"hocket: the worker has other tensors than the parameters that require gradients: {sorted(missing)[0]!r} is on one side alone")
+    return worker
