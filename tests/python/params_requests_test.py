@@ -107,6 +107,26 @@ class Two(TestCase):
         gc.collect()
         self.assertIsNone(alive())
 
+    def test_arrays_of_a_request_that_is_asked_while_the_worker_closes(self):
+        """It has ended for the program, but C may still write to them."""
+        first, second = self.workers([model(), model()])
+        first.clock()
+        out = np.zeros(4)
+        alive, closing = weakref.ref(out), threading.Thread(target=first.close)
+        request = first.pull("b", out, wait=False)
+        closing.start()  # it waits for the other worker, up to 2 s
+        self.eventually(lambda: first.closed)
+        self.assertTrue(request.done())
+        self.refused(["closed"], request.wait, error=hocket.AbortedError)
+        request._result = out = None  # a result that the program has dropped
+        gc.collect()
+        was_alive, was_closing = alive() is not None, closing.is_alive()
+        second.close()
+        closing.join(TIMEOUT_S)
+        self.assertTrue(was_alive or not was_closing)
+        gc.collect()
+        self.assertIsNone(alive())
+
     def test_staleness(self):
         first, second = self.workers([model(), model()], staleness=2)
         for round in (1, 2):  # the other's round 0 is not needed

@@ -141,6 +141,7 @@ class Request(Generic[Result]):
         state.inside.append(get_ident())
         try:
             if not state.handle:
+                state.leave(self._flight, self._kept)
                 self._end(error_of(lib.HKT_ERROR_ABORTED, f"the {state.what} was closed before the operation had ended"))
                 return True
             status = lib.hkt_py_wait(self._flight, milliseconds)

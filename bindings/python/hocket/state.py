@@ -111,6 +111,12 @@ class Handle:
         finally:
             self.inside.remove(thread)
 
+    def leave(self, flight: Any, kept: Any) -> None:
+        """Of an operation that nobody waits for any more, as the handle is closed: C may still write to what it uses, until
+        the handle is freed, which may come later."""
+        if self.owned and flight[0]:
+            self.orphans.append((flight, kept))
+
     def is_own(self) -> bool:
         """False in a forked child, which has nothing but a copy that must be freed."""
         return self.process == os.getpid()
@@ -192,6 +198,10 @@ class State(Handle):
             self._close_exchanges(30)  # they use the arrays
         else:
             self.destroy()
+
+    def leave(self, flight: Any, kept: Any) -> None:
+        if not self.blocks:  # else it was aborted, and waits for its arrays to be freed
+            super().leave(flight, kept)
 
     def block_freed(self) -> None:
         self.blocks -= 1
