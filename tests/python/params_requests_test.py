@@ -11,6 +11,7 @@ import sys
 import threading
 import unittest
 import weakref
+from unittest import mock
 
 import running
 
@@ -19,6 +20,8 @@ import numpy as np  # noqa: E402
 
 import hocket  # noqa: E402
 import hocket.params as params  # noqa: E402
+from hocket._native import lib  # noqa: E402
+from hocket.state import Handle  # noqa: E402
 from interrupting import interrupted  # noqa: E402
 from serving import TIMEOUT_S, TestCase, model, open_worker  # noqa: E402
 
@@ -229,6 +232,62 @@ class Interrupted(TestCase):
                 for _ in range(first.stats().round):
                     second.clock()
                 self.eventually(lambda: second.pull("b")[0] > 0 or not gradients)
+
+    def test_a_clock_that_is_called_again_ends_no_second_round(self):
+        """The first call goes on in a thread, and ends its round when there is room."""
+        first, second = self.workers([model(), model()], timeout=600)
+        self.until_interrupted(first.clock)
+        round = first.stats().round
+        self.refused(["call clock() again"], first.push, {"b": np.ones(4)})
+        interrupted(lambda: len(first._handle.inside) > 0, first.clock)
+        for _ in range(round):
+            second.clock()
+        self.assertEqual(first.clock(), round + 1)
+        self.eventually(lambda: not first._handle.inside)
+        self.assertEqual(first.stats().round, round + 1)
+        second.clock()
+        self.assertEqual(first.clock(), round + 2)
+
+    def test_a_clock_whose_round_ends_after_it_was_left(self):
+        """Who goes on pushing does so in the next round, which the next clock() ends."""
+        first, second = self.workers([model(), model()], timeout=600)
+        self.until_interrupted(first.clock)
+        round = first.stats().round
+        for _ in range(round + 1):
+            second.clock()
+        self.eventually(lambda: first.stats().round == round + 1)
+        first.push({"b": np.ones(4)})
+        self.assertEqual(first.clock(), round + 2)
+        second.clock()
+        self.same(first.pull("b"), np.ones(4))
+
+    def test_after_the_call_of_c(self):
+        """What C has done is noted, though Ctrl-C comes before its call has returned."""
+        worker = self.workers([model()])[0]
+        call, ones = Handle.call, np.ones(4)
+
+        def left(function, method, *arguments):
+            def stop(handle, called, *rest, **named):
+                status = call(handle, called, *rest, **named)
+                if called is function:
+                    raise KeyboardInterrupt
+                return status
+
+            with mock.patch.object(Handle, "call", stop):
+                self.assertRaises(KeyboardInterrupt, method, *arguments)
+
+        left(lib.hkt_params_push, worker.push, {"b": ones})
+        self.refused(["'b' was pushed in this round"], worker.push, {"b": ones})
+        indices, values = np.arange(2, dtype=np.uint32), np.ones(2, np.float32)
+        left(lib.hkt_params_push_sparse, worker.push_sparse, "a", indices, values)
+        self.refused(["'a' was pushed in this round"], worker.push_sparse, "a", indices, values)
+        left(lib.hkt_params_clock, worker.clock)
+        self.assertEqual(worker.clock(), 1)
+        worker.push({"b": ones})
+        left(lib.hkt_params_clock, worker.clock)
+        worker.push({"b": ones})  # in the next round
+        self.assertEqual(worker.clock(), 3)
+        self.same(worker.pull("b"), np.full(4, 3.0))
 
     def until_interrupted(self, call):
         timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))

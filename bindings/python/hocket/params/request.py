@@ -76,11 +76,13 @@ class Request(requests.Request[Result]):
         return f"<hocket.params.Request: {(errors[0] if errors else 'done') if self.done() else 'in flight'}>"
 
 
-def start(state: Handle, function: Callable[..., int], arguments: tuple, kept: Any) -> requests.Request[None]:
-    """Starts function(handle, *arguments, request). kept: what the operation uses until it has ended."""
+def start(state: Handle, function: Callable[..., int], arguments: tuple, kept: Any, flight: Any = None) -> requests.Request[None]:
+    """Starts function(handle, *arguments, request). kept: what the operation uses until it has ended. flight: of state.FLIGHT, for
+    who looks there whether it was started, also after an exception."""
     if state.orphans:
         state.reap()
-    flight = ffi.new(FLIGHT)
+    if flight is None:
+        flight = ffi.new(FLIGHT)
     try:
         state.call(function, *arguments, flight)
     except BaseException:

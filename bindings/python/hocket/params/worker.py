@@ -1,7 +1,8 @@
 """A worker of a parameter service."""
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
+import threading
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
 from hocket import options as opts
 from hocket._native import ffi, lib
@@ -11,7 +12,7 @@ from hocket.interruptible import interruptible
 from hocket.params.handles import ServiceHandle, ending_for
 from hocket.params.request import Request, start
 from hocket.params.tensors import Found, Model, check_type, on_host, pointers, ranges
-from hocket.state import Ending
+from hocket.state import FLIGHT, Ending
 
 UNBOUNDED: int = lib.HKT_UNBOUNDED
 Names = Union[str, Iterable[str], None]
@@ -37,6 +38,15 @@ class Stats(NamedTuple):
     children: int
 
 
+class _RoundsEnd:
+    """A call of clock(). number[0] is set once the round has ended. Who is interrupted may leave it in another thread, if it has begun."""
+
+    __slots__ = ("lock", "number", "has_begun")
+
+    def __init__(self) -> None:
+        self.lock, self.number, self.has_begun = threading.Lock(), ffi.new("uint64_t*"), False
+
+
 class Worker:
     """Pushes gradients, pulls weights, counts its rounds. Made by open() and open_with_ranks().
 
@@ -50,6 +60,7 @@ class Worker:
         """Use open()."""
         self._handle, self._model, self._staleness = handle, model, staleness
         self._pushed: Set[str] = set()  # in this round
+        self._left: Optional[_RoundsEnd] = None  # by an exception of a signal's handler: the next clock() is the same one
         self._room: Optional[Request[None]] = None  # the last push of this round: it has ended once there is room for the next
         self._number: int = lib.hkt_params_number(handle.handle)
 
@@ -91,19 +102,20 @@ class Worker:
         is room for the next round. Several tensors that follow each other in the order of open() are one call of C.
         Errors: InvalidArgumentError (an array is refused, or was pushed in this round already; nothing is pushed), and
         those of pull(): the gradients are pushed then, also after TimeoutError, and must not be pushed again."""
+        self._settle_left()
         found = self._model.find(gradients, "gradients", False)
         self._refuse_pushed(tensor.name for tensor, _, _ in found)
         parts = []
         for part in ranges(found):
             first, count = part[0][0].index, len(part)
-            parts.append(start(self._handle, lib.hkt_params_push, (first, count, pointers(part)), None))
-            self._pushed.update(tensor.name for tensor, _, _ in part)
+            parts.append(self._push(lib.hkt_params_push, (first, count, pointers(part)), [tensor.name for tensor, _, _ in part]))
         return self._pushing(parts, wait)
 
     def push_sparse(self, name: str, indices: Any, values: Any, *, wait: bool = True) -> Any:
         """The same for one tensor, of which all but some elements are 0; those of the flat tensor with these indices.
 
         indices: an array of uint32, ascending, none twice. values: as many, of the tensor's type. Both are copied."""
+        self._settle_left()
         tensor = self._model.tensor(name)
         places, count, number, _ = on_host(indices, "indices", False)
         if number != TYPES["uint32"]:
@@ -114,10 +126,21 @@ class Worker:
         if have != count:
             raise invalid(f"values have {have} elements (shape {shape_of(values)}), and indices {count}: each index has one value")
         self._refuse_pushed([name])
-        part = start(self._handle, lib.hkt_params_push_sparse,
-                     (tensor.index, count, ffi.cast("uint32_t*", places), ffi.cast("void*", memory)), None)
-        self._pushed.add(name)
+        part = self._push(lib.hkt_params_push_sparse, (tensor.index, count, ffi.cast("uint32_t*", places), ffi.cast("void*", memory)), [name])
         return self._pushing([part], wait)
+
+    def _push(self, function: Callable[..., int], arguments: tuple, names: List[str]) -> Any:
+        """Ctrl-C may come when C has pushed them, and before this has returned: they are noted even so."""
+        flight = ffi.new(FLIGHT)
+        try:
+            return start(self._handle, function, arguments, None, flight)
+        finally:
+            if flight[0]:
+                self._pushed.update(names)
+
+    def _has_pushed(self, name: str) -> bool:
+        """In this round."""
+        return name in self._pushed and (self._left is None or not self._left.number[0])
 
     def _refuse_pushed(self, names: Iterable[str]) -> None:
         """C would refuse a range; but of several ranges others might be pushed by then."""
@@ -134,7 +157,22 @@ class Worker:
     def clock(self) -> int:
         """Ends this worker's round, and returns the number of the one that begins. What was not pushed in it counts as
         zeros. Waits where this worker is further ahead than servers have room for. After TimeoutError the round has not
-        ended. Ctrl-C ends the wait; whether the round ended in that moment, stats().round says."""
+        ended. Ctrl-C ends the wait, not what was begun: the next clock() goes on with it, and ends the same round. Before that
+        nothing can be pushed, unless the round has ended meanwhile, which stats().round says."""
+        end = self._left or _RoundsEnd()
+        try:
+            self._end_round(end)
+            return self._settle(end)
+        except Error:
+            self._left = None  # the round has not ended
+            raise
+        except BaseException:
+            self._left = end if end.has_begun else None
+            raise
+
+    def _end_round(self, end: _RoundsEnd) -> None:
+        if end.number[0]:
+            return
         room = self._room
         if room is not None and not room.done():
             try:
@@ -142,16 +180,30 @@ class Worker:
             except Error:
                 self._room = None  # the next call asks again
                 raise
-        if room is not None and not room.failed():
-            return self._end_round()  # it does not wait
-        return interruptible(self._end_round)
+        is_at_once = room is not None and not room.failed() and not end.has_begun
+        end.has_begun = True
+        if is_at_once:
+            self._tick(end)
+        else:
+            interruptible(lambda: self._tick(end))
 
-    def _end_round(self) -> int:
-        number = ffi.new("uint64_t*")
-        self._handle.call(lib.hkt_params_clock, number)
+    def _tick(self, end: _RoundsEnd) -> None:
+        with end.lock:  # a thread that was left may have it, and end the round
+            if not end.number[0]:
+                self._handle.call(lib.hkt_params_clock, end.number)
+
+    def _settle(self, end: _RoundsEnd) -> int:
         self._room = None
         self._pushed.clear()
-        return number[0]
+        self._left = None  # last of all, as Ctrl-C may come here, too
+        return end.number[0]
+
+    def _settle_left(self) -> None:
+        """Before a push: it must not come beside a clock()."""
+        if self._left is not None:
+            if not self._left.number[0]:
+                raise invalid("a clock() that was interrupted has not ended yet: call clock() again before you push")
+            self._settle(self._left)
 
     # ---- Weights -------------------------------------------------------------------------------------------------
 
