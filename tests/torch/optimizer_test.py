@@ -9,12 +9,15 @@ import signal
 import sys
 import threading
 import weakref
+from unittest import mock
 
 import ranks  # first: it skips without torch
 import torch
 
 import hocket
 import hocket.params
+import hocket.torch.gradients
+import hocket.torch.weights
 from hocket.torch import ParamsOptimizer
 from ranks import same
 
@@ -242,7 +245,8 @@ class Alone(ranks.TestCase):
         self.raises(RuntimeError, "second backward pass.*no_push", backward, model, "chain", 0, 0)
         self.raises(RuntimeError, "changed after it was pushed", optimizer.step)
         optimizer.close()
-        for change in (lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3), lambda: model.zero_grad(set_to_none=False), lambda: model.zero_grad(set_to_none=True)):
+        for change in (lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3), lambda: torch.nn.utils.clip_grad_value_(model.parameters(), 1e-5),
+                       lambda: model[0].weight.grad.data.neg_(), lambda: model.zero_grad(set_to_none=False), lambda: model.zero_grad(set_to_none=True)):
             model = chain()
             with serve() as server, contextlib.closing(optimizer_of(model, server.address, overlap=True)) as optimizer:
                 backward(model, "chain", 0, 0)
@@ -260,6 +264,7 @@ class Alone(ranks.TestCase):
 
     def test_a_closure(self):
         model = chain()
+        before = copy.deepcopy(model.state_dict())
         optimizer = self.open(model)
 
         def closure():
@@ -270,7 +275,18 @@ class Alone(ranks.TestCase):
             return loss
 
         losses = [optimizer.step(closure).item() for _ in range(5)]
-        self.assertEqual(losses, sorted(losses, reverse=True))
+        other, expected = chain(), []
+        other.load_state_dict(before)
+        plain = torch.optim.SGD(other.parameters(), RATE)
+        for _ in range(5):
+            plain.zero_grad()
+            loss = (other(batch("chain", 0, 0)[0]) - batch("chain", 0, 0)[1]).square().mean()
+            loss.backward()
+            plain.step()
+            expected.append(loss.item())
+        for found, loss in zip(losses, expected):
+            self.assertAlmostEqual(found, loss, 5)
+        self.assertGreater(losses[0], losses[-1] + 1e-3)
 
     def test_old_graphs(self):
         """A backward pass that needs the weights of before the step fails, as with torch's optimizers."""
@@ -313,6 +329,11 @@ class Alone(ranks.TestCase):
         self.raises(ValueError, "is on meta", optimizer_of, torch.nn.Linear(2, 2, device="meta"), "127.0.0.1:9")
         self.raises(hocket.InvalidArgumentError, "complex64", optimizer_of, [("w", torch.nn.Parameter(torch.ones(2, dtype=torch.complex64)))], "127.0.0.1:9")
         self.raises(ValueError, "not in the module", self.open, model, overlap=True, layers=[torch.nn.Linear(2, 2)])
+        self.assertEqual(self.server.stats().get("workers", []), [])  # the refused one has not joined
+        for owner, name in ((hocket.torch.weights.Weights, "_add_hooks"), (hocket.torch.gradients.Pushes, "watch")):
+            with serve() as server, mock.patch.object(owner, name, side_effect=KeyboardInterrupt):
+                self.raises(KeyboardInterrupt, "", optimizer_of, model, server.address, overlap=True)
+                self.assertTrue(server.wait(TIMEOUT_S))  # it has left
         worker = plain.open({"w": torch.ones(3)}, address=serve_for(self).address, secret=SECRET)
         self.addCleanup(worker.close)
         self.raises(ValueError, "one side alone", ParamsOptimizer, model, worker=worker)
@@ -371,7 +392,7 @@ class Two(ranks.TestCase):
 
     def setUp(self):
         self.model = made("chain")
-        if not any(words in self.id() for words in ("other_models", "has_failed", "example")):
+        if not any(words in self.id() for words in ("other_models", "has_failed", "example", "interrupted", "earlier_hooks", "closure")):
             self.begin(timeout=2 if "timeout" in self.id() else TIMEOUT_S)
 
     def begin(self, overlap=True, **options):
@@ -390,13 +411,24 @@ class Two(ranks.TestCase):
 
     def waits(self, call):
         """It ends when the other worker's round is there, and not before."""
-        thread = threading.Thread(target=call)
+        outcome = []
+
+        def run():
+            try:
+                outcome.append(call())
+            except BaseException as error:
+                outcome.append(error)
+
+        thread = threading.Thread(target=run)
         thread.start()
         thread.join(0.2)
-        self.assertTrue(thread.is_alive())
+        self.assertTrue(thread.is_alive(), outcome)
         self.other.clock()
         thread.join(TIMEOUT_S)
         self.assertFalse(thread.is_alive())
+        if isinstance(outcome[0], BaseException):
+            raise outcome[0]
+        return outcome[0]
 
     def test_step_does_not_wait(self):
         groups = self.optimizer._weights.groups
@@ -484,6 +516,142 @@ class Two(ranks.TestCase):
         backward(self.model, "chain", 1, 0)
         self.optimizer.step()
         self.assertEqual(self.optimizer.worker.stats().round, 2)
+
+    def end_the_others_round(self):
+        """Once both have ended it, and it is applied: the optimizer's deadline is a short one."""
+        self.other.clock()
+        self.other.pull("0.weight", torch.empty(300, 20))
+
+    def expect_a_step(self, before, gradients):
+        """Of this worker alone: the other's gradients are zeros."""
+        self.optimizer.wait()
+        for name, parameter in self.model.named_parameters():
+            same(parameter.detach(), before[name] - torch.tensor(RATE) * gradients[name] / torch.tensor(2.0), name)
+
+    def gradients(self):
+        return {name: parameter.grad.clone() for name, parameter in self.model.named_parameters()}
+
+    def test_a_step_that_was_interrupted_anywhere(self):
+        """Made again it pushes nothing twice, and leaves no layer at old weights."""
+        Worker, Pushes, Group = hocket.params.Worker, hocket.torch.gradients.Pushes, hocket.torch.weights.Group
+        for overlap in (False, True):
+            self.begin(overlap=overlap)
+            if overlap:
+                self.other.clock()
+                self.optimizer.wait()
+            for owner, name, calls, is_after in ((Worker, "push", 2, True), (Worker, "push", 2, False), (Worker, "clock", 1, False), (Worker, "clock", 1, True),
+                                                 (Group, "mark", 2, True), (Worker, "pull", 1, False), (Worker, "pull", 1, True), (Worker, "pull", 3, False)):
+                if overlap and name == "push" or not overlap and calls == 3:
+                    continue
+                with self.subTest(overlap=overlap, name=name, calls=calls, is_after=is_after):
+                    self.model.zero_grad(set_to_none=True)
+                    before, round = weights_of(self.model), self.optimizer.worker.stats().round
+                    backward(self.model, "chain", round, 0)
+                    gradients, (original, left) = self.gradients(), (getattr(owner, name), [calls])
+
+                    def stop(one, *rest, **named):
+                        left[0] -= one is not self.other
+                        if left[0] == 0 and not is_after:
+                            raise KeyboardInterrupt
+                        result = original(one, *rest, **named)
+                        if left[0] == 0 and one is not self.other:
+                            raise KeyboardInterrupt
+                        return result
+
+                    with mock.patch.object(owner, name, stop):
+                        if overlap or name != "mark":
+                            self.assertRaises(KeyboardInterrupt, self.optimizer.step)
+                        else:
+                            left[0] = 0
+                    self.other.clock()
+                    self.optimizer.step()
+                    self.assertEqual(self.optimizer.worker.stats().round, round + 1)
+                    self.expect_a_step(before, gradients)
+
+    def test_a_step_that_was_interrupted_and_a_forward_pass(self):
+        """It waits for the weights of all layers, also where no pull was started."""
+        self.begin()
+        self.other.clock()
+        self.optimizer.wait()
+        before = weights_of(self.model)
+        backward(self.model, "chain", 1, 0)
+        gradients = self.gradients()
+        with mock.patch.object(hocket.params.Worker, "pull", side_effect=KeyboardInterrupt):
+            self.assertRaises(KeyboardInterrupt, self.optimizer.step)
+        self.waits(lambda: self.model(torch.ones(1, 20)))
+        self.expect_a_step(before, gradients)
+
+    def test_a_step_that_has_failed_with_overlap(self):
+        self.begin(timeout=2)
+        for _ in range(2):
+            self.assertRaises(hocket.TimeoutError, self.optimizer.step)  # for the weights of the step before
+        self.end_the_others_round()
+        self.optimizer.step()
+        self.assertEqual(self.optimizer.worker.stats().round, 2)
+
+    def test_a_closure_of_a_step_that_has_failed(self):
+        """It is not called again when only the weights are missing."""
+        self.begin(overlap=False, timeout=2)
+        before, calls = weights_of(self.model), []
+
+        def closure():
+            calls.append(1)
+            self.optimizer.zero_grad()
+            backward(self.model, "chain", 0, 0)
+            return len(calls)
+
+        self.assertRaises(hocket.TimeoutError, self.optimizer.step, closure)
+        gradients = self.gradients()
+        self.end_the_others_round()
+        self.assertEqual(self.optimizer.step(closure), 1)
+        self.expect_a_step(before, gradients)
+        self.other.clock()  # before the step: it is there when this one's is
+        self.assertEqual(self.optimizer.step(closure), 2)
+        self.assertEqual(self.optimizer.worker.stats().round, 2)
+
+    def test_earlier_hooks(self):
+        """Of weight_norm, which reads the weights before the module's forward pass."""
+        torch.manual_seed(7)
+        self.model = torch.nn.Sequential(torch.nn.utils.weight_norm(torch.nn.Linear(20, 8)), torch.nn.Tanh())
+        self.begin()
+        name = "0.weight_v"
+        self.other.push({name: torch.randn(8, 20)})
+        x = torch.randn(4, 20)
+        found = self.waits(lambda: self.model(x))
+        layer = self.model[0]
+        weight = layer.weight_v * (layer.weight_g / layer.weight_v.norm(dim=1, keepdim=True))
+        torch.testing.assert_close(found, torch.tanh(torch.nn.functional.linear(x, weight, layer.bias)))
+
+    def test_a_round_that_is_ended_as_it_is(self):
+        """After an error in the backward pass, or for a loss that is not finite."""
+        self.other.clock()
+        self.optimizer.wait()
+        before = weights_of(self.model)
+        backward(self.model, "chain", 1, 0)
+        gradients = self.gradients()
+        with self.assertRaisesRegex(RuntimeError, r"second backward pass.*end_round\(\)"):
+            backward(self.model, "chain", 1, 0)
+        self.optimizer.end_round()
+        self.other.clock()
+        self.expect_a_step(before, gradients)  # what was pushed counts
+        self.model.zero_grad(set_to_none=True)
+        before = weights_of(self.model)
+        with self.optimizer.no_push():
+            backward(self.model, "chain", 2, 0)
+        self.optimizer.end_round()
+        self.other.clock()
+        self.optimizer.wait()
+        for name, weights in weights_of(self.model).items():
+            same(weights, before[name])
+        self.assertEqual(self.optimizer.worker.stats().round, 3)
+
+    def test_a_round_that_has_failed_to_end_as_it_is(self):
+        self.begin(overlap=False, timeout=2)
+        for _ in range(2):
+            self.assertRaises(hocket.TimeoutError, self.optimizer.end_round)
+        self.end_the_others_round()
+        self.optimizer.end_round()
+        self.assertEqual(self.optimizer.worker.stats().round, 1)
 
     def test_the_example(self):
         code, said = ranks.program([sys.executable, os.path.join(os.path.dirname(__file__), "..", "..", "examples", "params_torch.py"), "--steps", "200"], 300)

@@ -170,6 +170,13 @@ class Worker:
             self._left = end if end.has_begun else None
             raise
 
+    def _end(self, round: int) -> None:
+        """clock(), unless the round has ended: for who was interrupted, and cannot know."""
+        if self.stats().round == round:
+            self.clock()
+        elif self._left is not None:
+            self._settle(self._left)
+
     def _end_round(self, end: _RoundsEnd) -> None:
         if end.number[0]:
             return

@@ -1,5 +1,6 @@
 """Gradients that are pushed to a parameter service: by step(), or as soon as a backward pass has them."""
 import contextlib
+import zlib
 
 import numpy as np
 import torch
@@ -32,49 +33,67 @@ def _elements_of(gradient):
     return indices.numpy().astype(np.uint32), values.reshape(-1).contiguous()
 
 
+class _Note:
+    """Of a gradient that is pushed: which it was, and in which round of the worker."""
+
+    def __init__(self, round, gradient, is_early):
+        """is_early: in the backward pass, so that the program may change it before step(). Not all changes count as versions (grad.data has none)."""
+        self.round, self.gradient, self.version = round, gradient, gradient._version
+        self._sum = _sum_of(gradient) if is_early else None
+
+    def is_of(self, gradient):
+        return gradient is self.gradient and gradient._version == self.version and self._sum in (None, _sum_of(gradient))
+
+
+def _sum_of(gradient):
+    """A checksum of its bits."""
+    gradient = gradient.detach()
+    if gradient.layout is torch.sparse_coo:
+        return _sum_of(gradient._indices()), _sum_of(gradient._values())
+    return zlib.crc32(gradient.contiguous().reshape(-1).view(torch.uint8).numpy())
+
+
 class Pushes:
-    """What of this round was pushed. With watch() each gradient is as soon as it is there."""
+    """What of a round was pushed. With watch() each gradient is as soon as it is there."""
 
     def __init__(self, worker, parameters):
         """parameters: by name."""
         self._worker, self._parameters = worker, parameters
-        self._pushed = {}  # name: the gradient, and its version then
-        self._last = None  # the same of the last round, as long as its step() has not returned
+        self._notes = {}  # by name, of what was pushed, or is about to be: which of the two, the worker knows
         self._handles, self._nodes, self._is_paused = [], [], False
 
     def rest(self):
         """Pushes what was not yet. A parameter without a gradient counts as zeros."""
         for name, parameter in self._parameters.items():
-            if name in self._pushed:
+            if name in self._notes and self._worker._has_pushed(name):
                 self._refuse_changed(name)
             elif parameter.grad is not None:
-                self._push(name, parameter)
+                self._push(name, parameter, False)
 
-    def begin_round(self, keeps_last):
-        self._last, self._pushed = self._pushed if keeps_last else None, {}
+    def are_of(self, round):
+        """Whether the gradients are those that were pushed in that round."""
+        noted = {name for name, note in self._notes.items() if note.round == round}
+        gradients = {name: parameter.grad for name, parameter in self._parameters.items() if parameter.grad is not None}
+        return noted == set(gradients) and all(self._notes[name].is_of(gradient) for name, gradient in gradients.items())
 
-    def are_of_the_last_round(self):
-        """Whether the gradients are those that were pushed in the round before, so that step() is called once more for it."""
-        gradients = {name for name, parameter in self._parameters.items() if parameter.grad is not None}
-        return self._last is not None and gradients == set(self._last) and all(self._is_as_pushed(name, self._last) for name in gradients)
+    def has_any(self):
+        """Whether something was pushed in this round."""
+        return any(map(self._worker._has_pushed, self._parameters))
 
-    def forget_the_last_round(self):
-        self._last = None
+    def forget(self, round):
+        """Lets go of the gradients of rounds up to that."""
+        for name in [name for name, note in self._notes.items() if note.round <= round]:
+            del self._notes[name]
 
-    def _push(self, name, parameter):
-        gradient = parameter.grad
+    def _push(self, name, parameter, is_early):
+        self._notes[name] = _Note(self._worker.stats().round, parameter.grad, is_early)
         push(self._worker, name, parameter)
-        self._pushed[name] = gradient, gradient._version
-
-    def _is_as_pushed(self, name, pushed):
-        gradient, version = pushed[name]
-        return self._parameters[name].grad is gradient and gradient._version == version
 
     def _refuse_changed(self, name):
-        if not self._is_as_pushed(name, self._pushed):
+        if not self._notes[name].is_of(self._parameters[name].grad):
             raise RuntimeError(f"hocket: the gradient of {name} was changed after it was pushed, and is with the servers. With overlap=True nothing may clip, "
                                "scale or zero gradients between backward() and step(); and a step() that was interrupted, or has failed, is called again "
-                               "before the next backward pass")
+                               "before the next backward pass. optimizer.end_round() ends the round as it is")
 
     # ---- As soon as they are there
 
@@ -96,10 +115,11 @@ class Pushes:
     def is_there(self, name):
         if self._is_paused:
             return
-        if name in self._pushed:
+        if self._worker._has_pushed(name):
             raise RuntimeError(f"hocket: a second backward pass has come to {name} before step(), and its first gradient is with the servers. To add up "
-                               "gradients of several passes, run all but the last one within `with optimizer.no_push():`")
-        self._push(name, self._parameters[name])
+                               "gradients of several passes, run all but the last one within `with optimizer.no_push():`. To skip a step, "
+                               "optimizer.end_round() ends the round as it is")
+        self._push(name, self._parameters[name], True)
 
     @contextlib.contextmanager
     def paused(self):

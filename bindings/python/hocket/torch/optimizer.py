@@ -12,7 +12,14 @@ import torch
 import hocket.params
 
 from .gradients import Pushes
-from .weights import Weights
+from .weights import Weights, layers_of
+
+
+class _Step:
+    """One that has begun, and has not returned: the round that it ends, and what its closure has returned. is_skip: of end_round()."""
+
+    def __init__(self, round, loss=None, is_skip=False):
+        self.round, self.loss, self.is_skip = round, loss, is_skip
 
 
 class ParamsOptimizer(torch.optim.Optimizer):
@@ -30,7 +37,8 @@ class ParamsOptimizer(torch.optim.Optimizer):
     options     those of hocket.params.open: workers, staleness, secret, number, tree, rack, timeout, ...
 
     Weights begin as one worker has them, and are pulled before this returns. Whoever loads a checkpoint into the model does it before. A parameter
-    without a gradient counts as zeros: the update of a momentum or a decay goes on. The states of the update are on the servers, and in their
+    without a gradient counts as zeros: the update of a momentum or a decay goes on. No step can be skipped, as other workers wait for the round: who
+    has no good gradients (a loss that is not finite, an error in the backward pass) calls end_round(). The states of the update are on the servers, and in their
     checkpoints. Buffers (of batch norm) are not served: each worker has its own. One thread trains. Errors are hocket's: TimeoutError (another
     worker is late; the next step or forward pass may be tried), PeerLostError (a server is gone, and none has taken its place).
     """
@@ -40,37 +48,71 @@ class ParamsOptimizer(torch.optim.Optimizer):
         if layers is not None and (module is None or not overlap):
             raise ValueError("hocket: layers are for a module, with overlap=True: pass the model itself")
         self._frozen, self._served = _sort(module.named_parameters() if module is not None else parameters)
+        self._waits_at_once = not overlap or module is None
+        layers = None if self._waits_at_once else layers_of(module, layers)  # before it joins
         super().__init__(list(self._served.values()), {})
+        self._begun = self._pushes = self._weights = None
         self._is_own = worker is None
         self.worker = _opened(self._served, address, update, options) if self._is_own else _fitting(worker, self._served, address, update, options)
-        self._pushes = Pushes(self.worker, self._served)
-        self._waits_at_once = not overlap or module is None
-        self._weights = Weights(self.worker, self._served, None if self._waits_at_once else module, layers)
-        self.pull()
-        if overlap:
-            self._pushes.watch()
+        try:
+            self._pushes = Pushes(self.worker, self._served)
+            self._weights = Weights(self.worker, self._served, None if self._waits_at_once else module, layers)
+            self.pull()
+            if overlap:
+                self._pushes.watch()
+        except BaseException:
+            self._leave()
+            raise
 
     # ---- Training
 
     @torch.no_grad()
     def step(self, closure=None):
         """Ends the round: pushes what was not pushed yet, and pulls the next weights. Returns what the closure has, which computes gradients. If it was
-        interrupted, or another worker was late, it is called again, before the gradients change: nothing is pushed twice."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        self._refuse_thawed()
-        if not (self._weights.are_old() and self._pushes.are_of_the_last_round()):  # else only the weights were missing
-            self._weights.wait()
-            self._pushes.rest()
-            self.worker.clock()
-            self._pushes.begin_round(self._waits_at_once)
-            self._weights.start()
+        interrupted, or another worker was late, it is called again, before the gradients change: it goes on where it was. Nothing is pushed twice, and
+        the closure is not called again."""
+        if not self._goes_on():
+            loss = None
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
+            self._refuse_thawed()
+            self._begun = _Step(self.worker.stats().round, loss)
+        return self._finish_step(self._pushes.rest)
+
+    @torch.no_grad()
+    def end_round(self):
+        """Ends the round as it is, in place of a step: what was pushed in it counts, and all else counts as zeros. Without overlap nothing was pushed.
+        For a step that is to be skipped, after an error in the backward pass, or when the gradients are of no use: the other workers wait for this
+        one's round. Like step(), it pulls the next weights, and is called again if it fails."""
+        round = self.worker.stats().round
+        is_again = self._begun is not None and self._begun.is_skip and (self._begun.round == round or not self._pushes.has_any())
+        if not is_again:
+            self._begun = _Step(round, is_skip=True)
+        self._finish_step(lambda: None)
+
+    def _goes_on(self):
+        """Whether a step has failed, and is called again. Of one whose round has ended only the weights are missing; with other gradients it is another."""
+        if self._begun is None:
+            return False
+        if self._begun.round == self.worker.stats().round:
+            return not self._begun.is_skip
+        return self._pushes.are_of(self._begun.round)
+
+    def _finish_step(self, push):
+        """From where it is: that is told by the worker's round, as Ctrl-C may come anywhere."""
+        step = self._begun
+        if step.round == self.worker.stats().round:
+            self._weights.finish()
+            push()
+            self._weights.mark()
+        self.worker._end(step.round)
+        self._weights.start(step.round + 1)
         if self._waits_at_once:
             self._weights.wait()
-            self._pushes.forget_the_last_round()
-        return loss
+        self._pushes.forget(step.round)
+        self._begun = None
+        return step.loss
 
     def no_push(self):
         """A context in which backward passes push nothing: for all but the last one, where gradients of several are added up. Without overlap there
@@ -86,7 +128,8 @@ class ParamsOptimizer(torch.optim.Optimizer):
         """Pulls the weights now, and waits for them. staleness 0: those of all rounds so far, as at the end of a training with a staleness; None: the
         job's."""
         self._weights.wait()
-        self._weights.start(staleness)
+        self._weights.mark(staleness)
+        self._weights.start(self.worker.stats().round)
         self._weights.wait()
 
     # ---- Its end
@@ -107,8 +150,9 @@ class ParamsOptimizer(torch.optim.Optimizer):
             self.worker.close()
 
     def _remove_hooks(self):
-        self._pushes.remove_hooks()
-        self._weights.remove_hooks()
+        for hooked in (self._pushes, self._weights):
+            if hooked is not None:
+                hooked.remove_hooks()
 
     def __enter__(self):
         return self

@@ -9,19 +9,30 @@ import torch
 class Group:
     """Parameters that are pulled together.
 
-    request     of the pull that is on its way, or has failed; None where Ctrl-C came before there was one
+    request     of the pull that is on its way, or has failed; None where there is none yet
     is_old      the weights of that pull are not there
+    _round      of the worker, when it was started
     """
 
     def __init__(self, worker, parameters):
         self._worker, self._parameters = worker, parameters  # by name
         self._staleness, self._copies = None, {}
         self.request, self.is_old = None, False
+        self._round = -1
 
-    def start(self, staleness=None):
-        """After wait(): two pulls must not write to the same memory. staleness None: the job's."""
-        self._staleness, self.request, self.is_old = staleness, None, True
-        self._start()
+    def mark(self, staleness=None):
+        """Says that the weights are old: whoever needs them starts their pull, if start() has not. Waits for a pull that is on its way, as two must not
+        write to the same memory. staleness None: the job's."""
+        if self.request is not None:
+            self.wait()
+        self._staleness, self.is_old = staleness, True
+
+    def start(self, round):
+        """Unless somebody has in that round, or later, or has the weights already."""
+        if self._round < round:
+            self.mark(self._staleness)
+        if self.is_old and self.request is None:
+            self._start()
 
     def _start(self):
         out = {}
@@ -31,6 +42,7 @@ class Group:
                 weights = self._copies[name] = torch.empty(weights.shape, dtype=weights.dtype)
             out[name] = weights
             _count_as_changed(parameter)
+        self._round = self._worker.stats().round
         self.request = self._worker.pull(out=out, staleness=self._staleness, wait=False)
 
     def wait(self):
@@ -45,7 +57,8 @@ class Group:
             for name, weights in self._copies.items():
                 self._parameters[name].copy_(weights)
         self._copies.clear()
-        self.request, self.is_old = None, False
+        self.request = None  # first: Ctrl-C in between has them pulled again
+        self.is_old = False
 
 
 def _count_as_changed(parameter):
@@ -76,22 +89,29 @@ def chain(module):
     return [module]
 
 
+def layers_of(module, layers):
+    """What the program has said, or else what can be told."""
+    if layers is None:
+        return chain(module)
+    layers, inside = list(layers), set(module.modules())
+    strangers = [layer for layer in layers if layer not in inside]
+    if strangers:
+        raise ValueError(f"hocket: layers has {type(strangers[0]).__name__}, which is not in the module")
+    return layers
+
+
 class Weights:
     """The groups of all parameters, and the hooks that wait for them."""
 
     def __init__(self, worker, parameters, module, layers):
-        """parameters: by name. module None: nobody waits but wait()."""
+        """parameters: by name. module None: nobody waits but wait(). layers: see layers_of()."""
         self._handles, self.groups = [], []
         if module is None:
             self.groups = [Group(worker, parameters)]
             return
-        self._add_hooks(worker, parameters, module, chain(module) if layers is None else list(layers))
+        self._add_hooks(worker, parameters, module, layers)
 
     def _add_hooks(self, worker, parameters, module, layers):
-        inside = set(module.modules())
-        strangers = [layer for layer in layers if layer not in inside]
-        if strangers:
-            raise ValueError(f"hocket: layers has {type(strangers[0]).__name__}, which is not in the module")
         names, users = {id(parameter): name for name, parameter in parameters.items()}, {one: [] for one in module.modules()}
         for layer in (*layers, module):  # what is in no layer belongs to the module itself
             here = {names.pop(id(parameter)): parameter for parameter in layer.parameters() if id(parameter) in names}
@@ -99,7 +119,9 @@ class Weights:
                 self._add_group(Group(worker, here), layer, layers, module, users)
         for one, groups in users.items():
             if groups:
-                self._handles.append(one.register_forward_pre_hook(_Hook(groups)))
+                handle = one.register_forward_pre_hook(_Hook(groups))
+                one._forward_pre_hooks.move_to_end(handle.id, last=False)  # others read weights (weight_norm, spectral_norm, prune)
+                self._handles.append(handle)
             self._handles.append(one._register_state_dict_hook(_Hook(self.groups)))
 
     def _add_group(self, group, layer, layers, module, users):
@@ -116,9 +138,20 @@ class Weights:
             if other is not layer and any(id(parameter) in mine for parameter in other.parameters()):
                 users[other].append(group)
 
-    def start(self, staleness=None):
+    def finish(self):
+        """Waits for the pulls that are on their way."""
         for group in self.groups:
-            group.start(staleness)
+            if group.request is not None:
+                group.wait()
+
+    def mark(self, staleness=None):
+        """All of them, before a pull starts: nothing may be left at old weights if that is interrupted."""
+        for group in self.groups:
+            group.mark(staleness)
+
+    def start(self, round):
+        for group in self.groups:
+            group.start(round)
 
     def wait(self):
         for group in self.groups:
