@@ -131,6 +131,24 @@ class Alone(TestCase):
         self.refused(["HKT_UNBOUNDED"], pull, staleness=params.UNBOUNDED)
         self.refused(["out of range"], pull, staleness=1 << 70)
 
+    def test_memory_of_two_tensors(self):
+        """As of a model with tied weights: one of the two would be lost."""
+        tied, block = np.ones(4), np.zeros(10)
+        with open_worker(self.serve().address, {"e": tied, "f": np.zeros(2), "h": tied}) as worker:
+            self.refused(["out['e'] and out['h']", "memory in common"], worker.pull)
+            self.refused(["out['f'] and out['e']"], worker.pull, out={"e": block[1:5], "f": block[:2]})
+            worker.push({"e": tied, "h": tied})  # they are only read
+            worker.clock()
+            got = worker.pull(out={"e": block[:4], "f": block[4:6], "h": block[6:]})
+            self.same(got["h"], np.full(4, 2.0))
+            self.same(worker.pull("e", tied), np.full(4, 2.0))
+
+    def test_no_staleness(self):
+        with open_worker(self.serve().address, {"w": np.ones(3)}, staleness=None) as worker:
+            self.assertEqual(worker.staleness, 0)
+            worker.clock()
+            self.same(worker.pull("w"), np.ones(3))
+
     def test_read_only_first_weights(self):
         still = np.ones(3)
         still.flags.writeable = False
@@ -285,6 +303,7 @@ class Servers(TestCase):
             self.refused([], serve, checkpoints=folder, restore=True, error=hocket.NotFoundError)
             self.refused(["restore"], serve, checkpoints=folder, round=3)
             self.refused(["silence"], serve, silence=0)
+            self.refused(["return_within is 0"], serve, return_within=0)
             self.refused([folder], serve, checkpoints=os.path.join(folder, "none"), error=hocket.IOError)
         server = self.serve()
         self.refused([server.address], params.serve, server.address, secret=SECRET, error=hocket.BootstrapError)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def open_with_ranks(comm: "Communicator", tensors: Mapping[str, Any], servers: int = 1, *, update: Optional[str] = None,
-                    staleness: int = 0, tree: Optional[str] = None, rack: Optional[str] = None, chunk_bytes: Optional[int] = None,
+                    staleness: Optional[int] = 0, tree: Optional[str] = None, rack: Optional[str] = None, chunk_bytes: Optional[int] = None,
                     priority: Optional[int] = None, longest_wait: Optional[float] = None, timeout: Optional[float] = None,
                     gives_weights: bool = True) -> Union[Worker, Server]:
     """open() among the ranks of comm: the last `servers` of them serve, and get a Server; the others get a Worker, with

@@ -118,11 +118,11 @@ def serve(listen: str, *, join: Optional[str] = None, secret: Optional[str] = No
     hocket (the checkpoint, or its folder), OutOfMemoryError."""
     options = ffi.new("hkt_params_server_options*")
     lib.init_hkt_params_server_options(options)
-    seconds = {"timeout": timeout, "silence": silence, "return": return_within}
+    seconds = {"timeout_ms": ("timeout", timeout), "silence_ms": ("silence", silence), "return_ms": ("return_within", return_within)}
     kept = opts.fill(options, {
         "listen": listen, "join": join, "secret": secret, "checkpoints": checkpoints, "checkpoint_every": checkpoint_every,
         "restore": int(restore), "round": round, "accept_torn": int(accept_torn), "index": index, "servers": servers, "rack": rack,
-        **{f"{name}_ms": None if value is None else opts.milliseconds(value, name) for name, value in seconds.items()}})
+        **{field: None if value is None else opts.milliseconds(value, name) for field, (name, value) in seconds.items()}})
 
     def begin() -> Server:
         made = ffi.new("hkt_params_server**")

@@ -5,7 +5,7 @@ from collections.abc import Mapping as AnyMapping
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Tuple
 
 from hocket._native import ffi
-from hocket.arrays import NAMES, Resolved, ndarray, resolve, shape_of
+from hocket.arrays import NAMES, SIZES, Resolved, ndarray, resolve, shape_of
 from hocket.errors import invalid
 from hocket.state import NULL
 
@@ -59,6 +59,8 @@ class Model:
         if not isinstance(arrays, AnyMapping):
             raise invalid(f"{what} is {arrays!r:.80}; it must be a dict from names of tensors to arrays")
         found = [self.find_one(self.tensor(name), array, f"{what}[{name!r}]", writable) for name, array in arrays.items()]
+        if writable:
+            _refuse_shared(found, what)
         return sorted(found, key=lambda one: one[0].index)
 
     def find_one(self, tensor: Tensor, array: Any, what: str, writable: bool) -> Found:
@@ -69,6 +71,15 @@ class Model:
             raise invalid(f"{what} has the shape {shape}, and the tensor {tensor.name!r} has {tensor.shape}: pass an array of that "
                           f"shape, or a flat one of {tensor.count} elements")
         return tensor, address, kept
+
+
+def _refuse_shared(found: List[Found], what: str) -> None:
+    """Memory that two tensors would be written to: one of them would be lost."""
+    places = sorted((int(ffi.cast("uintptr_t", address)), tensor) for tensor, address, _ in found)
+    for (begin, tensor), (next_begin, other) in zip(places, places[1:]):
+        if next_begin < begin + tensor.count * SIZES[tensor.type]:
+            raise invalid(f"{what}[{tensor.name!r}] and {what}[{other.name!r}] have memory in common, and weights of both would be written to it: "
+                          "give each an array of its own, or, where one tensor has two names (tied weights), open the service with one of them")
 
 
 def _utf8(name: Any) -> bytes:

@@ -289,7 +289,7 @@ def _mapping(out: Any) -> Mapping[str, Any]:
 
 
 def open(tensors: Mapping[str, Any], *, address: Optional[str] = None, secret: Optional[str] = None, update: Optional[str] = None,
-         workers: Optional[int] = None, number: Optional[int] = None, staleness: int = 0, tree: Optional[str] = None,
+         workers: Optional[int] = None, number: Optional[int] = None, staleness: Optional[int] = 0, tree: Optional[str] = None,
          rack: Optional[str] = None, chunk_bytes: Optional[int] = None, priority: Optional[int] = None,
          longest_wait: Optional[float] = None, timeout: Optional[float] = None, gives_weights: bool = True) -> Worker:
     """Joins the service as a worker; returns when the worker takes part: at the job's beginning, or, if that is over, from
@@ -329,7 +329,7 @@ def open(tensors: Mapping[str, Any], *, address: Optional[str] = None, secret: O
     return interruptible(join)
 
 
-def options_of(staleness: int, *, longest_wait: Optional[float], timeout: Optional[float], **given: Any) -> Tuple[Any, Ending, Any]:
+def options_of(staleness: Optional[int], *, longest_wait: Optional[float], timeout: Optional[float], **given: Any) -> Tuple[Any, Ending, Any]:
     """hkt_params_options; what ends its waits; and what must be kept as long as the worker is."""
     options = ffi.new("hkt_params_options*")
     lib.init_hkt_params_options(options)
@@ -340,5 +340,5 @@ def options_of(staleness: int, *, longest_wait: Optional[float], timeout: Option
     return options, ending, (options, user, texts)
 
 
-def worker_of(handle: Any, model: Model, staleness: int, ending: Ending, kept: Any) -> Worker:
-    return Worker(ServiceHandle("worker", handle, lib.hkt_params_close, ending, kept), model, staleness)
+def worker_of(handle: Any, model: Model, staleness: Optional[int], ending: Ending, kept: Any) -> Worker:
+    return Worker(ServiceHandle("worker", handle, lib.hkt_params_close, ending, kept), model, 0 if staleness is None else staleness)
