@@ -21,13 +21,22 @@ double median_of(std::span<const IterationTimes> iterations, const Value& value)
     return median(std::move(values));
 }
 
-// A time in which batches were on their way.
+// A time in which batches were on their way: these, in the order in which they were handed over.
 struct Busy {
+    std::vector<IterationTimes::Moved> moved;
     Nanoseconds begin = 0, end = 0;
-    BusyTime time() const { return {communications, bytes, seconds_of(end - begin)}; }
-    std::size_t communications = 1;
-    std::uint64_t bytes = 0;
 };
+
+// Of those from each one on, until all had come: the last one first.
+std::vector<BusyTime> times_of_chains(const Busy& busy) {
+    std::vector<BusyTime> chains;
+    BusyTime chain{0, 0, 0};
+    for (auto moved = busy.moved.rbegin(); moved != busy.moved.rend(); ++moved) {
+        chain = {chain.communications + 1, chain.bytes + moved->bytes, seconds_of(busy.end - moved->handed)};
+        chains.push_back(chain);
+    }
+    return chains;
+}
 
 // In the order in which they ran: the last batch first. One that is handed over up to `early` before the
 // others have ended is behind a pause, which its latency makes.
@@ -35,23 +44,27 @@ std::vector<Busy> busy_times(const IterationTimes& iteration, Nanoseconds early)
     std::vector<Busy> all;
     for (auto moved = iteration.moved.rbegin(); moved != iteration.moved.rend(); ++moved) {
         if (moved->bytes == 0) continue;
-        if (all.empty() || moved->handed + early >= all.back().end) {
-            all.push_back({moved->handed, moved->ended, 1, moved->bytes});
-            continue;
-        }
-        ++all.back().communications;
-        all.back().bytes += moved->bytes;
+        if (all.empty() || moved->handed + early >= all.back().end)
+            all.push_back({{}, moved->handed, moved->ended});
+        all.back().moved.push_back(*moved);
         all.back().end = std::max(all.back().end, moved->ended);
     }
     return all;
 }
 
-// What is handed over last, of the first layers, overtakes the others: it is a busy time of its own.
-std::optional<BusyTime> last_handed(const IterationTimes& iteration) {
-    const auto last = std::find_if(iteration.moved.begin(), iteration.moved.end(),
-                                   [](const auto& moved) { return moved.bytes > 0; });
-    if (last == iteration.moved.end()) return std::nullopt;
-    return BusyTime{1, last->bytes, seconds_of(last->ended - last->handed)};
+// What the end follows from, if batches cost what the line says: those handed over from one of them on.
+// Batches that are on their way at once wait for their latencies together, or for a worker that is late, so
+// the link may have been idle between batches whose times overlap.
+BusyTime longest_chain(const Busy& busy, const CostLine& line) {
+    BusyTime longest;
+    double latest = -std::numeric_limits<double>::infinity();
+    for (const BusyTime& time : times_of_chains(busy)) {
+        const double would_end = line.seconds_of(time) - time.seconds;
+        if (would_end <= latest) continue;
+        latest = would_end;
+        longest = time;
+    }
+    return longest;
 }
 
 // By how much batches were handed over before the others had ended: some of these times, from 0 on.
@@ -77,20 +90,9 @@ std::vector<Nanoseconds> possible_pauses(std::span<const IterationTimes> iterati
 struct Fit {
     CostLine line;
     double error = std::numeric_limits<double>::infinity();  // share of the times
-
-    Nanoseconds pause() const {
-        return static_cast<Nanoseconds>(std::max(line.latency - line.startup, 0.0) * 1e9);
-    }
 };
 
-Fit fit(std::span<const IterationTimes> iterations, Nanoseconds early, Order order) {
-    std::vector<BusyTime> times;
-    for (const IterationTimes& iteration : iterations) {
-        const std::vector<Busy> all = busy_times(iteration, early);
-        for (const Busy& busy : all) times.push_back(busy.time());
-        if (order == Order::together || all.empty() || all.back().communications == 1) continue;
-        times.push_back(*last_handed(iteration));
-    }
+Fit fit(const std::vector<BusyTime>& times) {
     Fit made{fit_cost_line(times), 0};
     double seconds = 0;
     for (const BusyTime& time : times) {
@@ -101,21 +103,48 @@ Fit fit(std::span<const IterationTimes> iterations, Nanoseconds early, Order ord
     return made;
 }
 
-// Which batches follow each other without a pause depends on the latency, and that on what follows what. So
-// of some ways to divide them the one is taken whose times are the most like a line.
+CostLine line_of_busy_times(std::span<const IterationTimes> iterations, Nanoseconds early) {
+    std::vector<BusyTime> times;
+    for (const IterationTimes& iteration : iterations)
+        for (const Busy& busy : busy_times(iteration, early)) times.push_back(times_of_chains(busy).back());
+    return fit_cost_line(times);
+}
+
+// What is handed over last, of the first layers, overtakes the others: it is a time of its own.
+Fit fit_to_chains(std::span<const IterationTimes> iterations, Nanoseconds early, const CostLine& line) {
+    std::vector<BusyTime> times;
+    for (const IterationTimes& iteration : iterations) {
+        const std::vector<Busy> all = busy_times(iteration, early);
+        for (const Busy& busy : all) times.push_back(longest_chain(busy, line));
+        if (all.empty() || times.back().communications == 1) continue;
+        const IterationTimes::Moved& last = all.back().moved.back();
+        times.push_back({1, last.bytes, seconds_of(last.ended - last.handed)});
+    }
+    return fit(times);
+}
+
+// Batches that are handed over as often as they would follow each other on the link may be taken for either.
+// Of lines that are as good the one with the smaller start-up is taken: with it fewer times have to fit.
+bool is_better(const Fit& one, const Fit& other) {
+    constexpr double clearly = 0.9, rounding = 1e-9;
+    if (one.error < clearly * other.error - rounding) return true;
+    return one.error * clearly <= other.error + rounding && one.line.startup < other.line.startup;
+}
+
+// Which batches follow each other without a pause depends on the line, and that on what follows what. So of
+// some ways to divide them the one is taken whose times are the most like a line.
 CostLine cost_line_of(std::span<const IterationTimes> iterations, Order order) {
-    Fit best;
-    const auto try_with = [&](Nanoseconds early) {
-        const Fit one = fit(iterations, early, order);
-        const bool is_better = one.error < best.error;
-        if (is_better) best = one;
-        return is_better;
-    };
     // Where batches share the link their ends say nothing about pauses between them.
-    if (order == Order::together) return fit(iterations, 0, order).line;
-    for (const Nanoseconds early : possible_pauses(iterations)) try_with(early);
-    constexpr int most_refinements = 4;
-    for (int i = 0; i < most_refinements && try_with(best.pause()); ++i) continue;
+    if (order == Order::together) return line_of_busy_times(iterations, 0);
+    constexpr int refinements = 5;
+    Fit best;
+    for (const Nanoseconds early : possible_pauses(iterations)) {
+        Fit one{line_of_busy_times(iterations, early)};
+        for (int i = 0; i < refinements; ++i) {
+            one = fit_to_chains(iterations, early, one.line);
+            if (is_better(one, best)) best = one;
+        }
+    }
     return best.line;
 }
 

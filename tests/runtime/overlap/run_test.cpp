@@ -370,6 +370,25 @@ TEST_CASE("batches that share the link do not make it look slow to begin") {
         }
 }
 
+TEST_CASE("batches that wait at once, and not for each other, do not make starts look dear") {
+    for (const Pulls pulls : {Pulls::backward, Pulls::fastest}) {
+        World world;
+        world.pulls = true;
+        world.line = {0.03, 0, 1e-9};
+        world.bytes.assign(14, 500'000);
+        world.compute.assign(14, 0.01);
+        world.forward.assign(14, 0.005);
+        RunOptions options;
+        options.pulls = pulls;
+        Training training(world, options);
+        training.iterate(30);
+        CHECK(training.run.profile()->startup <= 0.001);
+        CHECK(training.run.profile()->latency == Approx(0.03).epsilon(0.05));
+        const RunStats stats = training.run.stats();
+        CHECK(stats.measured.seconds == Approx(stats.predicted_seconds).epsilon(0.02));
+    }
+}
+
 TEST_CASE("the plan is of the method, under the limit") {
     World world;
     RunOptions options;
