@@ -62,7 +62,7 @@ def work(options):
         worker.pull(staleness=min(options.staleness, 0))                 # all rounds so far, of all workers, where there is a bound
         x, y = samples(10000, 0)
         right = np.mean((x @ weights["w"] + weights["b"] > 0) == (y > 0.5))
-        print(f"worker {worker.number}: {100 * right:.1f} % right after {options.steps} steps", flush=True)
+        print(f"worker {worker.number}: {100 * right:.1f} % right after {options.steps} steps\n", end="", flush=True)  # one write, as workers share the terminal
 
 
 def serve(options):

@@ -55,7 +55,7 @@ def work(options):
         with torch.no_grad():
             words, answers = bags(4000, 0)
             right = (model(words).argmax(1) == answers).float().mean().item()
-        print(f"worker {number}: {100 * right:.1f} % right after {options.steps} steps", flush=True)
+        print(f"worker {number}: {100 * right:.1f} % right after {options.steps} steps\n", end="", flush=True)  # one write, as workers share the terminal
 
 
 def run_all():
