@@ -53,13 +53,15 @@ class Case(unittest.TestCase):
 class ReadTwice(Case):
     """Python reads profiles by itself, and the tool by C++: they take the same ones."""
 
-    WHOLE = ('{"startup": 0.5, "before": 1, "latency": 2e-3, "contention": 0.25, "layers": '
-             '[{"name": "conv1", "transfer": 1, "compute": 2e-3, "bytes": 12}, {"transfer": 0, "compute": 0.25}]}')
+    WHOLE = ('{"startup": 0.5, "before": 1, "latency": 2e-3, "contention": 0.25, "pull": {"latency": 0.75, "startup": 0.625, "per_byte": 3e-8}, "layers": '
+             '[{"name": "conv1", "transfer": 1, "compute": 2e-3, "bytes": 12, "forward": 0.375}, {"transfer": 0, "compute": 0.25, "forward": 4}]}')
     EDGES = [("0.5", "-0.0"), ("0.5", "1e9"), ("0.5", "1.0000001e9"), ("0.5", "true"), ("0.5", '"1"'), ("0.5", "null"), ("0.5", "NaN"),
              ("0.5", "1e999"), ("0.25,", "1000,"), ("0.25,", "1000.5,"), ("0.25,", "-1,"), ("0.25,", "false,"), ("12", "281474976710656"),
              ("12", "281474976710657"), ("12", "-1"), ("12", "12.0"), ("12", "null"), ("12", "true"), ("conv1", ""), ("conv1", "a\\nb"),
              ("conv1", "\u00e4" * 128), ("conv1", "\u00e4" * 129), ("conv1", "\\ud800"), ("conv1", "\\u007f"), ('"conv1"', "7"), ('"conv1"', "null"),
-             ("2e-3, \"cont", "2e-3, \"other"), (', "before": 1', ', "before": []'), ('"compute": 0.25', '"other": 0.25'), ("{\"transfer\"", "[{\"transfer\"")]
+             ("2e-3, \"cont", "2e-3, \"other"), (', "before": 1', ', "before": []'), ("0.75", "-1"),
+             ("0.75", "null"), ('"per_byte"', '"other"'), ('{"latency": 0.75, "startup": 0.625, "per_byte": 3e-8}', "null"), ("0.375", "null"), ("0.375", "1e10"),
+             (', "forward": 0.375', ""), (', "forward": 4', ""), ('"pull"', '"other"'), ('"compute": 0.25', '"other": 0.25'), ("{\"transfer\"", "[{\"transfer\"")]
 
     def texts(self):
         yield self.WHOLE
@@ -95,6 +97,7 @@ class ReadTwice(Case):
                 found = json.loads(by_tool.stdout)
                 self.assertEqual([profile.before, profile.latency, profile.contention], [found[name] for name in ("before", "latency", "contention")])
                 self.assertEqual(plan(profile, backward=True).seconds, found["methods"]["optimum"]["seconds"])
+                self.assertEqual(Profile.from_json(profile.to_json()), profile)
         self.assertGreater(min(taken.values()), 20, taken)
 
 
@@ -164,12 +167,14 @@ class Profiles(Case):
             self.refused(["p.json.fifo: it is no regular file"], Profile.load, path + ".fifo")
 
     def test_what_was_measured_of_an_iteration_is_kept(self):
-        text = """{"startup": 1, "before": 0.25, "latency": 0.001, "contention": 0.125, "layers": [{"name": "a", "transfer": 1, "compute": 2, "bytes": 3}]}"""
+        text = ("""{"startup": 1, "before": 0.25, "latency": 0.001, "contention": 0.125, "pull": {"latency": 0.002, "startup": 0.001, "per_byte": 1e-08}, """
+                """"layers": [{"name": "a", "transfer": 1, "compute": 2, "bytes": 3, "forward": 4}]}""")
         profile = Profile.from_json(text)
         self.assertEqual((profile.before, profile.latency, profile.contention), (0.25, 0.001, 0.125))
         self.assertEqual(Profile.from_json(profile.to_json()), profile)
         self.assertEqual(json.loads(profile.to_json()), json.loads(text))
         self.assertIn("before=0.25, latency=0.001, contention=0.125", repr(profile))
+        self.assertEqual((profile.pull, profile.layers[0].forward), (hocket.overlap.Pull(0.002, 0.001, 1e-8), 4))
         others = Profile(1, profile.layers)
         self.assertNotEqual(profile, others)
         self.assertEqual((others.before, others.latency, others.contention), (0, 0, 0))

@@ -8,6 +8,6 @@ gradients among ranks by such plans, which Communicator.overlap() makes.
 """
 from hocket.overlap.exchange import Exchange, Stats
 from hocket.overlap.planner import Plan, bucket_sizes, fit_cost, plan
-from hocket.overlap.profiles import Layer, Profile
+from hocket.overlap.profiles import Layer, Profile, Pull
 
-__all__ = ["Exchange", "Layer", "Plan", "Profile", "Stats", "bucket_sizes", "fit_cost", "plan"]
+__all__ = ["Exchange", "Layer", "Plan", "Profile", "Pull", "Stats", "bucket_sizes", "fit_cost", "plan"]

@@ -17,17 +17,29 @@ _MOST_LAYERS = 20000
 _MOST_NAME = 256         # bytes
 _MOST_CONTENTION = 1000
 _TIMES = "seconds, from 0 to 1e+09"
+_PULL = '{"latency": 0.002, "startup": 0.001, "per_byte": 1e-08}'
 _FORM = '{"startup": 0.001, "layers": [{"name": "conv1", "transfer": 0.002, "compute": 0.003, "bytes": 37888}, ...]}'
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer. transfer, compute: seconds. bytes: of its weights, or None."""
+    """One layer. transfer, compute: seconds. bytes: of its weights, or None. forward: the seconds of its forward pass, where
+    compute is the backward pass's; all layers have it, or none."""
 
     name: str
     transfer: float
     compute: float
     bytes: Optional[int] = None
+    forward: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Pull:
+    """What pulls cost that run by themselves, in seconds: n of them take latency + (n - 1) * startup + bytes * per_byte."""
+
+    latency: float
+    startup: float
+    per_byte: float
 
 
 @dataclass(frozen=True)
@@ -39,6 +51,8 @@ class Profile:
     before      the seconds in which nothing can communicate: the forward pass, and the optimizer
     latency     the seconds that communications which are on their way together take besides, once for all of them
     contention  by how much longer layers compute beside communication, as a share
+
+    pull        with a parameter service: what pulls in the forward pass cost; None: as transfers do
     """
 
     startup: float
@@ -46,14 +60,21 @@ class Profile:
     before: float = 0
     latency: float = 0
     contention: float = 0
+    pull: Optional[Pull] = None
 
-    def __init__(self, startup: float, layers: Iterable[Layer], before: float = 0, latency: float = 0, contention: float = 0) -> None:
+    def __init__(self, startup: float, layers: Iterable[Layer], before: float = 0, latency: float = 0, contention: float = 0,
+                 pull: Optional[Pull] = None) -> None:
         for name, seconds in (("startup", startup), ("before", before), ("latency", latency)):
             object.__setattr__(self, name, _time(name, seconds))
         object.__setattr__(self, "contention", _number("contention", contention, _MOST_CONTENTION, f"a share from 0 to {_MOST_CONTENTION}"))
         object.__setattr__(self, "layers", tuple(_checked(i, layer) for i, layer in enumerate(layers)))
         if not 1 <= len(self.layers) <= _MOST_LAYERS:
             raise invalid(f"layers is a list of {len(self.layers)}; it must be a list of 1 to {_MOST_LAYERS} layers")
+        for i, layer in enumerate(self.layers):
+            if (layer.forward is None) != (self.layers[0].forward is None):
+                raise invalid(f"layers[{i if layer.forward is None else 0}].forward is missing; all layers must have the seconds of their forward "
+                              "passes, or none")
+        object.__setattr__(self, "pull", None if pull is None else _checked_pull(pull))
 
     @classmethod
     def from_json(cls, text: Union[str, bytes]) -> "Profile":
@@ -68,6 +89,8 @@ class Profile:
         if not isinstance(layers, list):
             raise invalid(f"layers is {_shown(layers)}; it must be a list of 1 to {_MOST_LAYERS} layers")
         others = {name: given[name] for name in ("before", "latency", "contention") if name in given}
+        if "pull" in given:
+            others["pull"] = _pull_from(given["pull"])
         return cls(_member(given, "", "startup", _TIMES), [_layer_from(i, layer) for i, layer in enumerate(layers)], **others)
 
     @classmethod
@@ -87,8 +110,9 @@ class Profile:
 
     def to_json(self) -> str:
         layers = [{name: value for name, value in vars(layer).items() if value is not None} for layer in self.layers]
+        pull = {} if self.pull is None else {"pull": vars(self.pull)}
         return json.dumps({"startup": self.startup, "before": self.before, "latency": self.latency, "contention": self.contention,
-                           "layers": layers}, indent=1) + "\n"
+                           **pull, "layers": layers}, indent=1) + "\n"
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """For load(), and for the tool hocket-overlap."""
@@ -164,7 +188,20 @@ def _checked(index: int, layer: Any) -> Layer:
     if not isinstance(layer, Layer):
         raise invalid(f"{path} is {_shown(layer)}; it must be a hocket.overlap.Layer")
     return Layer(name_of(f"{path}.name", layer.name), _time(f"{path}.transfer", layer.transfer), _time(f"{path}.compute", layer.compute),
-                 None if layer.bytes is None else count_of(f"{path}.bytes", layer.bytes))
+                 None if layer.bytes is None else count_of(f"{path}.bytes", layer.bytes),
+                 None if layer.forward is None else _time(f"{path}.forward", layer.forward))
+
+
+def _checked_pull(pull: Any) -> Pull:
+    if not isinstance(pull, Pull):
+        raise invalid(f"pull is {_shown(pull)}; it must be a hocket.overlap.Pull")
+    return Pull(*(_time(f"pull.{name}", value) for name, value in vars(pull).items()))
+
+
+def _pull_from(given: Any) -> Pull:
+    if not isinstance(given, dict):
+        raise invalid(f"pull is {_shown(given)}; it must be an object, or left out: {_PULL}")
+    return Pull(*(_member(given, "pull.", name, _TIMES) for name in ("latency", "startup", "per_byte")))
 
 
 def _layer_from(index: int, given: Any) -> Layer:
@@ -173,5 +210,6 @@ def _layer_from(index: int, given: Any) -> Layer:
         raise invalid(f'{path} is {_shown(given)}; it must be an object: {{"name": "conv1", "transfer": 0.002, "compute": 0.003}}')
     if "bytes" in given and given["bytes"] is None:
         raise invalid(f"{path}.bytes is null; it must be a whole number from 0 to {_MOST_BYTES}, or left out")
+    forward = _time(f"{path}.forward", given["forward"]) if "forward" in given else None
     return Layer(given.get("name", f"layer {index + 1}"), _member(given, f"{path}.", "transfer", _TIMES),
-                 _member(given, f"{path}.", "compute", _TIMES), given.get("bytes"))
+                 _member(given, f"{path}.", "compute", _TIMES), given.get("bytes"), forward)
