@@ -1642,8 +1642,7 @@ HKT_API hkt_status hkt_overlap_with_params(hkt_params* params, const void* const
 
 /* Waits until the weights of this layer, and of those before it, are there: before that none of them may
  * compute. hkt_overlap_begin_backward waits for all. From when it returns until the next call the layer is
- * taken to compute. Among ranks there is nothing to wait for. Errors: those
- * of hkt_params_pull. */
+ * taken to compute. Among ranks there is nothing to wait for. Errors: those of hkt_params_pull. */
 HKT_API hkt_status hkt_overlap_forward(hkt_overlap* overlap, size_t layer);
 
 /* The backward pass begins: what was computed until now can overlap with nothing. Errors: those of
@@ -1670,7 +1669,8 @@ typedef struct hkt_overlap_run_stats {
     uint64_t plans;   /* how many were made. 0: it measures, and the times are 0. While it measures again they
                          are those of the plan before */
     uint64_t batches; /* of the plan that runs */
-    double predicted_seconds; /* of an iteration, from the end of one to the end of the next */
+    double predicted_seconds; /* of an iteration: among ranks from the end of one to the end of the next, with
+                                 a service from one backward pass to the next */
     double measured_seconds;
     double computation;    /* what a part of that was: layers, and what was done between iterations */
     double communication;  /* as long as batches were on their way */

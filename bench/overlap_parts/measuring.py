@@ -38,7 +38,7 @@ class Way:
 def chosen(kind, options):
     """The first one of each way to pull is what the others are compared with."""
     methods = [name for name in METHODS if name == FLAT or name in (options.method or METHODS)]
-    pulls = [way for way in kind.pulls if way in (options.pulls or kind.pulls)]
+    pulls = [way for way in kind.pulls if not way or way in (options.pulls or kind.pulls)]
     return [
         Way(method, way) for way in pulls for method in methods if not (way == "forward" and method == "mg_wfbp")
     ]

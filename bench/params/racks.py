@@ -5,7 +5,7 @@ from collections import Counter
 from contextlib import ExitStack
 
 from hosts import LINK, Hosts
-from service import Service, middle, spread_text
+from service import middle, service_of_each, spread_text
 
 RACKS, HOSTS_OF_RACK = 2, 4
 WORKERS = RACKS * HOSTS_OF_RACK
@@ -79,25 +79,15 @@ def crossings(parents):
 
 
 def measure(hosts, program, folder, rounds, mebibytes):
-    elements = (mebibytes << 20) // 4 // COUNT
     figures = {}
     with ExitStack() as stack:
-        services = {
-            tree: stack.enter_context(
-                Service(
-                    program,
-                    os.path.join(folder, tree.replace(" ", "-")),
-                    WORKERS,
-                    elements,
-                    options=["--tensors", str(COUNT), "--tree", tree, "--chunk-bytes", str(CHUNK_BYTES)],
-                    servers=[(hosts.address(0), hosts.enter(0))],
-                    server_options=["--rack", SERVER],
-                    worker=lambda rank: hosts.enter(1 + rank),
-                    rack=rack_of,
-                )
-            )
-            for tree in TREES
-        }
+        services = service_of_each(
+            TREES, stack, program, folder, WORKERS, mebibytes, COUNT, CHUNK_BYTES,
+            servers=[(hosts.address(0), hosts.enter(0))],
+            server_options=["--rack", SERVER],
+            worker=lambda rank: hosts.enter(1 + rank),
+            rack=rack_of,
+        )
         for turn in range(-1, rounds):
             for tree, service in services.items():
                 before = hosts.counters()

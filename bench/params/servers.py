@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 from hosts import LINK, Hosts
 from racks import CHUNK_BYTES, COUNT, QUEUE_MS
-from service import Service, middle, spread_text
+from service import middle, service_of_each, spread_text
 
 SERVERS, WORKERS = 2, 6
 TREES = ["direct", "binary", "degree 3", "degree 1", "auto"]
@@ -23,23 +23,13 @@ def carried(hosts):
 
 
 def measure(hosts, program, folder, rounds, mebibytes):
-    elements = (mebibytes << 20) // 4 // COUNT
     figures = {tree: {"seconds": [], "bytes": []} for tree in TREES}
     with ExitStack() as stack:
-        services = {
-            tree: stack.enter_context(
-                Service(
-                    program,
-                    os.path.join(folder, tree.replace(" ", "-")),
-                    WORKERS,
-                    elements,
-                    options=["--tensors", str(COUNT), "--tree", tree, "--chunk-bytes", str(CHUNK_BYTES)],
-                    servers=[(hosts.address(host), hosts.enter(host)) for host in range(SERVERS)],
-                    worker=lambda rank: hosts.enter(SERVERS + rank),
-                )
-            )
-            for tree in TREES
-        }
+        services = service_of_each(
+            TREES, stack, program, folder, WORKERS, mebibytes, COUNT, CHUNK_BYTES,
+            servers=[(hosts.address(host), hosts.enter(host)) for host in range(SERVERS)],
+            worker=lambda rank: hosts.enter(SERVERS + rank),
+        )
         for turn in range(-1, rounds):
             for tree, service in services.items():
                 before = carried(hosts)

@@ -101,6 +101,23 @@ class Service:
             raise JobError(f"{wrong} weights are wrong")
 
 
+def service_of_each(trees, stack, program, folder, workers, mebibytes, tensors, chunk_bytes, **places):
+    """{tree: Service}, all at once. places: as Service takes them."""
+    return {
+        tree: stack.enter_context(
+            Service(
+                program,
+                os.path.join(folder, tree.replace(" ", "-")),
+                workers,
+                (mebibytes << 20) // 4 // tensors,
+                options=["--tensors", str(tensors), "--tree", tree, "--chunk-bytes", str(chunk_bytes)],
+                **places,
+            )
+        )
+        for tree in trees
+    }
+
+
 def middle(values):
     """Median, and where the middle half of the values lies."""
     low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3

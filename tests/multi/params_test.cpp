@@ -58,6 +58,17 @@ hkt_params* open_worker(const std::string& address, const char* rack = nullptr) 
     return params;
 }
 
+// A round of its only worker, after which each weight must be this.
+void push_ones(hkt_params* params, std::int64_t sum) {
+    std::vector<std::int64_t> values(100000, 1);
+    const void* const gradient = values.data();
+    void* const weights = values.data();
+    CHECK(hkt_params_push(params, 0, 1, &gradient, nullptr) == HKT_SUCCESS);
+    CHECK(hkt_params_clock(params, nullptr) == HKT_SUCCESS);
+    CHECK(hkt_params_pull(params, 0, 1, &weights, 0, nullptr) == HKT_SUCCESS);
+    CHECK(values == std::vector<std::int64_t>(values.size(), sum));
+}
+
 std::string shown_by(const std::string& address) {
     return run({HOCKET_PARAMS, "status", address}, 20s, secret).out;
 }
@@ -416,16 +427,7 @@ TEST_CASE("servers that are killed go on from their checkpoints, with the comman
     auto second = std::make_unique<Process>(serve({"--join", address, "--once", "--checkpoints", b}), secret);
     address_of(*second);
     hkt_params* const params = open_worker(address);
-    std::vector<std::int64_t> values(100000);
-    const auto round = [&](std::int64_t sum) {
-        values.assign(values.size(), 1);
-        const void* const gradient = values.data();
-        void* const weights = values.data();
-        CHECK(hkt_params_push(params, 0, 1, &gradient, nullptr) == HKT_SUCCESS);
-        CHECK(hkt_params_clock(params, nullptr) == HKT_SUCCESS);
-        CHECK(hkt_params_pull(params, 0, 1, &weights, 0, nullptr) == HKT_SUCCESS);
-        CHECK(values == std::vector<std::int64_t>(values.size(), sum));
-    };
+    const auto round = [&](std::int64_t sum) { push_ones(params, sum); };
     round(1);
     round(2);  // which is in no checkpoint: there is one of the beginning
     CHECK(hocket::test::eventually([&] { return std::filesystem::exists(b + "/server-1.checkpoint"); }));
@@ -456,16 +458,7 @@ TEST_CASE("a server that stood still ends where another one has taken its place"
     Process second(serve({"--join", address, "--checkpoints", b}), secret);
     address_of(second);
     hkt_params* const params = open_worker(address);
-    std::vector<std::int64_t> values(100000);
-    const auto round = [&](std::int64_t sum) {
-        values.assign(values.size(), 1);
-        const void* const gradient = values.data();
-        void* const weights = values.data();
-        CHECK(hkt_params_push(params, 0, 1, &gradient, nullptr) == HKT_SUCCESS);
-        CHECK(hkt_params_clock(params, nullptr) == HKT_SUCCESS);
-        CHECK(hkt_params_pull(params, 0, 1, &weights, 0, nullptr) == HKT_SUCCESS);
-        CHECK(values == std::vector<std::int64_t>(values.size(), sum));
-    };
+    const auto round = [&](std::int64_t sum) { push_ones(params, sum); };
     round(1);
     REQUIRE(eventually([&] {  // those of the job's beginning
         return std::filesystem::exists(a + "/server-0.checkpoint") &&

@@ -179,14 +179,14 @@ Server::Service::Service(ServerOptions options)
             options_.make_calculator, [this](const Front::Beginning& beginning) { begin(beginning); });
     }
     if (restored_) front_->restore(restored_->first.job, restored_->first.run, restored_->second);
-    if (front_)
+    if (front_) {
         front_->tell_workers = [this](const Json& note) {
             if (shard_) shard_->tell_all(note);
         };
-    if (front_)
         front_->tell_own_shard = [this](const std::vector<std::string>& racks) {
             if (shard_) shard_->know_racks(racks);
         };
+    }
     loop_.watch(mailbox_.fd(), EPOLLIN, mailbox_);
     transport::AdmissionTerms terms;
     terms.host = "the parameter service";
