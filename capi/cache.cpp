@@ -9,8 +9,8 @@
 
 #include "capi/growth.hpp"
 #include "capi/handles.hpp"
+#include "runtime/cache/among_ranks/cache_peers.hpp"
 #include "runtime/cache/environment.hpp"
-#include "runtime/engine/cache_peers.hpp"
 
 using namespace hocket;
 
@@ -148,10 +148,10 @@ hkt_status hkt_cache_open(const hkt_cache_options* options, hkt_cache** cache) {
         auto made = std::make_unique<hkt_cache>();
         if (given.comm != nullptr) {
             given.comm->require_own("communicator");
-            made->cache = engine::open_with_ranks(*given.comm->engine, make);
+            made->cache = cache::open_with_ranks(*given.comm->engine, make);
         } else {
             made->cache = make();
-            engine::join_servers(*made->cache, capi::text_of(given.servers), capi::text_of(given.secret));
+            cache::join_servers(*made->cache, capi::text_of(given.servers), capi::text_of(given.secret));
         }
         *cache = made.release();
         return HKT_SUCCESS;
@@ -347,7 +347,7 @@ hkt_status hkt_cache_serve(hkt_cache* cache, const char* host, int32_t port, con
         if (host == nullptr || *host == '\0')
             capi::refuse("hkt_cache_serve: host is not set: the address to listen at, such as 0.0.0.0");
         if (port < 0 || port > 65535) capi::refuse(fmt::format("hkt_cache_serve: the port is {}", port));
-        const int at = engine::serve(of, host, port, capi::text_of(secret));
+        const int at = cache::serve(of, host, port, capi::text_of(secret));
         if (bound != nullptr) *bound = at;
         return HKT_SUCCESS;
     });

@@ -11,8 +11,8 @@
 #include "capi/growth.hpp"
 #include "capi/handles.hpp"
 #include "capi/joining.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/engine/groups.hpp"
-#include "runtime/log.hpp"
 
 using namespace hocket;
 

@@ -3,9 +3,9 @@
 #include <string_view>
 
 #include "dsl/base/readable.hpp"
-#include "runtime/caught.hpp"
-#include "runtime/error.hpp"
-#include "runtime/status_text.hpp"
+#include "runtime/base/caught.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/status_text.hpp"
 
 // The version is meson.build's. The header cannot ask Meson for it, so it has the numbers again.
 #define HOCKET_TEXT(number) #number

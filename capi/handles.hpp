@@ -15,15 +15,15 @@
 #include "capi/hocket.h"
 #include "capi/joined_requests.hpp"
 #include "capi/operators.hpp"
+#include "runtime/base/forks.hpp"
+#include "runtime/base/request.hpp"
 #include "runtime/cache/cache.hpp"
 #include "runtime/engine/communicator.hpp"
-#include "runtime/forks.hpp"
 #include "runtime/params/worker/worker.hpp"
-#include "runtime/request.hpp"
 
 namespace hocket::capi {
 
-// What every handle remembers: which process made it. See runtime/forks.hpp.
+// What every handle remembers: which process made it. See runtime/base/forks.hpp.
 class Handle {
   public:
     bool is_of_a_parent() const { return made_in_ != forks::generation(); }

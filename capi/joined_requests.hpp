@@ -9,9 +9,9 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/base/request.hpp"
 #include "runtime/engine/communicator.hpp"
 #include "runtime/engine/endings.hpp"
-#include "runtime/request.hpp"
 
 namespace hocket::capi {
 

@@ -10,9 +10,9 @@
 
 #include "capi/errors.hpp"
 #include "capi/growth.hpp"
-#include "runtime/bootstrap/invitation.hpp"
-#include "runtime/error.hpp"
-#include "runtime/net/own_address.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/transport/bootstrap/invitation.hpp"
+#include "runtime/transport/net/own_address.hpp"
 
 namespace hocket::capi {
 namespace {

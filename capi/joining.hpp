@@ -6,8 +6,8 @@
 #include <string>
 
 #include "capi/hocket.h"
+#include "runtime/base/error.hpp"
 #include "runtime/engine/job/options.hpp"
-#include "runtime/error.hpp"
 
 namespace hocket::capi {
 

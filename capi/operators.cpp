@@ -7,8 +7,8 @@
 
 #include "capi/errors.hpp"
 #include "capi/vocabulary.hpp"
-#include "runtime/error.hpp"
-#include "runtime/kernels/cpu/multiply.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/compute/kernels/cpu/multiply.hpp"
 
 namespace hocket::capi {
 namespace {
@@ -82,7 +82,7 @@ Operator multiplying_operator(ReduceOp op, const hkt_op& given, DataType type, c
 }
 
 Operator defined_operator(const hkt_op& given, DataType type, const MadeOperators& made) {
-    engine::Reduction op(made.find(given).defined);
+    compute::Reduction op(made.find(given).defined);
     if (!op.supports(type))
         refuse(
             fmt::format("the operator {} ({}) does not exist for {}: operators of schedule files are of "

@@ -8,8 +8,8 @@
 
 #include "capi/hocket.h"
 #include "capi/vocabulary.hpp"
-#include "runtime/engine/compute/reduction.hpp"
-#include "runtime/types.hpp"
+#include "runtime/base/types.hpp"
+#include "runtime/compute/program/reduction.hpp"
 
 namespace hocket::capi {
 
@@ -38,7 +38,7 @@ class MadeOperators {
 };
 
 struct Operator {
-    engine::Reduction op;
+    compute::Reduction op;
     double factor = 1;  // for an operator that multiplies
 };
 

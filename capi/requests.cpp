@@ -9,7 +9,7 @@
 
 #include "capi/handles.hpp"
 #include "capi/waiting.hpp"
-#include "runtime/environment.hpp"
+#include "runtime/base/environment.hpp"
 
 using namespace hocket;
 

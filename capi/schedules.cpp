@@ -8,9 +8,9 @@
 #include "capi/vocabulary.hpp"
 #include "dsl/planning/check_files.hpp"
 #include "dsl/planning/compile.hpp"
-#include "runtime/engine/job/dsl_errors.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/compute/program/dsl_errors.hpp"
 #include "runtime/engine/job/own_options.hpp"
-#include "runtime/error.hpp"
 
 using namespace hocket;
 
@@ -46,8 +46,7 @@ hkt_status hkt_schedule_check(const char* file, const char* topology, const char
         dsl::CheckOptions options;
         options.files = {file}, options.search_path = job.schedule_path, options.timeout = seconds(job);
         if (topology != nullptr) options.topologies = {topology};
-        engine::in_dsl(
-            [&] { dsl::Library(options.search_path).load(file); });  // is it there, can it be read?
+        in_dsl([&] { dsl::Library(options.search_path).load(file); });  // is it there, can it be read?
         std::string right, wrong;
         const auto add_to = [](std::string& all) {
             return [&all](const std::string& line) { all += line + "\n"; };
@@ -71,7 +70,7 @@ hkt_status hkt_schedule_explain(const char* schedule, int32_t collective, const 
         request.schedule = capi::text_of(schedule), request.topology = topology, request.ranks = 0;
         request.search_path = job.schedule_path;
         request.deadline = dsl::Deadline(std::chrono::duration<double>(seconds(job)));
-        const auto checked = engine::in_dsl([&] {
+        const auto checked = in_dsl([&] {
             request.collective = collective_of(collective, request.schedule, request.search_path);
             return dsl::check_schedule(request);
         });

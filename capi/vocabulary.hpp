@@ -7,7 +7,7 @@
 
 #include "capi/hocket.h"
 #include "dsl/base/collective.hpp"
-#include "runtime/types.hpp"
+#include "runtime/base/types.hpp"
 
 namespace hocket::capi {
 

@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "capi/handles.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace hocket::capi {
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-#include "runtime/log.hpp"
+#include "runtime/base/log.hpp"
 
 namespace hocket::tools {
 

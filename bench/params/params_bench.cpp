@@ -11,8 +11,8 @@
 #include <iostream>
 
 #include "bench/peers/driver.hpp"
-#include "runtime/error.hpp"
-#include "runtime/kernels/cpu/combine.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/compute/kernels/cpu/combine.hpp"
 #include "runtime/params/server/server.hpp"
 #include "runtime/params/worker/worker.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "capi/ranges.hpp"
-#include "runtime/kernels/cuda/kernels.hpp"
+#include "runtime/compute/kernels/cuda/kernels.hpp"
 
 namespace hocket::capi {
 

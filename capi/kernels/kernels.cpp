@@ -17,12 +17,12 @@
 #include "capi/kernels/device_kernels.hpp"
 #include "capi/ranges.hpp"
 #include "capi/vocabulary.hpp"
+#include "runtime/base/environment.hpp"
+#include "runtime/compute/kernels/cpu/norms.hpp"
+#include "runtime/compute/kernels/cpu/optimizers/step.hpp"
+#include "runtime/compute/kernels/cpu/scatter_add.hpp"
+#include "runtime/compute/kernels/cpu/topk.hpp"
 #include "runtime/device/kernels/call.hpp"
-#include "runtime/environment.hpp"
-#include "runtime/kernels/cpu/norms.hpp"
-#include "runtime/kernels/cpu/optimizers/step.hpp"
-#include "runtime/kernels/cpu/scatter_add.hpp"
-#include "runtime/kernels/cpu/topk.hpp"
 
 using namespace hocket;
 using capi::check_ranges;

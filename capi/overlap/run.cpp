@@ -14,8 +14,8 @@
 #include "capi/ranges.hpp"
 #include "capi/vocabulary.hpp"
 #include "capi/waiting.hpp"
-#include "runtime/engine/overlap/exchange_among_ranks.hpp"
-#include "runtime/engine/overlap/exchange_with_service.hpp"
+#include "runtime/overlap/among_ranks/exchange_among_ranks.hpp"
+#include "runtime/overlap/among_ranks/exchange_with_service.hpp"
 #include "runtime/overlap/run.hpp"
 
 using namespace hocket;
@@ -119,16 +119,16 @@ std::vector<To*> places_of(const std::vector<capi::Range>& memory) {
 }
 
 // What ranks combine: tensors of one type.
-engine::RankedGradients gradients_of(const char* function, hkt_comm& comm, const hkt_params_tensor* tensors,
-                                     std::size_t count, void* const* gradients,
-                                     const hkt_overlap_run_options& given) {
+overlap::RankedGradients gradients_of(const char* function, hkt_comm& comm, const hkt_params_tensor* tensors,
+                                      std::size_t count, void* const* gradients,
+                                      const hkt_overlap_run_options& given) {
     if (tensors == nullptr || count == 0) capi::refuse(fmt::format("{}: there are no tensors", function));
-    engine::RankedGradients made{.type = capi::type_of(tensors[0].type),
-                                 .counts = {},
-                                 .memory = {},
-                                 .layer_tensors = {},
-                                 .op = ReduceOp::sum,
-                                 .schedule = "reproducible"};
+    overlap::RankedGradients made{.type = capi::type_of(tensors[0].type),
+                                  .counts = {},
+                                  .memory = {},
+                                  .layer_tensors = {},
+                                  .op = ReduceOp::sum,
+                                  .schedule = "reproducible"};
     std::vector<params::Tensor> all_tensors;
     std::uint64_t all = 0;
     for (std::size_t i = 0; i < count; ++i) {
@@ -154,9 +154,9 @@ engine::RankedGradients gradients_of(const char* function, hkt_comm& comm, const
     return made;
 }
 
-engine::ServedModel model_of(const char* function, const hkt_params& params, const void* const* gradients,
-                             void* const* weights, const hkt_overlap_run_options& given) {
-    engine::ServedModel model;
+overlap::ServedModel model_of(const char* function, const hkt_params& params, const void* const* gradients,
+                              void* const* weights, const hkt_overlap_run_options& given) {
+    overlap::ServedModel model;
     const std::vector<params::Tensor>& tensors = params.client->job().tensors;
     for (const params::Tensor& tensor : tensors)
         model.tensor_bytes.push_back(tensor.count * element_size(tensor.type));
@@ -191,11 +191,11 @@ Brought bring(const char* function, hkt_comm& comm, const hkt_params_tensor* ten
               void* const* gradients, const hkt_overlap_layer* layers, std::size_t layer_count,
               const hkt_overlap_run_options* options) {
     const hkt_overlap_run_options given = capi::read_options(options);
-    engine::RankedGradients made = gradients_of(function, comm, tensors, count, gradients, given);
+    overlap::RankedGradients made = gradients_of(function, comm, tensors, count, gradients, given);
     Layers named = layers_of(function, layers, layer_count, count);
     overlap::RunOptions run_options = run_options_of(given);
     made.layer_tensors = std::move(named.tensors);
-    auto exchange = std::make_unique<engine::ExchangeAmongRanks>(*comm.engine, std::move(made));
+    auto exchange = std::make_unique<overlap::ExchangeAmongRanks>(*comm.engine, std::move(made));
     overlap::Description description = exchange->description();
     for (auto& one : overlap::described(run_options)) description.push_back(std::move(one));
     description.emplace_back("names of layers", fmt::format("{}", fmt::join(named.names, "\n")));
@@ -207,7 +207,7 @@ Brought bring(const char* function, hkt_comm& comm, const hkt_params_tensor* ten
 // The others would wait for it. Whether they could be told is their error, not this rank's.
 void tell_that_this_one_is_refused(hkt_comm& comm) {
     try {
-        engine::difference_among_ranks(*comm.engine, nullptr);
+        overlap::difference_among_ranks(*comm.engine, nullptr);
     } catch (const std::exception&) {
     }
 }
@@ -268,7 +268,7 @@ hkt_status hkt_overlap_with_ranks(hkt_comm* comm, const hkt_params_tensor* tenso
                 throw;
             }
             const std::string difference =
-                engine::difference_among_ranks(*comm->engine, &brought.description);
+                overlap::difference_among_ranks(*comm->engine, &brought.description);
             if (!difference.empty())
                 throw Error(Status::mismatch,
                             fmt::format("{}: the ranks give different {}; all must give the same", function,
@@ -289,11 +289,11 @@ hkt_status hkt_overlap_with_params(hkt_params* params, const void* const* gradie
         if (params == nullptr) capi::refuse(fmt::format("{}: params is null", function));
         params->require_own("parameter worker");
         const hkt_overlap_run_options given = capi::read_options(options);
-        engine::ServedModel model = model_of(function, *params, gradients, weights, given);
+        overlap::ServedModel model = model_of(function, *params, gradients, weights, given);
         Layers named = layers_of(function, layers, layer_count, model.tensor_bytes.size());
         overlap::RunOptions run_options = run_options_of(given);
         model.layer_tensors = named.tensors;
-        auto exchange = std::make_unique<engine::ExchangeWithService>(*params->client, std::move(model));
+        auto exchange = std::make_unique<overlap::ExchangeWithService>(*params->client, std::move(model));
         capi::wait_unless_interrupted(
             function, params->interruption, overlap::Clock::time_point::max(),
             [&](overlap::Clock::time_point until) { return exchange->has_first_weights(until); },

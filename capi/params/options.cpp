@@ -4,8 +4,8 @@
 
 #include "capi/errors.hpp"
 #include "capi/vocabulary.hpp"
+#include "runtime/base/environment.hpp"
 #include "runtime/engine/job/own_options.hpp"
-#include "runtime/environment.hpp"
 
 namespace hocket::capi {
 namespace {

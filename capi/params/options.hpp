@@ -7,9 +7,9 @@
 #include <string>
 
 #include "capi/hocket.h"
-#include "runtime/net/socket.hpp"
 #include "runtime/params/server/server.hpp"
 #include "runtime/params/worker/worker.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::capi {
 
@@ -23,7 +23,7 @@ struct GivenModel {
 // All throw Error(invalid_argument).
 
 // Of a worker among ranks: where the server is, the secret, the number and the number of workers are left
-// out. The job is as it was given: see params::check() and engine::settle_update().
+// out. The job is as it was given: see params::check() and params::settle_update().
 params::WorkerOptions options_among_ranks(const char* function, const GivenModel& model,
                                           const hkt_params_options& given);
 params::WorkerOptions options_of_worker(const char* function, const GivenModel& model,

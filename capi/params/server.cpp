@@ -5,8 +5,8 @@
 
 #include "capi/growth.hpp"
 #include "capi/params/options.hpp"
-#include "runtime/engine/params/calculator.hpp"
-#include "runtime/environment.hpp"
+#include "runtime/base/environment.hpp"
+#include "runtime/params/among_ranks/update_options.hpp"
 #include "runtime/params/service/call.hpp"
 
 using namespace hocket;
@@ -48,7 +48,7 @@ hkt_status hkt_params_server_start(const hkt_params_server_options* options, hkt
                 "hkt_params_server_start: server is null; pass the address of an hkt_params_server*");
         *server = nullptr;
         auto wanted = capi::options_of_server(capi::read_options(options));
-        wanted.make_calculator = engine::make_calculator;
+        wanted.make_calculator = params::calculate_updates(params::own_update_options());
         *server = capi::handle_of(std::make_unique<params::Server>(std::move(wanted)));
         return HKT_SUCCESS;
     });

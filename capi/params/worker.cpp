@@ -8,8 +8,8 @@
 #include "capi/handles.hpp"
 #include "capi/params/options.hpp"
 #include "capi/params/server.hpp"
-#include "runtime/engine/params/calculator.hpp"
-#include "runtime/engine/params/roles.hpp"
+#include "runtime/params/among_ranks/roles.hpp"
+#include "runtime/params/among_ranks/update_options.hpp"
 
 using namespace hocket;
 
@@ -78,8 +78,8 @@ hkt_status hkt_params_open(const hkt_params_tensor* tensors, size_t count, const
         const hkt_params_options given = capi::read_options(options);
         auto wanted = capi::options_of_worker(function, {tensors, count, first_weights}, given);
         params::check(wanted.job);
-        engine::settle_update(wanted.job);
-        wanted.make_calculator = engine::make_calculator;
+        params::settle_update(wanted.job, params::own_update_options());
+        wanted.make_calculator = params::calculate_updates(params::own_update_options());
         *params = params_handle_of(std::make_unique<params::Client>(std::move(wanted)), given);
         return HKT_SUCCESS;
     });
@@ -102,7 +102,7 @@ hkt_status hkt_params_open_with_ranks(hkt_comm* comm, int32_t servers, const hkt
         *params = nullptr;
         *server = nullptr;
         const hkt_params_options given = capi::read_options(options);
-        auto role = engine::take_roles(*comm->engine, servers, [&] {
+        auto role = params::take_roles(*comm->engine, servers, [&] {
             check_has_no_way_of_its_own(given);
             const bool serves = comm->engine->rank() >= comm->engine->size() - servers;
             return capi::options_among_ranks(function, {tensors, count, serves ? nullptr : first_weights},

@@ -24,7 +24,7 @@ using capi::check_comm;
 using capi::start;
 
 hkt_status start(hkt_plan& plan, const void* send, void* recv, std::size_t count,
-                 std::shared_ptr<const engine::Arguments> arguments, hkt_request** request) {
+                 std::shared_ptr<const compute::Arguments> arguments, hkt_request** request) {
     if (request != nullptr) *request = nullptr;
     const auto& made = plan.comm->engine->plan_for(*plan.plans, count).plan;
     engine::Extent extent(count);
@@ -55,7 +55,7 @@ void check_further_buffer(hkt_plan& plan, std::size_t index, const void* buffer,
                         received = made.output() == dsl::Share::none  ? 0
                                    : made.output() == dsl::Share::own ? count
                                                                       : all,
-                        element = element_size(engine::working_type(made.type()));
+                        element = element_size(compute::working_type(made.type()));
     const auto begin = reinterpret_cast<std::uintptr_t>(buffer), to = reinterpret_cast<std::uintptr_t>(recv);
     if (begin % element != 0)
         capi::refuse(
@@ -141,7 +141,7 @@ hkt_status hkt_plan_start_with(hkt_plan* plan, const void* send, void* recv, siz
             capi::refuse("hkt_start_options.parameters is null, but parameter_count is not 0");
         if (given.buffer_count > 0 && given.buffers == nullptr)
             capi::refuse("hkt_start_options.buffers is null, but buffer_count is not 0");
-        auto arguments = std::make_shared<engine::Arguments>();
+        auto arguments = std::make_shared<compute::Arguments>();
         arguments->parameters.assign(given.parameters, given.parameters + given.parameter_count);
         capi::StartBuffers buffers{send, recv, {}};
         for (std::size_t i = 0; i < given.buffer_count; ++i)
@@ -177,10 +177,10 @@ hkt_status hkt_plan_save_state(hkt_plan* plan, void* memory, size_t room, size_t
         if (bytes == nullptr)
             capi::refuse("hkt_plan_save_state: bytes is null; pass the address of a size_t");
         const std::lock_guard lock(plan->state_mutex);
-        if (!plan->state_count) with_state(*plan, 0, [](engine::KeptState&) {});  // refuses if there is none
+        if (!plan->state_count) with_state(*plan, 0, [](compute::KeptState&) {});  // refuses if there is none
         if (!plan->state_count && !plan->has_empty_state)
             capi::refuse("hkt_plan_save_state: there is no state: the plan has not been started");
-        with_state(*plan, plan->state_count.value_or(0), [&](engine::KeptState& state) {
+        with_state(*plan, plan->state_count.value_or(0), [&](compute::KeptState& state) {
             const std::vector<std::byte> saved = state.save();
             *bytes = saved.size();
             if (memory != nullptr && room >= saved.size()) std::memcpy(memory, saved.data(), saved.size());
@@ -200,7 +200,7 @@ hkt_status hkt_plan_load_state(hkt_plan* plan, const void* const* saved, const s
             all.push_back({static_cast<const std::byte*>(saved[i]), bytes[i]});
         }
         const std::lock_guard lock(plan->state_mutex);
-        const std::uint64_t elements = engine::KeptState::count_of(all.front()),
+        const std::uint64_t elements = compute::KeptState::count_of(all.front()),
                             starts_with = elements / plan->pieces;
         if (elements % plan->pieces != 0)
             capi::refuse(
@@ -208,13 +208,13 @@ hkt_status hkt_plan_load_state(hkt_plan* plan, const void* const* saved, const s
                             "pieces of one count",
                             elements, plan->pieces));
         const std::uint64_t before = plan->state_count.value_or(starts_with);
-        with_state(*plan, starts_with, [&](engine::KeptState& state) { state.load(all); });
+        with_state(*plan, starts_with, [&](compute::KeptState& state) { state.load(all); });
         // Two counts may share a plan, and so a state.
         const auto plan_for = [&](std::uint64_t count) {
             return plan->comm->engine->plan_for(*plan->plans, count).plan.get();
         };
         if (plan_for(before) != plan_for(starts_with))
-            with_state(*plan, before, [](engine::KeptState& state) { state.reset(); });
+            with_state(*plan, before, [](compute::KeptState& state) { state.reset(); });
         plan->state_count.reset();
         if (starts_with > 0) plan->state_count = starts_with;
         plan->has_empty_state = starts_with == 0;
@@ -227,9 +227,9 @@ hkt_status hkt_plan_reset_state(hkt_plan* plan) {
         if (plan == nullptr) capi::refuse("hkt_plan_reset_state: the plan is null");
         const std::lock_guard lock(plan->state_mutex);
         if (plan->state_count)
-            with_state(*plan, *plan->state_count, [](engine::KeptState& state) { state.reset(); });
+            with_state(*plan, *plan->state_count, [](compute::KeptState& state) { state.reset(); });
         else if (plan->has_empty_state)
-            with_state(*plan, 0, [](engine::KeptState& state) { state.reset(); });
+            with_state(*plan, 0, [](compute::KeptState& state) { state.reset(); });
         plan->state_count.reset();
         plan->has_empty_state = false;
         return HKT_SUCCESS;

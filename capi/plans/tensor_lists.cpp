@@ -12,7 +12,7 @@
 
 #include "capi/ranges.hpp"
 #include "dsl/base/collective.hpp"
-#include "runtime/engine/compute/extra_layout.hpp"
+#include "runtime/compute/program/extra_layout.hpp"
 
 namespace hocket::capi {
 namespace {
@@ -105,7 +105,7 @@ struct Lists {
         if (made.output() != dsl::Share::none) recv = add("recv", buffers.recv, made.type());
         for (std::size_t i = 0; i < buffers.given.size(); ++i)
             given.push_back(
-                add(fmt::format("buffers[{}]", i), buffers.given[i], engine::working_type(made.type())));
+                add(fmt::format("buffers[{}]", i), buffers.given[i], compute::working_type(made.type())));
         check();
     }
 

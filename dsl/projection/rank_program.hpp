@@ -1,5 +1,5 @@
 // What one rank does: the end of the language's pipeline (text -> ast -> step graph -> verified ->
-// projected) and the input of whatever runs it (runtime/jit compiles it, runtime/engine executes it).
+// projected) and the input of whatever runs it (runtime/compute/jit compiles it, runtime/engine executes it).
 //
 // A program works on the collective's buffer x, of `count` elements, in *areas* of memory:
 //

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <optional>
 
+#include "runtime/base/error.hpp"
+#include "runtime/base/request.hpp"
 #include "runtime/cache/memory/memory.hpp"
-#include "runtime/error.hpp"
-#include "runtime/request.hpp"
 
 namespace hocket::cache {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/environment.hpp"
 #include "runtime/cache/options.hpp"
-#include "runtime/environment.hpp"
 
 namespace hocket::cache {
 

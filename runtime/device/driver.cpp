@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "runtime/error.hpp"
-#include "runtime/forks.hpp"
-#include "runtime/log.hpp"
-#include "runtime/plugin.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/forks.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/plugin.hpp"
 
 namespace hocket::device {
 namespace {

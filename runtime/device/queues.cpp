@@ -7,8 +7,8 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/error.hpp"
-#include "runtime/log.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/log.hpp"
 
 namespace hocket::device {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace hocket::device {
 namespace {

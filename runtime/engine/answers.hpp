@@ -8,8 +8,8 @@
 #include <mutex>
 #include <optional>
 
-#include "runtime/bootstrap/bootstrap.hpp"
 #include "runtime/engine/endings.hpp"
+#include "runtime/transport/bootstrap/bootstrap.hpp"
 
 namespace hocket::engine {
 

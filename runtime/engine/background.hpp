@@ -4,8 +4,8 @@
 
 #include <atomic>
 
+#include "runtime/base/thread.hpp"
 #include "runtime/engine/progress.hpp"
-#include "runtime/thread.hpp"
 
 namespace hocket::engine {
 

@@ -11,13 +11,13 @@
 
 #include "dsl/planning/compile.hpp"
 #include "dsl/planning/estimate.hpp"
-#include "runtime/caught.hpp"
+#include "runtime/base/caught.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/compute/program/dsl_errors.hpp"
 #include "runtime/engine/job/agreement.hpp"
-#include "runtime/engine/job/dsl_errors.hpp"
 #include "runtime/engine/job/open_fabric.hpp"
-#include "runtime/log.hpp"
-#include "runtime/net/own_address.hpp"
-#include "runtime/net/texts.hpp"
+#include "runtime/transport/net/own_address.hpp"
+#include "runtime/transport/net/texts.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -675,7 +675,7 @@ const std::shared_ptr<StartablePlan>& Communicator::barrier_plan() {
 
 // Uses the library's own choice of schedule, whatever the communicator's is.
 std::shared_ptr<StartablePlan> Communicator::make_meeting(const std::string& purpose, DataType type,
-                                                          Reduction op) {
+                                                          compute::Reduction op) {
     const auto& plan = cached_plan({.type = type,
                                     .op = op,
                                     .schedule = "",

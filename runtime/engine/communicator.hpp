@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "dsl/planning/compile.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/device/devices.hpp"
 #include "runtime/engine/background.hpp"
 #include "runtime/engine/job/agreement.hpp"
@@ -25,20 +26,19 @@
 #include "runtime/engine/progress.hpp"
 #include "runtime/engine/recorder.hpp"
 #include "runtime/engine/sized_plans.hpp"
-#include "runtime/log.hpp"
 
 namespace hocket::engine {
 
 struct PlanChoice {
     dsl::Collective collective = dsl::Collective::all_reduce;
     DataType type = DataType::float32;
-    Reduction op = ReduceOp::sum;
+    compute::Reduction op = ReduceOp::sum;
     int root = 0;                                        // if the collective has one
     std::optional<std::string> schedule = std::nullopt;  // none: the communicator's
     ExecutorKind executor = ExecutorKind::automatic;     // automatic: the communicator's
     bool is_uneven = false;                              // for pieces of different counts
-    std::vector<std::uint64_t> tensors = {};             // as in ComputeOptions; not for a cached plan
-    bool is_for_meeting = false;                         // a barrier's: not the program's own choice
+    std::vector<std::uint64_t> tensors = {};  // as in compute::ComputeOptions; not for a cached plan
+    bool is_for_meeting = false;              // a barrier's: not the program's own choice
 };
 
 // All functions are thread-safe and throw hocket::Error. Executions are lent as in Progress.
@@ -197,7 +197,7 @@ class Communicator {
     std::unique_ptr<SizedPlans> lazy_plans(const PlanChoice& choice) const;
     const SizedPlans::Sized& made_for_all(SizedPlans& plans, std::uint64_t bytes) const;
     std::shared_ptr<StartablePlan> make_meeting(const std::string& purpose, DataType type = DataType::int32,
-                                                Reduction op = ReduceOp::sum);
+                                                compute::Reduction op = ReduceOp::sum);
     void check_message(const MessageStart& message) const;
     // A small start must not pay for a look whether a driver has been loaded.
     static bool may_use_device(Extent extent) {
@@ -221,8 +221,8 @@ class Communicator {
                      fmt::format(format, std::forward<Args>(args)...));
     }
 
-    using Key =
-        std::tuple<dsl::Collective, DataType, Reduction, int, std::optional<std::string>, ExecutorKind, bool>;
+    using Key = std::tuple<dsl::Collective, DataType, compute::Reduction, int, std::optional<std::string>,
+                           ExecutorKind, bool>;
     static constexpr std::size_t collectives = std::size(dsl::all_collectives), types = std::size(all_types),
                                  operators = std::size(all_ops);
 

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "runtime/thread.hpp"
+#include "runtime/base/thread.hpp"
 
 namespace hocket::engine {
 

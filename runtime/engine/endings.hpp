@@ -10,8 +10,8 @@
 #include <utility>
 #include <variant>
 
-#include "runtime/net/socket.hpp"
-#include "runtime/request.hpp"
+#include "runtime/base/request.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::engine {
 

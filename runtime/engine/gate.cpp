@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/error.hpp"
-#include "runtime/net/socket.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::engine {
 

@@ -12,7 +12,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "runtime/net/socket.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::engine {
 

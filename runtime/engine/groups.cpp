@@ -10,9 +10,9 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/bootstrap/invitation.hpp"
-#include "runtime/caught.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/caught.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/transport/bootstrap/invitation.hpp"
 
 namespace hocket::engine {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "runtime/caught.hpp"
+#include "runtime/base/caught.hpp"
 #include "runtime/device/staging.hpp"
 #include "runtime/engine/messages/stage_message.hpp"
 #include "runtime/engine/plan/plan.hpp"

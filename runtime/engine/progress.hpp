@@ -13,20 +13,20 @@
 #include <string>
 #include <vector>
 
-#include "runtime/bootstrap/bootstrap.hpp"
 #include "runtime/device/devices.hpp"
 #include "runtime/engine/answers.hpp"
 #include "runtime/engine/endings.hpp"
 #include "runtime/engine/gate.hpp"
 #include "runtime/engine/left_alone.hpp"
 #include "runtime/engine/messages/point_to_point.hpp"
+#include "runtime/engine/record/flight.hpp"
+#include "runtime/engine/record/recording.hpp"
 #include "runtime/engine/reports/failure.hpp"
 #include "runtime/engine/reports/tracer.hpp"
 #include "runtime/engine/run/execution.hpp"
 #include "runtime/engine/siblings.hpp"
-#include "runtime/fabric/fabric.hpp"
-#include "runtime/record/flight.hpp"
-#include "runtime/record/recording.hpp"
+#include "runtime/transport/bootstrap/bootstrap.hpp"
+#include "runtime/transport/fabric/fabric.hpp"
 
 namespace hocket::engine {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/caught.hpp"
+#include "runtime/base/caught.hpp"
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/progress.hpp"
 

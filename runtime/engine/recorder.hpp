@@ -6,8 +6,8 @@
 #include <string>
 
 #include "runtime/engine/progress.hpp"
-#include "runtime/record/listener.hpp"
-#include "runtime/record/recording.hpp"
+#include "runtime/engine/record/listener.hpp"
+#include "runtime/engine/record/recording.hpp"
 
 namespace hocket::engine {
 

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <utility>
 
-#include "runtime/forks.hpp"
+#include "runtime/base/forks.hpp"
 
 namespace hocket::engine {
 namespace {

@@ -6,7 +6,7 @@
 #include <array>
 #include <numeric>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/overlap/greedy.hpp"
 #include "runtime/overlap/optimum.hpp"
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "dsl/base/named_file.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace hocket::overlap {
 namespace {

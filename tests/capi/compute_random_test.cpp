@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/kernels/selection.hpp"
+#include "runtime/compute/kernels/selection.hpp"
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/temporary_folder.hpp"

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/half.hpp"
-#include "runtime/kernels/selection.hpp"
+#include "runtime/base/half.hpp"
+#include "runtime/compute/kernels/selection.hpp"
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/temporary_folder.hpp"

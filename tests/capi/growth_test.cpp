@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;

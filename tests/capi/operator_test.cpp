@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "runtime/half.hpp"
+#include "runtime/base/half.hpp"
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/temporary_folder.hpp"

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "dsl/base/collective.hpp"
-#include "runtime/types.hpp"
+#include "runtime/base/types.hpp"
 #include "tests/multi/process.hpp"
 #include "tests/support/test.hpp"
 

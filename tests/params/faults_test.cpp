@@ -16,8 +16,8 @@
 #include <set>
 #include <thread>
 
-#include "runtime/net/dial.hpp"
 #include "runtime/params/service/call.hpp"
+#include "runtime/transport/net/dial.hpp"
 #include "tests/multi/soak/chance.hpp"
 #include "tests/params/cluster.hpp"
 #include "tests/support/networks.hpp"

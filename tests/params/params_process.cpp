@@ -8,7 +8,7 @@
 #include <fstream>
 #include <thread>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/params/server/server.hpp"
 #include "runtime/params/worker/worker.hpp"
 #include "tests/multi/soak/usage.hpp"

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "runtime/forks.hpp"
+#include "runtime/base/forks.hpp"
 
 namespace hocket::test {
 

@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/net/own_address.hpp"
-#include "tests/runtime/bootstrap/exchange.hpp"
+#include "runtime/transport/net/own_address.hpp"
+#include "tests/runtime/transport/bootstrap/exchange.hpp"
 #include "tests/support/networks.hpp"
 #include "tests/support/restrictions.hpp"
 #include "tests/support/test.hpp"

@@ -1,5 +1,5 @@
 // A library of LLVM of another version of Hocket.
-#include "runtime/jit/interface/generator.hpp"
+#include "runtime/compute/jit/interface/generator.hpp"
 
 namespace hocket::jit {
 

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/support/going_on.hpp"
 #include "tests/support/test.hpp"
 

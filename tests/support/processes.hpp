@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/bootstrap/bootstrap.hpp"
+#include "runtime/transport/bootstrap/bootstrap.hpp"
 #include "tests/support/expect.hpp"
 
 namespace hocket::test {

@@ -180,7 +180,7 @@ inline thread_local int first_error = 0;  // of launches
 
 }  // namespace hocket::simt
 
-// What runtime/kernels/cuda/device.cuh defines for a device.
+// What runtime/compute/kernels/cuda/device.cuh defines for a device.
 namespace hocket::kernels::cuda {
 
 template <auto kernel, typename... Arguments>

@@ -6,7 +6,7 @@
 #include <regex>
 #include <set>
 
-#include "runtime/types.hpp"
+#include "runtime/base/types.hpp"
 #include "tests/multi/process.hpp"
 #include "tests/support/test.hpp"
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "runtime/record/trace_file.hpp"
+#include "runtime/engine/record/trace_file.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 #include "tools/run/clocks.hpp"

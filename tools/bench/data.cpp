@@ -10,7 +10,7 @@
 #include <stdexcept>
 
 #include "capi/vocabulary.hpp"
-#include "runtime/kernels/cpu/apply.hpp"
+#include "runtime/compute/kernels/cpu/apply.hpp"
 
 namespace hocket::bench {
 namespace {

@@ -18,8 +18,8 @@
 
 #include "capi/vocabulary.hpp"
 #include "dsl/base/named_file.hpp"
-#include "runtime/kernels/cpu/parallel.hpp"
-#include "runtime/types.hpp"
+#include "runtime/base/types.hpp"
+#include "runtime/compute/kernels/cpu/parallel.hpp"
 #include "tools/bench/statistics.hpp"
 #include "tools/bench/torch_peer.hpp"
 #include "tools/tool.hpp"

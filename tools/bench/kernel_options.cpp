@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "capi/vocabulary.hpp"
-#include "runtime/kernels/selection.hpp"
-#include "runtime/log.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/compute/kernels/selection.hpp"
 
 namespace hocket::bench {
 namespace {

@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "capi/vocabulary.hpp"
-#include "runtime/log.hpp"
+#include "runtime/base/log.hpp"
 #include "tools/bench/data.hpp"
 
 namespace hocket::bench {

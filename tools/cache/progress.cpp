@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "runtime/log.hpp"
+#include "runtime/base/log.hpp"
 #include "tools/cache/texts.hpp"
 
 namespace hocket::cache_tool {

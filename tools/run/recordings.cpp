@@ -13,7 +13,7 @@
 #include <stdexcept>
 
 #include "dsl/base/named_file.hpp"
-#include "runtime/record/listener.hpp"
+#include "runtime/engine/record/listener.hpp"
 #include "tools/tool.hpp"
 
 namespace hocket::tools {

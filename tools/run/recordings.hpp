@@ -1,10 +1,10 @@
-// Folders in which a job's ranks write their recordings (runtime/record), as hocket-run uses them.
+// Folders in which a job's ranks write their recordings (runtime/engine/record), as hocket-run uses them.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "runtime/record/recording.hpp"
+#include "runtime/engine/record/recording.hpp"
 #include "tools/run/job_folder.hpp"
 
 namespace hocket::tools {

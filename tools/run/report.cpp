@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "runtime/net/texts.hpp"
+#include "runtime/transport/net/texts.hpp"
 
 namespace hocket::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/record/recording.hpp"
+#include "runtime/engine/record/recording.hpp"
 
 namespace hocket::tools {
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "dsl/base/named_file.hpp"
-#include "runtime/record/trace_file.hpp"
+#include "runtime/engine/record/trace_file.hpp"
 #include "tools/run/clocks.hpp"
 
 namespace hocket::tools {

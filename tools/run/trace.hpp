@@ -1,5 +1,5 @@
-// Puts the traces of a job's ranks (runtime/record/trace_file.hpp) together in one file for Perfetto, and
-// their clocks right.
+// Puts the traces of a job's ranks (runtime/engine/record/trace_file.hpp) together in one file for Perfetto,
+// and their clocks right.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@
 #include "dsl/planning/choose.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/planning/estimate.hpp"
-#include "runtime/jit/compiled_program.hpp"
+#include "runtime/compute/jit/compiled_program.hpp"
 #include "tools/schedc/emit.hpp"
 
 namespace hocket::tools {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dsl/projection/rank_program.hpp"
-#include "runtime/types.hpp"
+#include "runtime/base/types.hpp"
 
 namespace hocket::tools {
 

@@ -6,8 +6,8 @@
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/planning/check_files.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/engine/job/options.hpp"
-#include "runtime/error.hpp"
 #include "tools/schedc/explain.hpp"
 #include "tools/tool.hpp"
 

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "capi/vocabulary.hpp"
-#include "runtime/log.hpp"
+#include "runtime/base/log.hpp"
 
 namespace hocket::tune {
 namespace {

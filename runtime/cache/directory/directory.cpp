@@ -4,8 +4,8 @@
 
 #include <cerrno>
 
+#include "runtime/base/error.hpp"
 #include "runtime/cache/segments/space.hpp"
-#include "runtime/error.hpp"
 
 namespace hocket::cache {
 namespace {

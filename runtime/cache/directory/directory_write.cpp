@@ -3,9 +3,9 @@
 
 #include <cerrno>
 
+#include "runtime/base/error.hpp"
 #include "runtime/cache/directory/directory.hpp"
 #include "runtime/cache/segments/space.hpp"
-#include "runtime/error.hpp"
 
 namespace hocket::cache {
 

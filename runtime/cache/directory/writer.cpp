@@ -7,8 +7,8 @@
 #include <exception>
 #include <utility>
 
+#include "runtime/base/error.hpp"
 #include "runtime/cache/segments/descriptor.hpp"
-#include "runtime/error.hpp"
 
 namespace hocket::cache {
 namespace {

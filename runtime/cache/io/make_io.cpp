@@ -1,8 +1,8 @@
 #include "runtime/cache/io/make_io.hpp"
 
+#include "runtime/base/error.hpp"
 #include "runtime/cache/io/ring_io.hpp"
 #include "runtime/cache/io/worker_io.hpp"
-#include "runtime/error.hpp"
 
 namespace hocket::cache {
 

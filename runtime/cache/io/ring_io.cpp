@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/error.hpp"
-#include "runtime/forks.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/forks.hpp"
 
 namespace hocket::cache {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace hocket::cache {
 namespace {

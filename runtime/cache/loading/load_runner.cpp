@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/caught.hpp"
+#include "runtime/base/caught.hpp"
 
 namespace hocket::cache {
 

@@ -3,7 +3,7 @@
 #include <future>
 #include <utility>
 
-#include "runtime/thread.hpp"
+#include "runtime/base/thread.hpp"
 
 namespace hocket::cache {
 

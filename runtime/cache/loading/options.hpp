@@ -9,10 +9,10 @@
 #include <span>
 #include <string>
 
+#include "runtime/base/error.hpp"
 #include "runtime/cache/io/io.hpp"
 #include "runtime/cache/room/value.hpp"
 #include "runtime/cache/source/source.hpp"
-#include "runtime/error.hpp"
 
 namespace hocket::cache {
 

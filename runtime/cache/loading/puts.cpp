@@ -7,8 +7,8 @@
 #include <cstring>
 #include <exception>
 
+#include "runtime/base/caught.hpp"
 #include "runtime/cache/directory/key_flight.hpp"
-#include "runtime/caught.hpp"
 
 namespace hocket::cache {
 namespace {

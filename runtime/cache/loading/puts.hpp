@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 
+#include "runtime/base/error.hpp"
 #include "runtime/cache/directory/directory.hpp"
 #include "runtime/cache/io/loop.hpp"
 #include "runtime/cache/loading/disk_reads.hpp"
@@ -15,7 +16,6 @@
 #include "runtime/cache/loading/sample_owners.hpp"
 #include "runtime/cache/memory/memory.hpp"
 #include "runtime/cache/room/room_gate.hpp"
-#include "runtime/error.hpp"
 
 namespace hocket::cache {
 

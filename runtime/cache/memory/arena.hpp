@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "runtime/free_ranges.hpp"
+#include "runtime/base/free_ranges.hpp"
 
 namespace hocket::cache {
 

@@ -21,10 +21,10 @@
 #include <mutex>
 #include <optional>
 
+#include "runtime/base/error.hpp"
 #include "runtime/cache/memory/arena.hpp"
 #include "runtime/cache/memory/eviction_queue.hpp"
 #include "runtime/cache/memory/order.hpp"
-#include "runtime/error.hpp"
 
 namespace hocket::cache {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace hocket::cache {
 

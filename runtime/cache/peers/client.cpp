@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/net/texts.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/thread.hpp"
+#include "runtime/transport/net/texts.hpp"
 
 namespace hocket::cache {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "runtime/cache/peers/questions.hpp"
 #include "runtime/cache/peers/stream.hpp"
-#include "runtime/net/dial.hpp"
-#include "runtime/net/mailbox.hpp"
+#include "runtime/transport/net/dial.hpp"
+#include "runtime/transport/net/mailbox.hpp"
 
 namespace hocket::cache {
 

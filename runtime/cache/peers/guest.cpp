@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "runtime/net/frame.hpp"
-#include "runtime/net/texts.hpp"
+#include "runtime/transport/net/frame.hpp"
+#include "runtime/transport/net/texts.hpp"
 
 namespace hocket::cache {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "runtime/cache/peers/questions.hpp"
 #include "runtime/cache/peers/stream.hpp"
-#include "runtime/net/admission.hpp"
-#include "runtime/net/mailbox.hpp"
+#include "runtime/transport/net/admission.hpp"
+#include "runtime/transport/net/mailbox.hpp"
 
 namespace hocket::cache {
 

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/net/frame.hpp"
-#include "runtime/net/socket.hpp"
+#include "runtime/transport/net/frame.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::cache {
 namespace {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "runtime/net/socket.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::cache {
 namespace {

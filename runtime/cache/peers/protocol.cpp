@@ -6,8 +6,8 @@
 #include <cstring>
 #include <new>
 
-#include "runtime/net/frame.hpp"
-#include "runtime/xxh3.hpp"
+#include "runtime/base/xxh3.hpp"
+#include "runtime/transport/net/frame.hpp"
 
 namespace hocket::cache {
 namespace {

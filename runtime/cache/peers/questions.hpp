@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace hocket::cache {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/net/own_address.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/thread.hpp"
+#include "runtime/transport/net/own_address.hpp"
 
 namespace hocket::cache {
 namespace {

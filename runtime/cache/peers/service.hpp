@@ -18,8 +18,8 @@
 #include "runtime/cache/peers/client.hpp"
 #include "runtime/cache/peers/guest.hpp"
 #include "runtime/cache/peers/questions.hpp"
-#include "runtime/net/admission.hpp"
-#include "runtime/net/mailbox.hpp"
+#include "runtime/transport/net/admission.hpp"
+#include "runtime/transport/net/mailbox.hpp"
 
 namespace hocket::cache {
 

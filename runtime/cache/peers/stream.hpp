@@ -8,8 +8,8 @@
 
 #include "runtime/cache/peers/inbox.hpp"
 #include "runtime/cache/peers/outbox.hpp"
-#include "runtime/net/socket.hpp"
-#include "runtime/net/socket_loop.hpp"
+#include "runtime/transport/net/socket.hpp"
+#include "runtime/transport/net/socket_loop.hpp"
 
 namespace hocket::cache {
 

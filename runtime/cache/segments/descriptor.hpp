@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "runtime/base/forks.hpp"
 #include "runtime/cache/io/files.hpp"
-#include "runtime/forks.hpp"
 
 namespace hocket::cache {
 

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "runtime/base/xxh3.hpp"
 #include "runtime/cache/segments/label.hpp"
-#include "runtime/xxh3.hpp"
 
 namespace hocket::cache {
 namespace {

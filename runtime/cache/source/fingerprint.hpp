@@ -5,8 +5,8 @@
 #include <memory>
 #include <string_view>
 
+#include "runtime/base/xxh3.hpp"
 #include "runtime/cache/segments/segment.hpp"
-#include "runtime/xxh3.hpp"
 
 namespace hocket::cache {
 

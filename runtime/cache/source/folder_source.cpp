@@ -2,10 +2,10 @@
 
 #include <filesystem>
 
+#include "runtime/base/error.hpp"
 #include "runtime/cache/source/fingerprint.hpp"
 #include "runtime/cache/source/folder_listing.hpp"
 #include "runtime/cache/source/source.hpp"
-#include "runtime/error.hpp"
 
 namespace hocket::cache {
 namespace {

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <optional>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace hocket::cache {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <mutex>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace hocket::device {
 namespace {

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "runtime/plugin.hpp"
+#include "runtime/base/plugin.hpp"
 
 namespace hocket::device {
 namespace {

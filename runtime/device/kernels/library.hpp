@@ -1,10 +1,10 @@
-// The kernels of CUDA devices (runtime/kernels/cuda), a library of their own that is loaded when memory of a
-// device is first given to one of them: Hocket itself is not linked with CUDA.
+// The kernels of CUDA devices (runtime/compute/kernels/cuda), a library of their own that is loaded when
+// memory of a device is first given to one of them: Hocket itself is not linked with CUDA.
 #pragma once
 
 #include <string>
 
-#include "runtime/kernels/cuda/kernels.hpp"
+#include "runtime/compute/kernels/cuda/kernels.hpp"
 
 namespace hocket::device {
 
@@ -25,7 +25,7 @@ struct KernelLibrary {
 #undef HOCKET_DECLARE
 };
 
-// Loads the library at the first call, as runtime/plugin.hpp says; the variable is HOCKET_CUDA_KERNELS.
+// Loads the library at the first call, as runtime/base/plugin.hpp says; the variable is HOCKET_CUDA_KERNELS.
 // Throws hocket::Error (device) if there is none, or one that does not fit, and looks again at the next call.
 // Thread-safe.
 const KernelLibrary& kernel_library();

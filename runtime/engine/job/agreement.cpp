@@ -12,10 +12,10 @@
 #include <set>
 
 #include "dsl/graph/topology.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/engine/job/tuning.hpp"
 #include "runtime/engine/run/neighbourhood.hpp"
-#include "runtime/error.hpp"
-#include "runtime/net/texts.hpp"
+#include "runtime/transport/net/texts.hpp"
 
 namespace hocket::engine {
 namespace {

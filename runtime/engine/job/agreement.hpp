@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/bootstrap/bootstrap.hpp"
 #include "runtime/engine/job/options.hpp"
-#include "runtime/fabric/fabric.hpp"
+#include "runtime/transport/bootstrap/bootstrap.hpp"
+#include "runtime/transport/fabric/fabric.hpp"
 
 namespace hocket::engine {
 

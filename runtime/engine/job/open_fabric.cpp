@@ -4,10 +4,10 @@
 
 #include <string_view>
 
-#include "runtime/error.hpp"
-#include "runtime/libfabric/endpoint.hpp"
-#include "runtime/net/own_address.hpp"
-#include "runtime/streams/streams.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/transport/libfabric/endpoint.hpp"
+#include "runtime/transport/net/own_address.hpp"
+#include "runtime/transport/streams/streams.hpp"
 
 namespace hocket::engine {
 namespace {

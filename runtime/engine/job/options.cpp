@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "runtime/error.hpp"
-#include "runtime/installed.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/installed.hpp"
 
 namespace hocket::engine {
 namespace {

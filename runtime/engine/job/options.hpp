@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/bootstrap/regroup.hpp"
+#include "runtime/base/environment.hpp"
 #include "runtime/engine/plan/executor.hpp"
-#include "runtime/environment.hpp"
+#include "runtime/transport/bootstrap/regroup.hpp"
 
 namespace hocket::engine {
 
@@ -90,7 +90,8 @@ Options resolve(const Choices& choices);  // from the process's environment
 std::string default_tuning_file(const Environment& environment);
 
 // The folder of Hocket's own schedules, as it was installed with this library or program
-// (runtime/installed.hpp; a build folder has a link to the source tree's). None: there is no such folder.
+// (runtime/base/installed.hpp; a build folder has a link to the source tree's). None: there is no such
+// folder.
 std::optional<std::string> library_folder();
 
 }  // namespace hocket::engine

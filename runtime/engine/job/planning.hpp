@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "dsl/planning/compile.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace hocket::engine {
 

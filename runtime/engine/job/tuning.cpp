@@ -10,8 +10,8 @@
 #include <stdexcept>
 
 #include "dsl/base/named_file.hpp"
-#include "runtime/error.hpp"
-#include "runtime/log.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/log.hpp"
 
 namespace hocket::engine {
 namespace {

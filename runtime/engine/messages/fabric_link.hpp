@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/engine/messages/packet_link.hpp"
-#include "runtime/fabric/fabric.hpp"
+#include "runtime/transport/fabric/fabric.hpp"
 
 namespace hocket::engine {
 

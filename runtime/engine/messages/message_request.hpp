@@ -7,11 +7,11 @@
 #include <limits>
 #include <memory>
 
+#include "runtime/base/error.hpp"
+#include "runtime/base/request.hpp"
 #include "runtime/device/direct_buffer.hpp"
 #include "runtime/device/staging.hpp"
-#include "runtime/error.hpp"
-#include "runtime/fabric/fabric.hpp"
-#include "runtime/request.hpp"
+#include "runtime/transport/fabric/fabric.hpp"
 
 namespace hocket::engine {
 

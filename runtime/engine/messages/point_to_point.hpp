@@ -15,7 +15,7 @@
 #include "runtime/engine/messages/packet_link.hpp"
 #include "runtime/engine/messages/tag_queues.hpp"
 #include "runtime/engine/run/neighbourhood.hpp"
-#include "runtime/fabric/fabric.hpp"
+#include "runtime/transport/fabric/fabric.hpp"
 
 namespace hocket::engine {
 

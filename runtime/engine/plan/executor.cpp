@@ -7,19 +7,19 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/engine/compute/formula_loop.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/compute/jit/compiled_program.hpp"
+#include "runtime/compute/jit/compiler.hpp"
+#include "runtime/compute/kernels/cpu/combine.hpp"
+#include "runtime/compute/program/formula_loop.hpp"
 #include "runtime/engine/plan/address.hpp"
-#include "runtime/error.hpp"
-#include "runtime/jit/compiled_program.hpp"
-#include "runtime/jit/compiler.hpp"
-#include "runtime/kernels/cpu/combine.hpp"
 
 namespace hocket::engine {
 namespace {
 
 class Interpreter final : public Executor {
   public:
-    Interpreter(const dsl::RankProgram& program, DataType type, const Reduction& op)
+    Interpreter(const dsl::RankProgram& program, DataType type, const compute::Reduction& op)
         : program_(program),
           type_(type),
           op_(op),
@@ -47,16 +47,16 @@ class Interpreter final : public Executor {
                         op.completes ? divisor_ : 1);
         if (op.epilogue == dsl::Op::no_epilogue) return;
         for (std::byte* const destination : destinations) {
-            const FormulaOperand result[] = {{destination, type_}};
-            run_formula(program_.computations[op.epilogue].formula, {result, {}, {}},
-                        bytes / element_size(type_), type_, destination);
+            const compute::FormulaOperand result[] = {{destination, type_}};
+            compute::run_formula(program_.computations[op.epilogue].formula, {result, {}, {}},
+                                 bytes / element_size(type_), type_, destination);
         }
     }
 
   private:
     const dsl::RankProgram& program_;
     DataType type_;
-    Reduction op_;
+    compute::Reduction op_;
     std::uint32_t divisor_;  // complete results are divided by it
 };
 
@@ -67,7 +67,7 @@ class Compiled final : public Executor {
     // Null if `make` gives none.
     static std::unique_ptr<Compiled> create(std::string_view name, Make& make,
                                             const dsl::RankProgram& program, DataType type,
-                                            const Reduction& op) {
+                                            const compute::Reduction& op) {
         auto compiled =
             make(program, type, op.built_in(), op.defined() ? op.defined()->formula : dsl::Formula());
         return compiled ? std::make_unique<Compiled>(name, std::move(compiled)) : nullptr;
@@ -94,7 +94,7 @@ class Compiled final : public Executor {
 // operations never needs one. For programs that need more than the precompiled kernels.
 class Tiered final : public Executor {
   public:
-    Tiered(const dsl::RankProgram& program, DataType type, const Reduction& op)
+    Tiered(const dsl::RankProgram& program, DataType type, const compute::Reduction& op)
         : program_(program), type_(type), op_(op), interpreter_(program, type, op) {
         const auto is_work = [](const dsl::Op& each) {
             return each.kind == dsl::Op::Kind::combine || each.kind == dsl::Op::Kind::copy;
@@ -126,7 +126,7 @@ class Tiered final : public Executor {
 
     const dsl::RankProgram& program_;
     const DataType type_;
-    const Reduction op_;
+    const compute::Reduction op_;
     const Interpreter interpreter_;
     mutable std::atomic<std::ptrdiff_t> interpreted_;  // operations, that are still to be
     mutable std::unique_ptr<const Executor> jit_;
@@ -155,7 +155,7 @@ bool compiles(ExecutorKind kind) {
 }
 
 std::unique_ptr<Executor> Executor::create(ExecutorKind kind, const dsl::RankProgram& program, DataType type,
-                                           const Reduction& op) {
+                                           const compute::Reduction& op) {
     if (kind == ExecutorKind::automatic)
         if (auto ready =
                 Compiled::create("precompiled", jit::CompiledProgram::of_precompiled, program, type, op))

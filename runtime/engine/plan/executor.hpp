@@ -8,20 +8,20 @@
 #include <string_view>
 
 #include "dsl/projection/rank_program.hpp"
-#include "runtime/engine/compute/reduction.hpp"
-#include "runtime/layout.hpp"
-#include "runtime/types.hpp"
+#include "runtime/base/layout.hpp"
+#include "runtime/base/types.hpp"
+#include "runtime/compute/program/reduction.hpp"
 
 namespace hocket::engine {
 
 enum class ExecutorKind : std::uint8_t { automatic, jit, interpreter };
 
 // "jit" or "interpreter", with a 0 behind it: what `kind` means in this process. automatic takes the kernels
-// that came with Hocket (runtime/jit/precompiled) where a program needs no others. Else it begins with the
-// interpreter, and compiles what is started more than a few times; it is the interpreter in a build without
-// LLVM, and once the compiler's library (runtime/jit/compiler.hpp) could not be loaded. Throws hocket::Error
-// if the JIT is asked for by name and not there: io, or invalid_argument in a build without it. For that it
-// loads the library.
+// that came with Hocket (runtime/compute/jit/precompiled) where a program needs no others. Else it begins
+// with the interpreter, and compiles what is started more than a few times; it is the interpreter in a build
+// without LLVM, and once the compiler's library (runtime/compute/jit/compiler.hpp) could not be loaded.
+// Throws hocket::Error if the JIT is asked for by name and not there: io, or invalid_argument in a build
+// without it. For that it loads the library.
 std::string_view name_of(ExecutorKind kind);
 
 // Whether that is the JIT. Throws the same.
@@ -31,7 +31,7 @@ class Executor {
   public:
     // The program must outlive the executor. Throws hocket::Error.
     static std::unique_ptr<Executor> create(ExecutorKind kind, const dsl::RankProgram& program, DataType type,
-                                            const Reduction& op);
+                                            const compute::Reduction& op);
     virtual ~Executor() = default;
 
     // For logs: "precompiled", "jit", "interpreter", or "interpreter, then jit".

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/base/error.hpp"
 #include "runtime/engine/plan/program_rules.hpp"
-#include "runtime/error.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -19,10 +19,10 @@ constexpr std::uint64_t whole_lines(std::uint64_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
-dsl::RankProgram checked_program(dsl::RankProgram program, DataType type, const Reduction& op,
+dsl::RankProgram checked_program(dsl::RankProgram program, DataType type, const compute::Reduction& op,
                                  const PlanUse& use) {
     check_rules(program, type, op);
-    if (program.computes()) Computer::check(program, type, op);
+    if (program.computes()) compute::Computer::check(program, type, op);
     if (use.is_uneven && contract_of(program.collective).exchanges())
         check_is_direct(program);
     else if (use.is_uneven)
@@ -37,7 +37,7 @@ std::string source_of(const dsl::RankProgram& program) {
     return location.substr(0, location.rfind(':'));
 }
 
-record::Label label_of(const dsl::RankProgram& program, DataType type, const Reduction& op,
+record::Label label_of(const dsl::RankProgram& program, DataType type, const compute::Reduction& op,
                        const PlanUse& use) {
     const dsl::Contract contract = contract_of(program.collective);
     record::Label label;
@@ -59,7 +59,7 @@ record::Label label_of(const dsl::RankProgram& program, DataType type, const Red
 
 }  // namespace
 
-Plan::Plan(dsl::RankProgram program, DataType type, Reduction op, ExecutorKind kind, PlanUse use)
+Plan::Plan(dsl::RankProgram program, DataType type, compute::Reduction op, ExecutorKind kind, PlanUse use)
     : program_(checked_program(std::move(program), type, op, use)),
       type_(type),
       op_(std::move(op)),
@@ -101,9 +101,9 @@ void Plan::refuse_count(std::uint64_t count) const {
                     name_of(type_), most_elements_, dsl::name_of(program_.collective), program_.ranks));
 }
 
-void Plan::check_arguments(const Arguments* arguments, std::uint64_t count) const {
-    static const Arguments none;
-    const Arguments& given = arguments ? *arguments : none;
+void Plan::check_arguments(const compute::Arguments* arguments, std::uint64_t count) const {
+    static const compute::Arguments none;
+    const compute::Arguments& given = arguments ? *arguments : none;
     const auto buffers = static_cast<std::size_t>(std::count_if(
         program_.extras.begin(), program_.extras.end(),
         [](const dsl::ProgramBuffer& extra) { return extra.buffer.kind == dsl::ExtraBuffer::Kind::given; }));
@@ -124,9 +124,9 @@ void Plan::check_arguments(const Arguments* arguments, std::uint64_t count) cons
     if (state_ && count > 0) state_->check_count(elements_of_x(count));
 }
 
-std::shared_ptr<const Binding> Plan::bind(const Layout& layout, const Arguments* arguments) {
+std::shared_ptr<const Binding> Plan::bind(const Layout& layout, const compute::Arguments* arguments) {
     const std::vector<double> densities =
-        computer_ ? densities_of(program_, arguments) : std::vector<double>();
+        computer_ ? compute::densities_of(program_, arguments) : std::vector<double>();
     const auto known = std::find_if(bindings_.begin(), bindings_.end(), [&](const auto& binding) {
         return binding && binding->layout == layout && binding->extras.densities() == densities;
     });
@@ -147,7 +147,7 @@ std::shared_ptr<const Binding> Plan::bind(const Layout& layout, const Arguments*
             ? whole_lines(count * static_cast<std::uint64_t>(program_.buffers) * element_size(type_))
             : 0;
     if (computer_) {
-        binding->extras = ExtraLayout(program_, type_, layout, densities, computer_->tensors());
+        binding->extras = compute::ExtraLayout(program_, type_, layout, densities, computer_->tensors());
         bind_extras(*binding);
     }
     for (const dsl::ScratchSlot& slot : program_.scratch) {

@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "dsl/projection/rank_program.hpp"
-#include "runtime/engine/compute/arguments.hpp"
-#include "runtime/engine/compute/computer.hpp"
-#include "runtime/engine/compute/extra_layout.hpp"
-#include "runtime/engine/compute/kept_state.hpp"
+#include "runtime/base/layout.hpp"
+#include "runtime/base/types.hpp"
+#include "runtime/compute/program/arguments.hpp"
+#include "runtime/compute/program/computer.hpp"
+#include "runtime/compute/program/extra_layout.hpp"
+#include "runtime/compute/program/kept_state.hpp"
 #include "runtime/engine/plan/executor.hpp"
-#include "runtime/layout.hpp"
-#include "runtime/record/label.hpp"
-#include "runtime/types.hpp"
+#include "runtime/engine/record/label.hpp"
 
 namespace hocket::engine {
 
@@ -29,15 +29,15 @@ struct Extent {
     explicit Extent(const Layout& pieces) : count(pieces.count()), uneven(&pieces) {}
     explicit Extent(Layout&&) = delete;
 
-    std::uint64_t count;                                   // as given; if pieces are uneven, of x
-    const Layout* uneven = nullptr;                        // null: alike. By pair, count is its count()
-    std::shared_ptr<const Arguments> arguments = nullptr;  // for a plan that computes
+    std::uint64_t count;             // as given; if pieces are uneven, of x
+    const Layout* uneven = nullptr;  // null: alike. By pair, count is its count()
+    std::shared_ptr<const compute::Arguments> arguments = nullptr;  // for a plan that computes
 };
 
 // What a plan works out for a layout. Another start with the same layout then works out nothing.
 struct Binding {
     Layout layout{0};
-    ExtraLayout extras;
+    compute::ExtraLayout extras;
     std::uint64_t count = 0;                  // elements of x
     std::vector<std::uint64_t> byte_offsets;  // of each boundary in x
     std::vector<std::uint64_t> byte_shifts;   // by pair, for each boundary: Layout::shift; else empty
@@ -68,9 +68,9 @@ struct Binding {
 
 // What a plan is for, beside its collective.
 struct PlanUse {
-    std::string purpose = "";     // what to call it if its collective is only a means ("barrier")
-    bool is_uneven = false;       // for pieces of different counts
-    ComputeOptions compute = {};  // for a schedule that computes
+    std::string purpose = "";              // what to call it if its collective is only a means ("barrier")
+    bool is_uneven = false;                // for pieces of different counts
+    compute::ComputeOptions compute = {};  // for a schedule that computes
 };
 
 // Mixes numbers into one, well enough to tell different operations apart: splitmix64's finaliser over the
@@ -87,7 +87,7 @@ constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 class Plan {
   public:
     // Throws hocket::Error (internal: the program breaks one of its rules; or what the executor throws).
-    Plan(dsl::RankProgram program, DataType type, Reduction op, ExecutorKind kind, PlanUse use = {});
+    Plan(dsl::RankProgram program, DataType type, compute::Reduction op, ExecutorKind kind, PlanUse use = {});
 
     const dsl::RankProgram& program() const { return program_; }
     const Executor& executor() const { return *executor_; }
@@ -96,7 +96,7 @@ class Plan {
     // What parts of x this rank's buffers hold.
     dsl::Share input() const { return input_; }
     dsl::Share output() const { return output_; }
-    const Reduction& op() const { return op_; }
+    const compute::Reduction& op() const { return op_; }
     // What to call it; lives as long as somebody remembers a start of it.
     const std::shared_ptr<const record::Label>& label() const { return label_; }
     bool is_uneven() const { return use_.is_uneven; }
@@ -122,15 +122,15 @@ class Plan {
     }
 
     // For a plan that computes; else null.
-    const Computer* computer() const { return computer_ ? &*computer_ : nullptr; }
-    KeptState* state() { return state_ ? &*state_ : nullptr; }
-    const KeptState* state() const { return state_ ? &*state_ : nullptr; }
+    const compute::Computer* computer() const { return computer_ ? &*computer_ : nullptr; }
+    compute::KeptState* state() { return state_ ? &*state_ : nullptr; }
+    const compute::KeptState* state() const { return state_ ? &*state_ : nullptr; }
     // Throws hocket::Error (invalid_argument) if a start lacks arguments that the schedule needs, or has
     // those that it does not know.
-    void check_arguments(const Arguments* arguments, std::uint64_t count) const;
+    void check_arguments(const compute::Arguments* arguments, std::uint64_t count) const;
 
     // The last few bindings are kept. arguments: may be null if the plan needs none.
-    std::shared_ptr<const Binding> bind(const Layout& layout, const Arguments* arguments = nullptr);
+    std::shared_ptr<const Binding> bind(const Layout& layout, const compute::Arguments* arguments = nullptr);
 
     // What all ranks must agree on before they exchange messages: schedule, type, operator, count, the step
     // that a state is of, and whether there is a purpose (but not which one: a rank that leaves meets the
@@ -148,15 +148,15 @@ class Plan {
 
     dsl::RankProgram program_;
     DataType type_;
-    Reduction op_;
+    compute::Reduction op_;
     dsl::Share input_, output_;
     bool reduces_, multiplies_;
     std::uint64_t element_, parts_, most_elements_;  // elements of x for a count of 1; the largest count
     PlanUse use_;
     std::shared_ptr<const record::Label> label_;
     std::unique_ptr<Executor> executor_;
-    std::optional<Computer> computer_;
-    std::optional<KeptState> state_;
+    std::optional<compute::Computer> computer_;
+    std::optional<compute::KeptState> state_;
     struct Identity {
         std::uint64_t count = UINT64_MAX, hash = 0;
     };

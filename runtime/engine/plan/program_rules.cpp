@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -59,7 +59,7 @@ void check_computation(const dsl::RankProgram& program, std::size_t index) {
 
 }  // namespace
 
-void check_rules(const dsl::RankProgram& program, DataType type, const Reduction& reduction) {
+void check_rules(const dsl::RankProgram& program, DataType type, const compute::Reduction& reduction) {
     const auto refuse = [&](std::size_t op, const char* rule) { refuse_program(program, op, rule); };
     for (const dsl::Rational& boundary : program.boundaries)
         if (boundary < dsl::Rational(0) || boundary > dsl::Rational(program.positions()))

@@ -3,14 +3,14 @@
 #pragma once
 
 #include "dsl/projection/rank_program.hpp"
-#include "runtime/engine/compute/reduction.hpp"
-#include "runtime/types.hpp"
+#include "runtime/base/types.hpp"
+#include "runtime/compute/program/reduction.hpp"
 
 namespace hocket::engine {
 
 // Throws hocket::Error: internal if a rule is broken, invalid_argument if the program combines and the
 // operator does not exist for the type.
-void check_rules(const dsl::RankProgram& program, DataType type, const Reduction& op);
+void check_rules(const dsl::RankProgram& program, DataType type, const compute::Reduction& op);
 
 // The rule for other collectives whose ranks' pieces have different counts: every piece stays at its place.
 void check_keeps_places(const dsl::RankProgram& program);

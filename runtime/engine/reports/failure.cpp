@@ -8,7 +8,7 @@
 
 #include "dsl/planning/compile.hpp"
 #include "runtime/engine/messages/stage_message.hpp"
-#include "runtime/net/texts.hpp"
+#include "runtime/transport/net/texts.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -280,7 +280,7 @@ std::string details_of(const Execution& execution) {
         text += fmt::format(", with parameters {}", list(std::span<const double>(arguments->parameters)));
     if (plan.computer()) text += lengths_text("tensors of", 0, plan.computer()->tensor_ends());
     // Of an operation in flight: the starts that have ended are those before it.
-    if (const KeptState* state = plan.state())
+    if (const compute::KeptState* state = plan.state())
         text += fmt::format(
             ", with its state after {} start{}{}", state->starts(), state->starts() == 1 ? "" : "s",
             state->loaded() ? fmt::format(" of what was saved ({:016x})", state->loaded()) : "");

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "runtime/bootstrap/comparison.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/engine/messages/message_request.hpp"
+#include "runtime/engine/record/recording.hpp"
 #include "runtime/engine/reports/notice.hpp"
 #include "runtime/engine/run/execution.hpp"
-#include "runtime/error.hpp"
-#include "runtime/record/recording.hpp"
+#include "runtime/transport/bootstrap/comparison.hpp"
 
 namespace hocket::engine {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/status_text.hpp"
+#include "runtime/base/status_text.hpp"
 
 namespace hocket::engine {
 namespace {

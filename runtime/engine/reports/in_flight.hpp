@@ -1,9 +1,9 @@
 // What a rank's operations are at this moment, for those who look from outside.
 #pragma once
 
+#include "runtime/engine/record/flight.hpp"
+#include "runtime/engine/record/recording.hpp"
 #include "runtime/engine/reports/failure.hpp"
-#include "runtime/record/flight.hpp"
-#include "runtime/record/recording.hpp"
 
 namespace hocket::engine {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace hocket::engine {
 

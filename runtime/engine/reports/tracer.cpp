@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "runtime/base/log.hpp"
+#include "runtime/base/status_text.hpp"
 #include "runtime/engine/reports/failure.hpp"
-#include "runtime/log.hpp"
-#include "runtime/status_text.hpp"
 
 namespace hocket::engine {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "runtime/engine/messages/message_request.hpp"
+#include "runtime/engine/record/trace_file.hpp"
 #include "runtime/engine/run/execution.hpp"
-#include "runtime/record/trace_file.hpp"
 
 namespace hocket::engine {
 

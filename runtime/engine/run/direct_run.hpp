@@ -10,9 +10,9 @@
 #include <memory>
 #include <optional>
 
+#include "runtime/base/layout.hpp"
 #include "runtime/engine/run/direct_start.hpp"
 #include "runtime/engine/run/run.hpp"
-#include "runtime/layout.hpp"
 
 namespace hocket::engine {
 

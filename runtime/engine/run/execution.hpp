@@ -8,13 +8,13 @@
 #include <optional>
 #include <string>
 
+#include "runtime/base/error.hpp"
+#include "runtime/base/request.hpp"
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/run.hpp"
 #include "runtime/engine/start/gathered_tensors.hpp"
 #include "runtime/engine/start/stand_ins.hpp"
 #include "runtime/engine/start/start.hpp"
-#include "runtime/error.hpp"
-#include "runtime/request.hpp"
 
 namespace hocket::engine {
 

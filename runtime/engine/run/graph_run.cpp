@@ -5,9 +5,9 @@
 #include <new>
 #include <utility>
 
+#include "runtime/compute/kernels/cpu/multiply.hpp"
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/engine/run/tiles.hpp"
-#include "runtime/kernels/cpu/multiply.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -158,13 +158,14 @@ void GraphRun::place_kept() {
             area = const_cast<std::byte*>(arguments_->given[given++]);
         } else if (state_) {
             const std::uint64_t begin = binding_->extras.region(i, program.rank).begin;
-            area = virtual_base(state_->memory(i), begin * element_size(working_type(plan_->type())));
+            area =
+                virtual_base(state_->memory(i), begin * element_size(compute::working_type(plan_->type())));
         }
     }
 }
 
 void GraphRun::compute(dsl::OpId id) {
-    static const Arguments none;
+    static const compute::Arguments none;
     plan_->computer()->run(id, {binding_->byte_offsets.data(), binding_->extras, areas_.data(),
                                 arguments_ ? *arguments_ : none, state_ ? state_->starts() : turn_});
 }

@@ -123,8 +123,8 @@ class GraphRun final : public Run {
     std::byte *recv_ = nullptr, *copies_[2] = {};  // of input and output; null: used where they are
     double factor_ = 1;
     // Used if the program computes.
-    std::shared_ptr<const Arguments> arguments_;
-    KeptState* state_ = nullptr;
+    std::shared_ptr<const compute::Arguments> arguments_;
+    compute::KeptState* state_ = nullptr;
     std::uint64_t state_turn_ = 0;
     bool entered_ = true;
     std::vector<bool> contacts_;  // by member

@@ -18,7 +18,7 @@
 #include "dsl/projection/rank_program.hpp"
 #include "runtime/device/exported.hpp"
 #include "runtime/engine/plan/address.hpp"
-#include "runtime/window/window.hpp"
+#include "runtime/transport/window/window.hpp"
 
 namespace hocket::engine {
 

@@ -9,7 +9,7 @@
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/neighbourhood.hpp"
 #include "runtime/engine/start/start.hpp"
-#include "runtime/fabric/fabric.hpp"
+#include "runtime/transport/fabric/fabric.hpp"
 
 namespace hocket::engine {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/error.hpp"
 #include "runtime/device/staging.hpp"
-#include "runtime/error.hpp"
 
 namespace hocket::engine {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "dsl/graph/region.hpp"
+#include "runtime/compute/kernels/cpu/hand_over.hpp"
+#include "runtime/compute/kernels/cpu/multiply.hpp"
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/shared_run.hpp"
-#include "runtime/kernels/cpu/hand_over.hpp"
-#include "runtime/kernels/cpu/multiply.hpp"
 
 namespace hocket::engine {
 namespace {

@@ -7,14 +7,14 @@
 
 namespace hocket::engine {
 
-std::shared_ptr<StartablePlan> StartablePlan::make(dsl::RankProgram program, DataType type, Reduction op,
-                                                   ExecutorKind kind, PlanUse use) {
+std::shared_ptr<StartablePlan> StartablePlan::make(dsl::RankProgram program, DataType type,
+                                                   compute::Reduction op, ExecutorKind kind, PlanUse use) {
     return std::shared_ptr<StartablePlan>(
         new StartablePlan(std::move(program), type, std::move(op), kind, std::move(use)));
 }
 
-StartablePlan::StartablePlan(dsl::RankProgram program, DataType type, Reduction op, ExecutorKind kind,
-                             PlanUse use)
+StartablePlan::StartablePlan(dsl::RankProgram program, DataType type, compute::Reduction op,
+                             ExecutorKind kind, PlanUse use)
     : Plan(std::move(program), type, std::move(op), kind, std::move(use)),
       small_run_(is_uneven() || computer() != nullptr ? nullptr : SmallRun::of(*this)) {}
 

@@ -14,7 +14,7 @@ class SmallRun;
 class StartablePlan : public Plan, public std::enable_shared_from_this<StartablePlan> {
   public:
     // Throws hocket::Error as Plan does.
-    static std::shared_ptr<StartablePlan> make(dsl::RankProgram program, DataType type, Reduction op,
+    static std::shared_ptr<StartablePlan> make(dsl::RankProgram program, DataType type, compute::Reduction op,
                                                ExecutorKind kind, PlanUse use = {});
     ~StartablePlan();
 
@@ -26,7 +26,8 @@ class StartablePlan : public Plan, public std::enable_shared_from_this<Startable
     void give_back(Execution& execution);
 
   private:
-    StartablePlan(dsl::RankProgram program, DataType type, Reduction op, ExecutorKind kind, PlanUse use);
+    StartablePlan(dsl::RankProgram program, DataType type, compute::Reduction op, ExecutorKind kind,
+                  PlanUse use);
 
     std::unique_ptr<SmallRun> small_run_;
     std::vector<std::unique_ptr<Execution>> idle_, busy_;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/compute/kernels/cpu/hand_over.hpp"
+#include "runtime/compute/kernels/cpu/multiply.hpp"
 #include "runtime/engine/plan/address.hpp"
-#include "runtime/kernels/cpu/hand_over.hpp"
-#include "runtime/kernels/cpu/multiply.hpp"
 
 namespace hocket::engine {
 namespace {

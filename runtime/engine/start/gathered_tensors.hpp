@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/window/window.hpp"
+#include "runtime/transport/window/window.hpp"
 
 namespace hocket::engine {
 

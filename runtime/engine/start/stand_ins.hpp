@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/engine/start/start.hpp"
-#include "runtime/window/window.hpp"
+#include "runtime/transport/window/window.hpp"
 
 namespace hocket::engine {
 

@@ -24,7 +24,7 @@ struct Start {
     const std::byte* send = nullptr;
     std::byte* recv = nullptr;
     double factor = 1;  // this rank's, if the plan multiplies
-    std::shared_ptr<const Arguments> arguments = nullptr;
+    std::shared_ptr<const compute::Arguments> arguments = nullptr;
     device::Staging* staging = nullptr;  // where send or recv stand for memory of a device; else null
     DirectStart* direct = nullptr;       // while send and recv are memory of a device; else null
     std::uint64_t number = 0;            // counts all starts

@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "dsl/base/named_file.hpp"
-#include "runtime/error.hpp"
-#include "runtime/net/frame.hpp"
-#include "runtime/net/socket.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/params/checkpoint/header.hpp"
-#include "runtime/random.hpp"
+#include "runtime/transport/net/frame.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::params {
 namespace {

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/net/frame.hpp"
-#include "runtime/xxh3.hpp"
+#include "runtime/base/xxh3.hpp"
+#include "runtime/transport/net/frame.hpp"
 
 namespace hocket::params {
 namespace {

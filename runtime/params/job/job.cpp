@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "runtime/error.hpp"
-#include "runtime/net/frame.hpp"
-#include "runtime/net/texts.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/transport/net/frame.hpp"
+#include "runtime/transport/net/texts.hpp"
 
 namespace hocket::params {
 namespace {

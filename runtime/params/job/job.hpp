@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/types.hpp"
 #include "runtime/params/protocol/tree.hpp"
-#include "runtime/types.hpp"
 
 namespace hocket::params {
 

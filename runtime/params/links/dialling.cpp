@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "runtime/net/texts.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/thread.hpp"
+#include "runtime/transport/net/texts.hpp"
 
 namespace hocket::params {
 namespace {

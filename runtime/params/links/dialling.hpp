@@ -7,8 +7,8 @@
 #include <string>
 #include <thread>
 
-#include "runtime/net/dial.hpp"
-#include "runtime/net/mailbox.hpp"
+#include "runtime/transport/net/dial.hpp"
+#include "runtime/transport/net/mailbox.hpp"
 
 namespace hocket::params {
 

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "runtime/net/frame.hpp"
+#include "runtime/transport/net/frame.hpp"
 
 namespace hocket::params {
 namespace {

@@ -18,11 +18,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/net/socket_loop.hpp"
 #include "runtime/params/links/content.hpp"
 #include "runtime/params/links/memory.hpp"
 #include "runtime/params/priority/priority_gate.hpp"
 #include "runtime/params/protocol/wire.hpp"
+#include "runtime/transport/net/socket_loop.hpp"
 
 namespace hocket::params {
 

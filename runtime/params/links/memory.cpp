@@ -8,10 +8,10 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/error.hpp"
-#include "runtime/net/frame.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/params/links/copy.hpp"
-#include "runtime/random.hpp"
+#include "runtime/transport/net/frame.hpp"
 
 namespace hocket::params {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/forks.hpp"
-#include "runtime/window/heap.hpp"
-#include "runtime/window/memory.hpp"
+#include "runtime/base/forks.hpp"
+#include "runtime/transport/window/heap.hpp"
+#include "runtime/transport/window/memory.hpp"
 
 namespace hocket::params {
 

@@ -13,8 +13,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "runtime/log.hpp"
-#include "runtime/xxh3.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/xxh3.hpp"
 
 namespace hocket::params {
 namespace {

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "runtime/environment.hpp"
-#include "runtime/net/socket.hpp"
+#include "runtime/base/environment.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::params {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/environment.hpp"
+#include "runtime/base/environment.hpp"
 
 namespace hocket::params {
 namespace {

@@ -16,8 +16,8 @@
 #include <optional>
 #include <string>
 
-#include "runtime/net/socket.hpp"
 #include "runtime/params/priority/host_traffic.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::params {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/net/frame.hpp"
+#include "runtime/transport/net/frame.hpp"
 
 namespace hocket::params {
 

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace hocket::params {
 

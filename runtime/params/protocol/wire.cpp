@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "runtime/net/frame.hpp"
+#include "runtime/transport/net/frame.hpp"
 
 namespace hocket::params {
 namespace {

@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/error.hpp"
-#include "runtime/log.hpp"
-#include "runtime/net/frame.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/thread.hpp"
 #include "runtime/params/checkpoint/checkpoint_file.hpp"
 #include "runtime/params/links/content.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/transport/net/frame.hpp"
 
 namespace hocket::params {
 namespace {

@@ -18,12 +18,12 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/net/mailbox.hpp"
-#include "runtime/net/socket.hpp"
 #include "runtime/params/job/job.hpp"
 #include "runtime/params/links/memory.hpp"
 #include "runtime/params/protocol/root.hpp"
 #include "runtime/params/service/calculator.hpp"
+#include "runtime/transport/net/mailbox.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::params {
 

@@ -6,10 +6,10 @@
 #include <set>
 #include <utility>
 
-#include "runtime/log.hpp"
-#include "runtime/net/frame.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/params/service/note.hpp"
-#include "runtime/random.hpp"
+#include "runtime/transport/net/frame.hpp"
 
 namespace hocket::params {
 namespace {

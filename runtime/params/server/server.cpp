@@ -12,19 +12,19 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/log.hpp"
-#include "runtime/net/admission.hpp"
-#include "runtime/net/mailbox.hpp"
-#include "runtime/net/own_address.hpp"
-#include "runtime/net/texts.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/base/thread.hpp"
 #include "runtime/params/links/dialling.hpp"
 #include "runtime/params/server/checkpoints.hpp"
 #include "runtime/params/server/front.hpp"
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
 #include "runtime/params/service/note.hpp"
-#include "runtime/random.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/transport/net/admission.hpp"
+#include "runtime/transport/net/mailbox.hpp"
+#include "runtime/transport/net/own_address.hpp"
+#include "runtime/transport/net/texts.hpp"
 
 namespace hocket::params {
 namespace {

@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
-#include "runtime/net/socket.hpp"
 #include "runtime/params/server/shard.hpp"
 #include "runtime/params/service/calculator.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::params {
 

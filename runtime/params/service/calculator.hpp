@@ -1,4 +1,4 @@
-// What the service calculates. The engine has the kernels and the compiler, and so provides it.
+// What a parameter service calculates: the job's update, and sums of gradients.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "runtime/params/job/job.hpp"
 
@@ -37,5 +39,20 @@ class Calculator {
 
 // Throws Error(invalid_argument | schedule) if there is no such update, or not for these types.
 using MakeCalculator = std::function<std::shared_ptr<const Calculator>(const Job& job)>;
+
+// How a process finds updates and runs them.
+struct UpdateOptions {
+    std::vector<std::string> schedule_path;  // folders of .sched files
+    bool compiled = true;                    // by generated code, if there is a compiler
+};
+
+// Puts the statements of the update into the job, in place of its name: all processes calculate the same
+// then, whatever schedule files they have. And says whether tensors may be cut for it. Throws what
+// UpdateRule::find does.
+void settle_update(Job& job, const UpdateOptions& options);
+
+// Calculates by the job's update, with this runtime's kernels. Its results have the same bits with and
+// without generated code. Throws as UpdateRule::find does when it is called.
+MakeCalculator calculate_updates(UpdateOptions options);
 
 }  // namespace hocket::params

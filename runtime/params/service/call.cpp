@@ -7,12 +7,12 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/log.hpp"
-#include "runtime/net/dial.hpp"
-#include "runtime/net/frame.hpp"
-#include "runtime/net/texts.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/params/links/link.hpp"
 #include "runtime/params/service/identity.hpp"
+#include "runtime/transport/net/dial.hpp"
+#include "runtime/transport/net/frame.hpp"
+#include "runtime/transport/net/texts.hpp"
 
 namespace hocket::params {
 namespace {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "runtime/net/socket.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::params {
 

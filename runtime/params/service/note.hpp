@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "runtime/net/frame.hpp"
-#include "runtime/net/socket.hpp"
 #include "runtime/params/job/job.hpp"
+#include "runtime/transport/net/frame.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::params {
 

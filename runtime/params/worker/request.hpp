@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/error.hpp"
-#include "runtime/net/socket.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/request.hpp"
 #include "runtime/params/protocol/message.hpp"
-#include "runtime/request.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::params {
 

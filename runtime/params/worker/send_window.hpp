@@ -13,8 +13,8 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/net/socket.hpp"
 #include "runtime/params/protocol/message.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::params {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/params/links/copy.hpp"
 
 namespace hocket::params {

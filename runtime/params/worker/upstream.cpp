@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/log.hpp"
-#include "runtime/net/frame.hpp"
-#include "runtime/net/texts.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/params/service/identity.hpp"
 #include "runtime/params/service/note.hpp"
+#include "runtime/transport/net/frame.hpp"
+#include "runtime/transport/net/texts.hpp"
 
 namespace hocket::params {
 namespace {

@@ -14,10 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/net/admission.hpp"
-#include "runtime/net/mailbox.hpp"
-#include "runtime/net/own_address.hpp"
-#include "runtime/net/texts.hpp"
+#include "runtime/base/thread.hpp"
 #include "runtime/params/links/copy.hpp"
 #include "runtime/params/service/call.hpp"
 #include "runtime/params/service/gate_of.hpp"
@@ -26,7 +23,10 @@
 #include "runtime/params/worker/requests.hpp"
 #include "runtime/params/worker/staging.hpp"
 #include "runtime/params/worker/upstream.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/transport/net/admission.hpp"
+#include "runtime/transport/net/mailbox.hpp"
+#include "runtime/transport/net/own_address.hpp"
+#include "runtime/transport/net/texts.hpp"
 
 namespace hocket::params {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/net/socket.hpp"
 #include "runtime/params/service/calculator.hpp"
 #include "runtime/params/worker/request.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::params {
 

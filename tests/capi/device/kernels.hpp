@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/runtime/compute/kernels/cuda/inputs.hpp"
 #include "tests/runtime/engine/ranks.hpp"
-#include "tests/runtime/kernels/cuda/inputs.hpp"
 #include "tests/support/device.hpp"
 #include "tests/support/expect.hpp"
 

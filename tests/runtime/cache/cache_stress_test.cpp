@@ -15,7 +15,7 @@
 
 #include "runtime/cache/cache.hpp"
 #include "runtime/cache/peers/service.hpp"
-#include "runtime/net/socket.hpp"
+#include "runtime/transport/net/socket.hpp"
 #include "tests/runtime/cache/samples.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"

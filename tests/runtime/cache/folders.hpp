@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/xxh3.hpp"
 #include "runtime/cache/directory/directory.hpp"
 #include "runtime/cache/segments/descriptor.hpp"
-#include "runtime/xxh3.hpp"
 #include "tests/support/going_on.hpp"
 #include "tests/support/temporary_folder.hpp"
 

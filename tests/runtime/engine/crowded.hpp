@@ -1,7 +1,7 @@
 // Buffers that lie far back in the memory that a rank shows.
 #pragma once
 
-#include "runtime/window/window.hpp"
+#include "runtime/transport/window/window.hpp"
 
 namespace hocket::test {
 

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 
 namespace hocket::test {

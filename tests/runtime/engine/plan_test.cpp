@@ -1,7 +1,7 @@
 #include "runtime/engine/plan/plan.hpp"
 
+#include "runtime/base/error.hpp"
 #include "runtime/engine/run/execution.hpp"
-#include "runtime/error.hpp"
 #include "tests/runtime/engine/programs.hpp"
 #include "tests/support/test.hpp"
 

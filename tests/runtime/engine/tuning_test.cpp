@@ -7,8 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/error.hpp"
 #include "runtime/engine/communicator.hpp"
-#include "runtime/error.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/overlap/planner.hpp"
 #include "tests/support/fuzz_input.hpp"
 

@@ -7,7 +7,7 @@
 #include <random>
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;

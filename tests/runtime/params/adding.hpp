@@ -6,7 +6,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "runtime/kernels/cpu/combine.hpp"
+#include "runtime/compute/kernels/cpu/combine.hpp"
 #include "runtime/params/service/calculator.hpp"
 
 namespace hocket::test {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/params/protocol/wire.hpp"
 #include "tests/runtime/params/peer.hpp"
 #include "tests/runtime/params/training.hpp"

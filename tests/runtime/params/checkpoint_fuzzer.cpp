@@ -1,17 +1,17 @@
 // The parser of checkpoints on arbitrary files. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address with
-// runtime/params/checkpoint/*.cpp, runtime/net/{frame,socket}.cpp, runtime/{forks,random}.cpp); the unit
-// tests call it with seeded bytes.
+// runtime/params/checkpoint/*.cpp, runtime/transport/net/{frame,socket}.cpp, runtime/{forks,random}.cpp); the
+// unit tests call it with seeded bytes.
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <memory>
 #include <vector>
 
-#include "runtime/error.hpp"
-#include "runtime/net/frame.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/xxh3.hpp"
 #include "runtime/params/checkpoint/checkpoint_file.hpp"
 #include "runtime/params/checkpoint/header.hpp"
-#include "runtime/xxh3.hpp"
+#include "runtime/transport/net/frame.hpp"
 #include "tests/support/fuzz_input.hpp"
 
 using namespace hocket::params;

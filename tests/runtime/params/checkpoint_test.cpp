@@ -12,7 +12,7 @@
 #include <random>
 #include <thread>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/params/checkpoint/header.hpp"
 #include "tests/support/going_on.hpp"
 #include "tests/support/processes.hpp"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "runtime/net/frame.hpp"
+#include "runtime/transport/net/frame.hpp"
 #include "tests/support/processes.hpp"
 #include "tests/support/test.hpp"
 

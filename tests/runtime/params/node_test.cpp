@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "runtime/net/frame.hpp"
 #include "runtime/params/protocol/root.hpp"
+#include "runtime/transport/net/frame.hpp"
 
 namespace {
 

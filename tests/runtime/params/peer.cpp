@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/net/dial.hpp"
 #include "runtime/params/protocol/wire.hpp"
 #include "runtime/params/service/identity.hpp"
+#include "runtime/transport/net/dial.hpp"
 #include "tests/support/expect.hpp"
 
 namespace hocket::test {

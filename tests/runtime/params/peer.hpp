@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/net/socket.hpp"
 #include "runtime/params/links/memory.hpp"
 #include "runtime/params/protocol/message.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::test {
 

@@ -15,7 +15,7 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/support/processes.hpp"
 #include "tests/support/restrictions.hpp"
 #include "tests/support/temporary_folder.hpp"

@@ -2,7 +2,7 @@
 // becomes of them, are in tests/params.
 #include <catch2/catch.hpp>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/runtime/params/training.hpp"
 
 using namespace hocket;

@@ -1,13 +1,13 @@
 // The parser of the parameter service's messages on arbitrary bytes. Entry of libFuzzer (clang++
-// -fsanitize=fuzzer,address with runtime/params/protocol/*.cpp, runtime/net/frame.cpp); the unit tests call
-// it with seeded bytes.
+// -fsanitize=fuzzer,address with runtime/params/protocol/*.cpp, runtime/transport/net/frame.cpp); the unit
+// tests call it with seeded bytes.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
-#include "runtime/net/frame.hpp"
 #include "runtime/params/protocol/node.hpp"
 #include "runtime/params/protocol/wire.hpp"
+#include "runtime/transport/net/frame.hpp"
 
 using namespace hocket::params;
 

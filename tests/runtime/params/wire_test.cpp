@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "runtime/net/frame.hpp"
+#include "runtime/transport/net/frame.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 

@@ -1,5 +1,5 @@
 // A library of kernels of another version.
-#include "runtime/kernels/cuda/kernels.hpp"
+#include "runtime/compute/kernels/cuda/kernels.hpp"
 
 namespace hocket::kernels::cuda {
 

@@ -1,8 +1,8 @@
 // What others leave in the folder: dead processes, users, nobody.
 #include <chrono>
 
+#include "runtime/base/error.hpp"
 #include "runtime/cache/directory/directory.hpp"
-#include "runtime/error.hpp"
 #include "tests/runtime/cache/folders.hpp"
 #include "tests/support/test.hpp"
 

@@ -3,8 +3,8 @@
 #include <cerrno>
 #include <vector>
 
+#include "runtime/base/error.hpp"
 #include "runtime/cache/directory/directory.hpp"
-#include "runtime/error.hpp"
 #include "tests/runtime/cache/folders.hpp"
 #include "tests/support/test.hpp"
 

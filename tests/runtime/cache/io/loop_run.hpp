@@ -13,8 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "runtime/base/error.hpp"
 #include "runtime/cache/io/loop.hpp"
-#include "runtime/error.hpp"
 #include "tests/support/going_on.hpp"
 #include "tests/support/test.hpp"
 

@@ -1,6 +1,6 @@
 // The loop itself: its queue, its timers, what comes from other threads, and its end.
 #include "runtime/cache/io/loop.hpp"
-#include "runtime/thread.hpp"
+#include "runtime/base/thread.hpp"
 
 #include <sys/resource.h>
 #include <time.h>

@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/runtime/cache/io/loop_run.hpp"
 
 using namespace hocket::cache;

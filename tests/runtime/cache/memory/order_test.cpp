@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::cache;

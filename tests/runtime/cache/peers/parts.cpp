@@ -4,8 +4,8 @@
 #include <sys/socket.h>
 
 #include "runtime/cache/peers/protocol.hpp"
-#include "runtime/net/frame.hpp"
-#include "tests/runtime/net/handshakes.hpp"
+#include "runtime/transport/net/frame.hpp"
+#include "tests/runtime/transport/net/handshakes.hpp"
 
 namespace hocket::test {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "runtime/cache/peers/service.hpp"
-#include "tests/runtime/net/handshakes.hpp"
+#include "tests/runtime/transport/net/handshakes.hpp"
 
 namespace hocket::test {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "runtime/cache/peers/inbox.hpp"
-#include "runtime/net/frame.hpp"
-#include "runtime/net/socket.hpp"
+#include "runtime/transport/net/frame.hpp"
+#include "runtime/transport/net/socket.hpp"
 #include "tests/support/fuzz_input.hpp"
 
 using namespace hocket;

@@ -2,9 +2,9 @@
 #include <filesystem>
 #include <random>
 
-#include "runtime/net/frame.hpp"
+#include "runtime/transport/net/frame.hpp"
 #include "tests/runtime/cache/peers/parts.hpp"
-#include "tests/runtime/streams/stream_pair.hpp"
+#include "tests/runtime/transport/streams/stream_pair.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;

@@ -8,8 +8,8 @@
 #include <optional>
 #include <sstream>
 
+#include "runtime/base/error.hpp"
 #include "runtime/cache/source/packed_index.hpp"
-#include "runtime/error.hpp"
 
 using namespace hocket;
 using namespace hocket::cache;

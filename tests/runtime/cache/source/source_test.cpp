@@ -14,11 +14,11 @@
 #include <fstream>
 #include <random>
 
+#include "runtime/base/error.hpp"
 #include "runtime/cache/source/fingerprint.hpp"
 #include "runtime/cache/source/packed_index.hpp"
 #include "runtime/cache/source/parallel.hpp"
 #include "runtime/cache/source/source.hpp"
-#include "runtime/error.hpp"
 #include "tests/runtime/cache/io/fifos.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/test.hpp"

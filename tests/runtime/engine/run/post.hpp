@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/fabric/fabric.hpp"
+#include "runtime/transport/fabric/fabric.hpp"
 
 namespace hocket::test {
 

@@ -1,0 +1,97 @@
+#include "runtime/base/environment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
+#include "runtime/base/error.hpp"
+
+namespace hocket {
+namespace {
+
+[[noreturn]] void refuse_variable(const std::string& text) {
+    throw Error(Status::invalid_argument, text);
+}
+
+}  // namespace
+
+Environment process_environment() {
+    return [](const char* name) -> const char* { return std::getenv(name); };
+}
+
+std::int64_t check_range(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high) {
+    if (value < low || value > high)
+        refuse_variable(fmt::format("{} is {}; it must be from {} to {}", name, value, low, high));
+    return value;
+}
+
+std::int64_t check_timeout(std::string_view name, std::int64_t value, std::int64_t low) {
+    if (value < low)
+        refuse_variable(fmt::format("{} is {}; it must be {} milliseconds or more", name, value, low));
+    return std::min(value, longest_timeout_ms);
+}
+
+std::optional<std::string> EnvironmentReader::text(const char* name) const {
+    const char* value = environment_(name);
+    if (value == nullptr || *value == '\0') return std::nullopt;
+    return std::string(value);
+}
+
+std::optional<std::int64_t> EnvironmentReader::number(const char* name, std::int64_t low,
+                                                      std::int64_t high) const {
+    const auto value = text(name);
+    if (!value) return std::nullopt;
+    std::int64_t result = 0;
+    const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), result);
+    if (error != std::errc() || end != value->data() + value->size())
+        refuse_variable(
+            fmt::format("{} is \"{}\"; it must be a whole number from {} to {}", name, *value, low, high));
+    return check_range(name, result, low, high);
+}
+
+std::optional<std::int64_t> EnvironmentReader::timeout(const char* name, std::int64_t low) const {
+    const auto value = text(name);
+    if (!value) return std::nullopt;
+    std::int64_t result = 0;
+    const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), result);
+    const bool is_long = error == std::errc::result_out_of_range && value->front() != '-';
+    if ((error != std::errc() && !is_long) || end != value->data() + value->size())
+        refuse_variable(fmt::format("{} is \"{}\"; it must be a whole number of milliseconds, {} or more",
+                                    name, *value, low));
+    return is_long ? longest_timeout_ms : check_timeout(name, result, low);
+}
+
+std::optional<std::uint64_t> EnvironmentReader::bytes(const char* name) const {
+    const auto value = text(name);
+    if (!value) return std::nullopt;
+    const auto parsed = parse_bytes(*value);
+    if (!parsed)
+        refuse_variable(fmt::format("{} is \"{}\"; it must be a size, such as 500MB or 8GiB", name, *value));
+    return parsed;
+}
+
+std::optional<std::uint64_t> parse_bytes(std::string_view text) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || !(number >= 0)) return std::nullopt;
+    std::string_view unit = text.substr(end - text.data());
+    while (unit.starts_with(' ')) unit.remove_prefix(1);
+    double factor = 1;
+    if (!unit.empty() && unit != "B" && unit != "b") {
+        constexpr std::string_view prefixes = "kmgtp";
+        const std::size_t power = prefixes.find(static_cast<char>(unit[0] | 0x20));
+        if (power == std::string_view::npos) return std::nullopt;
+        const std::string_view rest = unit.substr(1);
+        const bool is_decimal = rest == "B" || rest == "b";
+        if (!is_decimal && !rest.empty() && rest != "iB" && rest != "ib" && rest != "i") return std::nullopt;
+        factor = std::pow(is_decimal ? 1000.0 : 1024.0, static_cast<double>(power + 1));
+    }
+    const double bytes = number * factor;
+    if (!(bytes < 1e18)) return std::nullopt;
+    return static_cast<std::uint64_t>(bytes);
+}
+
+}  // namespace hocket

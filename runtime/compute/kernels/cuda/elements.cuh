@@ -1,0 +1,92 @@
+// What is selected from: elements as they are, or their sums with a residual.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "runtime/base/half.hpp"
+#include "runtime/base/types.hpp"
+#include "runtime/compute/kernels/cpu/feedback.hpp"
+#include "runtime/compute/kernels/cuda/widen.cuh"
+#include "runtime/compute/kernels/selection.hpp"
+
+namespace hocket::kernels::cuda {
+
+// Calls the action with an element of the type, null; can_select(type).
+template <typename Action>
+int with_selectable(DataType type, const Action& action) {
+    if (type == DataType::float16) return action(static_cast<const Float16*>(nullptr));
+    if (type == DataType::bfloat16) return action(static_cast<const BFloat16*>(nullptr));
+    return action(static_cast<const float*>(nullptr));
+}
+
+template <typename Number>
+struct PlainElements {
+    using Word = Number;
+    static constexpr bool calculates = false;
+
+    const Word* words;
+
+    __device__ Word load(std::uint64_t i) const { return words[i]; }
+    __device__ void keep(std::uint64_t, Word) const {}
+};
+
+// decay * residual + scale * element, each product and the sum rounded. `keep` leaves the sum in the
+// residual, which it was calculated from: it is not loaded again then.
+template <typename Stored>
+struct Sums {
+    using Word = std::uint32_t;
+    static constexpr bool calculates = true;
+
+    const Stored* elements;
+    float* residual;
+    float decay, scale;
+
+    __device__ Word load(std::uint64_t i) const {
+        const float sum = __fadd_rn(__fmul_rn(decay, residual[i]), __fmul_rn(scale, widened(elements[i])));
+        return std::bit_cast<Word>(sum);
+    }
+    __device__ void keep(std::uint64_t i, Word sum) const { residual[i] = std::bit_cast<float>(sum); }
+};
+
+__device__ inline bool is_finite(float value) {
+    return magnitude(std::bit_cast<std::uint32_t>(value)) < 0x7f800000;
+}
+__device__ inline float with_sign_of(float value, float sign) {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(sign) & 0x80000000;
+    return std::bit_cast<float>(magnitude(std::bit_cast<std::uint32_t>(value)) | bits);
+}
+
+// The number of the type that is nearest to the value, the largest one if that is out of range.
+template <typename Stored>
+__device__ float nearest(float value) {
+    const float narrow = widened(static_cast<Stored>(value));
+    if (is_finite(narrow)) return narrow;
+    using Limits = std::numeric_limits<Stored>;
+    constexpr unsigned exponent = 127 + Limits::max_exponent - 1, digits = Limits::digits - 1;
+    constexpr std::uint32_t largest = exponent << 23 | ((1u << digits) - 1) << (23 - digits);
+    return with_sign_of(std::bit_cast<float>(largest), value);
+}
+
+// As split() of kernels/cpu/feedback.hpp.
+__device__ inline Split split_on_device(float value, DataType sent_as) {
+    if (!is_finite(value)) return {value, 0};
+    const float sent = sent_as == DataType::float16    ? nearest<Float16>(value)
+                       : sent_as == DataType::bfloat16 ? nearest<BFloat16>(value)
+                                                       : value;
+    const float left = __fsub_rn(value, sent);
+    if (double{value} - double{sent} != double{left}) return {with_sign_of(0, value), value};
+    return {sent, left == 0 ? with_sign_of(0, value) : left};
+}
+
+__device__ inline void write_as(DataType type, float value, void* values, std::uint64_t i) {
+    if (type == DataType::float16)
+        static_cast<Float16*>(values)[i] = static_cast<Float16>(value);
+    else if (type == DataType::bfloat16)
+        static_cast<BFloat16*>(values)[i] = static_cast<BFloat16>(value);
+    else
+        static_cast<float*>(values)[i] = value;
+}
+
+}  // namespace hocket::kernels::cuda

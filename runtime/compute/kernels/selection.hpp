@@ -1,0 +1,87 @@
+// What a selection of the largest elements means, for the processor's kernels and the device's alike: both
+// select the same elements, bit for bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+
+#include "runtime/base/types.hpp"
+
+#if defined(__CUDACC__)
+#define HOCKET_ON_BOTH __host__ __device__
+#else
+#define HOCKET_ON_BOTH
+#endif
+
+namespace hocket::kernels {
+
+// An element's bits as an unsigned integer; its magnitude is these bits without the sign. Magnitudes are in
+// the order of the numbers' absolute values; infinity is above all numbers, and every NaN above infinity.
+template <typename Word>
+HOCKET_ON_BOTH constexpr Word magnitude(Word bits) {
+    constexpr Word without_sign = static_cast<Word>(static_cast<Word>(~Word{0}) >> 1);
+    return bits & without_sign;
+}
+
+// What makes a random number: the same three numbers give the same one, on every processor and device.
+struct Draw {
+    std::uint64_t seed = 0, step = 0, shard = 0;
+};
+
+// Of the elements that tie for the last places, those are selected that stand one after another, in the order
+// of their indices, from the position that this returns: one of 0 .. ties - needed, each as likely as the
+// others. needed <= ties <= 2^32. The numbers are mixed by the finalizer of SplitMix64 (Steele, Lea and
+// Flood, "Fast splittable pseudorandom number generators", 2014).
+HOCKET_ON_BOTH constexpr std::uint64_t mixed(std::uint64_t number) {
+    number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9;
+    number = (number ^ number >> 27) * 0x94d049bb133111eb;
+    return number ^ number >> 31;
+}
+HOCKET_ON_BOTH constexpr std::uint64_t first_of_ties(const Draw& draw, std::uint64_t ties,
+                                                     std::uint64_t needed) {
+    constexpr std::uint64_t golden = 0x9e3779b97f4a7c15;  // 2^64 divided by the golden ratio
+    std::uint64_t number = mixed(draw.seed + golden);
+    number = mixed(number + draw.step + golden);
+    number = mixed(number + draw.shard + golden);
+    const std::uint64_t choices = ties - needed + 1;
+    return (number >> 32) * choices >> 32;
+}
+
+// Selections exist for these types.
+constexpr bool can_select(DataType type) {
+    return row_of(type).kind == kind::floating && element_size(type) <= 4;
+}
+constexpr std::size_t most_selectable = std::size_t{1} << 32;  // elements
+
+// How many of so many elements a density from 0 to 1 selects: rounded down, but at least one of any if the
+// density is not 0.
+constexpr std::size_t selected_of(std::size_t count, double density) {
+    if (density == 1) return count;
+    const auto k = static_cast<std::size_t>(density * static_cast<double>(count));
+    return density > 0 && count > 0 && k == 0 ? 1 : k < count ? k : count;
+}
+
+struct TopkOptions {
+    // 0: exact. Else how many thresholds are tried, N of the paper's Algorithm 1; what is selected may then
+    // miss some of the largest elements.
+    std::uint32_t thresholds = 0;
+    Draw draw = {};
+    unsigned threads = 1;  // on the processor; the caller's is one of them
+};
+
+// The bits of the infinity of a type that can_select, of as many bits as the word: an exponent of ones.
+template <typename Word>
+constexpr Word infinity_of(DataType type) {
+    return with_type(type, []<DataType t>(TypeConstant<t>) -> Word {
+        using Stored = typename ElementOf<t>::Stored;
+        if constexpr (can_select(t) && sizeof(Stored) == sizeof(Word))
+            return static_cast<Word>((Word{1} << (std::numeric_limits<Word>::digits - 1)) -
+                                     (Word{1} << (std::numeric_limits<Stored>::digits - 1)));
+        else
+            throw std::logic_error("this type has no infinity of that size");
+    });
+}
+
+}  // namespace hocket::kernels

@@ -1,0 +1,14 @@
+// What a start of a schedule that computes is given beside x.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace hocket::compute {
+
+struct Arguments {
+    std::vector<double> parameters;       // in the order of the schedule's header
+    std::vector<const std::byte*> given;  // its further buffers, as large as x, of the working type
+};
+
+}  // namespace hocket::compute

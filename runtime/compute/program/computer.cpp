@@ -1,0 +1,335 @@
+#include "runtime/compute/program/computer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "runtime/base/error.hpp"
+#include "runtime/compute/kernels/cpu/feedback.hpp"
+#include "runtime/compute/kernels/cpu/scatter_add.hpp"
+#include "runtime/compute/kernels/cpu/topk.hpp"
+#include "runtime/compute/program/sparse_terms.hpp"
+
+namespace hocket::compute {
+namespace {
+
+using Kind = dsl::Op::Kind;
+using Use = SparseTerm::Use;
+
+[[noreturn]] void refuse_arguments(const std::string& text) {
+    throw Error(Status::invalid_argument, text);
+}
+
+bool selects(const dsl::RankProgram& program) {
+    return std::any_of(program.computations.begin(), program.computations.end(), [](const auto& computation) {
+        return computation.kind == dsl::Computation::Kind::select;
+    });
+}
+
+// More elements than there are.
+constexpr std::uint64_t all_at_once = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t strip_elements = 1 << 14;
+
+const dsl::Formula& the_element() {
+    static const dsl::Formula formula{{{dsl::Formula::Op::element}}};
+    return formula;
+}
+
+}  // namespace
+
+void Computer::check(const dsl::RankProgram& program, DataType type, const Reduction& op) {
+    if (row_of(type).kind != kind::floating)
+        refuse_arguments(
+            fmt::format("schedule {} computes, which it can with floating-point numbers, not with {}",
+                        program.schedule, name_of(type)));
+    if (selects(program) && !kernels::can_select(type))
+        refuse_arguments(fmt::format(
+            "schedule {} selects by magnitude, which it can of float32, float16 and bfloat16, not "
+            "of {}",
+            program.schedule, name_of(type)));
+    if (selects(program) && contract_of(program.collective).combines() && op != Reduction(ReduceOp::sum))
+        refuse_arguments(fmt::format("schedule {} adds up selections, so its operator must be sum, not {}",
+                                     program.schedule, op.name()));
+    if (program.computes_on_parts && !op.is_sum())
+        refuse_arguments(fmt::format(
+            "schedule {} computes before all contributions are combined, so its operator must be a "
+            "sum, not {}",
+            program.schedule, op.name()));
+}
+
+Computer::Computer(const dsl::RankProgram& program, DataType type, const Reduction& op,
+                   ComputeOptions options)
+    : program_(program), type_(type), threads_(options.threads), is_done_before_(program.ops.size(), false) {
+    check(program, type, op);
+    std::uint64_t end = 0;
+    for (const std::uint64_t count : options.tensors) {
+        if (__builtin_add_overflow(end, count, &end))
+            refuse_arguments("the tensors have more than 2^64 elements");
+        ends_.push_back(end);
+    }
+    for (const dsl::Computation& computation : program.computations) {
+        std::vector<DataType> types;
+        for (const std::int64_t buffer : computation.elements) types.push_back(type_of(buffer));
+        const bool assigns = computation.kind == dsl::Computation::Kind::assign;
+        const bool is_final = assigns && computation.sparse.empty();
+        formulas_.emplace_back(computation.formula, types,
+                               is_final ? type_of(computation.target) : working_type(type), options.compiled);
+    }
+    if (type != working_type(type) && selects(program))
+        rounding_.emplace(the_element(), std::vector{working_type(type)}, type, options.compiled);
+    find_feedback();
+}
+
+void Computer::check_count(std::uint64_t count) const {
+    if (!ends_.empty() && ends_.back() != count)
+        refuse_arguments(fmt::format("the plan's {} tensors have {} elements, but it is started with {}",
+                                     ends_.size(), ends_.back(), count));
+    for (const dsl::ProgramBuffer& extra : program_.extras)
+        if (extra.buffer.kind == dsl::ExtraBuffer::Kind::selection)
+            for (const dsl::Interval& region : extra.regions)
+                if (region.end.offset(count) - region.begin.offset(count) > kernels::most_selectable)
+                    refuse_arguments(
+                        fmt::format("schedule {} selects from more than 2^32 elements at once: divide them",
+                                    program_.schedule));
+}
+
+DataType Computer::type_of(std::int64_t buffer) const {
+    return buffer < dsl::first_extra ? type_ : working_type(type_);
+}
+
+std::byte* Computer::at(const dsl::MessagePart& part, const Start& start) const {
+    return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(start.areas[part.area]) +
+                                        start.byte_offsets[part.begin]);
+}
+
+void Computer::run(dsl::OpId id, const Start& start) const {
+    if (is_done_before_[id]) return;
+    const dsl::Op& op = program_.ops[id];
+    if (const auto feedback = feedback_.find(id); feedback != feedback_.end())
+        return select_with_feedback(op, feedback->second, start);
+    switch (program_.computations[op.computation].kind) {
+        case dsl::Computation::Kind::assign:
+            return assign(op, start);
+        case dsl::Computation::Kind::select:
+            return select(op, start);
+        case dsl::Computation::Kind::total:
+            return total(op, start);
+    }
+}
+
+// ---- Formulas ----------------------------------------------------------------------------------
+
+// Calls for each tensor of which some of the elements first .. first + count - 1 are, with these elements
+// (counted from `first`) and the formula's inputs. most: elements at a time.
+template <typename Call>
+void Computer::for_tensors(const dsl::Op& op, const Start& start, std::uint64_t first, std::uint64_t count,
+                           std::uint64_t most, Call call) const {
+    const dsl::Computation& computation = program_.computations[op.computation];
+    const std::size_t n = computation.elements.size();
+    std::vector<FormulaOperand> operands(n), here(n);
+    for (std::size_t i = 0; i < n; ++i)
+        operands[i] = {at(op.reads[i][0], start), type_of(computation.elements[i])};
+    std::vector<double> scalars(computation.scalars.size());
+    const std::uint64_t last = first + count;
+    auto tensor =
+        static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin());
+    for (std::uint64_t begin = first; begin < last;) {
+        while (!ends_.empty() && ends_[tensor] <= begin) ++tensor;
+        const std::uint64_t tensor_end = ends_.empty() ? last : std::min(ends_[tensor], last),
+                            end = begin + std::min(tensor_end - begin, most);
+        for (std::size_t i = 0; i < n; ++i)
+            here[i] = {operands[i].elements + (begin - first) * element_size(operands[i].type),
+                       operands[i].type};
+        for (std::size_t i = 0; i < scalars.size(); ++i) {
+            scalars[i] = 0;  // in the order of ranks
+            for (const dsl::MessagePart& piece : op.reads[n + computation.sparse.size() + i])
+                scalars[i] += reinterpret_cast<const double*>(at(piece, start))[ends_.empty() ? 0 : tensor];
+        }
+        call(tensor, FormulaInputs{here, start.arguments.parameters, scalars}, begin - first, end - begin);
+        begin = end;
+    }
+}
+
+// The first element of x, or of a buffer like it, that the part begins at.
+std::uint64_t element_of(const dsl::MessagePart& part, DataType type, const Computer::Start& start) {
+    return start.byte_offsets[part.begin] / element_size(type);
+}
+
+void Computer::assign(const dsl::Op& op, const Start& start) const {
+    const dsl::Computation& computation = program_.computations[op.computation];
+    const DataType type = type_of(computation.target);
+    std::byte* const target = at(op.part(0), start);
+    const std::uint64_t first = element_of(op.part(0), type, start),
+                        count =
+                            (start.byte_offsets[op.end] - start.byte_offsets[op.begin]) / element_size(type);
+    std::vector<SparseTerm> terms = sparse_terms(op, start, first);
+    // Most often the element stays where it is, and only the sparse terms change it.
+    const bool stays = computation.formula.items.size() == 1 && computation.elements.size() == 1 &&
+                       computation.elements[0] == computation.target && at(op.reads[0][0], start) == target;
+    const bool rounds_once =
+        type == working_type(type) || computation.sparse.empty() || (stays && terms.size() <= 1);
+    if (!rounds_once) return assign_by_strips(op, start, terms, {target, first, count});
+    if (!stays)
+        for_tensors(op, start, first, count, all_at_once,
+                    [&](std::size_t, const FormulaInputs& inputs, std::uint64_t begin, std::uint64_t n) {
+                        formulas_[op.computation].run(inputs, n, target + begin * element_size(type));
+                    });
+    for (const SparseTerm& term : terms) {
+        std::byte* const to = target + term.begin * element_size(type);
+        const SelectedPiece& piece = term.piece;
+        if (term.use == Use::add)
+            kernels::scatter_add(type, to, type_, piece.values, piece.indices, piece.k, threads_);
+        else if (term.use == Use::subtract)
+            subtract(type, to, type_, piece);
+        else
+            clear(to, element_size(type), piece);
+    }
+}
+
+// first: the element of x at which the target begins.
+std::vector<SparseTerm> Computer::sparse_terms(const dsl::Op& op, const Start& start,
+                                               std::uint64_t first) const {
+    const dsl::Computation& computation = program_.computations[op.computation];
+    std::vector<SparseTerm> terms;
+    for (std::size_t i = 0; i < computation.sparse.size(); ++i) {
+        const auto [buffer, use] = computation.sparse[i];
+        const auto extra = static_cast<std::size_t>((buffer - dsl::first_extra) / dsl::extra_stride);
+        for (const dsl::MessagePart& part : op.reads[computation.elements.size() + i]) {
+            const dsl::Rational within = program_.boundaries[part.begin] - dsl::Rational(buffer);
+            const auto rank =
+                static_cast<dsl::Rank>(within.offset(static_cast<std::uint64_t>(program_.ranks)));
+            const SelectedPiece piece = piece_at(at(part, start), start.extras.selected(extra, rank), type_);
+            terms.push_back({piece, use, start.extras.region(extra, rank).begin - first});
+        }
+    }
+    return terms;
+}
+
+// Numbers of 16 bits are calculated as float32 from the formula to the last term, so that they are rounded
+// once: in strips that stay in the processor's cache.
+void Computer::assign_by_strips(const dsl::Op& op, const Start& start, std::vector<SparseTerm>& terms,
+                                const Target& target) const {
+    std::vector<float> strip(std::min(target.count, strip_elements));
+    for_tensors(
+        op, start, target.first, target.count, strip_elements,
+        [&](std::size_t, const FormulaInputs& inputs, std::uint64_t begin, std::uint64_t n) {
+            formulas_[op.computation].run(inputs, n, reinterpret_cast<std::byte*>(strip.data()));
+            for (SparseTerm& term : terms) add_to_strip(type_, term, strip.data(), begin, n);
+            const FormulaOperand sums{reinterpret_cast<const std::byte*>(strip.data()), DataType::float32};
+            rounding_->run({{&sums, 1}, {}, {}}, n, target.begin + begin * element_size(type_));
+        });
+}
+
+void Computer::total(const dsl::Op& op, const Start& start) const {
+    const dsl::Computation& computation = program_.computations[op.computation];
+    auto* const sums = reinterpret_cast<double*>(at(op.part(0), start));
+    std::fill_n(sums, tensors(), 0.0);
+    const dsl::MessagePart& from = op.reads[0][0];
+    const DataType type = type_of(computation.elements[0]);
+    const std::uint64_t first = element_of(from, type, start),
+                        count = (start.byte_offsets[from.end] - start.byte_offsets[from.begin]) /
+                                element_size(type);
+    for_tensors(op, start, first, count, all_at_once,
+                [&](std::size_t tensor, const FormulaInputs& inputs, std::uint64_t, std::uint64_t n) {
+                    sums[tensor] = formulas_[op.computation].sum(inputs, n);
+                });
+}
+
+// ---- Selections --------------------------------------------------------------------------------
+
+void Computer::select(const dsl::Op& op, const Start& start) const {
+    const dsl::Computation& computation = program_.computations[op.computation];
+    const auto extra = static_cast<std::size_t>((computation.target - dsl::first_extra) / dsl::extra_stride);
+    const dsl::MessagePart& from = op.reads[0][0];
+    const DataType type = type_of(computation.elements[0]);
+    const std::uint64_t count =
+        (start.byte_offsets[from.end] - start.byte_offsets[from.begin]) / element_size(type);
+    const SelectedPiece piece =
+        piece_at(at(op.part(0), start), start.extras.selected(extra, program_.rank), type_);
+    const kernels::TopkOptions options{
+        0, {0, start.number, static_cast<std::uint64_t>(program_.rank)}, threads_};
+    if (type == type_) {
+        kernels::topk(type, at(from, start), count, piece.k, options, piece.values, piece.indices);
+        return;
+    }
+    std::vector<float> values(piece.k);
+    kernels::topk(type, at(from, start), count, piece.k, options, reinterpret_cast<std::byte*>(values.data()),
+                  piece.indices);
+    with_type(type_, [&]<DataType t>(TypeConstant<t>) {
+        using Stored = typename ElementOf<t>::Stored;
+        if constexpr (kernels::can_select(t))
+            for (std::uint64_t i = 0; i < piece.k; ++i)
+                reinterpret_cast<Stored*>(piece.values)[i] = Stored(kernels::split(values[i], t).sent);
+    });
+}
+
+void Computer::select_with_feedback(const dsl::Op& op, const Feedback& feedback, const Start& start) const {
+    const dsl::Op& selection = program_.ops[feedback.select];
+    const dsl::Computation& computation = program_.computations[selection.computation];
+    const auto extra = static_cast<std::size_t>((computation.target - dsl::first_extra) / dsl::extra_stride);
+    const dsl::MessagePart& x = op.reads[feedback.x][0];
+    const std::uint64_t count =
+        (start.byte_offsets[x.end] - start.byte_offsets[x.begin]) / element_size(type_);
+    const SelectedPiece piece =
+        piece_at(at(selection.part(0), start), start.extras.selected(extra, program_.rank), type_);
+    const kernels::Selected selected = kernels::topk_with_feedback(
+        type_, at(x, start), count, piece.k,
+        {0, {0, start.number, static_cast<std::uint64_t>(program_.rank)}, threads_},
+        {reinterpret_cast<float*>(at(op.reads[feedback.e][0], start)), 1, 1, type_, true}, piece.values,
+        piece.indices);
+    if (selected.non_finite && piece.k > 0) fill_non_finite(type_, piece);
+}
+
+// ---- Error feedback in one pass ----------------------------------------------------------------
+
+void Computer::find_feedback() {
+    for (dsl::OpId add = 0; add < program_.ops.size(); ++add) {
+        if (program_.ops[add].kind != Kind::compute) continue;
+        for (const dsl::OpId select : program_.ops[add].successors)
+            for (const dsl::OpId subtract : program_.ops[add].successors) {
+                Feedback found{};
+                if (!is_feedback(add, select, subtract, found)) continue;
+                feedback_[add] = found;
+                is_done_before_[select] = is_done_before_[subtract] = true;
+            }
+    }
+}
+
+bool Computer::is_feedback(dsl::OpId add_id, dsl::OpId select_id, dsl::OpId subtract_id,
+                           Feedback& found) const {
+    const dsl::Op &add = program_.ops[add_id], &select = program_.ops[select_id],
+                  &subtract = program_.ops[subtract_id];
+    if (select.kind != Kind::compute || subtract.kind != Kind::compute) return false;
+    const auto& sum = program_.computations[add.computation];
+    const auto& selection = program_.computations[select.computation];
+    const auto& rest = program_.computations[subtract.computation];
+    using Op = dsl::Formula::Op;
+    // e = e + x, or x + e
+    if (sum.kind != dsl::Computation::Kind::assign || !sum.sparse.empty() || sum.elements.size() != 2)
+        return false;
+    const auto& items = sum.formula.items;
+    if (items.size() != 3 || items[0].op != Op::element || items[1].op != Op::element ||
+        items[2].op != Op::add)
+        return false;
+    const auto is_e = [&](std::int64_t buffer) { return buffer == sum.target; };
+    if (sum.target < dsl::first_extra || is_e(sum.elements[0]) == is_e(sum.elements[1])) return false;
+    found.e = is_e(sum.elements[0]) ? 0 : 1;
+    found.x = 1 - found.e;
+    found.select = select_id;
+    if (sum.elements[found.x] != 0) return false;
+    // mstopk(e), e = e - dense(s), all of the same region and of nothing that others still write.
+    const bool selects_e =
+        selection.kind == dsl::Computation::Kind::select && selection.elements[0] == sum.target;
+    const bool takes_away = rest.kind == dsl::Computation::Kind::assign && rest.target == sum.target &&
+                            rest.formula.items.size() == 1 && rest.elements.size() == 1 &&
+                            rest.elements[0] == sum.target && rest.sparse.size() == 1 &&
+                            rest.sparse[0].buffer == selection.target && rest.sparse[0].use == Use::subtract;
+    if (!selects_e || !takes_away) return false;
+    const auto same = [&](const dsl::Op& op) {
+        return op.reads[0][0].begin == add.begin && op.reads[0][0].end == add.end;
+    };
+    return same(select) && same(subtract) && select.waits_for == 1 && subtract.waits_for == 2;
+}
+
+}  // namespace hocket::compute

@@ -1,0 +1,82 @@
+#include "runtime/compute/program/extra_layout.hpp"
+
+#include <fmt/format.h>
+
+#include "runtime/base/error.hpp"
+#include "runtime/compute/kernels/selection.hpp"
+
+namespace hocket::compute {
+namespace {
+
+using BufferKind = dsl::ExtraBuffer::Kind;
+
+constexpr std::uint64_t alignment = 64, piece_alignment = 16;
+
+constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+ExtraLayout::ExtraLayout(const dsl::RankProgram& program, DataType type, const Layout& layout,
+                         std::vector<double> densities, std::uint64_t tensors)
+    : program_(&program),
+      layout_(layout),
+      element_(element_size(working_type(type))),
+      work_bytes_(round_up(layout.count() * element_size(type), alignment)),
+      densities_(std::move(densities)),
+      selected_(program.extras.size()),
+      begins_(program.extras.size()) {
+    for (std::size_t i = 0; i < program.extras.size(); ++i) {
+        const BufferKind kind = program.extras[i].buffer.kind;
+        if (kind != BufferKind::selection && kind != BufferKind::sums) continue;
+        for (dsl::Rank rank = 0; rank < program.ranks; ++rank) {
+            begins_[i].push_back(work_bytes_);
+            std::uint64_t bytes = layout.count() > 0 ? tensors * sizeof(double) : 0;
+            if (kind == BufferKind::selection) {
+                const std::uint64_t k = kernels::selected_of(region(i, rank).count, densities_[i]);
+                selected_[i].push_back(k);
+                bytes = bytes_of_values(k, type) + k * sizeof(std::uint32_t);
+            }
+            work_bytes_ += round_up(bytes, piece_alignment);
+        }
+        begins_[i].push_back(work_bytes_);
+        work_bytes_ = round_up(work_bytes_, alignment);
+    }
+}
+
+ExtraLayout::Stretch ExtraLayout::region(std::size_t extra, dsl::Rank rank) const {
+    const dsl::Interval& interval = program_->extras[extra].regions[static_cast<std::size_t>(rank)];
+    const std::uint64_t begin = layout_.offset(interval.begin);
+    return {begin, layout_.offset(interval.end) - begin};
+}
+
+std::uint64_t ExtraLayout::offset(const dsl::Rational& position) const {
+    const std::int64_t whole = position.num() / position.den();
+    // The end of a buffer is not the beginning of the next one.
+    const bool is_end = (whole - dsl::first_extra) % dsl::extra_stride != 0;
+    const std::int64_t buffer = is_end ? whole - 1 : whole;
+    const auto extra = static_cast<std::size_t>((buffer - dsl::first_extra) / dsl::extra_stride);
+    const dsl::Rational within = position - dsl::Rational(buffer);
+    if (begins_[extra].empty()) return layout_.offset(within) * element_;
+    return begins_[extra][within.offset(static_cast<std::uint64_t>(program_->ranks))];
+}
+
+std::vector<double> densities_of(const dsl::RankProgram& program, const Arguments* arguments) {
+    std::vector<double> densities;
+    for (const dsl::ProgramBuffer& extra : program.extras) {
+        double density = extra.buffer.density;
+        if (extra.buffer.parameter >= 0) {
+            const auto parameter = static_cast<std::size_t>(extra.buffer.parameter);
+            density = arguments->parameters[parameter];
+            if (!(density >= 0 && density <= 1))
+                throw Error(Status::invalid_argument,
+                            fmt::format("the parameter {} is {}; it is a density, and must be from 0 to 1",
+                                        program.parameters[parameter], density));
+        }
+        densities.push_back(density);
+    }
+    return densities;
+}
+
+}  // namespace hocket::compute

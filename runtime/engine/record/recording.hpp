@@ -1,0 +1,81 @@
+// What a rank knows of a communicator at one moment, as it is written to a file: who it is, its last
+// operations, and for those in flight where they stand. Whoever reads it (hocket-run, people, scripts) needs
+// nothing else.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/record/label.hpp"
+
+namespace hocket::record {
+
+// Which rank of which communicator, in which process.
+struct Origin {
+    std::string communicator;    // the same text on all its ranks, and on no other communicator's
+    int rank = 0, size = 1;      // in the communicator
+    std::vector<int> job_ranks;  // by rank: the process's number in the job
+    std::string topology, provider;
+    std::string host;
+    int pid = 0, process_group = 0;
+
+    int job_rank() const { return job_ranks[static_cast<std::size_t>(rank)]; }
+};
+
+// "rank 2", "rank 0 of the group of ranks 2, 5" if the ranks of the communicator are numbered otherwise than
+// in the job.
+std::string name_of(const Origin& origin);
+// "the communicator of ranks 0 to 3", "the group of ranks 2, 5"
+std::string name_of_communicator(const Origin& origin);
+
+// Where an operation in flight stands.
+struct Place {
+    std::string doing;                // "waiting for rank 3, before x[1/4, 1/2) (elements 250 to 499)"
+    int waits_for = -1;               // a rank of the communicator; -1: none
+    std::size_t step = 0, steps = 0;  // counted from 1; 0: it has no steps
+    std::string location, source;     // "schedules/ring.sched:6", "x[r - s] : r +> r + 1"; "" without steps
+};
+
+// Times are microseconds since 1970, by the clock of the rank's host.
+struct Times {
+    std::int64_t started = 0;
+    std::optional<std::int64_t> ended = std::nullopt;  // none: in flight
+    std::string status;                                // "in flight", "success", "peer lost" ...
+    std::optional<Place> place = std::nullopt;         // if it is in flight
+};
+
+struct Collective {
+    Label label;
+    std::uint64_t number = 0, count = 0;
+    Times times;
+};
+
+struct Message {
+    bool sends = false;
+    int peer = 0, tag = 0;  // peer -1: any rank
+    std::uint64_t bytes = 0;
+    Times times;
+};
+
+struct Recording {
+    Origin origin;
+    std::string reason;                   // "failure", "signal", "request", "call"
+    std::string request;                  // what the request said: see listener.hpp
+    std::int64_t written = 0;             // as in Times
+    std::string failure;                  // what broke the communicator; "": nothing has
+    std::uint64_t started = 0;            // how many collectives in all
+    bool is_idle = false;                 // some are in flight, and no thread is in a call that moves them
+    std::vector<Collective> collectives;  // oldest first
+    std::vector<Message> messages;        // likewise
+};
+
+std::string to_json(const Recording& recording);
+// None if the text is something else, or not whole.
+std::optional<Recording> parse_recording(const std::string& text);
+
+// Writes the file in one piece: who reads it sees the one before, or this. Throws hocket::Error(io).
+void save(const Recording& recording, const std::string& path);
+
+}  // namespace hocket::record

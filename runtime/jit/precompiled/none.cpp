@@ -1,8 +1,0 @@
-// In place of what runtime/jit/llvm/precompile.cpp generates, in a build that has no precompiled kernels.
-#include "runtime/jit/precompiled/precompiled.hpp"
-
-namespace hocket::jit {
-
-extern const std::span<const PrecompiledKernel> precompiled_kernels = {};
-
-}  // namespace hocket::jit

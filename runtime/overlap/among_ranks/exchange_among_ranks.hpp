@@ -1,0 +1,72 @@
+// Gradients that the ranks of a communicator combine, batch by batch.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/communicator.hpp"
+#include "runtime/engine/start/gathered_tensors.hpp"
+#include "runtime/overlap/among_ranks/layers.hpp"
+#include "runtime/overlap/exchange.hpp"
+#include "runtime/overlap/run.hpp"
+
+namespace hocket::overlap {
+
+struct RankedGradients {
+    DataType type;
+    std::vector<std::uint64_t> counts;  // elements, by tensor
+    std::vector<std::byte*> memory;     // by tensor; the host's
+    std::vector<std::size_t> layer_tensors;
+    compute::Reduction op;
+    double factor = 1;     // as in engine::Communicator::start
+    std::string schedule;  // of all_reduce
+};
+
+// The all_reduces of an iteration go on beside each other, in the order in which they were started.
+class ExchangeAmongRanks final : public Exchange {
+  public:
+    // Throws Error(invalid_argument) if nothing moves the communicator's operations while its program
+    // computes, or if the schedule wants more than x; Error(not_found | schedule | ...) for the schedule.
+    ExchangeAmongRanks(engine::Communicator& communicator, RankedGradients gradients);
+    // Waits for what is in flight, up to the communicator's deadline.
+    ~ExchangeAmongRanks() override;
+
+    const std::vector<std::uint64_t>& bytes() const override { return layers_.bytes(); }
+    void begin(const IterationPlan& plan) override;
+    std::uint64_t start(std::size_t batch, std::size_t first, std::size_t last) override;
+    std::optional<overlap::Clock::time_point> wait(std::size_t batch, Clock::time_point until) override;
+    void end() override {}
+    Order order() const override { return Order::together; }
+    bool pulls() const override { return false; }
+    std::vector<std::int64_t> greatest(std::vector<std::int64_t> own) override;
+    // What the ranks must give alike.
+    Description description() const;
+
+  private:
+    struct InFlight {
+        engine::Execution* execution = nullptr;  // null: nothing is
+        std::atomic<std::int64_t> ended = 0;
+        std::optional<engine::GatheredTensors> gathered;  // where the tensors lie apart
+    };
+
+    void check_schedule() const;
+    std::byte* place_of(InFlight& batch, std::size_t first_tensor, std::size_t last_tensor);
+
+    engine::Communicator& communicator_;
+    const RankedGradients gradients_;
+    const LayersOfTensors layers_;
+    const std::unique_ptr<engine::SizedPlans> plans_;
+    const std::shared_ptr<engine::GatherMemory> memory_;
+    std::deque<InFlight> in_flight_;  // by batch
+};
+
+// // Collective: what the ranks do not give alike, by its name; "": they do. description: null if this rank
+// was refused; then they do not.
+std::string difference_among_ranks(engine::Communicator& communicator, const Description* description);
+
+}  // namespace hocket::overlap

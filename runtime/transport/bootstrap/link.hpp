@@ -1,0 +1,54 @@
+// A connection to one other member, in frames: the output that waits, and the input that is not complete.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "runtime/transport/bootstrap/silence.hpp"
+#include "runtime/transport/net/frame.hpp"
+#include "runtime/transport/net/socket.hpp"
+
+namespace hocket::transport {
+
+class Link {
+  public:
+    // closed, reset: by the peer's kernel. failed: this one's kernel has heard nothing for very long.
+    enum class State { open, closed, reset, failed };
+
+    Link() = default;
+    Link(Socket socket, std::size_t max_payload) : socket_(std::move(socket)), parser_(max_payload) {}
+
+    bool is_open() const { return socket_.is_open(); }
+    int fd() const { return socket_.fd(); }
+    Silence& silence() { return silence_; }
+    Answers answers() const { return answers_of(socket_); }
+    FrameParser& parser() { return parser_; }
+
+    void queue(FrameType type, std::string_view payload = {});
+    void queue(std::shared_ptr<const std::string> frame);  // shared by the links that send the same
+    bool has_output() const { return !output_.empty(); }
+
+    // Sends what the socket takes now. If the connection is broken its output is dropped; receive() reports
+    // that.
+    void flush();
+
+    // Takes what has arrived; the frames are then in parser().
+    State receive();
+    std::string failure() const { return error_text(error_); }  // the kernel's words
+
+    // The peer reads end-of-file after what is queued now; what is queued later is dropped.
+    void stop_sending();
+    void close();
+
+  private:
+    Socket socket_;
+    FrameParser parser_{0};
+    Silence silence_;
+    std::deque<std::shared_ptr<const std::string>> output_;
+    std::size_t sent_ = 0;  // of output_.front()
+    int error_ = 0;         // the first that the kernel reported; it reports each only once
+    bool stopping_ = false;
+};
+
+}  // namespace hocket::transport

@@ -1,0 +1,379 @@
+#include "runtime/transport/bootstrap/regroup.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "runtime/base/error.hpp"
+#include "runtime/transport/bootstrap/join.hpp"
+#include "runtime/transport/bootstrap/link.hpp"
+#include "runtime/transport/net/admission.hpp"
+#include "runtime/transport/net/dial.hpp"
+#include "runtime/transport/net/texts.hpp"
+
+namespace hocket::transport {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto time_to_listen = 5s;
+constexpr auto probe_interval = 20ms, longest_probe = 200ms;
+constexpr auto pause_between_attempts = 10ms;
+constexpr auto leaders_last_word = 500ms;  // a leader whose time is over says so
+constexpr std::size_t most_said = 1 << 20;
+
+std::string encode(const std::set<int>& ranks) {
+    PayloadWriter writer;
+    for (const int rank : ranks) writer.u32(static_cast<std::uint32_t>(rank));
+    return writer.text();
+}
+
+std::set<int> decode_ranks(PayloadReader& reader, std::size_t ranks) {
+    std::set<int> result;
+    while (!reader.is_empty()) {
+        const std::uint32_t rank = reader.u32();
+        if (rank >= ranks) throw ProtocolError("it names a rank that does not exist");
+        result.insert(static_cast<int>(rank));
+    }
+    return result;
+}
+
+// What a leader tells its members.
+std::string encode(const std::vector<int>& survivors, const Invitation& meeting) {
+    const std::string text = meeting.text();
+    return PayloadWriter()
+        .u32(static_cast<std::uint32_t>(text.size()))
+        .bytes(text)
+        .bytes(encode(std::set<int>(survivors.begin(), survivors.end())))
+        .text();
+}
+
+Error not_come(const std::vector<int>& ranks) {
+    return {Status::timeout,
+            fmt::format(
+                "{} did not come to be counted in time, and {} not ended: do all ranks that are left call "
+                "hkt_comm_shrink? Another call goes on without {}",
+                ranks_text(ranks), ranks.size() == 1 ? "has" : "have", ranks.size() == 1 ? "it" : "them")};
+}
+
+Refuge::Regrouped decode(std::string_view payload, std::size_t ranks) {
+    PayloadReader reader(payload);
+    const std::uint32_t size = reader.u32();
+    const std::string text(reader.bytes(size));
+    const std::set<int> survivors = decode_ranks(reader, ranks);
+    return {{survivors.begin(), survivors.end()}, Invitation::parse(text)};
+}
+
+}  // namespace
+
+std::optional<std::string> Company::loss() const {
+    for (const auto& [rank, link] : links_) {
+        pollfd entry{link.fd(), POLLRDHUP, 0};
+        if (poll_until({&entry, 1}, Clock::now()) > 0)
+            return fmt::format(
+                "rank {} was counted among those that are left, and has gone before all had met", rank);
+    }
+    return std::nullopt;
+}
+
+Refuge::Refuge(const std::string& address)
+    : listener_(listen_on({address, 0}, Clock::now() + time_to_listen,
+                          "it must be an address of this host; HOCKET_FABRIC_ADDR chooses another one")) {
+    own_ = {address, bound_to(listener_).value_or(Endpoint{address, 0}).port};
+}
+
+void Refuge::settle(std::vector<Endpoint> all, int self, std::string secret) {
+    all_ = std::move(all);
+    self_ = self;
+    secret_ = std::move(secret);
+}
+
+void Refuge::note_lost(int rank) {
+    const std::lock_guard lock(mutex_);
+    lost_.insert(rank);
+}
+
+std::set<int> Refuge::lost() const {
+    const std::lock_guard lock(mutex_);
+    return lost_;
+}
+
+// ---- The leader ----------------------------------------------------------------------------------
+
+class Refuge::Leader {
+  public:
+    Leader(Refuge& refuge, Clock::time_point deadline)
+        : refuge_(refuge), deadline_(deadline), admission_(loop_, refuge.listener_.fd(), terms()) {}
+
+    Regrouped run() {
+        for (;;) {
+            const std::vector<int> expected = missing();
+            const bool is_late = Clock::now() >= deadline_;
+            if (!expected.empty()) {
+                if (is_late) give_up(expected);
+            } else {
+                const std::vector<int> others = unknown();
+                if (may_go_on_without(others)) break;
+                if (is_late || refuge_.doubt_.was_given_up || have_all_ended(others)) stay_behind(others);
+            }
+            loop_.turn(std::min(deadline_, Clock::now() + probe_interval));
+            for (const int rank : expected)
+                if (refuge_.is_gone(rank)) refuge_.note_lost(rank);
+        }
+        Regrouped result{survivors(), {}};
+        if (result.survivors.size() == 1) return result;
+        result.meeting = invite(refuge_.own_.host);
+        tell_all(FrameType::start, encode(result.survivors, result.meeting));
+        for (const auto& [rank, member] : members_) {
+            loop_.forget(member->link.fd());
+            result.company.add(rank, std::move(member->link));
+        }
+        members_.clear();
+        return result;
+    }
+
+  private:
+    struct Member final : SocketLoop::Watcher {
+        explicit Member(Leader& leader, int rank, Socket socket)
+            : leader(leader), rank(rank), link(std::move(socket), most_said) {}
+        void ready(std::uint32_t) override { leader.listen_to(rank); }
+        Leader& leader;
+        const int rank;
+        Link link;
+        bool has_spoken = false;
+    };
+
+    AdmissionTerms terms() {
+        return {.host = fmt::format("rank {}, which gathers the ranks that are left,", refuge_.self_),
+                .secret = refuge_.secret_,
+                .wrong_secret = "wrong secret",
+                .admit = [this](Admitted guest) { admit(std::move(guest)); },
+                .refuse = [this](const Hello& hello) { return objection_to(hello); },
+                .is_quiet = true};
+    }
+
+    std::string objection_to(const Hello& hello) const {
+        if (hello.world_size != refuge_.all_.size() || hello.rank >= refuge_.all_.size())
+            return "it is of another job";
+        return "";
+    }
+
+    // A rank that comes again has lost its connection.
+    void admit(Admitted guest) {
+        const int rank = static_cast<int>(guest.hello.rank);
+        forget(rank);
+        auto member = std::make_unique<Member>(*this, rank, std::move(guest.socket));
+        loop_.watch(member->link.fd(), EPOLLIN, *member);
+        members_.emplace(rank, std::move(member));
+    }
+
+    void listen_to(int rank) {
+        Member& member = *members_.at(rank);
+        const Link::State state = member.link.receive();
+        try {
+            while (const auto frame = member.link.parser().next()) {
+                PayloadReader reader(frame->payload);
+                for (const int lost : decode_ranks(reader, refuge_.all_.size()))
+                    if (!members_.contains(lost) && lost != refuge_.self_) refuge_.note_lost(lost);
+                member.has_spoken = true;
+            }
+        } catch (const ProtocolError&) {
+            return forget(rank);
+        }
+        if (state != Link::State::open) forget(rank);
+    }
+
+    void forget(int rank) {
+        const auto member = members_.find(rank);
+        if (member == members_.end()) return;
+        loop_.forget(member->second->link.fd());
+        members_.erase(member);
+    }
+
+    // Ranks that may still come. One that has come is here, even if others think that it is lost.
+    std::vector<int> missing() const {
+        const std::set<int> lost = refuge_.lost();
+        std::vector<int> ranks;
+        for (int rank = 0; rank < static_cast<int>(refuge_.all_.size()); ++rank) {
+            const auto member = members_.find(rank);
+            const bool is_here = member != members_.end() && member->second->has_spoken;
+            const bool may_come = rank > refuge_.self_ && !lost.contains(rank);
+            if (!is_here && (may_come || member != members_.end())) ranks.push_back(rank);
+        }
+        return ranks;
+    }
+
+    std::vector<int> survivors() const {
+        std::vector<int> ranks{refuge_.self_};
+        for (const auto& [rank, member] : members_) ranks.push_back(rank);
+        return ranks;
+    }
+
+    // Ranks that are not here and have not ended. They may be stopped, or behind a broken link, with others
+    // that think the same of the ranks that are here.
+    std::vector<int> unknown() const {
+        std::vector<int> ranks;
+        for (int rank = 0; rank < static_cast<int>(refuge_.all_.size()); ++rank)
+            if (rank != refuge_.self_ && !members_.contains(rank) &&
+                (refuge_.doubt_.was_given_up || refuge_.doubt_.of_ranks.contains(rank) ||
+                 !refuge_.is_gone(rank)))
+                ranks.push_back(rank);
+        return ranks;
+    }
+
+    // Then nobody is worth waiting for.
+    bool have_all_ended(const std::vector<int>& ranks) const {
+        return std::all_of(ranks.begin(), ranks.end(), [this](int rank) {
+            return refuge_.doubt_.of_ranks.contains(rank) && refuge_.is_gone(rank);
+        });
+    }
+
+    // Only one part may go on: the one with more ranks, or with the first if both have as many.
+    bool may_go_on_without(const std::vector<int>& unknown) const {
+        const std::vector<int> here = survivors();
+        const bool has_first =
+            unknown.empty() || *std::min_element(here.begin(), here.end()) < unknown.front();
+        return here.size() > unknown.size() || (here.size() == unknown.size() && has_first);
+    }
+
+    [[noreturn]] void give_up(const std::vector<int>& ranks) {
+        for (const int rank : ranks) refuge_.note_lost(rank);
+        tell_all(FrameType::lost, encode(std::set<int>(ranks.begin(), ranks.end())));
+        throw not_come(ranks);
+    }
+
+    // At the deadline: a process that is killed can be known as dead before the kernel closes its refuge.
+    [[noreturn]] void stay_behind(const std::vector<int>& unknown) {
+        const std::vector<int> here = survivors();
+        const Error error(
+            Status::bootstrap,
+            fmt::format(
+                "{} cannot go on without {}, who {}: perhaps they have gone on without {}. Of "
+                "two such parts the one with more ranks goes on, or with the first if both have as many",
+                ranks_text(here), ranks_text(unknown),
+                refuge_.doubt_.was_given_up       ? "have given it up"
+                : refuge_.doubt_.of_ranks.empty() ? "have not ended"
+                                                  : "have not ended, or ended too late to be taken for dead",
+                here.size() == 1 ? "it" : "them"));
+        tell_all(FrameType::abort, encode_abort(error));
+        throw error;
+    }
+
+    void tell_all(FrameType type, const std::string& payload) {
+        for (const auto& [rank, member] : members_) {
+            member->link.queue(type, payload);
+            member->link.flush();
+        }
+    }
+
+    Refuge& refuge_;
+    const Clock::time_point deadline_;
+    SocketLoop loop_{SocketLoop::Way::poll};
+    std::map<int, std::unique_ptr<Member>> members_;
+    Admission admission_;
+};
+
+// ---- All -----------------------------------------------------------------------------------------
+
+Refuge::Regrouped Refuge::regroup(Clock::time_point deadline, Doubt doubt) {
+    const std::lock_guard one_at_a_time(regrouping_);
+    doubt_ = std::move(doubt);
+    answered_.clear();
+    Regrouped result = lead_or_follow(deadline);
+    for (int rank = 0; rank < static_cast<int>(all_.size()); ++rank)
+        if (!std::binary_search(result.survivors.begin(), result.survivors.end(), rank)) note_lost(rank);
+    return result;
+}
+
+Refuge::Regrouped Refuge::lead_or_follow(Clock::time_point deadline) {
+    for (int rank = 0; rank < self_;) {
+        if (lost().contains(rank)) {
+            ++rank;
+            continue;
+        }
+        auto result = follow(rank, deadline);
+        if (result) return std::move(*result);
+        if (is_gone(rank))
+            note_lost(rank);
+        else  // it begins again
+            std::this_thread::sleep_for(pause_between_attempts);
+    }
+    return Leader(*this, deadline).run();
+}
+
+// Nothing if the rank has ended, or has closed the connection.
+std::optional<Refuge::Regrouped> Refuge::follow(int leader, Clock::time_point deadline) {
+    const auto host = fmt::format("rank {} at {}", leader, all_[static_cast<std::size_t>(leader)].text());
+    Link link;
+    try {
+        link = Link(dial({.to = all_[static_cast<std::size_t>(leader)],
+                          .secret = secret_,
+                          .rank = static_cast<std::uint32_t>(self_),
+                          .world_size = static_cast<std::uint32_t>(all_.size())},
+                         {deadline}),
+                    most_said);
+    } catch (const DialError& error) {
+        if (error.kind == DialError::Kind::unreachable && Clock::now() < deadline) return std::nullopt;
+        if (error.kind == DialError::Kind::impostor) {  // its port is another program's by now
+            note_lost(leader);
+            return std::nullopt;
+        }
+        if (error.kind == DialError::Kind::refused)
+            throw Error(Status::bootstrap,
+                        fmt::format("{} does not take rank {} in: {}", host, self_, error.what()));
+        if (!answered_.contains(leader)) note_lost(leader);
+        throw not_come({leader});
+    }
+    answered_.insert(leader);
+    link.queue(FrameType::ready, encode(lost()));
+    link.flush();
+    for (;;) {
+        pollfd entry{link.fd(), POLLIN, 0};
+        if (poll_until({&entry, 1}, deadline + leaders_last_word) == 0)
+            throw Error(
+                Status::timeout,
+                fmt::format("{} still waits for other ranks: do all that are left call hkt_comm_shrink?",
+                            host));
+        const Link::State state = link.receive();
+        try {
+            while (const auto frame = link.parser().next()) {
+                if (frame->type == FrameType::start) {
+                    Regrouped result = decode(frame->payload, all_.size());
+                    result.company.add(leader, std::move(link));
+                    return result;
+                }
+                if (frame->type == FrameType::lost) throw_given_up(frame->payload);
+                if (frame->type == FrameType::abort) throw decode_abort(frame->payload);
+            }
+        } catch (const ProtocolError& error) {
+            throw Error(Status::bootstrap, fmt::format("{}: {}", host, error.what()));
+        }
+        if (state != Link::State::open) return std::nullopt;
+    }
+}
+
+// The leader has waited long enough for some, and all give them up.
+void Refuge::throw_given_up(std::string_view payload) {
+    PayloadReader reader(payload);
+    const std::set<int> ranks = decode_ranks(reader, all_.size());
+    for (const int rank : ranks) note_lost(rank);
+    throw not_come({ranks.begin(), ranks.end()});
+}
+
+// Whether the kernel there knows nothing of its refuge any more.
+bool Refuge::is_gone(int rank) const {
+    std::string why;
+    const Socket socket =
+        connect_to(all_[static_cast<std::size_t>(rank)], {Clock::now() + longest_probe}, why);
+    return !socket.is_open() && why == error_text(ECONNREFUSED);
+}
+
+}  // namespace hocket::transport

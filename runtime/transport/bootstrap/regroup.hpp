@@ -1,0 +1,95 @@
+// How the ranks that are left find each other after others were lost, rank 0 perhaps among them.
+//
+// Every rank has a refuge from the beginning: a socket at which it listens, and whose address all ranks know.
+// The kernel refuses connections to the refuge of a process that has ended. So each survivor asks the ranks
+// before it, one after another; the first that is there leads. The leader waits until every rank after it has
+// come, or is gone; it then decides who is left, and tells them where to meet. If one of them dies meanwhile,
+// all begin again.
+//
+// Communicators that come out of one another this way share the refuges, and number the ranks as the first of
+// them did. So it does not matter if some have a later communicator than others when the next rank is lost.
+//
+// Who neither comes nor has ended is unknown: the wait for it ends at the deadline, and all that wait
+// together give it up together. Without those that are unknown only a part goes on that has more ranks than
+// they are, or as many and the first.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/transport/bootstrap/invitation.hpp"
+#include "runtime/transport/bootstrap/link.hpp"
+#include "runtime/transport/net/socket.hpp"
+
+namespace hocket::transport {
+
+// The connections over which survivors were counted. All keep them until they have met, so that their leader
+// knows at once who dies on the way: there are no other connections among them yet.
+class Company {
+  public:
+    void add(int rank, Link link) { links_.insert_or_assign(rank, std::move(link)); }
+    // For the leader, while it waits for the others: which of them is gone, in words. Never waits.
+    std::optional<std::string> loss() const;
+
+  private:
+    std::map<int, Link> links_;  // by rank; the leader has one to each of the others, these one to it
+};
+
+// This process's; thread-safe where nothing else is said.
+class Refuge {
+  public:
+    // address: numeric, at which the other ranks reach this host. Throws Error(bootstrap).
+    explicit Refuge(const std::string& address);
+
+    const Endpoint& own() const { return own_; }
+
+    // Before anything else: where all ranks are, which of them this is, and what they must know.
+    void settle(std::vector<Endpoint> all, int self, std::string secret);
+
+    int self() const { return self_; }
+    void note_lost(int rank);
+    std::set<int> lost() const;  // as far as is known here
+
+    struct Regrouped {
+        std::vector<int> survivors;  // ascending
+        Invitation meeting;          // made by the first of them
+        Company company{};
+    };
+    // Why ranks that are not here count as unknown even if they have ended: they may have gone on without
+    // this one first.
+    struct Doubt {
+        bool was_given_up = false;    // the others take this rank for lost: all of them do
+        std::set<int> of_ranks = {};  // these do: this rank comes later than they wait for it
+    };
+
+    // All survivors call this. Throws Error: timeout (a rank that has not ended did not come; it is lost from
+    // now on), bootstrap (too many are unknown: they may have gone on without this one). One caller at a
+    // time; others wait.
+    Regrouped regroup(Clock::time_point deadline, Doubt doubt);
+
+  private:
+    class Leader;
+    Regrouped lead_or_follow(Clock::time_point deadline);
+    std::optional<Regrouped> follow(int leader, Clock::time_point deadline);
+    void throw_given_up(std::string_view payload);
+    bool is_gone(int rank) const;
+
+    Endpoint own_;
+    Socket listener_;
+    std::vector<Endpoint> all_;
+    int self_ = 0;
+    std::string secret_;
+    std::mutex regrouping_;  // guards the next two
+    Doubt doubt_;
+    std::set<int> answered_;    // ranks that took this one in, in this call: they live, whatever they do now
+    mutable std::mutex mutex_;  // guards lost_
+    std::set<int> lost_;
+};
+
+}  // namespace hocket::transport

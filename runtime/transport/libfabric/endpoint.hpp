@@ -1,0 +1,15 @@
+// Fabric over an endpoint of one of libfabric's providers.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/transport/fabric/fabric.hpp"
+
+namespace hocket::transport {
+
+// provider: libfabric's name for it, with rxm on top if it has no datagrams of its own. If there is no such
+// provider, throws Error(transport) naming those that exist.
+std::unique_ptr<Fabric> open_libfabric(const std::string& provider, const std::string& source_address);
+
+}  // namespace hocket::transport

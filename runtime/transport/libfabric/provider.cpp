@@ -1,0 +1,93 @@
+#include "runtime/transport/libfabric/provider.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+
+#include <cstring>
+#include <set>
+#include <string_view>
+
+#include "runtime/base/error.hpp"
+
+namespace hocket::transport {
+namespace {
+
+// Processes that use it hang each other if one is killed while it holds a lock in their memory.
+constexpr const char* withheld = "shm";
+
+Info make_hints(const std::string& provider) {
+    Info hints(fi_allocinfo());
+    if (!hints) throw Error(Status::out_of_memory, "libfabric has no memory for fi_allocinfo");
+    hints->caps = FI_TAGGED | FI_DIRECTED_RECV;
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+    hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
+    hints->domain_attr->mr_mode = 0;  // buffers are the caller's: providers that need them registered are out
+    if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());
+    return hints;
+}
+
+Info query(const std::string& provider, const std::string& source_address) {
+    const Info hints = make_hints(provider);
+    fi_info* list = nullptr;
+    const char* node = source_address.empty() ? nullptr : source_address.c_str();
+    const int code = fi_getinfo(FI_VERSION(1, 17), node, nullptr, node ? FI_SOURCE : 0, hints.get(), &list);
+    return Info(code == 0 ? list : nullptr);
+}
+
+std::string existing_providers() {
+    const Info list = query("", "");
+    std::set<std::string> names = {"tcp"};
+    for (const fi_info* info = list.get(); info; info = info->next)
+        if (info->fabric_attr->prov_name != std::string_view(withheld))
+            names.insert(info->fabric_attr->prov_name);
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// A lower number is better.
+int order_of(const fi_info& info) {
+    if (info.addr_format == FI_SOCKADDR_IN && info.src_addr) {
+        const auto& address = *static_cast<const sockaddr_in*>(info.src_addr);
+        return ntohl(address.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET ? 2 : 0;
+    }
+    if (info.addr_format == FI_SOCKADDR_IN6 && info.src_addr) {
+        const auto& address = static_cast<const sockaddr_in6*>(info.src_addr)->sin6_addr;
+        if (IN6_IS_ADDR_LOOPBACK(&address)) return 3;
+        return IN6_IS_ADDR_LINKLOCAL(&address) ? 4 : 1;  // link-local: useless without an interface's name
+    }
+    return 0;
+}
+
+}  // namespace
+
+Info choose_provider(const std::string& provider, const std::string& source_address) {
+    if (provider == withheld)
+        throw Error(Status::transport,
+                    "libfabric's provider 'shm' is not used: ranks of one host work on each other's memory "
+                    "without it, and faster. Leave HOCKET_PROVIDER unset for that");
+    Info list = query(provider, source_address);
+    if (!list && provider.find(';') == provider.npos) list = query(provider + ";ofi_rxm", source_address);
+    if (!list)
+        throw Error(
+            Status::transport,
+            fmt::format(
+                "libfabric has no provider '{}' with reliable datagrams and tagged messages here. Leave "
+                "HOCKET_PROVIDER unset for memory inside hosts and TCP between them; tcp is Hocket's own "
+                "TCP for everything, ofi+tcp libfabric's; libfabric has here: {}",
+                provider, existing_providers()));
+    const fi_info* best = list.get();
+    for (const fi_info* info = list.get(); info; info = info->next)
+        if (std::strcmp(info->fabric_attr->prov_name, list->fabric_attr->prov_name) == 0 &&
+            order_of(*info) < order_of(*best))
+            best = info;
+    return Info(fi_dupinfo(best));
+}
+
+}  // namespace hocket::transport

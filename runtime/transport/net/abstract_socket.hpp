@@ -1,0 +1,37 @@
+// Unix sockets with abstract names. They are in no file system, and are gone when the process is. Processes
+// of one network namespace can meet at them.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <string>
+
+#include "runtime/transport/net/socket.hpp"
+
+namespace hocket::transport {
+
+class AbstractAddress {
+  public:
+    explicit AbstractAddress(const std::string& name);  // throws Error(bootstrap) if it is too long
+
+    const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address_); }
+    socklen_t size() const { return size_; }
+
+  private:
+    sockaddr_un address_{};
+    socklen_t size_;
+};
+
+// type: SOCK_DGRAM, SOCK_SEQPACKET. These three throw Error(bootstrap).
+Socket open_unix_socket(int type);
+Socket bind_unix_socket(int type, const std::string& name);
+
+// The user that the process at the other end of a connected socket belongs to.
+uid_t peer_user(const Socket& connected);
+
+// Whether no process of this one's network namespace has a socket of this name. Only then: not if that can't
+// be found out. type: SOCK_DGRAM.
+bool is_gone(const AbstractAddress& address);
+
+}  // namespace hocket::transport

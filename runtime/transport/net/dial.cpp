@@ -1,0 +1,88 @@
+#include "runtime/transport/net/dial.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "runtime/transport/net/texts.hpp"
+
+namespace hocket::transport {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = DialError::Kind;
+
+// One attempt to connect.
+class Call {
+  public:
+    Call(const Dial& call, const Patience& patience, const Socket& socket)
+        : call_(call), patience_(patience), socket_(socket) {}
+
+    // Also throws HungUp.
+    void prove() {
+        const Hello hello{call_.rank, call_.world_size, fresh_nonce(), call_.identity};
+        say(FrameType::hello, encode_hello(hello));
+        const std::string challenge = expect(FrameType::challenge);
+        if (challenge.size() != nonce_size) throw ProtocolError("it sent a challenge of the wrong size");
+        say(FrameType::proof, make_proof(call_.secret, Side::guest, hello, challenge));
+        if (!same_proof(expect(FrameType::welcome), make_proof(call_.secret, Side::host, hello, challenge)))
+            throw DialError(Kind::impostor, "it does not know this job's secret");
+    }
+
+  private:
+    // If the text cannot be sent, it is not answered either, so put()'s result does not matter.
+    void say(FrameType type, std::string_view payload) { put(socket_, encode_frame(type, payload)); }
+
+    std::string expect(FrameType type) {
+        std::optional<Frame> frame;
+        while (!(frame = take_frame(socket_, parser_))) {
+            pollfd entry{socket_.fd(), POLLIN, 0};
+            if (!patience_.wait({&entry, 1}))
+                throw DialError(Kind::silent, "it accepts connections but does not answer");
+        }
+        if (frame->type == FrameType::refused) throw DialError(Kind::refused, printable(frame->payload));
+        if (frame->type != type) throw ProtocolError("it sent an unexpected message");
+        return std::move(frame->payload);
+    }
+
+    const Dial& call_;
+    const Patience& patience_;
+    const Socket& socket_;
+    FrameParser parser_{max_refusal_payload};
+};
+
+// Why an attempt failed, if another may be made; "": it succeeded.
+std::string attempt(const Dial& call, const Patience& patience, const Socket& socket) try {
+    Call(call, patience, socket).prove();
+    return "";
+} catch (const HungUp&) {
+    return "it closes connections before it has answered them";
+} catch (const ProtocolError& error) {
+    throw DialError(Kind::impostor, printable(error.what()));
+}
+
+}  // namespace
+
+Socket dial(const Dial& call, Patience patience) {
+    std::string why = "time is over";
+    bool is_there = false;
+    auto gone_by = Clock::time_point::max();
+    auto pause = 10ms;
+    do {
+        Socket socket = connect_to(call.to, patience, why);
+        if (socket.is_open()) {
+            if (!std::exchange(is_there, true)) patience.deadline += call.last_word;
+            gone_by = Clock::time_point::max();
+            why = attempt(call, patience, socket);
+            if (why.empty()) return socket;
+        } else {
+            gone_by = std::min(gone_by, Clock::now() + call.gone_for);
+            if (Clock::now() >= gone_by) break;
+        }
+        patience.look({}, pause);
+        pause = std::min(2 * pause, 200ms);
+    } while (!patience.is_over());
+    throw DialError(is_there && Clock::now() < gone_by ? Kind::silent : Kind::unreachable, why);
+}
+
+}  // namespace hocket::transport

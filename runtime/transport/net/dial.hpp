@@ -1,0 +1,40 @@
+// The guest's side of new connections (handshake.hpp). It makes as many attempts as its patience allows.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "runtime/transport/net/handshake.hpp"
+
+namespace hocket::transport {
+
+struct Dial {
+    Endpoint to;
+    std::string secret;  // both sides must know it; never sent
+    std::uint32_t rank = 0, world_size = 0;
+    std::string identity = {};
+    // How long to try again if nobody listens at the host.
+    Clock::duration gone_for{};
+    // Added to the patience once somebody listens: when the time is over, the host may know better what is
+    // wrong.
+    Clock::duration last_word{};
+};
+
+// Why there is no connection, in words about the host ("it ...") or in the kernel's words.
+struct DialError : std::runtime_error {
+    enum class Kind {
+        unreachable,  // nobody listens there
+        silent,       // somebody does, but the handshake was not complete in time
+        refused,      // the text is the host's
+        impostor,     // the process there does not know the secret, or not even the protocol
+    };
+    DialError(Kind kind, const std::string& why) : std::runtime_error(why), kind(kind) {}
+    Kind kind;
+};
+
+// Returns a connection on which both ends know that both know the secret; nothing after the handshake has
+// been read. If the host closes a connection before it answers, because too many come at once, dial tries
+// again. Throws DialError, and what the patience throws.
+Socket dial(const Dial& call, Patience patience);
+
+}  // namespace hocket::transport

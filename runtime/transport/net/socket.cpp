@@ -1,0 +1,436 @@
+#include "runtime/transport/net/socket.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <climits>
+#include <cstring>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "runtime/base/error.hpp"
+
+namespace hocket::transport {
+namespace {
+
+using namespace std::chrono_literals;
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// What the C library's resolver reads and writes on its own thread until the lookup has ended.
+struct Lookup {
+    Lookup(const Endpoint& endpoint, int flags) : host(endpoint.host), port(std::to_string(endpoint.port)) {
+        hints.ai_family = AF_UNSPEC;
+        hints.ai_socktype = SOCK_STREAM;
+        hints.ai_flags = flags | AI_NUMERICSERV;
+        request.ar_name = host.c_str();
+        request.ar_service = port.c_str();
+        request.ar_request = &hints;
+    }
+    const std::string host, port;
+    addrinfo hints{};
+    gaicb request{};
+};
+
+// 0 or an EAI_ code; EAI_INPROGRESS if the deadline has come.
+int look_up(Lookup& lookup, Clock::time_point deadline) {
+    gaicb* request = &lookup.request;
+    if (const int code = getaddrinfo_a(GAI_NOWAIT, &request, 1, nullptr)) return code;
+    for (;;) {
+        const int code = gai_error(request);
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+        if (code != EAI_INPROGRESS || left <= 0) return code;
+        const timespec wait{left / 1000, left % 1000 * 1'000'000};
+        gai_suspend(&request, 1, &wait);
+    }
+}
+
+// If the error may pass (EAI_AGAIN and the like), the list is null.
+AddressList resolve(const Endpoint& endpoint, int flags, Clock::time_point deadline, std::string& why) {
+    auto lookup = std::make_unique<Lookup>(endpoint, flags | AI_NUMERICHOST);
+    // An address needs no name server, so this cannot block.
+    int code =
+        getaddrinfo(lookup->host.c_str(), lookup->port.c_str(), &lookup->hints, &lookup->request.ar_result);
+    if (code == EAI_NONAME) {
+        lookup = std::make_unique<Lookup>(endpoint, flags);
+        code = look_up(*lookup, deadline);
+    }
+    if (code == 0) return AddressList(lookup->request.ar_result, freeaddrinfo);
+    why = gai_strerror(code);
+    if (code == EAI_INPROGRESS) {
+        why = "its name was not resolved in time (does the name server answer?)";
+        // A lookup that has begun cannot be cancelled: what it still uses is left to it.
+        gai_cancel(&lookup->request) == EAI_NOTCANCELED ? void(lookup.release())
+                                                        : freeaddrinfo(lookup->request.ar_result);
+    }
+    return AddressList(nullptr, freeaddrinfo);
+}
+
+Socket open_socket(const addrinfo& address) {
+    return Socket(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
+}
+
+void send_at_once(int fd) {
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+// Returns 0 or an errno.
+int finish_connect(int fd, const Patience& patience) {
+    pollfd entry{fd, POLLOUT, 0};
+    if (!patience.wait({&entry, 1})) return ETIMEDOUT;
+    int error = 0;
+    socklen_t size = sizeof error;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    return error;
+}
+
+// The two addresses of a connection. If there is no connection any more, they have nothing in common.
+struct Ends {
+    explicit Ends(int fd) {
+        socklen_t here_size = sizeof here, there_size = sizeof there;
+        known = getsockname(fd, reinterpret_cast<sockaddr*>(&here), &here_size) == 0 &&
+                getpeername(fd, reinterpret_cast<sockaddr*>(&there), &there_size) == 0;
+    }
+    bool share_host() const { return known && host_of(here) == host_of(there); }
+    bool share_port() const { return known && port_of(here) == port_of(there); }
+
+  private:
+    static std::string_view host_of(const sockaddr_storage& end) {
+        const auto& v4 = reinterpret_cast<const sockaddr_in&>(end).sin_addr;
+        const auto& v6 = reinterpret_cast<const sockaddr_in6&>(end).sin6_addr;
+        return end.ss_family == AF_INET ? std::string_view(reinterpret_cast<const char*>(&v4), sizeof v4)
+                                        : std::string_view(reinterpret_cast<const char*>(&v6), sizeof v6);
+    }
+    static in_port_t port_of(const sockaddr_storage& end) {
+        return end.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(end).sin_port
+                                        : reinterpret_cast<const sockaddr_in6&>(end).sin6_port;
+    }
+    sockaddr_storage here{}, there{};
+    bool known;
+};
+
+// If nobody listens at a local port in the ephemeral range, a connection to it may be connected to itself.
+bool is_self_connection(int fd) {
+    const Ends ends(fd);
+    return ends.share_host() && ends.share_port();
+}
+
+rlim_t most_descriptors() {
+    rlimit limit{};
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+}
+
+// poll(2) also counts entries without a descriptor, and refuses more entries than there may be descriptors.
+int poll_open(std::span<pollfd> set, Clock::time_point deadline) {
+    std::vector<pollfd> open;
+    for (const pollfd& entry : set)
+        if (entry.fd >= 0) open.push_back(entry);
+    const int ready = poll_until(open, deadline);
+    auto next = open.begin();
+    for (pollfd& entry : set) entry.revents = entry.fd >= 0 ? (next++)->revents : short{0};
+    return ready;
+}
+
+// IPv4's addresses as such, also on sockets of IPv6 that take both.
+void unmap(sockaddr_storage& address, socklen_t& size) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+    if (address.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) return;
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    v4.sin_port = v6.sin6_port;
+    std::memcpy(&v4.sin_addr, v6.sin6_addr.s6_addr + 12, sizeof v4.sin_addr);
+    std::memcpy(&address, &v4, sizeof v4);
+    size = sizeof v4;
+}
+
+std::optional<Endpoint> numeric(sockaddr_storage address, socklen_t size) {
+    unmap(address, size);
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        return std::nullopt;
+    return Endpoint{host, std::atoi(port)};
+}
+
+// In numbers; "" if that fails.
+std::string host_of(const addrinfo& address) {
+    sockaddr_storage storage{};
+    std::memcpy(&storage, address.ai_addr, std::min<std::size_t>(address.ai_addrlen, sizeof storage));
+    return numeric(storage, address.ai_addrlen).value_or(Endpoint{"", 0}).host;
+}
+
+bool is_loopback(const addrinfo& address) {
+    if (address.ai_family == AF_INET)
+        return ntohl(reinterpret_cast<const sockaddr_in*>(address.ai_addr)->sin_addr.s_addr) >> 24 == 127;
+    return address.ai_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr);
+}
+
+// Null where it is a name, or nothing.
+AddressList numbers_of(const std::string& host, const char* port = nullptr, int flags = 0) {
+    addrinfo hints{}, *list = nullptr;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = flags | AI_NUMERICHOST | AI_NUMERICSERV;
+    if (getaddrinfo(host.c_str(), port, &hints, &list) != 0) list = nullptr;
+    return AddressList(list, freeaddrinfo);
+}
+
+// The names of loopback that Debian's and others' /etc/hosts have, and those of RFC 6761.
+bool is_name_of_loopback(std::string host) {
+    for (char& letter : host) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    if (host.ends_with('.')) host.pop_back();
+    const std::string first = host.substr(0, host.find('.'));
+    constexpr std::string_view names[] = {"localhost", "localhost4", "localhost6", "ip6-localhost",
+                                          "ip6-loopback"};
+    return host.ends_with(".localhost") ||
+           std::find(std::begin(names), std::end(names), first) != std::end(names);
+}
+
+// Closed if that is impossible; errno is set.
+Socket listen_at(const addrinfo& address) {
+    Socket socket = open_socket(address);
+    const int on = 1, off = 0;
+    if (!socket.is_open()) return socket;
+    if (address.ai_family == AF_INET6 && (address.ai_flags & AI_V4MAPPED))
+        setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(socket.fd(), address.ai_addr, address.ai_addrlen) == 0 && listen(socket.fd(), SOMAXCONN) == 0)
+        return socket;
+    const int error = errno;
+    socket.close();
+    errno = error;
+    return socket;
+}
+
+Socket listen_at_one_of(const addrinfo* list, std::string& why) {
+    for (const addrinfo* address = list; address; address = address->ai_next) {
+        if (Socket socket = listen_at(*address); socket.is_open()) return socket;
+        why = advised_text(errno);
+    }
+    return Socket();
+}
+
+// By IPv6 and IPv4, where this host has both.
+Socket listen_everywhere(int port, std::string& why) {
+    const std::string service = std::to_string(port);
+    for (const char* any : {"::", "0.0.0.0"}) {
+        const AddressList list = numbers_of(any, service.c_str(), AI_PASSIVE);
+        if (list) list->ai_flags |= AI_V4MAPPED;
+        if (Socket socket = listen_at_one_of(list.get(), why); socket.is_open()) return socket;
+    }
+    return Socket();
+}
+
+Error cannot_listen(const Endpoint& at, const std::string& why, const std::string& advice) {
+    return {Status::bootstrap, fmt::format("cannot listen at {}: {}; {}", at.text(), why, advice)};
+}
+
+std::ptrdiff_t length_of(const addrinfo* list) {
+    return list == nullptr ? 0 : 1 + length_of(list->ai_next);
+}
+
+}  // namespace
+
+std::string error_text(int number) {
+    return std::generic_category().message(number);
+}
+
+std::string advised_text(int number) {
+    if (number == EMFILE)
+        return fmt::format("{} (this process may have {}: raise the limit, ulimit -n)", error_text(number),
+                           most_descriptors());
+    if (number == ENFILE)
+        return error_text(number) + " (all processes of this host together: raise its limit, fs.file-max)";
+    return error_text(number);
+}
+
+void Socket::close() {
+    if (fd_ < 0) return;
+    forks::close(std::exchange(fd_, -1));
+}
+
+std::optional<Endpoint> Endpoint::parse(std::string_view text) {
+    const std::size_t colon = text.rfind(':');
+    if (colon == std::string_view::npos) return std::nullopt;
+    std::string host(text.substr(0, colon));
+    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+    int port = -1;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, port);
+    if (host.empty() || error != std::errc() || stop != end || port < 0 || port > 65535) return std::nullopt;
+    return Endpoint{std::move(host), port};
+}
+
+std::string Endpoint::text() const {
+    return host.find(':') == host.npos ? fmt::format("{}:{}", host, port)
+                                       : fmt::format("[{}]:{}", host, port);
+}
+
+Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::string& advice) {
+    std::string why;
+    const AddressList list = resolve(at, AI_PASSIVE, deadline, why);
+    if (Socket socket = listen_at_one_of(list.get(), why); socket.is_open()) return socket;
+    throw cannot_listen(at, why, advice);
+}
+
+Socket listen_for_others(const Endpoint& at, Clock::time_point deadline, const std::string& advice) {
+    if (numbers_of(at.host) || is_name_of_loopback(at.host)) return listen_on(at, deadline, advice);
+    std::string why;
+    const AddressList list = resolve(at, AI_PASSIVE, deadline, why);
+    bool has_loopback = false;
+    for (const addrinfo* address = list.get(); address; address = address->ai_next)
+        has_loopback = has_loopback || is_loopback(*address);
+    Socket socket = has_loopback ? listen_everywhere(at.port, why) : listen_at_one_of(list.get(), why);
+    if (socket.is_open()) return socket;
+    throw cannot_listen(at, why, advice);
+}
+
+bool means_loopback(const std::string& host) {
+    const AddressList numbers = numbers_of(host);
+    return numbers ? is_loopback(*numbers) : is_name_of_loopback(host);
+}
+
+Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why) {
+    const AddressList list = resolve(to, 0, patience.deadline, why);
+    for (const addrinfo* address = list.get(); address; address = address->ai_next) {
+        const auto now = Clock::now();
+        const Patience share{now + (patience.deadline - now) / length_of(address), patience.abandoned};
+        Socket socket = open_socket(*address);
+        // A name may be another address here than elsewhere.
+        const std::string found = host_of(*address) == to.host ? "" : host_of(*address) + ": ";
+        if (!socket.is_open()) {
+            why = found + advised_text(errno);
+            if (!is_lack_of_descriptors(errno)) continue;
+            throw Error(Status::transport, fmt::format("cannot connect to {}: {}", to.text(), why));
+        }
+        int error = connect(socket.fd(), address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
+        if (error == EINPROGRESS || error == EINTR) error = finish_connect(socket.fd(), share);
+        if (error == 0 && is_self_connection(socket.fd())) error = ECONNREFUSED;
+        if (error == 0) {
+            send_at_once(socket.fd());
+            return socket;
+        }
+        why = found + error_text(error);
+    }
+    return Socket();
+}
+
+std::optional<Endpoint> bound_to(const Socket& socket) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    if (getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return std::nullopt;
+    return numeric(address, size);
+}
+
+Socket accept_from(int listener, std::string& from) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    Socket socket(
+        accept4(listener, reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.is_open()) return socket;
+    send_at_once(socket.fd());
+    from = numeric(address, size).value_or(Endpoint{"?", 0}).text();
+    return socket;
+}
+
+bool put(const Socket& socket, std::string_view text) {
+    return send(socket.fd(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+}
+
+Clock::time_point Patience::next_look(std::chrono::milliseconds most) const {
+    if (abandoned)
+        if (const auto text = abandoned()) throw Error(Status::peer_lost, *text);
+    return std::min(deadline, Clock::now() + most);
+}
+
+bool Patience::wait(std::span<pollfd> set) const {
+    // The deadline is checked first, so that strangers who keep the sockets busy cannot put it off.
+    while (!is_over())
+        if (look(set, look_again)) return true;
+    return false;
+}
+
+bool Patience::look(std::span<pollfd> set, std::chrono::milliseconds most) const {
+    return poll_until(set, next_look(most)) > 0;
+}
+
+bool is_on_this_host(const Socket& connection) {
+    return Ends(connection.fd()).share_host();
+}
+
+void keep_alive(const Socket& connection) {
+    const int on = 1, seconds = 60;  // TCP gives up after ten minutes: heartbeats notice a loss long before
+    setsockopt(connection.fd(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(connection.fd(), IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+    setsockopt(connection.fd(), IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+}
+
+void notice_hosts_end(int connection) {
+    const int on = 1, idle_seconds = 4, repeated_after_seconds = 2, unanswered = 3;
+    setsockopt(connection, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof idle_seconds);
+    setsockopt(connection, IPPROTO_TCP, TCP_KEEPINTVL, &repeated_after_seconds,
+               sizeof repeated_after_seconds);
+    setsockopt(connection, IPPROTO_TCP, TCP_KEEPCNT, &unanswered, sizeof unanswered);
+    setsockopt(connection, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    // Nothing is asked as long as what was said last is not acknowledged.
+    const int unacknowledged_ms = 10'000;
+    setsockopt(connection, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms);
+}
+
+void forget_hosts_end(int connection) {
+    const int off = 0;
+    setsockopt(connection, IPPROTO_TCP, TCP_USER_TIMEOUT, &off, sizeof off);
+    setsockopt(connection, SOL_SOCKET, SO_KEEPALIVE, &off, sizeof off);
+}
+
+Answers answers_of(const Socket& connection) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    getsockopt(connection.fd(), IPPROTO_TCP, TCP_INFO, &info, &size);
+    return {info.tcpi_retransmits > 0, std::chrono::milliseconds(info.tcpi_last_ack_recv),
+            std::chrono::milliseconds(info.tcpi_last_data_sent)};
+}
+
+std::size_t most_strangers() {
+    return std::clamp<std::size_t>(most_descriptors() / 4, 1, 256);
+}
+
+bool is_shortage(int error) {
+    return is_lack_of_descriptors(error) || error == ENOBUFS || error == ENOMEM;
+}
+
+bool is_lack_of_descriptors(int error) {
+    return error == EMFILE || error == ENFILE;
+}
+
+Error poll_error(int error, std::size_t entries) {
+    if (error != EINVAL) return {Status::transport, fmt::format("poll(2) failed: {}", error_text(error))};
+    return {Status::transport, fmt::format("cannot wait for {} connections with a limit of {} open files: "
+                                           "raise it (ulimit -n)",
+                                           entries, most_descriptors())};
+}
+
+int poll_until(std::span<pollfd> set, Clock::time_point deadline) {
+    const auto is_closed = [](const pollfd& entry) { return entry.fd < 0; };
+    if (std::any_of(set.begin(), set.end(), is_closed)) return poll_open(set, deadline);
+    for (;;) {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+        const int ready = poll(set.data(), set.size(), static_cast<int>(std::clamp<long>(left, 0, INT_MAX)));
+        if (ready >= 0) return ready;
+        if (errno != EINTR) throw poll_error(errno, set.size());
+    }
+}
+
+}  // namespace hocket::transport

@@ -1,0 +1,59 @@
+// Waits for sockets and times on behalf of one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "runtime/transport/net/socket.hpp"
+
+namespace hocket::transport {
+
+// All functions but the constructor are for one thread.
+class SocketLoop {
+  public:
+    class Watcher {
+      public:
+        virtual void ready(std::uint32_t events) = 0;  // of epoll(7)
+
+      protected:
+        ~Watcher() = default;
+    };
+    using Timer = std::multimap<Clock::time_point, std::function<void()>>::iterator;
+
+    // epoll: for many sockets over a long time. poll: needs no descriptor of its own.
+    enum class Way { epoll, poll };
+
+    explicit SocketLoop(Way way);  // throws Error(transport), like all below
+
+    // Level-triggered. Call it again to change the events. The watcher must stay until forget().
+    void watch(int fd, std::uint32_t events, Watcher& watcher);
+    void forget(int fd);  // before it is closed
+
+    // Calls once, at that time or soon after. The timer no longer exists when its call begins.
+    Timer at(Clock::time_point time, std::function<void()> call);
+    void cancel(Timer timer) { timers_.erase(timer); }
+
+    // Waits until something is ready or a time has come, but no longer than `until`, and tells the watchers
+    // and timers concerned. If one of them throws, turn() throws that, and the others are told in the next
+    // turn.
+    void turn(Clock::time_point until);
+
+  private:
+    struct Watched {
+        Watcher* watcher = nullptr;
+        std::uint32_t events = 0;
+    };
+
+    void turn_by_epoll(Clock::time_point until);
+    void turn_by_poll(Clock::time_point until);
+    void tell(int fd, std::uint32_t events);
+    void run_timers();
+
+    Socket epoll_;                  // closed: poll(2) is used instead
+    std::vector<Watched> watched_;  // by descriptor
+    std::multimap<Clock::time_point, std::function<void()>> timers_;
+};
+
+}  // namespace hocket::transport

@@ -1,0 +1,309 @@
+#include "runtime/transport/streams/stream.hpp"
+
+#include <fmt/format.h>
+#include <limits.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace hocket::transport {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "headers travel as they lie in memory");
+
+constexpr std::size_t stage_size = 16 * 1024;
+// Sizes that let a start allocate nothing if there was one like it before.
+constexpr std::size_t usual_messages = 256, spare_blocks = 4, most_spare_blocks = 32, block_size = 16 * 1024;
+// How many bytes move in one direction before the other one has its turn.
+constexpr std::size_t bytes_a_turn = 1 << 20;
+// How many segments one system call moves.
+constexpr std::size_t segments_a_call = 256;
+static_assert(segments_a_call <= IOV_MAX);
+
+// Between two processes of one host, the bytes on their way should fit into the caches: with the megabytes
+// that the kernel chooses, it takes up to twice the time. Over a link the kernel's choice stands: it knows
+// the link's delay.
+constexpr int send_buffer_on_one_host = 256 * 1024;
+
+Completion completion_of(Message* message, std::size_t bytes, std::uint32_t checksum) {
+    Completion completion;
+    completion.message = message;
+    completion.ok = true;
+    completion.bytes = bytes;
+    completion.checksum = checksum;
+    return completion;
+}
+
+Completion received(Message* message, std::size_t bytes, std::uint32_t checksum, std::size_t room) {
+    Completion completion = completion_of(message, bytes, checksum);
+    if (bytes > room) {
+        completion.ok = false;
+        completion.truncated = true;
+        completion.error = "the message is longer than its buffer";
+    }
+    return completion;
+}
+
+}  // namespace
+
+Stream::Stream(Socket socket) : socket_(std::move(socket)), stage_(new std::byte[stage_size]) {
+    keep_alive(socket_);
+    if (is_on_this_host(socket_))
+        setsockopt(socket_.fd(), SOL_SOCKET, SO_SNDBUF, &send_buffer_on_one_host,
+                   sizeof send_buffer_on_one_host);
+    outgoing_.reserve(usual_messages);
+    wanted_.reserve(usual_messages);
+    unasked_.reserve(usual_messages);
+    at_once_.reserve(usual_messages);
+    blocks_.reserve(most_spare_blocks);
+    while (blocks_.size() < spare_blocks) blocks_.emplace_back(new std::byte[block_size]);
+}
+
+void Stream::send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
+                  Message& message, std::vector<Completion>& done) {
+    outgoing_.push_back({{tag, bytes_in(segments), checksum, 0}, SegmentCursor(segments), &message});
+    if (outgoing_.size() == first_ + 1) flush(done);
+}
+
+void Stream::receive(std::uint64_t tag, std::span<const Segment> segments, Message& message) {
+    const Wanted wanted{tag, segments, bytes_in(segments), &message};
+    const auto early = std::find_if(unasked_.begin(), unasked_.end(), [&](const Unasked& entry) {
+        return entry.header.tag == tag && entry.wanted.message == nullptr;
+    });
+    if (early != unasked_.end()) {
+        early->wanted = wanted;
+        if (!early->is_whole) return;
+        const Header& header = early->header;
+        SegmentCursor(segments).write(early->data.get(), std::min<std::size_t>(wanted.room, header.bytes));
+        at_once_.push_back(received(&message, header.bytes, header.checksum, wanted.room));
+        forget(static_cast<std::size_t>(early - unasked_.begin()));
+    } else if (arriving_ == Arriving::nothing_asked_for && header_.tag == tag) {
+        arrives_for(wanted);
+    } else {
+        wanted_.push_back(wanted);
+    }
+}
+
+bool Stream::move(std::vector<Completion>& done) {
+    bool moved = !at_once_.empty();
+    done.insert(done.end(), at_once_.begin(), at_once_.end());
+    at_once_.clear();
+    if (!outgoing_.empty()) moved |= flush(done);
+    const bool is_awaited =
+        !wanted_.empty() || arriving_ == Arriving::wanted || arriving_ == Arriving::unasked;
+    if (is_awaited) moved |= take(done);
+    if (!broken_.empty()) moved |= break_off(broken_, done);
+    return moved;
+}
+
+bool Stream::flush(std::vector<Completion>& done) {
+    bool moved = false;
+    for (std::size_t budget = bytes_a_turn; first_ < outgoing_.size() && budget > 0 && broken_.empty();) {
+        Outgoing& next = outgoing_[first_];
+        std::array<iovec, segments_a_call> parts;
+        const std::size_t of_header = sizeof(Header) - std::min(sizeof(Header), sent_);
+        std::size_t count = 0;
+        if (of_header > 0) parts[count++] = {reinterpret_cast<char*>(&next.header) + sent_, of_header};
+        const std::size_t left = sizeof(Header) + next.header.bytes - sent_ - of_header;
+        count += next.left.describe(std::span(parts).subspan(count), std::min(budget, left));
+        msghdr what{};
+        what.msg_iov = parts.data();
+        what.msg_iovlen = count;
+        const ssize_t sent = sendmsg(socket_.fd(), &what, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0) {
+            if (errno != EAGAIN && errno != EINTR) broken_ = error_text(errno);
+            break;
+        }
+        moved = true;
+        budget -= std::min(budget, static_cast<std::size_t>(sent));
+        sent_ += static_cast<std::size_t>(sent);
+        next.left.advance(static_cast<std::size_t>(sent) -
+                          std::min(static_cast<std::size_t>(sent), of_header));
+        if (sent_ < sizeof(Header) + next.header.bytes) continue;
+        done.push_back(completion_of(next.message, 0, 0));
+        sent_ = 0;
+        ++first_;
+    }
+    // Messages that are done are removed once they are most of the queue, because the queue may never be
+    // empty.
+    if (first_ == outgoing_.size() || (first_ >= usual_messages && first_ >= outgoing_.size() / 2)) {
+        outgoing_.erase(outgoing_.begin(), outgoing_.begin() + static_cast<std::ptrdiff_t>(first_));
+        first_ = 0;
+    }
+    return moved;
+}
+
+bool Stream::take(std::vector<Completion>& done) {
+    bool moved = false;
+    for (std::size_t turn = 0; turn < bytes_a_turn && broken_.empty();) {
+        if (arriving_ == Arriving::header) {
+            if (staged() >= sizeof(Header))
+                open_message();
+            else if (!refill())
+                break;
+            moved = true;
+            continue;
+        }
+        if (arriving_ == Arriving::nothing_asked_for) break;
+        const std::size_t before = left_;
+        if (left_ > 0 && !read_some()) break;
+        moved = true;
+        turn += before - left_;
+        if (left_ == 0) finish_message(done);
+    }
+    return moved;
+}
+
+std::size_t Stream::read(std::span<iovec> into) {
+    msghdr where{};
+    where.msg_iov = into.data();
+    where.msg_iovlen = into.size();
+    const ssize_t n = into.size() == 1 ? recv(socket_.fd(), into[0].iov_base, into[0].iov_len, MSG_DONTWAIT)
+                                       : recvmsg(socket_.fd(), &where, MSG_DONTWAIT);
+    if (n > 0) return static_cast<std::size_t>(n);
+    if (n == 0)
+        broken_ = "the peer closed the connection";
+    else if (errno != EAGAIN && errno != EINTR)
+        broken_ = error_text(errno);
+    return 0;
+}
+
+bool Stream::refill() {
+    std::memmove(stage_.get(), stage_.get() + stage_begin_, staged());
+    stage_end_ -= stage_begin_;
+    stage_begin_ = 0;
+    iovec room{stage_.get() + stage_end_, stage_size - stage_end_};
+    const std::size_t n = read({&room, 1});
+    stage_end_ += n;
+    return n > 0;
+}
+
+// Reads some of the message that is arriving. What does not fit its buffer is dropped.
+bool Stream::read_some() {
+    if (staged() == 0 && room_left_ >= stage_size) {
+        std::array<iovec, segments_a_call> parts;
+        const std::size_t count = target_.describe(parts, std::min({left_, room_left_, bytes_a_turn}));
+        const std::size_t n = read(std::span(parts).first(count));
+        target_.advance(n);
+        room_left_ -= n;
+        left_ -= n;
+        return n > 0;
+    }
+    if (staged() == 0 && !refill()) return false;
+    const std::size_t n = std::min(staged(), left_);
+    const std::size_t kept = std::min(n, room_left_);
+    target_.write(stage_.get() + stage_begin_, kept);
+    room_left_ -= kept;
+    stage_begin_ += n;
+    left_ -= n;
+    return true;
+}
+
+void Stream::open_message() {
+    std::memcpy(&header_, stage_.get() + stage_begin_, sizeof header_);
+    stage_begin_ += sizeof header_;
+    left_ = header_.bytes;
+    const auto asked = std::find_if(wanted_.begin(), wanted_.end(),
+                                    [&](const Wanted& wanted) { return wanted.tag == header_.tag; });
+    if (asked == wanted_.end()) {
+        arriving_ = Arriving::nothing_asked_for;
+        return;
+    }
+    const Wanted wanted = *asked;
+    wanted_.erase(asked);
+    arrives_for(wanted);
+}
+
+void Stream::arrives_for(const Wanted& wanted) {
+    arriving_ = Arriving::wanted;
+    current_ = wanted;
+    target_ = SegmentCursor(wanted.segments);
+    room_left_ = std::min(wanted.room, left_);
+}
+
+bool Stream::make_way() {
+    if (!is_obstructed()) return false;
+    std::unique_ptr<std::byte[]> data;
+    if (header_.bytes <= block_size && !blocks_.empty()) {
+        data = std::move(blocks_.back());
+        blocks_.pop_back();
+    } else {
+        data.reset(new (std::nothrow) std::byte[std::max<std::size_t>(header_.bytes, block_size)]);
+    }
+    if (!data) {
+        broken_ =
+            fmt::format("no memory for a message of {} bytes that came before its receive", header_.bytes);
+        return true;  // move() then ends the connection
+    }
+    const Segment block{data.get(), header_.bytes};
+    target_ = SegmentCursor({&block, 1});
+    unasked_.push_back({header_, std::move(data), false, {}});
+    arriving_ = Arriving::unasked;
+    room_left_ = left_;
+    return true;
+}
+
+void Stream::forget(std::size_t unasked) {
+    const auto entry = unasked_.begin() + static_cast<std::ptrdiff_t>(unasked);
+    if (entry->header.bytes <= block_size && blocks_.size() < most_spare_blocks)
+        blocks_.push_back(std::move(entry->data));
+    unasked_.erase(entry);
+}
+
+void Stream::finish_message(std::vector<Completion>& done) {
+    if (arriving_ == Arriving::wanted) {
+        done.push_back(received(current_.message, header_.bytes, header_.checksum, current_.room));
+    } else {
+        Unasked& last = unasked_.back();
+        last.is_whole = true;
+        if (const Wanted& wanted = last.wanted; wanted.message) {
+            const std::size_t kept = std::min<std::size_t>(wanted.room, header_.bytes);
+            SegmentCursor(wanted.segments).write(last.data.get(), kept);
+            done.push_back(received(wanted.message, header_.bytes, header_.checksum, wanted.room));
+            forget(unasked_.size() - 1);
+        }
+    }
+    arriving_ = Arriving::header;
+}
+
+// True if there were messages left.
+bool Stream::break_off(const std::string& why, std::vector<Completion>& done) {
+    const std::size_t before = done.size();
+    const auto fail = [&](Message* message) {
+        Completion completion;
+        completion.message = message;
+        completion.error = why;
+        done.push_back(completion);
+    };
+    for (; first_ < outgoing_.size(); ++first_) fail(outgoing_[first_].message);
+    if (arriving_ == Arriving::wanted) fail(current_.message);
+    for (const Unasked& entry : unasked_)
+        if (entry.wanted.message) fail(entry.wanted.message);
+    for (const Wanted& wanted : wanted_) fail(wanted.message);
+    outgoing_.clear();
+    first_ = 0;
+    unasked_.clear();
+    wanted_.clear();
+    arriving_ = Arriving::nothing_asked_for;
+    header_ = {};
+    left_ = 0;
+    return done.size() > before;
+}
+
+pollfd Stream::interest() const {
+    pollfd entry{socket_.fd(), 0, 0};
+    if (!broken_.empty()) return {-1, 0, 0};
+    if (!outgoing_.empty()) entry.events |= POLLOUT;
+    const bool stands = arriving_ == Arriving::nothing_asked_for;
+    if (!stands && (!wanted_.empty() || arriving_ != Arriving::header)) entry.events |= POLLIN;
+    if (entry.events == 0) entry.fd = -1;  // otherwise poll(2) would report a peer that has hung up
+    return entry;
+}
+
+}  // namespace hocket::transport

@@ -1,0 +1,69 @@
+// With which types and operators a schedule that computes can run.
+#include "runtime/compute/program/computer.hpp"
+
+#include <limits>
+#include <string>
+
+#include "runtime/base/error.hpp"
+#include "tests/dsl/errors.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace hocket::test;
+using Catch::Matchers::Contains;
+using compute::Computer;
+
+namespace {
+
+dsl::RankProgram program_of(const std::string& body) {
+    const TemporarySchedule file("schedule t all_reduce(x) with w approximate {\n" + body + "\n}\n");
+    return dsl::check_schedule(request(dsl::Collective::all_reduce, file.path(), "2x2"))->project(0);
+}
+
+std::string refusal(const dsl::RankProgram& program, DataType type, ReduceOp op,
+                    const compute::ComputeOptions& options = {}) {
+    try {
+        const Computer computer(program, type, op, options);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("what is calculated of partial results is right for sums alone") {
+    const auto between = program_of(
+        "reduce_scatter x over l0 x = 0.5 * x reduce_scatter x over l1\n"
+        "all_gather x over l1 all_gather x over l0");
+    for (const ReduceOp op : {ReduceOp::max, ReduceOp::min, ReduceOp::product})
+        CHECK_THAT(refusal(between, DataType::float32, op),
+                   Contains("computes before all contributions are combined, so its operator must be a sum"));
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::premul_sum})
+        CHECK(refusal(between, DataType::float32, op) == "");
+    // Before and after, every operator will do.
+    const auto around = program_of("x = x * x all_reduce x over world x = -x");
+    for (const ReduceOp op : {ReduceOp::max, ReduceOp::min, ReduceOp::product, ReduceOp::sum})
+        CHECK(refusal(around, DataType::bfloat16, op) == "");
+}
+
+TEST_CASE("schedules compute with floating-point numbers, and select among those of up to 32 bits") {
+    const auto scales = program_of("all_reduce x over world x = 2 * x");
+    const auto selects = program_of("let s = mstopk(x, 0.5) all_gather s over world x = sum(s)");
+    for (const DataType type : all_types) {
+        const bool is_floating = row_of(type).kind == kind::floating;
+        INFO(name_of(type));
+        CHECK((refusal(scales, type, ReduceOp::sum) == "") == is_floating);
+        CHECK((refusal(selects, type, ReduceOp::sum) == "") == (is_floating && type != DataType::float64));
+    }
+    CHECK_THAT(refusal(selects, DataType::float32, ReduceOp::average),
+               Contains("adds up selections, so its operator must be sum, not average"));
+    constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+    CHECK_THAT(refusal(scales, DataType::float32, ReduceOp::sum, {{most, 1}, 1}),
+               Contains("the tensors have more than 2^64 elements"));
+    const Computer computer(scales, DataType::float32, ReduceOp::sum, {{3, 0, 4}, 1});
+    CHECK(computer.tensors() == 3);
+    computer.check_count(7);
+    CHECK_THROWS_WITH(computer.check_count(8),
+                      Contains("3 tensors have 7 elements, but it is started with 8"));
+}

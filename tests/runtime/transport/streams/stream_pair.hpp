@@ -1,0 +1,45 @@
+// A TCP connection over loopback with both ends in this process.
+#pragma once
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <stdexcept>
+
+#include "runtime/transport/net/socket.hpp"
+
+namespace hocket::test {
+
+struct ConnectedPair {
+    ConnectedPair() {
+        const transport::Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof address;
+        auto* where = reinterpret_cast<sockaddr*>(&address);
+        ours = transport::Socket(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        std::string from;
+        if (bind(listener.fd(), where, size) != 0 || listen(listener.fd(), 1) != 0 ||
+            getsockname(listener.fd(), where, &size) != 0 || connect(ours.fd(), where, size) != 0)
+            throw std::runtime_error("no connection over loopback: " + transport::error_text(errno));
+        theirs = transport::accept_from(listener.fd(), from);
+    }
+
+    transport::Socket ours, theirs;
+};
+
+// What it still has to send is dropped, and the other end learns that: unlike after close() alone.
+inline void reset(transport::Socket& socket) {
+    const linger at_once{1, 0};
+    setsockopt(socket.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    socket.close();
+}
+
+// As stream.hpp has it.
+struct WireHeader {
+    std::uint64_t tag, bytes;
+    std::uint32_t checksum, reserved = 0;
+};
+
+}  // namespace hocket::test
