@@ -54,7 +54,7 @@ class Explorer {
 
   private:
     void visit(const World& world) {
-        if (!seen_.insert(std::hash<std::string>()(world.text())).second) return;
+        if (!seen_.insert(std::hash<std::string>()(world.digest())).second) return;
         if (seen_.size() > most_states()) {
             found_.all = false;
             return;

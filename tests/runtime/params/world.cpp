@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/params/protocol/wire.hpp"
+#include "tests/runtime/params/digest.hpp"
 
 namespace hocket::params {
 namespace {
@@ -51,53 +52,55 @@ std::string text_of(const Value& value) {
     return value ? fmt::format("{}", counted_in(value)) : "-";
 }
 
-std::string text_of(const Epoch& epoch) {
-    return fmt::format("e{}.{}", epoch.incarnation, epoch.number);
-}
-
-std::string text_of(const Sum& sum) {
-    return fmt::format("sum {} {} {} {} {}", text_of(sum.epoch), sum.chunk, sum.clock, sum.workers,
-                       text_of(sum.value));
-}
-
-std::string text_of(const Departed& departed) {
-    return fmt::format(" {}@{}-{}", departed.worker, departed.first, departed.end);
-}
-
-std::string text_of(const Message& message) {
-    struct Text {
-        std::string operator()(const Announcement& told) const {
-            std::string text = fmt::format("tree {} {}", text_of(told.epoch), told.clocks);
-            for (const Member& member : told.members)
-                text += fmt::format(" {}<{}@{}", name_of(member.parent), member.worker, member.first);
-            for (const Departed& departed : told.departed) text += text_of(departed);
-            return text;
-        }
-        std::string operator()(const Sum& sum) const { return text_of(sum); }
-        std::string operator()(const Want& want) const {
-            return fmt::format("want {} {} {}", text_of(want.epoch), want.chunk, want.clock);
-        }
-        std::string operator()(const Weights& told) const {
-            return fmt::format("weights {} {} {} {}", text_of(told.epoch), told.chunk, told.clock,
-                               text_of(told.value));
-        }
-        std::string operator()(const ParentLost& lost) const { return "lost " + text_of(lost.epoch); }
-        std::string operator()(const Covered& told) const {
-            return fmt::format("covered {} {}", text_of(told.epoch), told.clock);
-        }
-    };
-    return std::visit(Text(), message);
-}
-
 // As it is when it has gone over a connection.
-Message by_wire(const Message& message, Chunk chunks) {
+std::shared_ptr<const Message> by_wire(const Message& message, Chunk chunks) {
     Message read = decode(encode(message), {.workers = 100, .chunks = chunks});
     if (auto* const sum = std::get_if<Sum>(&read)) sum->value = std::get<Sum>(message).value;
     if (auto* const weights = std::get_if<Weights>(&read)) weights->value = std::get<Weights>(message).value;
-    return read;
+    return std::make_shared<const Message>(std::move(read));
 }
 
 }  // namespace
+
+// Of values the content counts, not where it lies. They are found by their argument's namespace.
+void write_to(Digest& digest, const Value& value) {
+    digest(value != nullptr);
+    if (value) digest(counted_in(value));
+}
+void write_to(Digest& digest, const Epoch& epoch) {
+    digest(epoch.incarnation, epoch.number);
+}
+void write_to(Digest& digest, const Member& member) {
+    digest(member.worker, member.parent, member.first);
+}
+void write_to(Digest& digest, const Departed& gone) {
+    digest(gone.worker, gone.first, gone.end);
+}
+void write_to(Digest& digest, const Lost& lost) {
+    digest(lost.worker, lost.first, lost.end);
+}
+void write_to(Digest& digest, const Announcement& told) {
+    digest(told.epoch, told.members, told.clocks, told.departed);
+}
+void write_to(Digest& digest, const Sum& sum) {
+    digest(sum.epoch, sum.chunk, sum.clock, sum.workers, sum.value);
+}
+void write_to(Digest& digest, const Want& want) {
+    digest(want.epoch, want.chunk, want.clock);
+}
+void write_to(Digest& digest, const Weights& told) {
+    digest(told.epoch, told.chunk, told.clock, told.value);
+}
+void write_to(Digest& digest, const ParentLost& lost) {
+    digest(lost.epoch);
+}
+void write_to(Digest& digest, const Covered& told) {
+    digest(told.epoch, told.clock);
+}
+void write_to(Digest& digest, const Message& message) {
+    digest(message.index());
+    std::visit([&](const auto& content) { digest(content); }, message);
+}
 
 // All that is in the two state machines.
 struct Inspection {
@@ -110,53 +113,26 @@ struct Inspection {
             if (letter.to == worker) return std::get<Covered>(letter.message).clock;
         return 0;
     }
-    static std::string of(const Root& root) {
-        std::string text = fmt::format("{} {} {} covered {}", text_of(root.epoch_), root.clocks_,
-                                       root.applied_, root.covered_);
-        for (const auto& [clock, cut] : root.cuts_) {
-            text += fmt::format(" cut {}:", clock);
-            for (const Value& value : cut.weights) text += text_of(value);
+    static void write(Digest& digest, const Root& root) {
+        digest(root.epoch_, root.clocks_, root.applied_, root.covered_);
+        for (const auto& [clock, cut] : root.cuts_) digest(clock, cut.weights);
+        digest(root.cuts_.size(), root.kept_from_, root.saved_departed_, root.seen_, root.has_resumed_);
+        digest(root.departed_, root.missed_, root.members_.size());
+        for (const auto& [worker, standing] : root.members_) {
+            digest(worker, standing.first, standing.is_here, standing.leaves_after, standing.is_suspected);
+            digest(standing.was_before, standing.pushed_before, root.tree_.contains(worker));
+            if (root.tree_.contains(worker)) digest(root.tree_.parent(worker));
         }
-        if (root.kept_from_) text += fmt::format(" kept {}", *root.kept_from_);
-        text += fmt::format(" saved {} seen {}{}", root.saved_departed_, root.seen_, root.has_resumed_);
-        for (const auto& [worker, departed] : root.departed_) text += text_of(departed);
-        for (const auto& [worker, missed] : root.missed_)
-            text += fmt::format(" missed {}@{}-{}", worker, missed.first, missed.end.value_or(0));
-        for (const auto& [worker, standing] : root.members_)
-            text += fmt::format(
-                " {}@{}{}{}{}{}", worker, standing.first, standing.is_here ? "h" : "",
-                standing.leaves_after ? fmt::format("l{}", *standing.leaves_after) : "",
-                standing.is_suspected ? "s" : "",
-                standing.was_before ? fmt::format("x{}", standing.pushed_before.value_or(0)) : "");
-        for (const auto& [worker, standing] : root.members_)
-            if (root.tree_.contains(worker)) text += "^" + name_of(root.tree_.parent(worker));
-        text += fmt::format(" apart {}", root.apart_);
-        for (const Value& weights : root.weights_) text += " " + text_of(weights);
-        for (const auto& chunk : root.waiting_) {
-            for (const auto& [round, sums] : chunk.sums)
-                for (const auto& [from, sum] : sums) text += fmt::format(" {}:{}", from, text_of(sum));
-            text += fmt::format(" {}", chunk.wants);
-        }
-        return text;
+        digest(root.apart_, root.weights_);
+        for (const auto& chunk : root.waiting_) digest(chunk.sums, chunk.wants);
     }
 
-    static std::string of(const Node& node) {
-        std::string text = fmt::format("{} ^{} @{} {} {} c{}", text_of(node.epoch_), name_of(node.parent_),
-                                       node.first_, node.below_, node.applied_, node.covered_);
-        text += fmt::format(" seen {}", node.seen_);
-        for (const Departed& departed : node.departed_) text += text_of(departed);
-        for (const auto& [place, update] : node.updates_)
-            text += fmt::format(" u{}{}", place, text_of(update));
-        for (const auto& [place, parts] : node.partial_)
-            for (const auto& [from, sum] : parts) text += fmt::format(" p{}{}{}", place, from, text_of(sum));
-        for (const auto& cached : node.cache_)
-            text += fmt::format(" {}{}", cached.clock, text_of(cached.value));
-        for (const auto& wants : node.wants_)
-            text += fmt::format(" {}{}{}{}", wants.own, wants.asked, wants.children, wants.pulls);
-        for (const auto& [from, messages] : node.early_)
-            for (const auto& [epoch, message] : messages)
-                text += fmt::format(" {}:{}", name_of(from), text_of(message));
-        return text;
+    static void write(Digest& digest, const Node& node) {
+        digest(node.epoch_, node.parent_, node.first_, node.below_, node.applied_, node.covered_, node.seen_);
+        digest(node.departed_, node.updates_, node.partial_);
+        for (const auto& cached : node.cache_) digest(cached.clock, cached.value);
+        for (const auto& wants : node.wants_) digest(wants.own, wants.asked, wants.children, wants.pulls);
+        digest(node.early_);
     }
 };
 
@@ -222,7 +198,7 @@ void World::add_worker(Worker number) {
 namespace {
 
 // The first that has only sums before it, if it may overtake those.
-auto overtaking_want(const std::deque<std::optional<Message>>& messages) {
+auto overtaking_want(const std::deque<std::shared_ptr<const Message>>& messages) {
     const auto is_sum = [](const auto& message) { return message && std::holds_alternative<Sum>(*message); };
     const auto first = std::find_if_not(messages.begin(), messages.end(), is_sum);
     if (first == messages.end() || !*first) return messages.end();
@@ -231,7 +207,7 @@ auto overtaking_want(const std::deque<std::optional<Message>>& messages) {
 }
 
 // The first that has only sums of other chunks before it.
-auto overtaking_sum(const std::deque<std::optional<Message>>& messages) {
+auto overtaking_sum(const std::deque<std::shared_ptr<const Message>>& messages) {
     std::set<Chunk> passed;
     for (auto message = messages.begin(); message != messages.end() && *message; ++message) {
         const auto* const sum = std::get_if<Sum>(&**message);
@@ -392,7 +368,7 @@ void World::happen(const Event& event) {
 
 void World::deliver(const Event& event) {
     auto& messages = links_.at({event.server, event.from, event.to});
-    const std::optional<Message> message = std::move(messages.front());
+    const std::shared_ptr<const Message> message = std::move(messages.front());
     messages.pop_front();
     if (event.to == the_server) {
         message ? root(event.server).receive(event.from, *message) : root(event.server).remove(event.from);
@@ -420,11 +396,10 @@ void World::leave(Worker number) {
     workers_.at(number).nodes.clear();
     for (auto& [link, messages] : links_) {
         if (std::get<2>(link) == number) messages.clear();
-        if (std::get<1>(link) == number && std::get<2>(link) != the_server)
-            messages.emplace_back(std::nullopt);
+        if (std::get<1>(link) == number && std::get<2>(link) != the_server) messages.emplace_back(nullptr);
     }
     for (int server = 0; server < setup_.servers; ++server) {
-        if (!cut_.erase({server, number})) links_[{server, number, the_server}].emplace_back(std::nullopt);
+        if (!cut_.erase({server, number})) links_[{server, number, the_server}].emplace_back(nullptr);
     }
 }
 
@@ -683,36 +658,34 @@ std::string World::unfinished() const {
     return text;
 }
 
-std::string World::text() const {
-    std::string text = fmt::format("{} {} {} {} {}", left_.crashes, left_.joins, left_.broken_links,
-                                   left_.cuts, left_.server_crashes);
-    text += fmt::format(" {} {} {}", left_.restarts, left_.give_ups, left_.leaves);
+std::string World::digest() const {
+    Digest digest;
+    digest(left_.crashes, left_.joins, left_.broken_links, left_.cuts, left_.server_crashes, left_.restarts,
+           left_.give_ups, left_.leaves, left_.blackouts);
     for (const auto& cuts : cuts_)
         for (const auto& [clock, cut] : cuts)
-            if (left_.blackouts > 0) text += fmt::format(" cut {}", clock);
-    if (went_back_) text += fmt::format(" back {}", *went_back_);
-    for (const auto& root : roots_) text += "\n" + Inspection::of(*root);
+            if (left_.blackouts > 0) digest(clock);
+    digest(went_back_, lost_);
+    for (const auto& root : roots_) Inspection::write(digest, *root);
     for (const auto& snapshot : snapshots_)
-        if (has_snapshots()) {
-            text += fmt::format("\n{} {} {}", snapshot.clocks, snapshot.firsts, snapshot.applied);
-            for (const auto& [worker, departed] : snapshot.departed) text += text_of(departed);
-            for (const Value& weights : snapshot.weights) text += text_of(weights);
-        }
+        if (has_snapshots())
+            digest(snapshot.clocks, snapshot.firsts, snapshot.applied, snapshot.departed, snapshot.weights);
     for (const auto& [number, worker] : workers_) {
-        text += fmt::format("\n{} {} {}{}{}{} {} {} {}", number, worker.clock, worker.has_begun,
-                            worker.has_pulled, worker.is_done, worker.is_dead, worker.awaited,
-                            worker.reserved, worker.joined);
-        if (!worker.is_dead)
-            text += fmt::format(" {}{}{}", worker.seen, worker.was_given_up, worker.has_announced);
-        for (const Node& node : worker.nodes) text += "\n " + Inspection::of(node);
+        digest(number, worker.clock, worker.has_begun, worker.has_pulled, worker.is_done, worker.is_dead);
+        digest(worker.awaited, worker.reserved, worker.joined, worker.nodes.size());
+        if (!worker.is_dead) digest(worker.seen, worker.was_given_up, worker.has_announced);
+        for (const Node& node : worker.nodes) Inspection::write(digest, node);
     }
+    digest(links_.size());
     for (const auto& [link, messages] : links_) {
-        const auto& [server, from, to] = link;
-        text += fmt::format("\n{} {}>{}", server, name_of(from), name_of(to));
-        for (const auto& message : messages) text += message ? " | " + text_of(*message) : " | ended";
+        digest(std::get<0>(link), std::get<1>(link), std::get<2>(link), messages.size());
+        for (const auto& message : messages) {
+            digest(message != nullptr);
+            if (message) digest(*message);
+        }
     }
-    for (const auto& [server, worker] : cut_) text += fmt::format("\ncut {} {}", server, worker);
-    return text;
+    digest(cut_);
+    return digest.take();
 }
 
 }  // namespace hocket::params

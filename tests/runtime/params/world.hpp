@@ -5,6 +5,7 @@
 #include <compare>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -77,8 +78,8 @@ class World {
     std::vector<Event> events() const;  // what can happen next
     void happen(const Event& event);
 
-    // Two worlds with the same text have the same future.
-    std::string text() const;
+    // Two worlds with the same bytes have the same future.
+    std::string digest() const;
     // The first thing that was wrong; "": nothing.
     const std::string& wrong() const { return wrong_; }
     // Once nothing can happen any more: what should have. "": nothing.
@@ -99,6 +100,8 @@ class World {
         std::map<std::pair<int, Chunk>, std::set<std::pair<Worker, Clock>>> seen = {};
     };
     using Link = std::tuple<int, Worker, Worker>;  // server, from, to
+    // Worlds share them: most states differ in few. Null: the connection has ended.
+    using Messages = std::deque<std::shared_ptr<const Message>>;
 
     void add_worker(Worker number);
     void deliver(const Event& event);
@@ -137,9 +140,9 @@ class World {
     std::vector<std::map<Clock, Snapshot>> cuts_;  // by server
     std::optional<Clock> went_back_;               // all servers, to this one
     std::map<Worker, Place> workers_;
-    std::map<Link, std::deque<std::optional<Message>>> links_;  // nothing: the connection has ended
-    std::set<std::pair<int, Worker>> cut_;                      // server and worker
-    std::vector<std::vector<Lost>> lost_;                       // by server: what it has said
+    std::map<Link, Messages> links_;
+    std::set<std::pair<int, Worker>> cut_;  // server and worker
+    std::vector<std::vector<Lost>> lost_;   // by server: what it has said
     std::string wrong_;
 };
 
