@@ -448,6 +448,52 @@ TEST_CASE("servers that are killed go on from their checkpoints, with the comman
     CHECK(second->finish(20s).exit_code == 0);
 }
 
+TEST_CASE("a damaged checkpoint is refused where an older one would lack rounds") {
+    const TemporaryFolder folder;
+    const auto start = [&](Words more) {
+        const Words fixed{"--checkpoints", folder.path(), "--every", "1"};
+        more.insert(more.begin(), fixed.begin(), fixed.end());
+        return std::make_unique<Process>(serve(more), secret);
+    };
+    auto server = start({});
+    hkt_params* params = open_worker(address_of(*server));
+    for (int round = 1; round <= 3; ++round) push_ones(params, round);
+    const std::string of_moment = folder.path() + "/server-0.checkpoint";
+    const auto of_round = [&](int round) {
+        return fmt::format("{}/server-0.round-{}.checkpoint", folder.path(), round);
+    };
+    REQUIRE(eventually([&] { return std::filesystem::exists(of_round(3)); }));
+    CHECK(hkt_params_checkpoint(params, nullptr) == HKT_SUCCESS);
+    hkt_params_close(params);
+    kill(server->pid(), SIGTERM);
+    server->finish(20s);
+
+    const auto damage = [](const std::string& file) {
+        std::fstream(file, std::ios::in | std::ios::out).seekp(4).write("damaged", 7);
+    };
+    const std::string damaged = GENERATE(false, true) ? of_moment : of_round(3);
+    CAPTURE(damaged);
+    if (damaged != of_moment) std::filesystem::remove(of_moment);  // and this is the latest then
+    damage(damaged);
+    const auto refused = start({"--restore"})->finish(20s);
+    CHECK(refused.exit_code != 0);
+    CHECK_THAT(refused.err,
+               Contains(damaged + " is damaged or cannot be read, and an older checkpoint would lack "
+                                  "rounds") &&
+                   Contains("--round") && Contains("there are checkpoints of "));
+    CHECK(std::filesystem::exists(damaged));
+
+    // What the job goes back from is still there, by another name.
+    server = start({"--restore", "--round", "2", "--return-ms", "2000"});
+    params = open_worker(address_of(*server));
+    push_ones(params, 3);  // the third round, once more
+    hkt_params_close(params);
+    CHECK(std::filesystem::exists(damaged + ".old"));
+    CHECK(std::filesystem::exists(of_round(3) + ".old"));
+    kill(server->pid(), SIGTERM);
+    server->finish(20s);
+}
+
 TEST_CASE("a server that stood still ends where another one has taken its place") {
     const bool first_is_replaced = GENERATE(false, true);
     const hocket::test::TemporaryFolder folder;

@@ -25,6 +25,7 @@ void require_writable(const std::filesystem::path& file);
 struct CheckpointAge {
     std::uint32_t incarnation = 0;
     Clock lowest = 0, highest = 0;  // of its chunks
+    bool is_known() const { return incarnation > 0; }
 };
 CheckpointAge age_of(const std::filesystem::path& file);
 

@@ -167,13 +167,32 @@ std::vector<Clock> whole_rounds_in(const fs::path& folder, std::uint32_t index) 
 
 namespace {
 
+std::string listed(const std::vector<Clock>& rounds) {
+    return rounds.empty() ? "none" : fmt::format("{}", fmt::join(rounds, ", "));
+}
+
+// Of a file that is there. Throws Error(io) where that is not known: it may be the latest.
+CheckpointAge known_age_of(const fs::path& file, const std::vector<Clock>& rounds) {
+    const CheckpointAge age = age_of(file);
+    if (!age.is_known())
+        throw Error(Status::io,
+                    fmt::format("{} is damaged or cannot be read, and an older checkpoint would lack rounds; "
+                                "put back a copy of it, or go back to whole rounds, with all servers (round, "
+                                "or --round): there are checkpoints of {}",
+                                file.string(), listed(rounds)));
+    return age;
+}
+
 // file: server-0.checkpoint.
 fs::path latest(const fs::path& file, const fs::path& folder, std::uint32_t index) {
+    const std::vector<Clock> rounds = whole_rounds_in(folder, index);
     fs::path best = file;
-    CheckpointAge age = age_of(file);
-    for (const Clock round : whole_rounds_in(folder, index)) {
+    CheckpointAge age;
+    if (std::error_code ignored; fs::exists(file, ignored)) age = known_age_of(file, rounds);
+    for (const Clock round : rounds) {
         const fs::path other = file_of_round(folder, index, round);
-        const CheckpointAge its = age_of(other);
+        if (age.is_known() && round <= age.lowest && !age_of(other).is_known()) continue;
+        const CheckpointAge its = known_age_of(other, rounds);
         if (std::pair(its.incarnation, its.lowest) <= std::pair(age.incarnation, age.lowest)) continue;
         best = other;
         age = its;
@@ -186,10 +205,29 @@ fs::path of_whole_round(const fs::path& file, const fs::path& folder, std::uint3
     if (std::binary_search(rounds.begin(), rounds.end(), round)) return file_of_round(folder, index, round);
     const CheckpointAge age = age_of(file);
     if (age.incarnation > 0 && age.lowest == round && age.highest == round) return file;
-    throw Error(
-        Status::not_found,
-        fmt::format("{} has no checkpoint of all rounds below {}; it has those of {}", folder.string(), round,
-                    rounds.empty() ? "none" : fmt::format("{}", fmt::join(rounds, ", "))));
+    throw Error(Status::not_found,
+                fmt::format("{} has no checkpoint of all rounds below {}; it has those of {}",
+                            folder.string(), round, listed(rounds)));
+}
+
+// Where a job has gone back to whole rounds: nothing takes it for the latest, and nothing is lost.
+fs::path aside(fs::path file) {
+    return file += ".old";
+}
+
+// of_moment keeps its name, too, until another one is written there: its incarnation counts until then.
+void put_aside_what_is_later(const fs::path& of_moment, const fs::path& taken, const fs::path& folder,
+                             std::uint32_t index, Clock round) {
+    std::error_code ignored;
+    for (const Clock other : whole_rounds_in(folder, index)) {
+        const fs::path file = file_of_round(folder, index, other);
+        if (other > round) fs::rename(file, aside(file), ignored);
+    }
+    if (of_moment == taken || !fs::exists(of_moment, ignored)) return;
+    fs::remove(aside(of_moment), ignored);
+    std::error_code failed;
+    fs::create_hard_link(of_moment, aside(of_moment), failed);
+    if (failed) fs::copy_file(of_moment, aside(of_moment), ignored);  // not every file system has links
 }
 
 }  // namespace
@@ -246,11 +284,8 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
     // than any that has gone back, too.
     restored.snapshot.incarnation =
         std::max(restored.snapshot.incarnation, age_of(of_moment).incarnation + 1);
+    if (round) put_aside_what_is_later(of_moment, file, folder, number, *round);
     write_checkpoint(of_moment, described(restored.snapshot, restored.name));
-    if (round)
-        for (const Clock other : whole_rounds_in(folder, number))
-            if (std::error_code ignored; other > *round)
-                fs::remove(file_of_round(folder, number, other), ignored);
     return restored;
 }
 

@@ -47,8 +47,10 @@ struct RestoredShard {
 void require_folder(const std::filesystem::path& folder, bool is_new);
 
 // index: needed where the folder has the checkpoints of several servers. round: goes back to that of these
-// whole rounds, and removes what is later; nobody who took part is expected any more. Throws Error(not_found
-// | io | invalid_argument), and what make_calculator throws.
+// whole rounds, and gives what is later another name, *.checkpoint.old; nobody who took part is expected any
+// more. Without it the latest is taken, and a damaged one that may be the latest is refused: an older one in
+// its place would drop rounds in silence. Throws Error(not_found | io | invalid_argument), and what
+// make_calculator throws.
 RestoredShard restore_shard(const std::filesystem::path& folder, std::optional<std::uint32_t> index,
                             std::optional<Clock> round, Memory& memory,
                             const MakeCalculator& make_calculator);
