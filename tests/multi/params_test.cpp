@@ -448,6 +448,46 @@ TEST_CASE("servers that are killed go on from their checkpoints, with the comman
     CHECK(second->finish(20s).exit_code == 0);
 }
 
+TEST_CASE("a new worker hears whom a server that was replaced waits for") {
+    const TemporaryFolder folder;
+    const auto start = [&](const std::string& at, Words more) {
+        const Words fixed{HOCKET_PARAMS, "serve", "--checkpoints", folder.path(), "--listen", at};
+        more.insert(more.begin(), fixed.begin(), fixed.end());
+        more.insert(more.end(), {"--return-ms", "60000"});
+        return std::make_unique<Process>(more, secret);
+    };
+    auto server = start("127.0.0.1:0", {});
+    const std::string address = address_of(*server);
+    const pid_t worker = fork();
+    if (worker == 0) {
+        hkt_params* const params = open_worker(address);
+        push_ones(params, 1);
+        if (hkt_params_checkpoint(params, nullptr)) _exit(1);
+        std::ofstream(folder.path() + "/ready").put('\n');
+        for (;;) pause();
+    }
+    REQUIRE(eventually([&] { return std::filesystem::exists(folder.path() + "/ready"); }));
+    kill(worker, SIGKILL);
+    kill(server->pid(), SIGKILL);
+    waitpid(worker, nullptr, 0);
+    server->finish(20s);
+    server = start(address, {"--restore"});
+    REQUIRE(server->wait_for_output("serving at ", 20s));
+
+    const hkt_params_tensor tensor = {"w", 100000, HKT_INT64};
+    hkt_params_options options = HKT_PARAMS_OPTIONS_INIT;
+    options.address = address.c_str();
+    options.secret = "a secret";
+    options.timeout_ms = 5000;
+    hkt_params* params = nullptr;
+    CHECK(hkt_params_open(&tensor, 1, nullptr, &options, &params) == HKT_ERROR_TIMEOUT);
+    CHECK_THAT(hkt_last_error(), Contains("has not taken this worker in within 5 s: server 0 (" + address +
+                                          ") was replaced, and before it takes in new workers it waits until "
+                                          "worker 0 comes back, or return_ms is over"));
+    kill(server->pid(), SIGTERM);
+    server->finish(20s);
+}
+
 TEST_CASE("a damaged checkpoint is refused where an older one would lack rounds") {
     const TemporaryFolder folder;
     const auto start = [&](Words more) {

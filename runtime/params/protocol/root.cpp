@@ -353,9 +353,11 @@ bool Root::is_whole() const {
     return !staleness_ || lowest(clocks_) == highest(clocks_);
 }
 
-bool Root::expects_anybody() const {
-    return std::any_of(members_.begin(), members_.end(),
-                       [](const auto& one) { return one.second.was_before && !one.second.is_here; });
+std::vector<Worker> Root::expected() const {
+    std::vector<Worker> expected;
+    for (const auto& [worker, standing] : members_)
+        if (standing.was_before && !standing.is_here) expected.push_back(worker);
+    return expected;
 }
 
 Clock Root::lowest_clock() const {

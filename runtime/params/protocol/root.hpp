@@ -85,7 +85,8 @@ class Root {
     // Somebody takes part here who did so before the server whose place this one has taken ended, or there
     // was none; or all of those have been given up.
     bool has_resumed() const { return has_resumed_; }
-    bool expects_anybody() const;  // of those
+    std::vector<Worker> expected() const;  // of those: who has not come back, ascending
+    bool expects_anybody() const { return !expected().empty(); }
 
     // Where rounds are: from now on a snapshot is made of the weights at each multiple of this clock, of each
     // chunk as it is when it gets there. Those of one clock fit together, also those of several servers.

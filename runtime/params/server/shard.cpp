@@ -186,7 +186,7 @@ void Shard::reserve(Link& link, const Json& note) {
     }
     if (!is_accepted() && root_->expects_anybody()) {
         postponed_[worker] = note;
-        return;
+        return link.send(Json{{"say", "postponed"}, {"expected", root_->expected()}});
     }
     const auto known = root_->first_of(worker);
     const Clock first = known ? *known : root_->reserve(worker);

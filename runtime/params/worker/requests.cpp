@@ -110,6 +110,16 @@ bool Requests::wait_until_joined(transport::Clock::time_point until) {
     return has_come;
 }
 
+void Requests::postpone(std::string why) {
+    const std::lock_guard lock(mutex_);
+    why_postponed_ = std::move(why);
+}
+
+std::string Requests::why_postponed() const {
+    const std::lock_guard lock(mutex_);
+    return why_postponed_;
+}
+
 void Requests::fail(Status status, const std::string& why) {
     const std::lock_guard lock(mutex_);
     if (failure_ != Status::success) return;

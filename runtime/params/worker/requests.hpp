@@ -46,6 +46,9 @@ class Requests {
 
     // ---- The worker as a whole
     void has_joined();
+    // Why it has not joined yet, for who waits for that; "": it is not known.
+    void postpone(std::string why);
+    std::string why_postponed() const;
     // False: not before `until`. Throws what has made the worker fail.
     bool wait_until_joined(transport::Clock::time_point until);
     // All requests end so, and all that come. The first failure counts.
@@ -61,6 +64,7 @@ class Requests {
     std::condition_variable changed_;
     std::list<ParameterRequest> requests_;
     bool has_joined_ = false;
+    std::string why_postponed_;
     Status failure_ = Status::success;
     std::string why_;
 };

@@ -170,7 +170,12 @@ void Upstream::take_note(const Json& note) {
         if (!note.at("round").is_null()) begun_.round = said_clock(note.at("round"));
         for (const Json& round : note.at("whole_rounds")) begun_.whole_rounds.push_back(said_clock(round));
         first_ = std::max(first_, first);
+        awaited_.clear();
         if (!std::exchange(is_reserved_, true)) handlers_.reserved();
+    } else if (say == "postponed") {
+        awaited_.clear();
+        for (const Json& worker : note.at("expected")) awaited_.push_back(said_worker(worker));
+        handlers_.postponed();
     } else if (say == "give_weights")
         give_weights();
     else if (say == "places") {

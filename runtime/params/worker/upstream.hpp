@@ -42,9 +42,10 @@ struct WorkerSelf {
 class Upstream final : private Link::Owner {
   public:
     struct Handlers {
-        std::function<void()> reserved;  // first() is known
-        std::function<void()> joined;    // it takes part
-        std::function<void()> news;      // pulled(), covered() or epoch() may have changed
+        std::function<void()> reserved;   // first() is known
+        std::function<void()> postponed;  // awaited() is known, and the server reserves nothing before
+        std::function<void()> joined;     // it takes part
+        std::function<void()> news;       // pulled(), covered() or epoch() may have changed
         std::function<void(Status status, const std::string& why)> failed;  // for good
         std::function<Value(Chunk chunk)> first_weights;
         std::function<void(const nlohmann::json& note)> note;  // that is not about this shard
@@ -64,6 +65,9 @@ class Upstream final : private Link::Owner {
         std::vector<Clock> whole_rounds;  // of which it has such checkpoints
     };
     const Begun& begun() const { return begun_; }
+    // Workers from before the server was replaced, which it expects back before it takes a new one in; none:
+    // it does not wait for any.
+    const std::vector<Worker>& awaited() const { return awaited_; }
     void reserve_again();  // what it goes on from may be another round by now
     // Again, if another server has said a later round meanwhile.
     void join(Clock first);
@@ -157,6 +161,7 @@ class Upstream final : private Link::Owner {
     bool is_flushing_ = false;
     bool has_given_weights_ = false;  // on this connection
     Clock first_ = 0, kept_rounds_ = 0;
+    std::vector<Worker> awaited_;
     Begun begun_;
     bool was_silent_ = false;  // the server, since this connection was last whole
     std::optional<transport::Clock::time_point> cut_off_since_;  // what is sent to it is not answered

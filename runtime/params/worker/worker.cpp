@@ -92,6 +92,7 @@ class Client::Service final : private Link::Owner {
 
     void opened(const Json& note);
     void reserved();
+    void say_who_is_awaited();
     std::string torn() const;
     bool asks_again();
     void joined();
@@ -265,14 +266,16 @@ Client::Service::Service(WorkerOptions options)
 
 void Client::Service::wait_until_joined() {
     const bool has_come = requests_.wait_until_joined(Time::now() + options_.timeout);
-    if (!has_come)
-        throw Error(
-            Status::timeout,
-            fmt::format(
-                "the parameter service at {} has not begun within {}: it waits for all of its servers, "
-                "and for {} worker{}; ask it for its status",
-                options_.server.text(), transport::seconds_text(options_.timeout), job_->workers,
-                job_->workers == 1 ? "" : "s"));
+    if (has_come) return;
+    const std::string within = transport::seconds_text(options_.timeout);
+    if (const std::string why = requests_.why_postponed(); !why.empty())
+        throw Error(Status::timeout,
+                    fmt::format("the parameter service at {} has not taken this worker in within {}: {}",
+                                options_.server.text(), within, why));
+    throw Error(Status::timeout,
+                fmt::format("the parameter service at {} has not begun within {}: it waits for all of its "
+                            "servers, and for {} worker{}; ask it for its status",
+                            options_.server.text(), within, job_->workers, job_->workers == 1 ? "" : "s"));
 }
 
 void Client::Service::run(transport::Socket socket) {
@@ -408,6 +411,7 @@ void Client::Service::opened(const Json& note) {
     for (std::uint32_t server = 0; server < servers.size(); ++server) {
         Upstream::Handlers handlers;
         handlers.reserved = [this] { reserved(); };
+        handlers.postponed = [this] { say_who_is_awaited(); };
         handlers.joined = [this] { joined(); };
         handlers.news = [this, server] { news(server); };
         handlers.failed = [this](Status status, const std::string& why) { fail(status, why); };
@@ -420,8 +424,25 @@ void Client::Service::opened(const Json& note) {
         upstreams_[server]->start(servers[server], server == 0 ? std::move(front_) : nullptr);
 }
 
+// For the error, if it lasts too long.
+void Client::Service::say_who_is_awaited() {
+    std::string why;
+    for (std::size_t server = 0; server < upstreams_.size(); ++server) {
+        const auto& awaited = upstreams_[server]->awaited();
+        if (awaited.empty()) continue;
+        why = fmt::format(
+            "server {} ({}) was replaced, and before it takes in new workers it waits until worker{} {} "
+            "come{} back, or return_ms is over (--return-ms of hocket-params serve)",
+            server, upstreams_[server]->at(), awaited.size() == 1 ? "" : "s", fmt::join(awaited, ", "),
+            awaited.size() == 1 ? "s" : "");
+        break;
+    }
+    requests_.postpone(std::move(why));
+}
+
 // All servers hear the latest of the rounds that they say.
 void Client::Service::reserved() {
+    say_who_is_awaited();
     for (const auto& upstream : upstreams_)
         if (!upstream->is_reserved()) return;
     if (const std::string why = torn(); !why.empty()) {
