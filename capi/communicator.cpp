@@ -132,7 +132,7 @@ hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm) {
         try {
             made->engine = engine::Communicator::create(resolved);
         } catch (const Error& error) {
-            throw capi::with_meeting(given, error);
+            throw capi::with_rendezvous(given, error);
         }
         *comm = made.release();
         return HKT_SUCCESS;

@@ -165,7 +165,7 @@ void accept_invitation(const hkt_comm_options& given, engine::Options& options) 
             "hkt_unique_id_create, once for each communicator");
 }
 
-Error with_meeting(const hkt_comm_options& given, const Error& error) {
+Error with_rendezvous(const hkt_comm_options& given, const Error& error) {
     if (!given.store || !given.store->prefix || error.status() != Status::bootstrap) return error;
     return Error(error.status(),
                  fmt::format("{}; the ranks meet at what the key {} of hkt_comm_options.store says: was it "

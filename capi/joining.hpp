@@ -30,6 +30,6 @@ bool meets_by_invitation(const hkt_comm_options& given);
 void accept_invitation(const hkt_comm_options& given, engine::Options& options);
 
 // An error of joining, with how the ranks meet, if they do so in a store.
-Error with_meeting(const hkt_comm_options& given, const Error& error);
+Error with_rendezvous(const hkt_comm_options& given, const Error& error);
 
 }  // namespace hocket::capi

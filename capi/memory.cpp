@@ -55,7 +55,7 @@ hkt_status hkt_mem_is_shared(hkt_comm* comm, const void* memory, size_t bytes, i
         if (is_shared == nullptr)
             capi::refuse("hkt_mem_is_shared: is_shared is null; pass the address of an int");
         const transport::Window& window = comm->engine->window();
-        *is_shared = window.offset_of(memory, bytes) || window.stand_in_for(memory, bytes) ? 1 : 0;
+        *is_shared = window.offset_of(memory, bytes) || window.staging_buffer_for(memory, bytes) ? 1 : 0;
         return HKT_SUCCESS;
     });
 }

@@ -59,7 +59,7 @@ class Checked : public CheckedSchedule {
         : site_(std::move(site)),
           root_(request.root),
           hosts_(request.hosts),
-          economy_(request.economy),
+          protocol_(request.protocol),
           counts_(request.counts),
           deadline_(request.deadline) {
         site_->deadline = request.deadline;
@@ -90,13 +90,14 @@ class Checked : public CheckedSchedule {
             choices_.push_back(location_of(choice.call) + ": " + choice.text);
     }
 
-    // A rank's neighbours have to be projected with it: where their pieces are depends on everything they do.
+    // A rank's local peers have to be projected with it: where their pieces are depends on everything they
+    // do.
     RankProgram project(Rank rank) const override {
         std::vector<Rank> host;
         for (Rank other = 0; other < levels().ranks(); ++other)
             if (other == rank || (!hosts_.empty() && hosts_[other] == hosts_[rank])) host.push_back(other);
         RankProgram program =
-            dsl::project(graph(), rank, host, economy_, deadline_, *proof_.completion,
+            dsl::project(graph(), rank, host, protocol_, deadline_, *proof_.completion,
                          counts_ == Counts::by_pair ? Copying::by_receivers : Copying::by_either);
         program.schedule = runnable_.name;
         program.topology = topology();
@@ -135,7 +136,7 @@ class Checked : public CheckedSchedule {
     std::shared_ptr<Planner::Site> site_;
     Rank root_;
     std::vector<int> hosts_;
-    Economy economy_;
+    Protocol protocol_;
     Counts counts_;
     Deadline deadline_;
     Runnable runnable_;

@@ -35,11 +35,11 @@ struct PlanRequest {
     std::vector<std::string> search_path;
     Rank ranks = 1;
     Rank root = 0;
-    std::vector<int> hosts = {};       // by rank: ranks with the same number share memory. Empty: no ranks do
-    Economy economy = Economy::bytes;  // between ranks that share memory
-    std::uint64_t bytes = 0;           // of x: the size that choices are made for. 0: 1 MiB
-    Deadline deadline = {};            // for the check and for projections
-    // By pair, for all_to_all only: receivers copy out of neighbours' inputs.
+    std::vector<int> hosts = {};  // by rank: ranks with the same number share memory. Empty: no ranks do
+    Protocol protocol = Protocol::bandwidth;  // between ranks that share memory
+    std::uint64_t bytes = 0;                  // of x: the size that choices are made for. 0: 1 MiB
+    Deadline deadline = {};                   // for the check and for projections
+    // By pair, for all_to_all only: receivers copy out of local peers' inputs.
     Counts counts = Counts::alike;
     // What the plan combines with, if a schedule file defines it; it must outlive the check. A schedule that
     // needs more of an operator than it promises is refused, or passed over. Null: all that is built in may

@@ -13,7 +13,7 @@ std::string area_text(const RankProgram& program, AreaId area) {
     if (area == work_area) return "work";
     if (area < program.first_scratch())
         return fmt::format("{} of {}", area_text(program, area % areas_of_a_rank),
-                           program.neighbours[area / areas_of_a_rank - 1]);
+                           program.local_peers[area / areas_of_a_rank - 1]);
     if (area >= program.first_kept())
         for (const ProgramBuffer& extra : program.extras)
             if (extra.area >= 0 && program.first_kept() + static_cast<AreaId>(extra.area) == area)

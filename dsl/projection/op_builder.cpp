@@ -51,12 +51,12 @@ OpRef OpBuilder::add(Member member, Op op) {
 AreaId OpBuilder::new_slot(Member member, AtomRange atoms) {
     std::vector<ScratchSlot>& slots = members_[member].slots;
     slots.push_back({atoms.begin, atoms.end});
-    return static_cast<AreaId>(RankProgram::neighbour_area(ranks_.size() - 1, 0) + slots.size() - 1);
+    return static_cast<AreaId>(RankProgram::local_peer_area(ranks_.size() - 1, 0) + slots.size() - 1);
 }
 
 AreaId OpBuilder::area_for(Member member, Member owner, AreaId area) const {
     if (member == owner) return area;
-    return RankProgram::neighbour_area(owner < member ? owner : owner - 1, area);
+    return RankProgram::local_peer_area(owner < member ? owner : owner - 1, area);
 }
 
 AreaId OpBuilder::shifted(Member member, AreaId area, std::uint32_t from, std::uint32_t at) {
@@ -95,7 +95,7 @@ void OpBuilder::after(OpRef ref, OpRef earlier) {
     if (earlier == no_op || earlier == ref) return;
     if (earlier.member != ref.member) {
         if (stage_of(earlier) >= stage_of(ref))
-            throw std::logic_error("an operation would wait for a neighbour's of the same stage");
+            throw std::logic_error("an operation would wait for a local peer's of the same stage");
         members_[ref.member].remote[ref.op].push_back({earlier.member, stage_of(earlier)});
         return;
     }
@@ -173,7 +173,7 @@ bool OpBuilder::read_since(Memory memory, AtomRange atoms, Stage stage) const {
 
 // ---- Signals ------------------------------------------------------------------------------------
 
-// For each neighbour, the last stage that a member's operations wait for.
+// For each local peer, the last stage that a member's operations wait for.
 std::map<Member, Stage> OpBuilder::awaited(Member member) const {
     std::map<Member, Stage> until;
     for (const auto& edges : members_[member].remote)
@@ -184,7 +184,7 @@ std::map<Member, Stage> OpBuilder::awaited(Member member) const {
     return until;
 }
 
-// For each neighbour, the last stage in which it uses a member's memory.
+// For each local peer, the last stage in which it uses a member's memory.
 std::map<Member, Stage> OpBuilder::touched_until(Member member, bool guards_buffers) const {
     std::map<Member, Stage> until;
     for (const Touch& touch : members_[member].touches) {
@@ -205,11 +205,11 @@ void OpBuilder::find_signals() {
             for (const RemoteEdge& edge : edges) members_[edge.member].signals.insert(edge.stage);
         auto until = awaited(member);
         for (const bool guards : {false, true})
-            for (const auto& [neighbour, stage] : touched_until(member, guards)) {
-                const auto known = until.find(neighbour);
+            for (const auto& [local_peer, stage] : touched_until(member, guards)) {
+                const auto known = until.find(local_peer);
                 if (known != until.end() && known->second >= stage) continue;
-                members_[neighbour].signals.insert(stage);
-                until[neighbour] = stage;
+                members_[local_peer].signals.insert(stage);
+                until[local_peer] = stage;
             }
     }
 }
@@ -238,8 +238,8 @@ class OpBuilder::Emitter {
                          .origin = end_origin,
                          .phase = last_phase()};
         for (const bool guards : {false, true})
-            for (const auto& [neighbour, last] : builder_.touched_until(member_, guards))
-                await(neighbour, last, nothing, guards);
+            for (const auto& [local_peer, last] : builder_.touched_until(member_, guards))
+                await(local_peer, last, nothing, guards);
     }
 
   private:
@@ -254,7 +254,8 @@ class OpBuilder::Emitter {
                 Need& need = needs.emplace(edge.member, Need{edge.stage, id}).first->second;
                 need.stage = std::max(need.stage, edge.stage);
             }
-        for (const auto& [neighbour, need] : needs) await(neighbour, need.stage, own_.ops[need.first], false);
+        for (const auto& [local_peer, need] : needs)
+            await(local_peer, need.stage, own_.ops[need.first], false);
         for (OpId id = begin; id < end; ++id) {
             Op op = own_.ops[id];
             op.successors.clear();
@@ -262,7 +263,7 @@ class OpBuilder::Emitter {
             for (const RemoteEdge& edge : own_.remote[id]) order(last_await_[edge.member], new_ids_[id]);
         }
         const bool is_signalled = own_.signals.contains(own_.stages[begin]);
-        // A signal also stands for all that was done to neighbours' memory in earlier stages.
+        // A signal also stands for all that was done to local peers' memory in earlier stages.
         for (OpId old = begin; old < end; ++old)
             if (is_signalled || !own_.remote[old].empty()) to_be_signalled_.push_back(new_ids_[old]);
         if (!is_signalled) return;
@@ -284,18 +285,18 @@ class OpBuilder::Emitter {
     std::uint32_t last_phase() const { return program_.ops.empty() ? 0 : program_.ops.back().phase; }
 
     // what_for: the operation before which it stands.
-    void await(Member neighbour, Stage stage, const Op& what_for, bool guards) {
-        const auto known = awaited_.find(neighbour);
+    void await(Member local_peer, Stage stage, const Op& what_for, bool guards) {
+        const auto known = awaited_.find(local_peer);
         if (known != awaited_.end() && known->second >= stage) return;
-        awaited_[neighbour] = stage;
-        const auto& signals = builder_.members_[neighbour].signals;
+        awaited_[local_peer] = stage;
+        const auto& signals = builder_.members_[local_peer].signals;
         Op op{.kind = Op::Kind::await, .begin = what_for.begin, .end = what_for.end, .area = 0};
-        op.peer = builder_.ranks_[neighbour];
+        op.peer = builder_.ranks_[local_peer];
         op.message = static_cast<std::uint32_t>(std::distance(signals.begin(), signals.find(stage)) + 1);
         op.guards_buffers = guards;
         op.origin = what_for.origin;
         op.phase = what_for.phase;
-        last_await_[neighbour] = push(std::move(op));
+        last_await_[local_peer] = push(std::move(op));
     }
 
     OpId push(Op op) {
@@ -321,7 +322,7 @@ class OpBuilder::Emitter {
     OpId last_signal_ = 0;
 };
 
-// Finds what neighbours do with a member's areas.
+// Finds what local peers do with a member's areas.
 void OpBuilder::find_sharing(Member member, RankProgram& program) const {
     bool is_read = false;  // the output
     for (Member other = 0; other < members_.size(); ++other) {
@@ -374,7 +375,7 @@ RankProgram OpBuilder::finish(Member member, std::uint32_t origin, std::uint32_t
     program.kept = kept;
     program.shifted = members_[member].shifted;
     for (const Rank rank : ranks_)
-        if (rank != ranks_[member]) program.neighbours.push_back(rank);
+        if (rank != ranks_[member]) program.local_peers.push_back(rank);
     for (const MemberOps& other : members_)
         program.signals = std::max(program.signals, static_cast<std::uint32_t>(other.signals.size()));
     Emitter(*this, member, program).run(origin);

@@ -1,9 +1,9 @@
 // Collects the operations of the ranks of one host and finds their order. An operation waits for those that
 // wrote what it reads, and for those that read or wrote what it writes. Between operations of one rank that
-// is an edge. Between neighbours it becomes a signal of one and an await of the other. Pieces are counted in
+// is an edge. Between local peers it becomes a signal of one and an await of the other. Pieces are counted in
 // atoms: the finest pieces into which any region divides x.
 //
-// Operations come in *stages*, the same on all members. A member waits for neighbours only for what they do
+// Operations come in *stages*, the same on all members. A member waits for local peers only for what they do
 // in earlier stages, so members that go through their stages in order never wait in a circle.
 #pragma once
 
@@ -77,7 +77,7 @@ class OpBuilder {
     }
 
     // To be called when all members have all their operations: returns one member's operations with its
-    // signals and awaits, boundaries, neighbours and scratch. origin: for the awaits at the end. kept: how
+    // signals and awaits, boundaries, local peers and scratch. origin: for the awaits at the end. kept: how
     // many such areas there are.
     RankProgram finish(Member member, std::uint32_t origin, std::uint32_t kept = 0);
 
@@ -90,7 +90,7 @@ class OpBuilder {
         Member member;  // the member that must have come through
         Stage stage;    // this stage; 0: entered
     };
-    // A neighbour's operation that reads or writes a member's memory.
+    // A local peer's operation that reads or writes a member's memory.
     struct Touch {
         OpRef op;
         bool guards_buffers;

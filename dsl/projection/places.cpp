@@ -2,8 +2,8 @@
 
 namespace hocket::dsl {
 
-Places::Places(const StepGraph& graph, const std::vector<Rank>& host, Economy economy, OpBuilder& builder)
-    : economy_(economy), builder_(builder) {
+Places::Places(const StepGraph& graph, const std::vector<Rank>& host, Protocol protocol, OpBuilder& builder)
+    : protocol_(protocol), builder_(builder) {
     for (const Rank rank : host) {
         Side& side = sides_.emplace_back();
         const Share output = contract_of(graph.collective).output.of(rank == graph.root);

@@ -1,8 +1,8 @@
 // Where the values of a host's ranks live while their steps are turned into operations, phase by phase.
 //
 // A value is in its rank's input, output or work; or, until the end of the phase that made it, in a scratch
-// slot, because neighbours may still be reading the old value where the new one belongs. All steps of a phase
-// read what was there before it, so places change at its end.
+// slot, because local peers may still be reading the old value where the new one belongs. All steps of a
+// phase read what was there before it, so places change at its end.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ void for_runs(AtomRange atoms, Same same, Call call) {
 class Places {
   public:
     // All references must outlive it. host: the builder's members.
-    Places(const StepGraph& graph, const std::vector<Rank>& host, Economy economy, OpBuilder& builder);
+    Places(const StepGraph& graph, const std::vector<Rank>& host, Protocol protocol, OpBuilder& builder);
 
     AtomRange own(Member member) const { return sides_[member].own; }
     AtomRange output(Member member) const { return sides_[member].output; }
@@ -55,10 +55,10 @@ class Places {
         const AtomRange output = sides_[member].output;
         return output.begin <= atoms.begin && atoms.end <= output.end ? output_area : work_area;
     }
-    // Where a new value can be written while neighbours read the old one.
+    // Where a new value can be written while local peers read the old one.
     std::optional<AreaId> free_home(Member member, AtomRange atoms) const;
 
-    // Says that neighbours read these atoms in this phase, where they are.
+    // Says that local peers read these atoms in this phase, where they are.
     void lend(Member member, AtomRange atoms);
     bool is_lent(Member member, AreaId area, AtomRange atoms) const;
 
@@ -82,7 +82,7 @@ class Places {
         AtomRange own{},
             output{};  // the rank's piece of x, if x is divided; the atoms that its output has room for
         std::vector<AreaId> place;                // by atom
-        std::vector<bool> lent[areas_of_a_rank];  // by atom: whether neighbours read it in this phase
+        std::vector<bool> lent[areas_of_a_rank];  // by atom: whether local peers read it in this phase
     };
     static constexpr AreaId nowhere = ~AreaId{0};
 
@@ -92,10 +92,10 @@ class Places {
 
     // Input and output may be one memory, unless the input is a copy.
     AreaId apart(AreaId area) const {
-        return area == output_area && economy_ == Economy::bytes ? input_area : area;
+        return area == output_area && protocol_ == Protocol::bandwidth ? input_area : area;
     }
 
-    Economy economy_;
+    Protocol protocol_;
     OpBuilder& builder_;
     std::vector<Side> sides_;
     std::vector<std::function<void()>> new_places_, late_;  // at the end of the phase

@@ -15,14 +15,14 @@ namespace {
 
 constexpr const char* projecting = "projecting a schedule onto a rank";
 
-// Data that come to a member in a phase and are combined there, from a neighbour's memory or a message in a
+// Data that come to a member in a phase and are combined there, from a local peer's memory or a message in a
 // slot.
 struct Arrival {
     Rank source;
     AtomRange atoms;          // where they are combined
     std::uint32_t from;       // the first of them at the source
     std::uint32_t completes;  // as in Completion
-    std::optional<Member> neighbour;
+    std::optional<Member> local_peer;
     AreaId slot = 0;
     OpRef receive = no_op;
     std::uint32_t origin = 0;
@@ -44,7 +44,7 @@ struct Landing {
     }
 };
 
-// A step that overwrites, among neighbours.
+// A step that overwrites, among local peers.
 struct Overwrite {
     Member source, destination;
     AtomRange from, to;
@@ -60,7 +60,7 @@ struct Side {
 
 class Projector {
   public:
-    Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy, const Deadline& deadline,
+    Projector(const StepGraph& graph, std::vector<Rank> host, Protocol protocol, const Deadline& deadline,
               const Completion& completion, Copying copying);
     RankProgram run(Rank rank);
 
@@ -93,7 +93,7 @@ class Projector {
     const Completion& completion_;
     std::vector<HostStep> steps_;  // the steps of the graph that concern the host
     std::vector<Rank> host_;
-    Economy economy_;
+    Protocol protocol_;
     Copying copying_;
     OpBuilder builder_;
     Places places_;
@@ -167,17 +167,17 @@ std::uint64_t chunks_of(const StepGraph& graph) {
     return chunks;
 }
 
-Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Economy economy,
+Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Protocol protocol,
                      const Deadline& deadline, const Completion& completion, Copying copying)
     : graph_(graph),
       deadline_(deadline),
       completion_(completion),
       steps_(steps_of(graph, host, completion)),
       host_(std::move(host)),
-      economy_(host_.size() == 1 ? Economy::bytes : economy),
+      protocol_(host_.size() == 1 ? Protocol::bandwidth : protocol),
       copying_(copying),
-      builder_(atoms_of(graph, steps_, host_, completion), host_, economy_ == Economy::waits),
-      places_(graph, host_, economy_, builder_) {
+      builder_(atoms_of(graph, steps_, host_, completion), host_, protocol_ == Protocol::latency),
+      places_(graph, host_, protocol_, builder_) {
     for (const Rank rank : host_) sides_.push_back({rank, {}, {}, {}});
 }
 
@@ -210,7 +210,7 @@ RankProgram Projector::run(Rank rank) {
     program.rank = rank;
     program.ranks = graph_.ranks;
     program.root = graph_.root;
-    program.economy = economy_;
+    program.protocol = protocol_;
     program.chunks = chunks_of(graph_);
     program.buffers = graph_.buffers;
     program.input_origin = program.input() == Share::own ? places_.own(self).begin : 0;
@@ -373,9 +373,9 @@ void Projector::combine_arrivals(Member member) {
         const auto same_places = [&](std::uint32_t a, std::uint32_t b) {
             return places_.at(member, a) == places_.at(member, b) &&
                    std::all_of(here.begin(), here.end(), [&](const Arrival* arrival) {
-                       return !arrival->neighbour ||
-                              places_.at(*arrival->neighbour, arrival->at_source(a)) ==
-                                  places_.at(*arrival->neighbour, arrival->at_source(b));
+                       return !arrival->local_peer ||
+                              places_.at(*arrival->local_peer, arrival->at_source(a)) ==
+                                  places_.at(*arrival->local_peer, arrival->at_source(b));
                    });
         };
         for_runs(atoms, same_places, [&](AtomRange run) { combine(member, run, here); });
@@ -400,11 +400,11 @@ void Projector::combine(Member member, AtomRange atoms, const std::vector<const 
         return AtomRange{arrival.at_source(atoms.begin), arrival.at_source(atoms.end)};
     };
     const auto place_at = [&](const Arrival& arrival) {
-        return places_.at(*arrival.neighbour, from(arrival).begin);
+        return places_.at(*arrival.local_peer, from(arrival).begin);
     };
     const auto operand = [&](const Arrival& arrival) {
-        if (!arrival.neighbour) return arrival.slot;
-        return builder_.shifted(member, builder_.area_for(member, *arrival.neighbour, place_at(arrival)),
+        if (!arrival.local_peer) return arrival.slot;
+        return builder_.shifted(member, builder_.area_for(member, *arrival.local_peer, place_at(arrival)),
                                 from(arrival).begin, atoms.begin);
     };
     Op op{.kind = Op::Kind::combine,
@@ -426,8 +426,8 @@ void Projector::combine(Member member, AtomRange atoms, const std::vector<const 
     const AreaId area = op.area = target ? *target : builder_.new_slot(member, atoms);
     const OpRef combine = builder_.add(member, std::move(op));
     for (const Arrival* arrival : arrivals) {
-        if (arrival->neighbour)
-            builder_.reads(combine, Memory{*arrival->neighbour, place_at(*arrival)}, from(*arrival));
+        if (arrival->local_peer)
+            builder_.reads(combine, Memory{*arrival->local_peer, place_at(*arrival)}, from(*arrival));
         else
             builder_.after(combine, arrival->receive);
     }
@@ -438,7 +438,7 @@ void Projector::combine(Member member, AtomRange atoms, const std::vector<const 
         places_.write_late(member, atoms, area, combine, arrivals[0]->origin);
 }
 
-// ---- Overwriting among neighbours ---------------------------------------------------------------
+// ---- Overwriting among local peers ---------------------------------------------------------------
 
 void Projector::overwrite(std::vector<Overwrite> overwrites) {
     std::vector<Overwrite> runs;
@@ -451,7 +451,7 @@ void Projector::overwrite(std::vector<Overwrite> overwrites) {
     const bool pushes = prefers_push(runs);
     for (const Overwrite& run : runs) {
         // The cheapest way: another operation writes it along with its own result.
-        if (economy_ == Economy::bytes && run.from.begin == run.to.begin &&
+        if (protocol_ == Protocol::bandwidth && run.from.begin == run.to.begin &&
             places_.extend(run.source, run.from, run.destination))
             continue;
         if (pushes && push(run)) continue;
@@ -461,7 +461,7 @@ void Projector::overwrite(std::vector<Overwrite> overwrites) {
 
 // The sender reads once for all its receivers; but if few ranks send to many, the receivers share the work.
 bool Projector::prefers_push(const std::vector<Overwrite>& overwrites) const {
-    if (economy_ == Economy::waits || copying_ == Copying::by_receivers) return false;
+    if (protocol_ == Protocol::latency || copying_ == Copying::by_receivers) return false;
     std::vector<double> pushed(sides_.size(), 0), pulled(sides_.size(), 0);
     for (const Overwrite& overwrite : overwrites) {
         const auto& boundaries = builder_.boundaries();
@@ -611,16 +611,16 @@ void Projector::complete_output(Member member) {
     for (const AtomRange run : runs) {
         const AreaId place = places_.at(member, run.begin);
         if (place == output_area) continue;
-        if (economy_ == Economy::bytes && places_.extend(member, run, member)) continue;
+        if (protocol_ == Protocol::bandwidth && places_.extend(member, run, member)) continue;
         places_.copy(member, run, place, output_area, origin);
     }
 }
 
 }  // namespace
 
-RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host, Economy economy,
+RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host, Protocol protocol,
                     const Deadline& deadline, const Completion& completion, Copying copying) {
-    return Projector(graph, std::move(host), economy, deadline, completion, copying).run(rank);
+    return Projector(graph, std::move(host), protocol, deadline, completion, copying).run(rank);
 }
 
 }  // namespace hocket::dsl

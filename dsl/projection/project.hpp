@@ -11,7 +11,7 @@
 
 namespace hocket::dsl {
 
-// Who copies among neighbours: the side that reads or writes less, or always the receivers.
+// Who copies among local peers: the side that reads or writes less, or always the receivers.
 enum class Copying : std::uint8_t { by_either, by_receivers };
 
 // `graph` is of a schedule that has passed verification. The rank's program is made of those of its steps
@@ -24,7 +24,7 @@ enum class Copying : std::uint8_t { by_either, by_receivers };
 // completion: what the proof found to be completed, and where; without it no operation completes anything.
 // copying: who moves data that are only overwritten.
 RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host,
-                    Economy economy = Economy::bytes, const Deadline& deadline = no_deadline,
+                    Protocol protocol = Protocol::bandwidth, const Deadline& deadline = no_deadline,
                     const Completion& completion = {}, Copying copying = Copying::by_either);
 inline RankProgram project(const StepGraph& graph, Rank rank) {
     return project(graph, rank, {rank});

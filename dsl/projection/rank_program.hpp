@@ -6,7 +6,7 @@
 //   area 0  input    the caller's send buffer, never written
 //   area 1  output   the caller's recv buffer
 //   area 2  work     private, as large as x: partial results that the output has no room for
-//   then    three for each of the rank's neighbours (ranks of the same host): its input, output and work,
+//   then    three for each of the rank's local peers (ranks of the same host): its input, output and work,
 //           read and written where they are
 //   then    scratch  one slot a message that is combined or staged: messages land there; private
 //   then    kept     states, which live as long as the plan, and buffers that the caller gives beside x
@@ -27,9 +27,9 @@
 // caller's pointer less the offset of boundary `input_origin` or `output_origin`. A scratch slot's
 // virtual base is its memory less the offset of the slot's own begin.
 //
-// Signals order the use of neighbours' memory: each rank counts its own, and `await` lasts until a
-// neighbour's count is reached. The first signal says that the rank has entered, so that its areas may be
-// used. If the operations run one after another in program order, neighbours never wait for each other in a
+// Signals order the use of local peers' memory: each rank counts its own, and `await` lasts until a
+// local peer's count is reached. The first signal says that the rank has entered, so that its areas may be
+// used. If the operations run one after another in program order, local peers never wait for each other in a
 // circle.
 //
 // What a rank sends to another in one phase is one message. Its parts may lie in several places, and in
@@ -55,8 +55,8 @@ namespace hocket::dsl {
 
 // What counts most between ranks that share memory. For large buffers: every byte is moved as few times as
 // possible. For small ones: ranks wait for each other as few times as possible. In that case the runtime
-// shows neighbours a copy of the caller's input, so `input` and `output` are never the same memory.
-enum class Economy : std::uint8_t { bytes, waits };
+// shows local peers a copy of the caller's input, so `input` and `output` are never the same memory.
+enum class Protocol : std::uint8_t { bandwidth, latency };
 
 using AreaId = std::uint32_t;
 using BoundaryId = std::uint32_t;
@@ -77,8 +77,8 @@ struct Op {
         combine,  // area[i] = operands[0][i] op operands[1][i] op ..., left to right; 2 or more operands;
                   // one of them may be `area` itself
         copy,     // area[i] = operands[0][i]; nothing to do if both are one place
-        signal,   // tells the neighbours: signal number `message`, counted from 1, has been reached
-        await,    // until the neighbour `peer` has reached its signal `message`
+        signal,   // tells the local peers: signal number `message`, counted from 1, has been reached
+        await,    // until the local peer `peer` has reached its signal `message`
         compute,  // x[begin, end) of `area`, or the rank's piece of a selection or of sums: `computation`
     };
     Kind kind;
@@ -99,7 +99,7 @@ struct Op {
     std::uint32_t message = 0;    // send, receive: running number of the messages from sender to receiver
     bool completes = false;       // combine: the result holds all ranks' contributions, and is final
     bool guards_buffers = false;  // await: only keeps the caller's buffers lent until `peer` is done with
-                                  // them: needless where neighbours were shown copies of them
+                                  // them: needless where local peers were shown copies of them
     std::uint32_t origin = 0;     // index into origins: where in the source this comes from
     std::uint32_t phase = 0;      // running number of the `each` it belongs to (for people)
     std::uint32_t waits_for = 0;  // number of earlier operations that list this one as successor
@@ -157,20 +157,20 @@ struct RankProgram {
     std::int64_t buffers = 1;  // positions are from 0 to this
     BoundaryId input_origin = 0, output_origin = 0;
     bool uses_work = false;
-    Economy economy = Economy::bytes;
-    std::vector<Rank> neighbours;   // ascending: the other ranks of this host, if memory is shared with them
+    Protocol protocol = Protocol::bandwidth;
+    std::vector<Rank> local_peers;  // ascending: the other ranks of this host, if memory is shared with them
     bool memory_is_shared = false;  // by ranks of some host, perhaps another
     // The most messages that any rank sends and receives, where memory is shared. This and memory_is_shared
     // are the same on all ranks.
     std::uint64_t most_messages = 0;
-    // What neighbours read of this rank's input, and what they write to its output: ascending, and no two
+    // What local peers read of this rank's input, and what they write to its output: ascending, and no two
     // stretches meet.
     std::vector<Stretch> input_read, output_written;
-    // Whether what neighbours write to the output is for the caller only, and they read nothing there: then
+    // Whether what local peers write to the output is for the caller only, and they read nothing there: then
     // this rank's own part of the output can be apart from theirs.
     bool output_is_apart = true;
     std::uint32_t signals = 0;  // the largest number that any rank of this host gives
-    // Whether any neighbour reads or writes this rank's input, output or work.
+    // Whether any local peer reads or writes this rank's input, output or work.
     bool shares_input = false, shares_output = false, shares_work = false;
     std::vector<ScratchSlot> scratch;  // slot i is area first_scratch() + i
     std::uint32_t kept = 0;            // number of kept areas; the i-th is first_kept() + i
@@ -204,11 +204,11 @@ struct RankProgram {
     Share input() const { return contract_of(collective).input.of(rank == root); }
     Share output() const { return contract_of(collective).output.of(rank == root); }
 
-    // Neighbour i's input, output or work.
-    static AreaId neighbour_area(std::size_t i, AreaId area) {
+    // Local peer i's input, output or work.
+    static AreaId local_peer_area(std::size_t i, AreaId area) {
         return static_cast<AreaId>(areas_of_a_rank * (1 + i)) + area;
     }
-    AreaId first_scratch() const { return neighbour_area(neighbours.size(), 0); }
+    AreaId first_scratch() const { return local_peer_area(local_peers.size(), 0); }
     AreaId first_kept() const { return first_scratch() + static_cast<AreaId>(scratch.size()); }
     AreaId first_shifted() const { return first_kept() + kept; }
     std::size_t areas() const { return first_shifted() + shifted.size(); }

@@ -58,10 +58,10 @@ transport::BootstrapOptions bootstrap_options(const Options& options) {
 }
 
 // If the ranks meet at the loopback, they are all here.
-std::string address_for_refuge(const Options& options) {
-    const std::string& meeting = options.master_addr;
-    if (meeting.starts_with("127.") || meeting == "localhost") return "127.0.0.1";
-    if (meeting == "::1") return meeting;
+std::string address_for_recovery(const Options& options) {
+    const std::string& rendezvous = options.master_addr;
+    if (rendezvous.starts_with("127.") || rendezvous == "localhost") return "127.0.0.1";
+    if (rendezvous == "::1") return rendezvous;
     return transport::own_address();
 }
 
@@ -154,13 +154,14 @@ Communicator::Communicator(const Options& options)
 
 void Communicator::meet() {
     transport::WindowInvitation invitation;
-    const bool has_refuge = options_.refuge != nullptr || size() == 1;
-    if (!has_refuge) options_.refuge = std::make_shared<transport::Refuge>(address_for_refuge(options_));
+    const bool has_recovery = options_.recovery != nullptr || size() == 1;
+    if (!has_recovery)
+        options_.recovery = std::make_shared<transport::Recovery>(address_for_recovery(options_));
     agreement_ = agree(*bootstrap_, options_, invitation.name(),
-                       size() == 1 ? transport::Endpoint{} : options_.refuge->own());
-    if (!has_refuge) {
-        options_.refuge->settle(agreement_.refuges, rank(), options_.secret);
-        for (int rank = 0; rank < size(); ++rank) options_.numbers_in_refuge.push_back(rank);
+                       size() == 1 ? transport::Endpoint{} : options_.recovery->own());
+    if (!has_recovery) {
+        options_.recovery->settle(agreement_.recoveries, rank(), options_.secret);
+        for (int rank = 0; rank < size(); ++rank) options_.numbers_in_recovery.push_back(rank);
     }
     one_host_ = std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) == size();
     // Only after the topologies were compared, so that this fails on all ranks alike.
@@ -171,8 +172,7 @@ void Communicator::meet() {
     open_window(std::move(invitation));
     open_fabric();
     if (!agreement_.tuning.empty()) tuning_ = parse_tuning(agreement_.tuning)[shape()];
-    progress_ =
-        std::make_unique<Progress>(*bootstrap_, neighbourhood_.get(), fabric_.get(), options_.timeout);
+    progress_ = std::make_unique<Progress>(*bootstrap_, local_peers_.get(), fabric_.get(), options_.timeout);
     recorder_ = std::make_unique<Recorder>(
         origin(), Recorder::Options{options_.recordings, options_.recording_signal}, *progress_);
     progress_->call(record::name_of_communicator(recorder_->origin()));
@@ -204,7 +204,7 @@ void Communicator::open_window(transport::WindowInvitation invitation) {
     }
     const transport::Patience patience = patience_of(*bootstrap_, options_);
     auto window = transport::Window::open(std::move(invitation), names, self,
-                                          Neighbourhood::reserved_bytes(static_cast<int>(members.size())),
+                                          LocalPeers::reserved_bytes(static_cast<int>(members.size())),
                                           patience.deadline, patience.abandoned);
     window_ = window.get();
     if (!shares) agreement_.hosts.clear();
@@ -212,20 +212,20 @@ void Communicator::open_window(transport::WindowInvitation invitation) {
         own_window_ = std::move(window);
         return;
     }
-    neighbourhood_ = std::make_unique<Neighbourhood>(std::move(window), std::move(members), agreement_.cores,
-                                                     agreement_.fences_others);
+    local_peers_ = std::make_unique<LocalPeers>(std::move(window), std::move(members), agreement_.cores,
+                                                agreement_.fences_others);
     provider_ = "memory";
 }
 
 // Carries messages to the ranks that share no memory with this one.
 void Communicator::open_fabric() {
-    const int here = neighbourhood_ ? neighbourhood_->members() : 1;
+    const int here = local_peers_ ? local_peers_->members() : 1;
     if (here == size()) return;
     fabric_ = engine::open_fabric(options_.provider.empty() ? "tcp" : options_.provider,
                                   one_host_ ? "127.0.0.1" : "");
     connect_all(*bootstrap_, *fabric_, patience_of(*bootstrap_, options_));
     provider_why_ = fabric_->why();
-    provider_ = (neighbourhood_ ? provider_ + ", " : "") + fabric_->provider();
+    provider_ = (local_peers_ ? provider_ + ", " : "") + fabric_->provider();
 }
 
 record::Origin Communicator::origin() const {
@@ -246,11 +246,11 @@ record::Origin Communicator::origin() const {
 
 void Communicator::log_joining() const {
     const record::Origin& own = recorder_->origin();
-    const std::string why = !options_.provider.empty()  ? "HOCKET_PROVIDER or the program asks for it"
-                            : size() == 1               ? "there is no other rank"
-                            : neighbourhood_ == nullptr ? "no other rank is on this host"
-                            : fabric_ == nullptr        ? "all ranks are on this host"
-                                                        : "some ranks are on this host, and some are not";
+    const std::string why = !options_.provider.empty() ? "HOCKET_PROVIDER or the program asks for it"
+                            : size() == 1              ? "there is no other rank"
+                            : local_peers_ == nullptr  ? "no other rank is on this host"
+                            : fabric_ == nullptr       ? "all ranks are on this host"
+                                                       : "some ranks are on this host, and some are not";
     log(LogLevel::info, "joined {} rank{} as process {} on {}: topology {}, provider {} ({}{}{})", size(),
         size() == 1 ? "" : "s", own.pid, own.host, own.topology, own.provider, why,
         provider_why_.empty() ? "" : "; ", provider_why_);
@@ -292,11 +292,12 @@ void Communicator::say_goodbye() {
     try {
         if (progress_->failure()) return;
         std::int32_t here = 1, all = 0;
-        progress_->wait(progress_->start(make_meeting(leaving_meeting), 1, &here, &all, 1, goodbye_limit));
+        progress_->wait(
+            progress_->start(make_rendezvous(leaving_rendezvous), 1, &here, &all, 1, goodbye_limit));
     } catch (const Error& error) {
         // There is no call left to return the error, but wrong results must not go unnoticed.
         if (error.status() == Status::mismatch) log_line("hocket: {}", error.what());
-    } catch (const std::exception&) {  // no memory for the meeting: leave at once
+    } catch (const std::exception&) {  // no memory for the rendezvous: leave at once
     }
 }
 
@@ -383,8 +384,8 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
     request.ranks = size();
     request.root = choice.root;
     request.hosts = agreement_.hosts;
-    const bool counts_waits = neighbourhood_ && bytes <= small_bytes;
-    request.economy = counts_waits ? dsl::Economy::waits : dsl::Economy::bytes;
+    const bool counts_waits = local_peers_ && bytes <= small_bytes;
+    request.protocol = counts_waits ? dsl::Protocol::latency : dsl::Protocol::bandwidth;
     request.bytes = bytes;
     request.op = choice.op.defined();
     if (choice.is_uneven)
@@ -399,7 +400,7 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
     for (const std::string& line : why) sized.schedule += "\n" + line;
     for (const auto& [plan, schedule] : made)
         if (plan->program().fingerprint == checked->fingerprint() &&
-            plan->program().economy == request.economy)
+            plan->program().protocol == request.protocol)
             sized.plan = plan;
     if (sized.plan) {
         log_choice(choice, sized, bytes, named_by, true);
@@ -415,7 +416,7 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
 
 void Communicator::log_choice(const PlanChoice& choice, const SizedPlans::Sized& sized, std::uint64_t bytes,
                               const std::string& named_by, bool is_there_already) const {
-    const LogLevel level = choice.is_for_meeting || is_there_already ? LogLevel::debug : LogLevel::info;
+    const LogLevel level = choice.is_for_rendezvous || is_there_already ? LogLevel::debug : LogLevel::info;
     if (options_.log < level) return;
     const std::size_t end = std::min(sized.schedule.find('\n'), sized.schedule.size());
     const std::string reasons = end < sized.schedule.size() ? sized.schedule.substr(end + 1) : "";
@@ -430,9 +431,9 @@ void Communicator::log_choice(const PlanChoice& choice, const SizedPlans::Sized&
         choice.is_uneven ? "_v" : "", name_of(choice.type), contract.combines() ? " " : "",
         contract.combines() ? choice.op.name() : "", dsl::text_of_size(static_cast<double>(bytes)),
         sized.schedule.substr(0, end), why, sized.plan->executor().name(),
-        choice.is_for_meeting ? "; for a barrier"
-        : is_there_already    ? "; with a plan that is there already"
-                              : "");
+        choice.is_for_rendezvous ? "; for a barrier"
+        : is_there_already       ? "; with a plan that is there already"
+                                 : "");
     if (options_.log < LogLevel::debug) return;
     for (std::size_t at = 0; at < reasons.size();) {
         const std::size_t stop = std::min(reasons.find('\n', at), reasons.size());
@@ -583,7 +584,8 @@ std::vector<std::string> Communicator::exchange(const std::string& text, const s
 std::vector<std::int64_t> Communicator::greatest(const std::vector<std::int64_t>& own,
                                                  const std::string& purpose) {
     std::vector<std::int64_t> all(own.size());
-    progress_->run(make_meeting(purpose, DataType::int64, ReduceOp::max), own.size(), own.data(), all.data());
+    progress_->run(make_rendezvous(purpose, DataType::int64, ReduceOp::max), own.size(), own.data(),
+                   all.data());
     return all;
 }
 
@@ -605,16 +607,16 @@ std::set<int> Communicator::may_have_gone_on() const {
     std::set<int> numbers;
     for (int other = 0; other < size(); ++other)
         if (other != rank() && !(loss && loss->rank == other))
-            numbers.insert(options_.numbers_in_refuge[static_cast<std::size_t>(other)]);
+            numbers.insert(options_.numbers_in_recovery[static_cast<std::size_t>(other)]);
     return numbers;
 }
 
 std::vector<int> Communicator::lost() {
     if (size() == 1) return {};
-    const std::vector<int>& numbers = options_.numbers_in_refuge;
+    const std::vector<int>& numbers = options_.numbers_in_recovery;
     if (const auto loss = bootstrap_->loss())
-        options_.refuge->note_lost(numbers[static_cast<std::size_t>(loss->rank)]);
-    const std::set<int> all = options_.refuge->lost();
+        options_.recovery->note_lost(numbers[static_cast<std::size_t>(loss->rank)]);
+    const std::set<int> all = options_.recovery->lost();
     std::vector<int> ranks;
     for (int rank = 0; rank < size(); ++rank)
         if (all.contains(numbers[static_cast<std::size_t>(rank)])) ranks.push_back(rank);
@@ -645,7 +647,7 @@ Execution& Communicator::start_barrier() {
 // Goes over the bootstrap, so that it takes no place among the collectives, and nothing has to be given up
 // with it. Meanwhile this rank moves what others may wait for.
 void Communicator::barrier_monitored(std::chrono::milliseconds timeout) {
-    const std::lock_guard lock(meeting_);
+    const std::lock_guard lock(rendezvous_);
     const auto until = Progress::Clock::now() + timeout;
     bootstrap_->come();
     for (;;) {
@@ -669,18 +671,18 @@ void Communicator::barrier_monitored(std::chrono::milliseconds timeout) {
 }
 
 const std::shared_ptr<StartablePlan>& Communicator::barrier_plan() {
-    std::call_once(barrier_made_, [this] { barrier_ = make_meeting("barrier"); });
+    std::call_once(barrier_made_, [this] { barrier_ = make_rendezvous("barrier"); });
     return barrier_;
 }
 
 // Uses the library's own choice of schedule, whatever the communicator's is.
-std::shared_ptr<StartablePlan> Communicator::make_meeting(const std::string& purpose, DataType type,
-                                                          compute::Reduction op) {
+std::shared_ptr<StartablePlan> Communicator::make_rendezvous(const std::string& purpose, DataType type,
+                                                             compute::Reduction op) {
     const auto& plan = cached_plan({.type = type,
                                     .op = op,
                                     .schedule = "",
                                     .executor = ExecutorKind::interpreter,
-                                    .is_for_meeting = true},
+                                    .is_for_rendezvous = true},
                                    1);
     return StartablePlan::make(plan->program(), plan->type(), plan->op(), ExecutorKind::interpreter,
                                {.purpose = purpose});

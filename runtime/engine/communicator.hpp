@@ -38,7 +38,7 @@ struct PlanChoice {
     ExecutorKind executor = ExecutorKind::automatic;     // automatic: the communicator's
     bool is_uneven = false;                              // for pieces of different counts
     std::vector<std::uint64_t> tensors = {};  // as in compute::ComputeOptions; not for a cached plan
-    bool is_for_meeting = false;              // a barrier's: not the program's own choice
+    bool is_for_rendezvous = false;           // a barrier's: not the program's own choice
 };
 
 // All functions are thread-safe and throw hocket::Error. Executions are lent as in Progress.
@@ -159,7 +159,7 @@ class Communicator {
     // Whether the others have: they may have gone on without this rank.
     bool was_given_up() const;
     // Ranks that may have gone on without this one and have ended since, if they have ended: it knows of the
-    // failure for longer than they wait for it. As numbers in the refuge.
+    // failure for longer than they wait for it. As numbers in the recovery.
     std::set<int> may_have_gone_on() const;
     // Ranks that are lost, as far as this one knows; ascending.
     std::vector<int> lost();
@@ -196,8 +196,9 @@ class Communicator {
                                                          std::vector<std::string>& why) const;
     std::unique_ptr<SizedPlans> lazy_plans(const PlanChoice& choice) const;
     const SizedPlans::Sized& made_for_all(SizedPlans& plans, std::uint64_t bytes) const;
-    std::shared_ptr<StartablePlan> make_meeting(const std::string& purpose, DataType type = DataType::int32,
-                                                compute::Reduction op = ReduceOp::sum);
+    std::shared_ptr<StartablePlan> make_rendezvous(const std::string& purpose,
+                                                   DataType type = DataType::int32,
+                                                   compute::Reduction op = ReduceOp::sum);
     void check_message(const MessageStart& message) const;
     // A small start must not pay for a look whether a driver has been loaded.
     static bool may_use_device(Extent extent) {
@@ -234,7 +235,7 @@ class Communicator {
     mutable std::atomic<bool> warned_ = false;
     bool one_host_ = false, is_leaving_ = false;
     std::unique_ptr<transport::Window> own_window_;  // if no memory is shared
-    std::unique_ptr<Neighbourhood> neighbourhood_;
+    std::unique_ptr<LocalPeers> local_peers_;
     transport::Window* window_ = nullptr;
     std::unique_ptr<transport::Fabric> fabric_;
     device::Devices devices_;
@@ -244,7 +245,7 @@ class Communicator {
     std::unique_ptr<Background> background_;  // null: operations move during calls only
     // Where options_.schedule exists. Guarded by a turn of options_.planning.
     mutable std::optional<std::set<dsl::Collective>> own_collectives_;
-    std::mutex exchanging_, meeting_;
+    std::mutex exchanging_, rendezvous_;
     std::once_flag barrier_made_;
     std::shared_ptr<StartablePlan> barrier_;
     // What all barriers send and receive. Nobody looks at the sum.

@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds shortest_attempt{2000};
 
 constexpr const char* grow_name = "hkt_comm_grow";
 
-constexpr std::size_t most_earlier_refuges = 16;  // each is a socket
+constexpr std::size_t most_earlier_recoveries = 16;  // each is a socket
 
 struct Wish {
     bool takes_part = false;
@@ -80,24 +80,24 @@ std::vector<int> members_of(const std::vector<std::string>& wishes, const Wish& 
 
 // The communicator of these ranks, which begins where the first of them invites them to. self: one of them.
 std::unique_ptr<Communicator> make_group(Options options, const std::vector<int>& members, int self,
-                                         const transport::Invitation& meeting) {
+                                         const transport::Invitation& rendezvous) {
     options.topology.clear();
     options.rank = static_cast<int>(std::find(members.begin(), members.end(), self) - members.begin());
     options.world_size = static_cast<int>(members.size());
-    options.master_addr = meeting.at.host;
-    options.master_port = meeting.at.port;
-    options.secret = meeting.secret;
+    options.master_addr = rendezvous.at.host;
+    options.master_port = rendezvous.at.port;
+    options.secret = rendezvous.secret;
     options.listen_fd = -1;
     if (options.rank == 0 && members.size() > 1 && !options.lobby)
-        options.lobby = transport::take_lobby(meeting);
+        options.lobby = transport::take_lobby(rendezvous);
     return Communicator::create(options);
 }
 
-// For a communicator of these ranks of the parent, and perhaps new ones: they know of no refuges yet.
+// For a communicator of these ranks of the parent, and perhaps new ones: they know of no recoveries yet.
 Options options_for(const std::vector<int>& members, Communicator& parent) {
     Options options = parent.options();
-    options.refuge.reset();
-    options.numbers_in_refuge.clear();
+    options.recovery.reset();
+    options.numbers_in_recovery.clear();
     // The parent knows at once when one of them has died, and when it is aborted.
     options.abandoned = [&parent, members] {
         parent.throw_if_aborted();
@@ -170,7 +170,7 @@ Error failure_of(int rank, const std::string& said) {
     return {static_cast<Status>(status), fmt::format("rank {} reported: {}", rank, text)};
 }
 
-transport::Invitation meeting_of(const std::string& said, int rank, Status status) {
+transport::Invitation rendezvous_of(const std::string& said, int rank, Status status) {
     if (said.starts_with(no_invitation))
         throw Error(status, fmt::format("rank {} cannot lead the new communicator: {}", rank,
                                         said.substr(no_invitation.size())));
@@ -205,12 +205,12 @@ std::unique_ptr<Communicator> split(Communicator& parent, const std::string& wha
     const Options options = options_for(members, parent);
     if (members.size() == 1) return make_group(options, members, parent.rank(), {});
     const std::string& text = invitations[static_cast<std::size_t>(members[0])];
-    return make_group(options, members, parent.rank(), meeting_of(text, members[0], Status::bootstrap));
+    return make_group(options, members, parent.rank(), rendezvous_of(text, members[0], Status::bootstrap));
 }
 
 std::unique_ptr<Communicator> shrink(Communicator& parent) {
     const auto until = transport::Clock::now() + parent.options().timeout;
-    parent.lost();  // the refuge must know
+    parent.lost();  // the recovery must know
     parent.abort("hkt_comm_shrink was called: it goes on without the ranks that are lost");
     Options options = parent.options();
     if (parent.size() == 1) return make_group(options, {0}, 0, {});
@@ -218,17 +218,17 @@ std::unique_ptr<Communicator> shrink(Communicator& parent) {
     const std::set<int> doubtful = parent.may_have_gone_on();
     auto attempt_takes = std::max(shortest_attempt, parent.options().timeout / 4);
     for (;; attempt_takes *= 2) {
-        const auto regrouped = options.refuge->regroup(until, {parent.was_given_up(), doubtful});
+        const auto regrouped = options.recovery->regroup(until, {parent.was_given_up(), doubtful});
         const std::vector<int>& survivors = regrouped.survivors;
-        options.numbers_in_refuge = survivors;
-        if (survivors[0] == options.refuge->self())
+        options.numbers_in_recovery = survivors;
+        if (survivors[0] == options.recovery->self())
             options.abandoned = [&regrouped] { return regrouped.company.loss(); };
         else
             options.abandoned = {};
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - transport::Clock::now());
         options.join_timeout = std::min<std::chrono::milliseconds>(left, attempt_takes);
         try {
-            return make_group(options, survivors, options.refuge->self(), regrouped.meeting);
+            return make_group(options, survivors, options.recovery->self(), regrouped.rendezvous);
         } catch (const Error& error) {  // another rank was lost: then all fail, and all begin again
             const bool may_be_a_loss =
                 error.status() == Status::bootstrap || error.status() == Status::timeout ||
@@ -242,13 +242,13 @@ namespace {
 
 // None has the communicator unless all have.
 std::unique_ptr<Communicator> make_grown(Communicator& parent, const Options& options,
-                                         const transport::Invitation& meeting) {
+                                         const transport::Invitation& rendezvous) {
     std::vector<int> ranks(static_cast<std::size_t>(parent.size() + options.newcomers));
     std::iota(ranks.begin(), ranks.end(), 0);
     std::unique_ptr<Communicator> grown;
     std::optional<Error> failure;
     try {
-        grown = make_group(options, ranks, parent.rank(), meeting);
+        grown = make_group(options, ranks, parent.rank(), rendezvous);
     } catch (const std::exception& error) {
         failure = error_of(error);
     }
@@ -266,19 +266,19 @@ std::unique_ptr<Communicator> grow_by(Communicator& parent, int newcomers, bool 
     std::shared_ptr<transport::Lobby> lobby;
     // An invitation holds a secret, and no error may show it.
     const auto said = parent.exchange(parent.rank() == 0 ? take_door(invitation, lobby) : "", grow_name);
-    const auto meeting = meeting_of(said[0], 0, Status::invalid_argument);
+    const auto rendezvous = rendezvous_of(said[0], 0, Status::invalid_argument);
     std::vector<int> members(static_cast<std::size_t>(parent.size()));
     std::iota(members.begin(), members.end(), 0);
     Options options = options_for(members, parent);
     // A rank that does not know of the new communicator must find that this process has not ended.
-    if (const auto& refuge = parent.options().refuge) options.earlier_refuges.push_back(refuge);
-    if (options.earlier_refuges.size() > most_earlier_refuges)
-        options.earlier_refuges.erase(options.earlier_refuges.begin());
+    if (const auto& recovery = parent.options().recovery) options.earlier_recoveries.push_back(recovery);
+    if (options.earlier_recoveries.size() > most_earlier_recoveries)
+        options.earlier_recoveries.erase(options.earlier_recoveries.begin());
     options.planning.reset();  // the new processes read schedules as they are now
     options.newcomers = newcomers;
     options.newcomers_wait = they_wait;
     options.lobby = std::move(lobby);
-    auto grown = make_grown(parent, options, meeting);
+    auto grown = make_grown(parent, options, rendezvous);
     try {
         grown->barrier();              // tells the new processes that all ranks have it
     } catch (const std::exception&) {  // the next operation says what is wrong, as all have it

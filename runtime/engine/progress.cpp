@@ -58,17 +58,17 @@ struct HasEnded {
 
 }  // namespace
 
-Progress::Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood, transport::Fabric* fabric,
+Progress::Progress(transport::Bootstrap& bootstrap, LocalPeers* local_peers, transport::Fabric* fabric,
                    std::chrono::milliseconds timeout)
     : bootstrap_(bootstrap),
-      neighbourhood_(neighbourhood),
+      local_peers_(local_peers),
       fabric_(fabric),
       timeout_(timeout),
-      spin_time_(spin_time * (neighbourhood ? neighbourhood->ranks_per_core() : 1)),
-      long_yield_(long_yield * (neighbourhood ? neighbourhood->ranks_per_core() : 1)),
+      spin_time_(spin_time * (local_peers ? local_peers->ranks_per_core() : 1)),
+      long_yield_(long_yield * (local_peers ? local_peers->ranks_per_core() : 1)),
       completions_(64),
       agreed_(static_cast<std::size_t>(bootstrap.world_size()), -1),
-      messages_(bootstrap.rank(), bootstrap.world_size(), neighbourhood, fabric),
+      messages_(bootstrap.rank(), bootstrap.world_size(), local_peers, fabric),
       sibling_([this] { return awaited(); }),
       answers_(bootstrap, [this](std::uint64_t number) { return account_of(number); }) {}
 
@@ -77,7 +77,7 @@ Progress::~Progress() {
     if (!(in_flight_.empty() && messages_.is_quiet()) && !failure_) {
         let_go();
         if (fabric_) fabric_->abandon();
-        if (neighbourhood_) neighbourhood_->window().quarantine();
+        if (local_peers_) local_peers_->window().quarantine();
     }
     for (Execution* execution : lent_) give_back(*execution);
 }
@@ -111,7 +111,7 @@ bool Progress::run_at_once(StartablePlan& plan, Extent extent, const void* send,
     const std::uint64_t history = mix(history_, plan.identity(extent));
     const record::Moment began = tracer_ ? Tracer::now() : 0;
     try {
-        if (!plan.small_run()->run(plan, *neighbourhood_, extent.count, send, recv, factor, turns_,
+        if (!plan.small_run()->run(plan, *local_peers_, extent.count, send, recv, factor, next_sequence_,
                                    static_cast<std::uint32_t>(history >> 32)))
             return false;
     } catch (const std::exception& error) {
@@ -121,7 +121,7 @@ bool Progress::run_at_once(StartablePlan& plan, Extent extent, const void* send,
     history_ = history;
     if (tracer_) tracer_->add_done(*plan.label(), started_, extent.count, began);
     flight_.note_done(plan.label(), started_++, extent.count, static_cast<std::uint32_t>(history >> 32));
-    neighbourhood_->complete(++turns_);
+    local_peers_->complete(++next_sequence_);
     return true;
 }
 
@@ -139,12 +139,12 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
                 .factor = factor,
                 .arguments = extent.arguments,
                 .number = started_,
-                .turn = turns_,
+                .sequence = next_sequence_,
                 .checksum = static_cast<std::uint32_t>(history >> 32)};
     Execution* begun = nullptr;
     std::unique_ptr<DirectStart> direct;
     std::unique_ptr<device::Staging> staging;
-    StandIns stand_ins;
+    StagingBuffers staging_buffers;
     flight_.begin(plan->label(), started_, extent.count, start.checksum);
     const record::Moment began = tracer_ ? Tracer::now() : 0;
     try {
@@ -152,11 +152,11 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
         if (buffers) direct = DirectStart::begin(start, *buffers);
         start.direct = direct.get();
         if (buffers && !direct) staging = stage(start, *buffers);
-        if (neighbourhood_ && neighbourhood_->window().has_adopted())
-            stand_ins = StandIns(start, neighbourhood_->window());
+        if (local_peers_ && local_peers_->window().has_adopted())
+            staging_buffers = StagingBuffers(start, local_peers_->window());
         lent_.reserve(lent_.size() + 1);
         in_flight_.reserve(in_flight_.size() + start.tiles());
-        begun = &begin_tiles(*plan, start, plan->program().neighbours.empty() ? nullptr : neighbourhood_);
+        begun = &begin_tiles(*plan, start, plan->program().local_peers.empty() ? nullptr : local_peers_);
     } catch (const std::exception& error) {
         // The others will start this and wait for it.
         fail_here(error);
@@ -166,7 +166,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     Execution& execution = *begun;
     execution.keep(std::move(direct));
     execution.keep(std::move(staging));
-    execution.keep(std::move(stand_ins));
+    execution.keep(std::move(staging_buffers));
     lent_.push_back(&execution);
     if (tracer_) tracer_->begin(execution, began);
     const std::size_t older = in_flight_.size();
@@ -174,7 +174,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     is_leaving_ = limit.has_value();
     history_ = history;
     ++started_;
-    turns_ += start.tiles();
+    next_sequence_ += start.tiles();
     const auto set_deadlines = [&] {
         const auto deadline = Clock::now() - away_ + limit.value_or(timeout_);
         for (Execution* tile = begun; tile; tile = tile->next_tile()) tile->set_deadline(deadline);
@@ -431,11 +431,11 @@ std::unique_ptr<GatheredTensors> Progress::finish(Execution& execution) {
     const Status status = execution.status_of_all();
     lent_.erase(std::find(lent_.begin(), lent_.end(), &execution));
     const std::unique_ptr<device::Staging> staging = execution.take_staging();
-    const StandIns stand_ins = execution.take_stand_ins();
+    const StagingBuffers staging_buffers = execution.take_staging_buffers();
     std::unique_ptr<GatheredTensors> tensors = execution.take_tensors();
     give_back(execution);
     if (status != Status::success) throw Error(failure_->status, failure_->text);
-    stand_ins.finish();
+    staging_buffers.finish();
     if (staging) leave_to_device([&] { staging->hand_over(); });
     return tensors;
 }
@@ -512,13 +512,13 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_poin
     if (!in_flight_.empty() && !is_alone()) at_most = std::min(at_most, impatience_.due() - now);
     // Once a rank has left, the event descriptor stays readable: it would end every sleep at once.
     pollfd others[] = {{gate_.bell_fd(), POLLIN, 0},
-                       {neighbourhood_ ? neighbourhood_->window().doorbell_fd() : -1, POLLIN, 0},
+                       {local_peers_ ? local_peers_->window().doorbell_fd() : -1, POLLIN, 0},
                        {bootstrap_.event_fd(), POLLIN, 0}};
     const std::span<pollfd> watched(others, somebody_left_ ? 2 : 3);
-    if (neighbourhood_) {
-        // If a neighbour signalled before it could see that this rank is asleep, it rang no bell.
-        neighbourhood_->fall_asleep();
-        if (step()) return neighbourhood_->wake_up();
+    if (local_peers_) {
+        // If a local peer signalled before it could see that this rank is asleep, it rang no bell.
+        local_peers_->fall_asleep();
+        if (step()) return local_peers_->wake_up();
     }
     std::optional<std::string> broken;
     visit.asleep([&] {
@@ -534,7 +534,7 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_poin
             broken = error.what();
         }
     });
-    if (neighbourhood_) neighbourhood_->wake_up();
+    if (local_peers_) local_peers_->wake_up();
     if (broken && !failure_) fail_fabric(*broken, -1);
 }
 

@@ -35,9 +35,9 @@ class Progress {
   public:
     using Clock = Execution::Clock;
 
-    // neighbourhood: the ranks of this host that share memory with this one; null if there are none. fabric:
+    // local_peers: the ranks of this host that share memory with this one; null if there are none. fabric:
     // leads to the other ranks; null if there are none.
-    Progress(transport::Bootstrap& bootstrap, Neighbourhood* neighbourhood, transport::Fabric* fabric,
+    Progress(transport::Bootstrap& bootstrap, LocalPeers* local_peers, transport::Fabric* fabric,
              std::chrono::milliseconds timeout);
     ~Progress();
 
@@ -137,7 +137,7 @@ class Progress {
     // True if nothing is in flight.
     bool is_idle() const { return in_flight_.empty() && messages_.is_idle(); }
     InFlight in_flight() const { return {in_flight_, messages_.open()}; }
-    bool is_alone() const { return neighbourhood_ == nullptr && fabric_ == nullptr; }
+    bool is_alone() const { return local_peers_ == nullptr && fabric_ == nullptr; }
     void arrived(const transport::Completion& completion);
     void message_arrived(const transport::Completion& completion);
     std::size_t window() const;
@@ -166,7 +166,7 @@ class Progress {
     bool linger(Clock::time_point until, HasCome has_come);
     std::optional<int> departed_peer_of(const MessageStart& message) const;
     std::optional<int> departed_peer() const;
-    std::int64_t start_of(std::int64_t turn) const;
+    std::int64_t start_of(std::int64_t sequence) const;
     void hear_bad_news();
     std::optional<Failure> bad_news() const;  // from the other ranks
     void tell_others(const Failure& failure);
@@ -183,7 +183,7 @@ class Progress {
     bool is_attended() const;  // a thread moves what is in flight, or comes by often
 
     transport::Bootstrap& bootstrap_;
-    Neighbourhood* neighbourhood_;
+    LocalPeers* local_peers_;
     transport::Fabric* fabric_;
     std::chrono::milliseconds timeout_;
     Clock::duration spin_time_, long_yield_;
@@ -192,9 +192,9 @@ class Progress {
     std::vector<Execution*> in_flight_;  // oldest first
     std::vector<Execution*> lent_;       // with the caller: in flight, or ended and not yet asked for
     std::vector<transport::Completion> completions_;
-    std::uint64_t started_ = 0, turns_ = 0;  // so far; how many turns they have taken
-    std::uint64_t history_ = 0;              // of all starts: once ranks differ, they never agree again
-    std::vector<std::int64_t> agreed_;       // by peer: the last start on which its messages agreed; -1
+    std::uint64_t started_ = 0, next_sequence_ = 0;  // so far; the next tile's sequence number
+    std::uint64_t history_ = 0;         // of all starts: once ranks differ, they never agree again
+    std::vector<std::int64_t> agreed_;  // by peer: the last start on which its messages agreed; -1
     std::optional<Failure> failure_;
     Failed on_failure_;
     record::Flight flight_;
@@ -204,9 +204,9 @@ class Progress {
     bool somebody_left_ = false, is_leaving_ = false;
     std::optional<Clock::time_point> stranded_since_;  // waiting for a rank that has left
 
-    // Since when the oldest operation stands still, and this rank says so; that operation's turn.
+    // Since when the oldest operation stands still, and this rank says so; that operation's sequence number.
     transport::Impatience impatience_{Clock::time_point{}};
-    std::uint64_t awaited_turn_ = UINT64_MAX;
+    std::uint64_t awaited_sequence_ = UINT64_MAX;
     bool has_moved_ = false;  // anything, since somebody looked
     Clock::time_point stands_since_{};
 

@@ -75,8 +75,8 @@ void Progress::watch_deadlines(Clock::time_point now) {
 void Progress::watch_standstill(Clock::time_point now) {
     if (is_alone() || in_flight_.empty()) return;
     const bool moves = std::exchange(has_moved_, false) && now - stands_since_ < longest_movement;
-    const std::uint64_t turn = in_flight_.front()->turn();
-    if (std::exchange(awaited_turn_, turn) != turn) stands_since_ = now;
+    const std::uint64_t sequence = in_flight_.front()->sequence();
+    if (std::exchange(awaited_sequence_, sequence) != sequence) stands_since_ = now;
     if (moves || stands_since_ == now) return impatience_.begin(now);
     if (impatience_.is_due(now)) bootstrap_.wait_in(in_flight_.front()->number());
 }
@@ -276,13 +276,13 @@ void Progress::tell_others(const Failure& failure) {
     bootstrap_.report(encode(failure.notice));
 }
 
-// The number of the start that had this turn. If that start has ended, the result may be an earlier one.
-std::int64_t Progress::start_of(std::int64_t turn) const {
+// The start whose tile had this sequence number; an earlier one, if that start has ended.
+std::int64_t Progress::start_of(std::int64_t sequence) const {
     const Execution* latest = in_flight_.front();
     for (const Execution* execution : in_flight_)
-        if (static_cast<std::int64_t>(execution->turn()) <= turn) latest = execution;
-    const auto begin = static_cast<std::int64_t>(latest->start().turn);
-    return static_cast<std::int64_t>(latest->number()) - std::max<std::int64_t>(begin - turn, 0);
+        if (static_cast<std::int64_t>(execution->sequence()) <= sequence) latest = execution;
+    const auto begin = static_cast<std::int64_t>(latest->start().sequence);
+    return static_cast<std::int64_t>(latest->number()) - std::max<std::int64_t>(begin - sequence, 0);
 }
 
 // What has come before `until`, if it does. Meanwhile this rank moves the messages that are already on their
@@ -322,7 +322,7 @@ void Progress::fail_mismatch(const Execution& execution, Disagreement disagreeme
         return fail(ranks_differ(*difference, bootstrap_.rank(), in_flight()));
     const dsl::Rank peer = disagreement.peer;
     std::int64_t agreed = agreed_[static_cast<std::size_t>(peer)];
-    if (neighbourhood_) agreed = std::max(agreed, start_of(neighbourhood_->agreed_until(peer)));
+    if (local_peers_) agreed = std::max(agreed, start_of(local_peers_->agreed_until(peer)));
     tell_others(ranks_disagree(execution, disagreement, agreed, bootstrap_.rank()));
     std::optional<transport::Report> theirs;
     linger(Clock::now() + mismatch_lingers,
@@ -341,7 +341,7 @@ void Progress::fail(Failure failure) {
     // Before anybody may touch the buffers again.
     let_go();
     if (fabric_) fabric_->abandon();
-    if (neighbourhood_) neighbourhood_->window().quarantine();
+    if (local_peers_) local_peers_->window().quarantine();
     const record::Moment now = record::coarse_now();
     for (Execution* execution : in_flight_) {
         execution->end(failure_->status);
@@ -360,7 +360,7 @@ void Progress::fail(Failure failure) {
 void Progress::let_go() {
     bool others_may_copy = messages_.let_go();
     for (Execution* execution : in_flight_) others_may_copy |= execution->let_go();
-    if (others_may_copy) neighbourhood_->withdraw(Clock::now() + others_copies_end_within);
+    if (others_may_copy) local_peers_->withdraw(Clock::now() + others_copies_end_within);
 }
 
 }  // namespace hocket::engine

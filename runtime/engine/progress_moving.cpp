@@ -95,8 +95,8 @@ std::size_t Progress::window() const {
     while (end < in_flight_.size()) {
         messages += in_flight_[end]->messages();
         if (end > 0 && messages > window_messages) break;
-        // Among neighbours a lane can be used again once its last turn and all turns before it are complete.
-        if (in_flight_[end]->turn() - in_flight_.front()->turn() >= Neighbourhood::lanes) break;
+        // A slot can be used again once the last tile in it and all tiles before that are complete.
+        if (in_flight_[end]->sequence() - in_flight_.front()->sequence() >= LocalPeers::slots) break;
         ++end;
     }
     return end;
@@ -136,7 +136,8 @@ void Progress::retire() {
         return true;
     });
     in_flight_.erase(rest, in_flight_.end());
-    if (neighbourhood_) neighbourhood_->complete(in_flight_.empty() ? turns_ : in_flight_.front()->turn());
+    if (local_peers_)
+        local_peers_->complete(in_flight_.empty() ? next_sequence_ : in_flight_.front()->sequence());
     announce();
 }
 

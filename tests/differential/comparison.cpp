@@ -44,18 +44,18 @@ dsl::Collective collective_of(const Program& program) {
 struct Layout {
     std::string name;
     std::vector<int> hosts;
-    dsl::Economy economy = dsl::Economy::bytes;
+    dsl::Protocol protocol = dsl::Protocol::bandwidth;
 };
 
 std::vector<Layout> layouts(dsl::Rank ranks, Random& random) {
     std::vector<Layout> all{{"each rank apart", {}}};
-    for (const auto economy : {dsl::Economy::bytes, dsl::Economy::waits}) {
-        const std::string name = economy == dsl::Economy::bytes ? "fewest bytes" : "fewest waits";
-        std::vector<Layout> some{{"one host", {}, economy},
-                                 {"pairs", {}, economy},
-                                 {"dealt in turn", {}, economy},
-                                 {"one apart", {}, economy},
-                                 {"at random", {}, economy}};
+    for (const auto protocol : {dsl::Protocol::bandwidth, dsl::Protocol::latency}) {
+        const std::string name = protocol == dsl::Protocol::bandwidth ? "fewest bytes" : "fewest waits";
+        std::vector<Layout> some{{"one host", {}, protocol},
+                                 {"pairs", {}, protocol},
+                                 {"dealt in turn", {}, protocol},
+                                 {"one apart", {}, protocol},
+                                 {"at random", {}, protocol}};
         for (dsl::Rank rank = 0; rank < ranks; ++rank) {
             some[0].hosts.push_back(0);
             some[1].hosts.push_back(rank / 2);
@@ -151,7 +151,7 @@ class Comparing {
     std::string differs(const Layout& layout) {
         where_ = layout.name;
         request_.hosts = layout.hosts;
-        request_.economy = layout.economy;
+        request_.protocol = layout.protocol;
         const auto checked = dsl::check_schedule(request_);
         std::vector<dsl::RankProgram> programs;
         for (dsl::Rank rank = 0; rank < request_.ranks; ++rank) programs.push_back(checked->project(rank));

@@ -74,15 +74,15 @@ TEST_CASE("ranks that share memory do what their collective promises, in any ord
             const dsl::Rank ranks = planner.check(request)->levels().ranks();
             const bool by_rank = contract_of(item.collective).is_by_rank();
             for (const auto& hosts : placements(ranks))
-                for (const auto economy : {dsl::Economy::bytes, dsl::Economy::waits}) {
+                for (const auto protocol : {dsl::Protocol::bandwidth, dsl::Protocol::latency}) {
                     request.root = contract_of(item.collective).has_root() ? ranks / 2 : 0;
                     request.hosts = hosts;
-                    request.economy = economy;
+                    request.protocol = protocol;
                     const auto checked = planner.check(request);
                     const auto programs = programs_of(*checked);
                     INFO(name_of(item.collective)
                          << " by " << checked->name() << " on " << topology << ", hosts "
-                         << ::Catch::Detail::stringify(hosts) << ", economy " << int(economy));
+                         << ::Catch::Detail::stringify(hosts) << ", protocol " << int(protocol));
                     CHECK(test::rendezvous(programs) == "");
                     unsigned order = 0;  // another one each time
                     for (const std::uint64_t count : {1, 5, 64})
@@ -131,14 +131,14 @@ TEST_CASE("memory, messages and both combine the same values in the same order")
             };
             const auto by_messages = folded(programs_of(*planner.check(request)), false);
             for (const auto& hosts : placements(ranks))
-                for (const auto economy : {dsl::Economy::bytes, dsl::Economy::waits}) {
+                for (const auto protocol : {dsl::Protocol::bandwidth, dsl::Protocol::latency}) {
                     request.hosts = hosts;
-                    request.economy = economy;
+                    request.protocol = protocol;
                     const auto programs = programs_of(*planner.check(request));
                     for (const bool in_place : {false, true}) {
                         INFO(name_of(item.collective)
                              << " by '" << item.schedule << "' on " << topology << ", hosts "
-                             << ::Catch::Detail::stringify(hosts) << ", economy " << int(economy)
+                             << ::Catch::Detail::stringify(hosts) << ", protocol " << int(protocol)
                              << ", in place " << in_place);
                         CHECK(folded(programs, in_place) == by_messages);
                     }
@@ -146,7 +146,7 @@ TEST_CASE("memory, messages and both combine the same values in the same order")
         }
 }
 
-TEST_CASE("direct all_reduce among neighbours is one pass over all memories, between two meetings") {
+TEST_CASE("direct all_reduce among local peers is one pass over all memories, between two rendezvous") {
     auto request = test::request(Collective::all_reduce, "direct", "4");
     request.hosts = {0, 0, 0, 0};
     const auto program = dsl::check_schedule(request)->project(2);
@@ -166,10 +166,10 @@ TEST_CASE("direct all_reduce among neighbours is one pass over all memories, bet
     CHECK(!program.uses_work);
 }
 
-TEST_CASE("a small all_reduce by exchange waits once for each neighbour and guards nothing of its output") {
+TEST_CASE("a small all_reduce by exchange waits once for each local peer and guards nothing of its output") {
     auto request = test::request(Collective::all_reduce, "exchange", "4");
     request.hosts = {0, 0, 0, 0};
-    request.economy = dsl::Economy::waits;
+    request.protocol = dsl::Protocol::latency;
     const auto program = dsl::check_schedule(request)->project(1);
     int awaits = 0;
     for (const dsl::Op& op : program.ops) awaits += op.kind == dsl::Op::Kind::await && !op.guards_buffers;
@@ -236,7 +236,7 @@ TEST_CASE("a projection ends at its deadline") {
     dsl::PlanRequest request = test::request(Collective::all_reduce, "direct", "40");
     const auto checked = dsl::check_schedule(request);
     const dsl::Deadline past(std::chrono::duration<double>(0));
-    CHECK_THROWS_WITH(dsl::project(checked->graph(), 3, {3}, dsl::Economy::bytes, past),
+    CHECK_THROWS_WITH(dsl::project(checked->graph(), 3, {3}, dsl::Protocol::bandwidth, past),
                       Contains("while projecting a schedule onto a rank"));
     CHECK(!dsl::project(checked->graph(), 3, {3}).ops.empty());
 }
@@ -292,7 +292,7 @@ TEST_CASE("every rank knows whether any share memory, and the most messages that
         INFO(name_of(request.collective) << " by '" << request.schedule << "' on " << request.topology);
         for (const dsl::RankProgram& program : programs) {
             CHECK(program.memory_is_shared == is_shared);
-            if (program.neighbours.size() + 1 < programs.size())
+            if (program.local_peers.size() + 1 < programs.size())
                 CHECK(program.most_messages == (is_shared ? most : 0));
         }
     };
@@ -444,12 +444,12 @@ TEST_CASE("an exchange of one place between two ranks goes through scratch, and 
         }
 }
 
-TEST_CASE("what a rank sends between hosts is not overwritten by a neighbour meanwhile") {
+TEST_CASE("what a rank sends between hosts is not overwritten by a local peer meanwhile") {
     auto request =
         test::request(Collective::all_reduce, std::string(HOCKET_TEST_DATA) + "/overtake.sched", "3");
     request.hosts = {0, 0, 1};
-    for (const auto economy : {dsl::Economy::bytes, dsl::Economy::waits}) {
-        request.economy = economy;
+    for (const auto protocol : {dsl::Protocol::bandwidth, dsl::Protocol::latency}) {
+        request.protocol = protocol;
         const auto programs = programs_of(*dsl::check_schedule(request));
         for (const bool in_place : {false, true})
             for (const unsigned seed : {1u, 2u, 3u})

@@ -82,10 +82,10 @@ class Simulated {
         return true;
     }
 
-    // Its caller does. Copies that neighbours are shown stay.
+    // Its caller does. Copies that local peers are shown stay.
     void reuse_buffers() {
-        if (program_.economy == dsl::Economy::bytes) areas_[dsl::input_area].assign(size_, poison);
-        if (program_.economy == dsl::Economy::bytes || !program_.shares_output)
+        if (program_.protocol == dsl::Protocol::bandwidth) areas_[dsl::input_area].assign(size_, poison);
+        if (program_.protocol == dsl::Protocol::bandwidth || !program_.shares_output)
             areas_[dsl::output_area].assign(size_, poison);
     }
 
@@ -134,10 +134,10 @@ class Simulated {
     // In place, input and output are the same memory, unless the input must be copied.
     Data& area(AreaId id) {
         if (id >= dsl::areas_of_a_rank && id < program_.first_scratch()) {
-            const Rank owner = program_.neighbours[id / dsl::areas_of_a_rank - 1];
+            const Rank owner = program_.local_peers[id / dsl::areas_of_a_rank - 1];
             return (*ranks_)[owner].area(id % dsl::areas_of_a_rank);
         }
-        const bool copied = program_.economy == dsl::Economy::waits || program_.buffers > 1;
+        const bool copied = program_.protocol == dsl::Protocol::latency || program_.buffers > 1;
         return areas_[id == dsl::input_area && options_.in_place && !copied ? dsl::output_area : id];
     }
 

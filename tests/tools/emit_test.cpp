@@ -40,9 +40,9 @@ dsl::AreaId area_of(const std::string& text, const dsl::RankProgram& program) {
     const std::size_t of = text.find(" of ");
     if (of == std::string::npos) return area;
     const auto owner =
-        std::find(program.neighbours.begin(), program.neighbours.end(), std::stoi(text.substr(of + 4)));
-    return dsl::RankProgram::neighbour_area(static_cast<std::size_t>(owner - program.neighbours.begin()),
-                                            area);
+        std::find(program.local_peers.begin(), program.local_peers.end(), std::stoi(text.substr(of + 4)));
+    return dsl::RankProgram::local_peer_area(static_cast<std::size_t>(owner - program.local_peers.begin()),
+                                             area);
 }
 
 // "input at 1/2 for 5/6" tells of a shifted area what it is of, and what is read where.
@@ -93,7 +93,7 @@ std::string area_text(const dsl::RankProgram& program, dsl::AreaId area) {
     if (area >= program.first_scratch()) return fmt::format("scratch {}", area - program.first_scratch());
     const std::string name = std::array{"input", "output", "work"}[area % dsl::areas_of_a_rank];
     if (area < dsl::areas_of_a_rank) return name;
-    return fmt::format("{} of {}", name, program.neighbours[area / dsl::areas_of_a_rank - 1]);
+    return fmt::format("{} of {}", name, program.local_peers[area / dsl::areas_of_a_rank - 1]);
 }
 
 // A prime for each exchange.

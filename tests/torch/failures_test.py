@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 import hocket.torch
-from hocket.torch import communicator, meeting
+from hocket.torch import communicator, rendezvous
 from ranks import same
 
 HAS_2 = not torch.__version__.startswith("1.")
@@ -248,13 +248,13 @@ def earlier_lists(rank, size):
 
     def come_late():
         time.sleep(0.2)
-        meeting.MeetingPlace(shared).compare_members([0, 1], 1, 20000)
+        rendezvous.RendezvousPlace(shared).compare_members([0, 1], 1, 20000)
     thread = threading.Thread(target=come_late)
     thread.start()
-    meeting.MeetingPlace(shared).compare_members([0, 1], 0, 20000)
+    rendezvous.RendezvousPlace(shared).compare_members([0, 1], 0, 20000)
     thread.join()
     shared.set("hocket/members/3", "an-earlier-job 0,3")
-    text = _text_of(meeting.MeetingPlace(shared).compare_members, [0, 3], 0, 300)
+    text = _text_of(rendezvous.RendezvousPlace(shared).compare_members, [0, 3], 0, 300)
     assert "rank 3 has not come" in text, text
     assert communicator.milliseconds(datetime.timedelta(days=-13503981)) == 24 * 3600 * 1000  # as torch gives 200,000,000 days
     assert communicator.milliseconds(datetime.timedelta(milliseconds=-1)) is None
@@ -329,7 +329,7 @@ def refused(rank, size):
 
 def put_too_late(rank, size):
     """After Ctrl-C the call that joins goes on: what it puts into the store then must not be there for the next group."""
-    place = hocket.torch.meeting.MeetingPlace(store())
+    place = hocket.torch.rendezvous.RendezvousPlace(store())
     place.take_out()
     place.set("late", b"1")
     assert store().add("late", 1) == 1, "the key was there"

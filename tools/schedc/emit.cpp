@@ -35,7 +35,7 @@ std::string area_name(const RankProgram& program, AreaId area) {
     if (area >= program.first_scratch()) return fmt::format("scratch{}", area - program.first_scratch());
     const std::string name = names[area % areas_of_a_rank];
     if (area < areas_of_a_rank) return name;
-    return fmt::format("{} of {}", name, program.neighbours[area / areas_of_a_rank - 1]);
+    return fmt::format("{} of {}", name, program.local_peers[area / areas_of_a_rank - 1]);
 }
 
 // "x[0, 1/4)\nx[1/2, 3/4)": dot's line breaks.

@@ -215,7 +215,7 @@ def init(rank: Optional[int] = None, world_size: Optional[int] = None, *, master
     timeout_ms = None if timeout is None else opts.milliseconds(timeout)
     ways = (rank, world_size, master_addr, master_port, secret, listen_fd, unique_id, store)
     if all(way is None for way in ways) and torchrun.is_launcher():
-        store, rank, world_size, count = torchrun.meeting(timeout)
+        store, rank, world_size, count = torchrun.rendezvous(timeout)
         store_prefix += count
     if progress is None and not os.environ.get("HOCKET_PROGRESS"):
         progress = "thread"

@@ -19,7 +19,7 @@ def is_launcher() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ and not os.environ.get("HOCKET_SECRET")
 
 
-def meeting(timeout: Optional[float]) -> Tuple[Any, int, int, str]:
+def rendezvous(timeout: Optional[float]) -> Tuple[Any, int, int, str]:
     """The store, this process's rank, the number of ranks, and what comes behind the prefix of keys. All ranks call init()
     as many times."""
     try:

@@ -14,7 +14,7 @@
 #include "dsl/graph/topology.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/engine/job/tuning.hpp"
-#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/local_peers.hpp"
 #include "runtime/transport/net/texts.hpp"
 
 namespace hocket::engine {
@@ -67,7 +67,7 @@ void compare_cards(const std::vector<Json>& cards, const char* key) {
 }  // namespace
 
 Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const std::string& invitation,
-                const transport::Endpoint& refuge) {
+                const transport::Endpoint& recovery) {
     const Json mine = {{"Hocket's version", HOCKET_VERSION},
                        {"HOCKET_TOPOLOGY", options.topology},
                        {"HOCKET_SCHEDULE", options.schedule},
@@ -75,10 +75,10 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                        {host_id_is_set, options.host_id.empty() ? "no" : "yes"},
                        {"host", options.host_id.empty() ? this_host() : options.host_id},
                        {"memory", invitation},
-                       {"refuge", refuge.host},
-                       {"refuge's port", refuge.port},
+                       {"recovery", recovery.host},
+                       {"recovery's port", recovery.port},
                        {"cores", usable_cores()},
-                       {"fences others", Neighbourhood::can_fence_others()},
+                       {"fences others", LocalPeers::can_fence_others()},
                        {"tuning", tuning_to_share(options)},
                        {"tuning file", options.tuning},
                        {"rank in the job", options.job_rank},
@@ -108,8 +108,8 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
         const auto host = card.at("host").get<std::string>();
         agreement.hosts.push_back(numbers.emplace(host, static_cast<int>(numbers.size())).first->second);
         agreement.invitations.push_back(card.at("memory").get<std::string>());
-        agreement.refuges.push_back(
-            {card.at("refuge").get<std::string>(), card.at("refuge's port").get<int>()});
+        agreement.recoveries.push_back(
+            {card.at("recovery").get<std::string>(), card.at("recovery's port").get<int>()});
         agreement.job_ranks.push_back(card.at("rank in the job").get<int>());
         agreement.fences_others &= card.at("fences others").get<bool>();
         cores.resize(numbers.size());

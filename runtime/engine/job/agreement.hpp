@@ -12,11 +12,11 @@
 namespace hocket::engine {
 
 struct Agreement {
-    std::vector<int> hosts;                    // by rank: the number of its host
-    std::vector<std::string> invitations;      // by rank: to the memory of the rank's host
-    std::vector<transport::Endpoint> refuges;  // by rank
+    std::vector<int> hosts;                       // by rank: the number of its host
+    std::vector<std::string> invitations;         // by rank: to the memory of the rank's host
+    std::vector<transport::Endpoint> recoveries;  // by rank
     int cores = 1;                    // cores that a host's ranks may use together; of all hosts, the fewest
-    bool fences_others = true;        // whether all ranks can: see Neighbourhood::can_fence_others
+    bool fences_others = true;        // whether all ranks can: see LocalPeers::can_fence_others
     std::string tuning, tuning_file;  // rank 0's: see tuning_to_share
     std::vector<int> job_ranks;       // by rank: Options::job_rank
     std::string id;                   // the same on all ranks, and no other communicator's
@@ -26,7 +26,7 @@ struct Agreement {
 // ranks share a host: same name, boot id and network namespace. If ranks differ, throws
 // hocket::Error(mismatch) naming them, on all ranks alike. Also throws peer_lost, timeout.
 Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const std::string& invitation,
-                const transport::Endpoint& refuge);
+                const transport::Endpoint& recovery);
 
 // The short form of the topology that the hosts make (see dsl::grid_topology): "4m/2", "2mx3h". One level of
 // all ranks if hosts have different numbers of ranks, or ranks are not numbered host by host.

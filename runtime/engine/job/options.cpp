@@ -110,7 +110,7 @@ std::string lone_process(const Choices& choices, const Reader& reader) {
                        way_out(place.size_name));
 }
 
-void resolve_meeting_point(Options& options, const Choices& choices, const Reader& reader) {
+void resolve_rendezvous_point(Options& options, const Choices& choices, const Reader& reader) {
     options.master_addr =
         choices.master_addr ? *choices.master_addr : reader.text("MASTER_ADDR").value_or(options.master_addr);
     options.secret = choices.secret ? *choices.secret : reader.text("HOCKET_SECRET").value_or("");
@@ -132,7 +132,7 @@ void resolve_meeting_point(Options& options, const Choices& choices, const Reade
                         "(hocket-run does){}",
                         options.world_size, lone_process(choices, reader)));
     options.master_port = static_cast<int>(port.value_or(0));
-    // The launcher's socket is only for the meeting point that the launcher named.
+    // The launcher's socket is only for the rendezvous point that the launcher named.
     if (options.rank == 0 && !choices.master_addr && !choices.master_port && !choices.listen_fd)
         options.listen_fd = static_cast<int>(reader.number("HOCKET_LISTEN_FD", 0, INT32_MAX).value_or(-1));
     if (options.secret.empty())
@@ -248,7 +248,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
     else
         resolve_place(options, choices, reader);
     options.job_rank = job_rank_from(reader, options.rank);
-    if (!choices.meets_elsewhere) resolve_meeting_point(options, choices, reader);
+    if (!choices.meets_elsewhere) resolve_rendezvous_point(options, choices, reader);
     const auto text = [&](const std::optional<std::string>& choice, const char* name) {
         return choice ? *choice : reader.text(name).value_or("");
     };

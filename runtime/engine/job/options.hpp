@@ -57,10 +57,10 @@ struct Options {
     unsigned kernel_threads = 1;                      // HOCKET_KERNEL_THREADS: of a selection
     // Where its ranks find each other if some are lost, if a communicator that these were in has such places
     // already; and their numbers there, by rank.
-    std::shared_ptr<transport::Refuge> refuge = nullptr;
-    std::vector<int> numbers_in_refuge = {};
+    std::shared_ptr<transport::Recovery> recovery = nullptr;
+    std::vector<int> numbers_in_recovery = {};
     // Of communicators that this one has grown out of. They only show that the process is there.
-    std::vector<std::shared_ptr<transport::Refuge>> earlier_refuges = {};
+    std::vector<std::shared_ptr<transport::Recovery>> earlier_recoveries = {};
     std::shared_ptr<Planning> planning = nullptr;  // of the communicator that this one comes out of
     LogLevel log = LogLevel::warn;                 // HOCKET_LOG: warn, info or debug
     std::string recordings;                        // HOCKET_FLIGHT_RECORDER: a folder; "": none

@@ -4,13 +4,13 @@
 
 namespace hocket::engine {
 
-MemoryLink::MemoryLink(Neighbourhood& neighbourhood, int peer, PacketInbox& inbox)
-    : neighbourhood_(neighbourhood),
+MemoryLink::MemoryLink(LocalPeers& local_peers, int peer, PacketInbox& inbox)
+    : local_peers_(local_peers),
       peer_(peer),
-      member_(neighbourhood.member_of(peer)),
+      member_(local_peers.member_of(peer)),
       inbox_(inbox),
-      out_(*reinterpret_cast<Ring*>(neighbourhood.mailbox(member_, neighbourhood.self()))),
-      in_(*reinterpret_cast<Ring*>(neighbourhood.mailbox(neighbourhood.self(), member_))) {}
+      out_(*reinterpret_cast<Ring*>(local_peers.mailbox(member_, local_peers.self()))),
+      in_(*reinterpret_cast<Ring*>(local_peers.mailbox(local_peers.self(), member_))) {}
 
 Sent MemoryLink::send(const PacketHeader& header, const std::byte* payload, std::size_t bytes,
                       MessageRequest*) {
@@ -21,7 +21,7 @@ Sent MemoryLink::send(const PacketHeader& header, const std::byte* payload, std:
     Slot& slot = out_.slots[written_ % slots];
     slot.header = header;
     if (bytes > 0) std::memcpy(slot.payload, payload, bytes);
-    neighbourhood_.publish(out_.written, ++written_);
+    local_peers_.publish(out_.written, ++written_);
     return Sent::done;
 }
 
@@ -32,19 +32,19 @@ bool MemoryLink::poll(bool is_awaited) {
     while (taken_ != written) {
         const Slot& slot = in_.slots[taken_ % slots];
         inbox_.take(peer_, slot.header, slot.payload);
-        neighbourhood_.publish(in_.taken, ++taken_);
+        local_peers_.publish(in_.taken, ++taken_);
     }
     return true;
 }
 
 // Returns the offset in the slice plus one.
 std::uint64_t MemoryLink::place_of(const void* buffer, std::size_t bytes) const {
-    const auto offset = neighbourhood_.window().offset_of(buffer, bytes);
+    const auto offset = local_peers_.window().offset_of(buffer, bytes);
     return offset ? *offset + 1 : 0;
 }
 
 std::byte* MemoryLink::at(std::uint64_t place, std::size_t bytes) const {
-    return neighbourhood_.window().at(member_, place - 1, bytes);
+    return local_peers_.window().at(member_, place - 1, bytes);
 }
 
 }  // namespace hocket::engine

@@ -4,13 +4,13 @@
 #include <atomic>
 
 #include "runtime/engine/messages/packet_link.hpp"
-#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/local_peers.hpp"
 
 namespace hocket::engine {
 
 class MemoryLink : public PacketLink {
   public:
-    MemoryLink(Neighbourhood& neighbourhood, int peer, PacketInbox& inbox);
+    MemoryLink(LocalPeers& local_peers, int peer, PacketInbox& inbox);
 
     Sent send(const PacketHeader& header, const std::byte* payload, std::size_t bytes,
               MessageRequest* request) override;
@@ -18,8 +18,8 @@ class MemoryLink : public PacketLink {
     std::uint64_t place_of(const void* buffer, std::size_t bytes) const override;
     std::byte* at(std::uint64_t place, std::size_t bytes) const override;
     bool may_go_direct() const override { return true; }
-    bool begin_pull() override { return neighbourhood_.begin_pull(member_); }
-    void end_pull() override { neighbourhood_.end_pull(); }
+    bool begin_pull() override { return local_peers_.begin_pull(member_); }
+    void end_pull() override { local_peers_.end_pull(); }
     bool carries_pieces() const override { return true; }
 
   private:
@@ -35,10 +35,10 @@ class MemoryLink : public PacketLink {
         alignas(128) std::atomic<std::uint64_t> taken;
         Slot slots[MemoryLink::slots];
     };
-    static_assert(sizeof(Ring) <= Neighbourhood::mailbox_bytes);
+    static_assert(sizeof(Ring) <= LocalPeers::mailbox_bytes);
     static_assert(longest_whole <= longest_piece);
 
-    Neighbourhood& neighbourhood_;
+    LocalPeers& local_peers_;
     const int peer_;
     const Member member_;
     PacketInbox& inbox_;

@@ -32,8 +32,8 @@ void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes) {
 
 }  // namespace
 
-PointToPoint::PointToPoint(int rank, int ranks, Neighbourhood* neighbourhood, transport::Fabric* fabric)
-    : rank_(rank), neighbourhood_(neighbourhood), fabric_(fabric), peers_(static_cast<std::size_t>(ranks)) {}
+PointToPoint::PointToPoint(int rank, int ranks, LocalPeers* local_peers, transport::Fabric* fabric)
+    : rank_(rank), local_peers_(local_peers), fabric_(fabric), peers_(static_cast<std::size_t>(ranks)) {}
 
 PointToPoint::~PointToPoint() = default;
 
@@ -173,8 +173,8 @@ PointToPoint::Peer& PointToPoint::peer(int rank) {
 std::unique_ptr<PacketLink> PointToPoint::link_to(int rank) {
     PacketInbox& inbox = *this;
     if (rank == rank_) return nullptr;
-    if (neighbourhood_ && std::ranges::binary_search(neighbourhood_->ranks(), rank))
-        return std::make_unique<MemoryLink>(*neighbourhood_, rank, inbox);
+    if (local_peers_ && std::ranges::binary_search(local_peers_->ranks(), rank))
+        return std::make_unique<MemoryLink>(*local_peers_, rank, inbox);
     return std::make_unique<FabricLink>(*fabric_, rank, inbox);
 }
 

@@ -14,7 +14,7 @@
 #include "runtime/engine/messages/message_request.hpp"
 #include "runtime/engine/messages/packet_link.hpp"
 #include "runtime/engine/messages/tag_queues.hpp"
-#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/local_peers.hpp"
 #include "runtime/transport/fabric/fabric.hpp"
 
 namespace hocket::engine {
@@ -27,7 +27,7 @@ struct SizeMismatch {
 
 class PointToPoint : private PacketInbox {
   public:
-    PointToPoint(int rank, int ranks, Neighbourhood* neighbourhood, transport::Fabric* fabric);
+    PointToPoint(int rank, int ranks, LocalPeers* local_peers, transport::Fabric* fabric);
     ~PointToPoint();
 
     // Makes a request, lent to the caller until release(). Its memory lives as long as this, so that we can
@@ -135,7 +135,7 @@ class PointToPoint : private PacketInbox {
     std::vector<MessageRequest*> open_;
     std::size_t unsent_ = 0;  // controls of all peers
     const int rank_;
-    Neighbourhood* const neighbourhood_;
+    LocalPeers* const local_peers_;
     transport::Fabric* const fabric_;
     std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: never spoken with
     std::vector<Peer*> used_;

@@ -22,8 +22,8 @@ using Kind = dsl::Op::Kind;
 // The rank whose input the area is.
 std::optional<dsl::Rank> owner_of_input(const dsl::RankProgram& program, dsl::AreaId area) {
     if (area == dsl::input_area) return program.rank;
-    for (std::size_t i = 0; i < program.neighbours.size(); ++i)
-        if (area == dsl::RankProgram::neighbour_area(i, dsl::input_area)) return program.neighbours[i];
+    for (std::size_t i = 0; i < program.local_peers.size(); ++i)
+        if (area == dsl::RankProgram::local_peer_area(i, dsl::input_area)) return program.local_peers[i];
     return std::nullopt;
 }
 
@@ -95,10 +95,10 @@ void check_rules(const dsl::RankProgram& program, DataType type, const compute::
         if (op.origin >= program.origins.size()) refuse(i, "its origin does not exist");
         for (const dsl::AreaId area : op.also)
             if (area >= areas) refuse(i, "a further area does not exist");
-        const auto& neighbours = program.neighbours;
+        const auto& local_peers = program.local_peers;
         if (op.kind == Kind::await &&
-            std::find(neighbours.begin(), neighbours.end(), op.peer) == neighbours.end())
-            refuse(i, "it waits for a rank that is no neighbour");
+            std::find(local_peers.begin(), local_peers.end(), op.peer) == local_peers.end())
+            refuse(i, "it waits for a rank that is no local peer");
         if ((op.kind == Kind::await || op.kind == Kind::signal) &&
             (op.message == 0 || op.message > program.signals))
             refuse(i, "its signal does not exist");

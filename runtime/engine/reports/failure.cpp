@@ -42,7 +42,7 @@ std::string lengths_text(const char* what, std::uint64_t begin, std::span<const 
 }
 
 bool leaves(const std::string& operation) {
-    return operation.starts_with(fmt::format("{} #", leaving_meeting));
+    return operation.starts_with(fmt::format("{} #", leaving_rendezvous));
 }
 
 constexpr std::size_t most_parts = 4;  // of a message: how many are named

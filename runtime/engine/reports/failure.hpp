@@ -17,8 +17,8 @@
 
 namespace hocket::engine {
 
-// The meeting that a rank calls before it leaves, as describe() begins it.
-inline constexpr const char* leaving_meeting = "destroy";
+// The rendezvous that a rank calls before it leaves, as describe() begins it.
+inline constexpr const char* leaving_rendezvous = "destroy";
 
 struct Failure {
     Status status;

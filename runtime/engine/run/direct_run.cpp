@@ -11,13 +11,13 @@ constexpr std::uint64_t entered = 1, opened = 2, copied = 3;  // the marks
 
 }  // namespace
 
-void DirectRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) {
+void DirectRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_peers) {
     start_ = start;
     uneven_ = start.uneven ? std::optional(*start.uneven) : std::nullopt;
     start_.uneven = uneven_ ? &*uneven_ : nullptr;
     tile_ = tile;
-    number_ = start.turn + tile;
-    neighbourhood_ = neighbourhood;
+    number_ = start.sequence + tile;
+    local_peers_ = local_peers;
     binding_.reset();
     disagreement_.reset();
     is_pulling_ = false;
@@ -32,7 +32,7 @@ void DirectRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* nei
 }
 
 void DirectRun::begin_usual() {
-    usual_->begin(start_, tile_, neighbourhood_);
+    usual_->begin(start_, tile_, local_peers_);
     has_begun_usual_ = true;
     is_done_ = usual_->is_done();
     binding_.reset();
@@ -52,13 +52,13 @@ bool DirectRun::step(transport::Fabric* fabric, std::uint64_t& budget) {
     switch (stage_) {
         case Stage::closed:
             return enter();
-        case Stage::meeting:
+        case Stage::rendezvous:
             if (!have_come(entered)) return false;
-            all_show(&Neighbourhood::Shown::is_direct) ? open() : go_usual();
+            all_show(&LocalPeers::Shown::is_direct) ? open() : go_usual();
             return true;
         case Stage::agreeing:
             if (!have_come(opened)) return false;
-            if (all_show(&Neighbourhood::Shown::has_opened))
+            if (all_show(&LocalPeers::Shown::has_opened))
                 stage_ = Stage::copying;
             else
                 go_usual();
@@ -77,26 +77,26 @@ bool DirectRun::step(transport::Fabric* fabric, std::uint64_t& budget) {
 }
 
 bool DirectRun::enter() {
-    if (!neighbourhood_->is_free(number_)) return false;
+    if (!local_peers_->is_free(number_)) return false;
     if (start_.direct && !start_.direct->may_be_used()) return false;
-    Neighbourhood::Shown& own = neighbourhood_->shown(neighbourhood_->self(), number_);
+    LocalPeers::Shown& own = local_peers_->shown(local_peers_->self(), number_);
     own.checksum = start_.checksum;
     own.is_direct = start_.direct != nullptr;
     if (start_.direct && start_.direct->exported()) own.input = *start_.direct->exported();
-    neighbourhood_->mark(number_, entered);
-    stage_ = start_.direct ? Stage::meeting : Stage::usual;
+    local_peers_->mark(number_, entered);
+    stage_ = start_.direct ? Stage::rendezvous : Stage::usual;
     return true;
 }
 
 bool DirectRun::have_come(std::uint64_t mark) {
-    for (; met_ < neighbourhood_->members(); ++met_) {
-        if (met_ == neighbourhood_->self()) continue;
-        if (!neighbourhood_->has_marked(met_, number_, mark)) {
+    for (; met_ < local_peers_->members(); ++met_) {
+        if (met_ == local_peers_->self()) continue;
+        if (!local_peers_->has_marked(met_, number_, mark)) {
             if (mark == entered) look_for_others(met_);
             return false;
         }
-        if (mark == entered && !neighbourhood_->shows(met_, number_, start_.checksum)) {
-            disagreement_ = {0, neighbourhood_->ranks()[static_cast<std::size_t>(met_)]};
+        if (mark == entered && !local_peers_->shows(met_, number_, start_.checksum)) {
+            disagreement_ = {0, local_peers_->ranks()[static_cast<std::size_t>(met_)]};
             return false;
         }
     }
@@ -106,28 +106,28 @@ bool DirectRun::have_come(std::uint64_t mark) {
 
 // It has started something that goes another way, or nothing.
 void DirectRun::look_for_others(Member member) {
-    const bool is_elsewhere = neighbourhood_->is_there(member, number_, 0, 1) &&
-                              !neighbourhood_->has_marked(member, number_, entered);
-    const bool differs = is_elsewhere && !neighbourhood_->agrees(member, number_, start_.checksum);
-    const bool has_passed = neighbourhood_->has_passed_by(member, number_) &&
-                            !neighbourhood_->has_marked(member, number_, entered);
-    if (differs || has_passed) disagreement_ = {0, neighbourhood_->ranks()[static_cast<std::size_t>(member)]};
+    const bool is_elsewhere =
+        local_peers_->is_there(member, number_, 0, 1) && !local_peers_->has_marked(member, number_, entered);
+    const bool differs = is_elsewhere && !local_peers_->agrees(member, number_, start_.checksum);
+    const bool has_passed =
+        local_peers_->has_passed_by(member, number_) && !local_peers_->has_marked(member, number_, entered);
+    if (differs || has_passed) disagreement_ = {0, local_peers_->ranks()[static_cast<std::size_t>(member)]};
 }
 
-bool DirectRun::all_show(bool Neighbourhood::Shown::*what) const {
-    for (Member member = 0; member < neighbourhood_->members(); ++member)
-        if (!(neighbourhood_->shown(member, number_).*what)) return false;
+bool DirectRun::all_show(bool LocalPeers::Shown::*what) const {
+    for (Member member = 0; member < local_peers_->members(); ++member)
+        if (!(local_peers_->shown(member, number_).*what)) return false;
     return true;
 }
 
 void DirectRun::open() {
     bool has_opened = true;
     for (const Move& move : start_.direct->moves()) {
-        const Member member = neighbourhood_->member_of(move.from);
-        has_opened = has_opened && start_.direct->open(move, neighbourhood_->shown(member, number_).input);
+        const Member member = local_peers_->member_of(move.from);
+        has_opened = has_opened && start_.direct->open(move, local_peers_->shown(member, number_).input);
     }
-    neighbourhood_->shown(neighbourhood_->self(), number_).has_opened = has_opened;
-    neighbourhood_->mark(number_, opened);
+    local_peers_->shown(local_peers_->self(), number_).has_opened = has_opened;
+    local_peers_->mark(number_, opened);
     stage_ = Stage::agreeing;
 }
 
@@ -139,7 +139,7 @@ bool DirectRun::copy() {
     }
     if (!start_.direct->has_copied()) return false;
     end_pulls();
-    neighbourhood_->mark(number_, copied);
+    local_peers_->mark(number_, copied);
     stage_ = Stage::leaving;
     return true;
 }
@@ -148,8 +148,8 @@ bool DirectRun::copy() {
 bool DirectRun::begin_pulls() {
     const auto& moves = start_.direct->moves();
     for (std::size_t i = 0; i < moves.size(); ++i) {
-        if (neighbourhood_->begin_pull(neighbourhood_->member_of(moves[i].from))) continue;
-        for (; i > 0; --i) neighbourhood_->end_pull();
+        if (local_peers_->begin_pull(local_peers_->member_of(moves[i].from))) continue;
+        for (; i > 0; --i) local_peers_->end_pull();
         return false;
     }
     return is_pulling_ = true;
@@ -157,7 +157,7 @@ bool DirectRun::begin_pulls() {
 
 void DirectRun::end_pulls() {
     is_pulling_ = false;
-    for (std::size_t i = 0; i < start_.direct->moves().size(); ++i) neighbourhood_->end_pull();
+    for (std::size_t i = 0; i < start_.direct->moves().size(); ++i) local_peers_->end_pull();
 }
 
 void DirectRun::go_usual() {
@@ -177,7 +177,7 @@ bool DirectRun::let_go() {
 bool DirectRun::is_complete(dsl::OpId op) const {
     if (has_begun_usual_) return usual_->is_complete(op);
     const dsl::Rank peer = start_.plan->program().ops[op].peer;
-    return peer >= 0 && neighbourhood_->has_marked(neighbourhood_->member_of(peer), number_, copied);
+    return peer >= 0 && local_peers_->has_marked(local_peers_->member_of(peer), number_, copied);
 }
 
 std::optional<dsl::OpId> DirectRun::first_incomplete() const {
@@ -186,10 +186,10 @@ std::optional<dsl::OpId> DirectRun::first_incomplete() const {
 }
 
 std::optional<dsl::Rank> DirectRun::awaited_at_start() const {
-    if (stage_ == Stage::closed) return neighbourhood_->busy_since(number_);
+    if (stage_ == Stage::closed) return local_peers_->busy_since(number_);
     if (stage_ == Stage::usual) return usual_->awaited_at_start();
-    const bool meets = stage_ == Stage::meeting && met_ < neighbourhood_->members();
-    return meets ? std::optional(neighbourhood_->ranks()[static_cast<std::size_t>(met_)]) : std::nullopt;
+    const bool meets = stage_ == Stage::rendezvous && met_ < local_peers_->members();
+    return meets ? std::optional(local_peers_->ranks()[static_cast<std::size_t>(met_)]) : std::nullopt;
 }
 
 }  // namespace hocket::engine

@@ -24,7 +24,7 @@ class DirectRun final : public Run {
     DirectRun(Execution& execution, std::unique_ptr<Run> usual)
         : execution_(execution), usual_(std::move(usual)) {}
 
-    void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) override;
+    void begin(const Start& start, std::uint64_t tile, LocalPeers* local_peers) override;
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
     void complete(dsl::OpId op) override { usual_->complete(op); }
     bool let_go() override;
@@ -38,13 +38,13 @@ class DirectRun final : public Run {
     std::optional<dsl::Rank> awaited_at_start() const override;
 
   private:
-    enum class Stage : std::uint8_t { closed, meeting, agreeing, copying, leaving, usual };
+    enum class Stage : std::uint8_t { closed, rendezvous, agreeing, copying, leaving, usual };
 
     bool step(transport::Fabric* fabric, std::uint64_t& budget);
     bool enter();
     bool have_come(std::uint64_t mark);
     void look_for_others(Member member);
-    bool all_show(bool Neighbourhood::Shown::*what) const;
+    bool all_show(bool LocalPeers::Shown::*what) const;
     void open();
     bool copy();
     bool begin_pulls();
@@ -57,7 +57,7 @@ class DirectRun final : public Run {
     Start start_;
     std::optional<Layout> uneven_;
     std::uint64_t tile_ = 0, number_ = 0;
-    Neighbourhood* neighbourhood_ = nullptr;
+    LocalPeers* local_peers_ = nullptr;
     std::shared_ptr<const Binding> binding_;  // null: the usual run has begun
     Stage stage_ = Stage::usual;
     Member met_ = 0;  // members before it have come by the mark that is waited for

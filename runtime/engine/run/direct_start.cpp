@@ -47,7 +47,7 @@ bool writes_what_is_read(const Start& start, const std::vector<Move>& moves, std
 
 bool DirectStart::suits(const Plan& plan) {
     const dsl::RankProgram& program = plan.program();
-    return SharedRun::suits(program) && program.economy != dsl::Economy::waits && !plan.reduces() &&
+    return SharedRun::suits(program) && program.protocol != dsl::Protocol::latency && !plan.reduces() &&
            !program.computes() && !plan.is_by_pair();
 }
 

@@ -13,9 +13,9 @@ Execution::Execution(const Plan& plan)
 Execution::~Execution() = default;
 
 void Execution::begin(std::shared_ptr<StartablePlan> owner, const Start& start, std::uint64_t tile,
-                      Neighbourhood* neighbourhood) {
+                      LocalPeers* local_peers) {
     owner_ = std::move(owner);
-    run_->begin(start, tile, neighbourhood);
+    run_->begin(start, tile, local_peers);
     start_ = start;
     start_.uneven = nullptr;
     tile_ = tile;
@@ -26,7 +26,7 @@ std::shared_ptr<StartablePlan> Execution::release() {
     next_tile_ = nullptr;
     run_->release();
     staging_.reset();
-    stand_ins_ = {};
+    staging_buffers_ = {};
     tensors_.reset();
     direct_.reset();
     return std::move(owner_);

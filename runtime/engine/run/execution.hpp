@@ -13,7 +13,7 @@
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/run.hpp"
 #include "runtime/engine/start/gathered_tensors.hpp"
-#include "runtime/engine/start/stand_ins.hpp"
+#include "runtime/engine/start/staging_buffers.hpp"
 #include "runtime/engine/start/start.hpp"
 
 namespace hocket::engine {
@@ -28,17 +28,17 @@ class Execution : public Request {
     ~Execution();
 
     // owner: the plan that the execution was taken from; it is kept alive until release() returns it.
-    // neighbourhood: null if the program has no neighbours.
+    // local_peers: null if the program has no local peers.
     void begin(std::shared_ptr<StartablePlan> owner, const Start& start, std::uint64_t tile,
-               Neighbourhood* neighbourhood);
+               LocalPeers* local_peers);
     std::shared_ptr<StartablePlan> release();  // the plan to give it back to
 
     // What stands for the caller's buffers. All are kept until taken, or release(); null if the start has
     // none.
     void keep(std::unique_ptr<DirectStart> direct);
     void keep(std::unique_ptr<device::Staging> staging);
-    void keep(StandIns stand_ins) { stand_ins_ = std::move(stand_ins); }
-    StandIns take_stand_ins() { return std::move(stand_ins_); }
+    void keep(StagingBuffers staging_buffers) { staging_buffers_ = std::move(staging_buffers); }
+    StagingBuffers take_staging_buffers() { return std::move(staging_buffers_); }
     void keep(std::unique_ptr<GatheredTensors> tensors) { tensors_ = std::move(tensors); }
     std::unique_ptr<GatheredTensors> take_tensors() { return std::move(tensors_); }
     void go_by_host(std::unique_ptr<device::Staging> staging);  // instead of a direct start
@@ -67,11 +67,11 @@ class Execution : public Request {
     const Start& start() const { return start_; }
     std::uint64_t tile() const { return tile_; }
     std::uint64_t number() const { return start_.number; }
-    std::uint64_t turn() const { return start_.turn + tile_; }
+    std::uint64_t sequence() const { return start_.sequence + tile_; }
     std::uint32_t checksum() const { return start_.checksum; }
     Clock::time_point deadline() const { return deadline_; }
     void set_deadline(Clock::time_point deadline) { deadline_ = deadline; }
-    bool has_neighbours() const { return !plan_->program().neighbours.empty(); }
+    bool has_local_peers() const { return !plan_->program().local_peers.empty(); }
 
     bool let_go() { return run_->let_go(); }
 
@@ -98,7 +98,7 @@ class Execution : public Request {
     std::shared_ptr<StartablePlan> owner_;
     std::unique_ptr<DirectStart> direct_;
     std::unique_ptr<device::Staging> staging_;
-    StandIns stand_ins_;
+    StagingBuffers staging_buffers_;
     std::unique_ptr<GatheredTensors> tensors_;
 };
 

@@ -20,10 +20,10 @@ bool communicates(const dsl::Op& op) {
     return op.kind == Kind::send || op.kind == Kind::receive;
 }
 
-// 24 bits of the tile's turn and 24 of the message's number; the upper 16 are reserved. Turns repeat after
-// 2^24, when no message of the earlier turn can still be in flight.
-std::uint64_t tag_of(std::uint64_t turn, std::uint32_t message) {
-    return (turn & 0xffffff) << 24 | message;
+// 24 bits of the tile's sequence number and 24 of the message's number; the upper 16 are reserved. Sequence
+// numbers repeat after 2^24, when no message of the earlier sequence number can still be in flight.
+std::uint64_t tag_of(std::uint64_t sequence, std::uint32_t message) {
+    return (sequence & 0xffffff) << 24 | message;
 }
 
 }  // namespace
@@ -60,27 +60,27 @@ std::size_t GraphRun::most_segments(const dsl::MessagePart& part) const {
     return std::max<std::size_t>(1, chunk_at(part.end) - chunk_at(part.begin));
 }
 
-// Neighbours can reach the window, so memory is taken from it if there are any.
+// Local peers can reach the window, so memory is taken from it if there are any.
 void GraphRun::need_memory(std::uint64_t bytes) {
     if (bytes <= memory_bytes_) return;
     free_memory();
-    memory_ = static_cast<std::byte*>(neighbourhood_ ? neighbourhood_->window().allocate(bytes, 64)
-                                                     : ::operator new(bytes, memory_alignment));
+    memory_ = static_cast<std::byte*>(local_peers_ ? local_peers_->window().allocate(bytes, 64)
+                                                   : ::operator new(bytes, memory_alignment));
     memory_bytes_ = bytes;
 }
 
 void GraphRun::free_memory() {
     if (memory_ == nullptr) return;
-    if (neighbourhood_)
-        neighbourhood_->window().release(memory_);
+    if (local_peers_)
+        local_peers_->window().release(memory_);
     else
         ::operator delete(memory_, memory_alignment);
     memory_ = nullptr;
     memory_bytes_ = 0;
 }
 
-void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) {
-    turn_ = start.turn + tile;
+void GraphRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_peers) {
+    sequence_ = start.sequence + tile;
     checksum_ = start.checksum;
     const Tiling tiling =
         start.tiling.is_whole() ? Tiling(start.plan->elements_of_x(start.count)) : start.tiling;
@@ -88,7 +88,7 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neig
     binding_ =
         start.plan->bind(start.uneven ? *start.uneven : Layout(tile_.elements()), start.arguments.get());
     arguments_ = start.arguments;
-    neighbourhood_ = neighbourhood;
+    local_peers_ = local_peers;
     send_ = start.send;
     recv_ = start.recv;
     factor_ = start.factor;
@@ -112,9 +112,9 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neig
     }
     make_copies();
     place_areas();
-    const bool needs_all_input = neighbourhood || copies_[dsl::input_area] || is_by_pair();
+    const bool needs_all_input = local_peers || copies_[dsl::input_area] || is_by_pair();
     staged_.begin(start.staging, *plan_, *binding_, tile_, recv_, needs_all_input);
-    entered_ = !neighbourhood && !(needs_all_input && start.staging);
+    entered_ = !local_peers && !(needs_all_input && start.staging);
     if (entered_ && copies_[dsl::input_area]) move_copies(dsl::input_area);
     for (const dsl::OpId op : binding_->ready) enqueue(op);
 }
@@ -167,7 +167,7 @@ void GraphRun::place_kept() {
 void GraphRun::compute(dsl::OpId id) {
     static const compute::Arguments none;
     plan_->computer()->run(id, {binding_->byte_offsets.data(), binding_->extras, areas_.data(),
-                                arguments_ ? *arguments_ : none, state_ ? state_->starts() : turn_});
+                                arguments_ ? *arguments_ : none, state_ ? state_->starts() : sequence_});
 }
 
 void GraphRun::enqueue(dsl::OpId id) {
@@ -195,7 +195,7 @@ bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
         if (!enter(budget)) return false;
         did_something = true;
     }
-    if (!awaits_.empty()) did_something |= look_for_neighbours();
+    if (!awaits_.empty()) did_something |= look_for_local_peers();
     do {
         // Receives come first: a message that finds its buffer waiting is not copied twice.
         did_something |= post(receives_, fabric);
@@ -207,7 +207,7 @@ bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
         const dsl::Op& op = plan_->program().ops[id];
         const std::uint64_t bytes = binding_->bytes_of(op);
         if (op.kind == Kind::signal)
-            neighbourhood_->signal(turn_, 0, op.message);
+            local_peers_->signal(sequence_, 0, op.message);
         else if (bytes > 0)
             run_local(op, id);
         complete(id);
@@ -261,7 +261,7 @@ bool GraphRun::post(Queue& queue, transport::Fabric* fabric) {
 bool GraphRun::post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabric) {
     Transfer& transfer = transfers_[transfer_of_[id]];
     std::span<const transport::Segment> segments = segments_of(op, transfer);
-    const std::uint64_t tag = tag_of(turn_, op.message);
+    const std::uint64_t tag = tag_of(sequence_, op.message);
     const bool has_none = segments.empty();
     if (has_none) {
         segments_[transfer.first_segment] = {&nothing_, 1};
@@ -295,7 +295,7 @@ std::span<const transport::Segment> GraphRun::segments_of(const dsl::Op& op, con
     return {first, next};
 }
 
-// ---- Among neighbours ---------------------------------------------------------------------------
+// ---- Among local peers ---------------------------------------------------------------------------
 
 std::uint64_t GraphRun::bytes_of_buffer(dsl::AreaId area) const {
     const dsl::RankProgram& program = plan_->program();
@@ -323,25 +323,24 @@ std::uint64_t GraphRun::bytes_spanned(dsl::AreaId area) const {
     return (area == dsl::input_area ? layout.sent() : layout.received()).span * element_size(plan_->type());
 }
 
-// Copies buffers that neighbours use and cannot reach to where they can. Also copies an input that is
+// Copies buffers that local peers use and cannot reach to where they can. Also copies an input that is
 // multiplied, or that is one buffer with the output and must not be.
 void GraphRun::make_copies() {
     const dsl::RankProgram& program = plan_->program();
     const std::uint64_t input = bytes_of_buffer(dsl::input_area), output = bytes_of_buffer(dsl::output_area);
-    const std::uint64_t shown =
-        neighbourhood_ && is_by_pair()
-            ? static_cast<std::uint64_t>(neighbourhood_->members()) * sizeof(ShownPiece)
-            : 0;
+    const std::uint64_t shown = local_peers_ && is_by_pair()
+                                    ? static_cast<std::uint64_t>(local_peers_->members()) * sizeof(ShownPiece)
+                                    : 0;
     bool copies_input = plan_->multiplies();
     if (program.buffers > 1)  // else we would do the division for nothing
         copies_input |= plan_->must_copy_in_place(send_, recv_,
                                                   binding_->layout.piece_begin(program.rank, program.ranks));
     bool copies_output = false;
-    if (neighbourhood_) {
-        contacts_.assign(static_cast<std::size_t>(neighbourhood_->members()), false);
-        transport::Window& window = neighbourhood_->window();
+    if (local_peers_) {
+        contacts_.assign(static_cast<std::size_t>(local_peers_->members()), false);
+        transport::Window& window = local_peers_->window();
         const bool reads_send = program.input() != dsl::Share::none;
-        const bool shows_copies = program.economy == dsl::Economy::waits;
+        const bool shows_copies = program.protocol == dsl::Protocol::latency;
         copies_input |= reads_send &&
                         (shows_copies ||
                          (program.shares_input && !window.offset_of(send_, bytes_spanned(dsl::input_area))));
@@ -351,18 +350,18 @@ void GraphRun::make_copies() {
     const std::uint64_t begin = (binding_->memory_bytes + shown + 63) / 64 * 64,
                         middle = begin + (input + 63) / 64 * 64;
     const std::uint64_t bytes = copies_output ? middle + output : copies_input ? middle : begin;
-    need_memory(neighbourhood_ ? std::max<std::uint64_t>(64, bytes) : bytes);
+    need_memory(local_peers_ ? std::max<std::uint64_t>(64, bytes) : bytes);
     copies_[dsl::input_area] = copies_input ? memory_ + begin : nullptr;
     copies_[dsl::output_area] = copies_output ? memory_ + middle : nullptr;
 }
 
-// Whether this rank itself can work on the caller's buffers, so that only what neighbours touch is copied. It
-// can if nobody looks at the others' part of the output; but not on an input whose copy is multiplied.
+// Whether this rank itself can work on the caller's buffers, so that only what local peers touch is copied.
+// It can if nobody looks at the others' part of the output; but not on an input whose copy is multiplied.
 bool GraphRun::works_beside_copy(dsl::AreaId area) const {
     const dsl::RankProgram& program = plan_->program();
     if (area == dsl::input_area && plan_->multiplies()) return false;
     return !contract_of(program.collective).is_by_rank() && program.keeps_places() &&
-           program.economy == dsl::Economy::bytes && program.output_is_apart;
+           program.protocol == dsl::Protocol::bandwidth && program.output_is_apart;
 }
 
 // Copies between the caller's buffer and its copy. Returns how much that was.
@@ -395,9 +394,9 @@ std::uint64_t GraphRun::move_copies(dsl::AreaId area) {
 }
 
 bool GraphRun::enter(std::uint64_t& budget) {
-    if (neighbourhood_ && !neighbourhood_->is_free(turn_)) return false;
+    if (local_peers_ && !local_peers_->is_free(sequence_)) return false;
     if (staged_ && !input_has_come()) return false;
-    const std::uint64_t bytes = neighbourhood_             ? show_buffers()
+    const std::uint64_t bytes = local_peers_               ? show_buffers()
                                 : copies_[dsl::input_area] ? move_copies(dsl::input_area)
                                                            : 0;
     budget -= std::min(budget, bytes);
@@ -417,9 +416,9 @@ bool GraphRun::input_has_come() const {
 
 // Returns the bytes that were copied.
 std::uint64_t GraphRun::show_buffers() {
-    const transport::Window& window = neighbourhood_->window();
+    const transport::Window& window = local_peers_->window();
     const std::uint64_t bytes = copies_[dsl::input_area] ? move_copies(dsl::input_area) : 0;
-    Neighbourhood::Line& line = neighbourhood_->line(neighbourhood_->self(), turn_);
+    LocalPeers::Line& line = local_peers_->line(local_peers_->self(), sequence_);
     const dsl::RankProgram& program = plan_->program();
     const dsl::BoundaryId origins[] = {program.input_origin, program.output_origin};
     const bool is_shared[] = {program.shares_input, program.shares_output};
@@ -431,22 +430,22 @@ std::uint64_t GraphRun::show_buffers() {
         const auto offset = copies_[area] ? window.offset_of(copies_[area], bytes_of_buffer(area))
                                           : window.offset_of(buffers[area], bytes_spanned(area));
         line.show(area, offset.value_or(0), binding_->byte_offsets[origins[area]]);
-        if (!copies_[area]) line.in_windows |= Neighbourhood::Line::bit_of(area);
+        if (!copies_[area]) line.in_windows |= LocalPeers::Line::bit_of(area);
     }
     if (program.shares_work || is_by_pair())
         line.show(dsl::work_area, window.offset_of(memory_, memory_bytes_).value(), 0);
     if (is_by_pair()) show_pieces();
-    line.completed = neighbourhood_->completed();
+    line.completed = local_peers_->completed();
     line.checksum = checksum_;
     return bytes;
 }
 
-bool GraphRun::look_for_neighbours() {
+bool GraphRun::look_for_local_peers() {
     bool moved = false;
     for (std::size_t i = 0; i < awaits_.size() && !disagreement_;) {
         const dsl::OpId id = awaits_[i];
         const dsl::Op& op = plan_->program().ops[id];
-        if (!neighbourhood_->is_there(neighbourhood_->member_of(op.peer), turn_, 0, op.message) ||
+        if (!local_peers_->is_there(local_peers_->member_of(op.peer), sequence_, 0, op.message) ||
             !contact(op, id)) {
             ++i;
             continue;
@@ -458,21 +457,21 @@ bool GraphRun::look_for_neighbours() {
     return moved;
 }
 
-// To be called at the first look at a neighbour's line, which tells where its areas are. False if the
-// neighbour has started something else.
+// To be called at the first look at a local peer's line, which tells where its areas are. False if the
+// local peer has started something else.
 bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
-    const Member member = neighbourhood_->member_of(op.peer);
+    const Member member = local_peers_->member_of(op.peer);
     if (contacts_[static_cast<std::size_t>(member)]) return true;
-    if (!neighbourhood_->agrees(member, turn_, checksum_)) {
+    if (!local_peers_->agrees(member, sequence_, checksum_)) {
         disagreement_ = {id, op.peer};
         return false;
     }
-    const auto index = static_cast<std::size_t>(member < neighbourhood_->self() ? member : member - 1);
-    const std::uint8_t in_windows = neighbourhood_->line(member, turn_).in_windows;
+    const auto index = static_cast<std::size_t>(member < local_peers_->self() ? member : member - 1);
+    const std::uint8_t in_windows = local_peers_->line(member, sequence_).in_windows;
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area}) {
-        const dsl::AreaId theirs = dsl::RankProgram::neighbour_area(index, area);
-        areas_[theirs] = neighbourhood_->base(member, turn_, area);
-        holds_x_[theirs] = !tile_.is_whole() && (in_windows & Neighbourhood::Line::bit_of(area)) != 0;
+        const dsl::AreaId theirs = dsl::RankProgram::local_peer_area(index, area);
+        areas_[theirs] = local_peers_->base(member, sequence_, area);
+        holds_x_[theirs] = !tile_.is_whole() && (in_windows & LocalPeers::Line::bit_of(area)) != 0;
     }
     if (!is_by_pair()) {
         place_shifted(plan_->program(), binding_->byte_offsets.data(), areas_.data());
@@ -488,7 +487,7 @@ bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
 //
 // Positions count the pieces one after the other. In the caller's buffers the pieces lie where the caller
 // says; in a copy of the input they lie one after the other. The work area, which no direct program uses,
-// shows the neighbours where this rank's pieces for them are: they cannot tell from their own layout.
+// shows the local peers where this rank's pieces for them are: they cannot tell from their own layout.
 
 std::uint64_t GraphRun::shift_of(dsl::AreaId area, dsl::BoundaryId boundary) const {
     const bool is_packed = area == dsl::input_area && copies_[dsl::input_area];
@@ -515,28 +514,28 @@ std::uint64_t GraphRun::pack_input() const {
 void GraphRun::show_pieces() const {
     const Layout& layout = binding_->layout;
     auto* const shown = reinterpret_cast<ShownPiece*>(memory_);
-    for (Member member = 0; member < neighbourhood_->members(); ++member) {
-        const dsl::Rank rank = neighbourhood_->ranks()[static_cast<std::size_t>(member)];
+    for (Member member = 0; member < local_peers_->members(); ++member) {
+        const dsl::Rank rank = local_peers_->ranks()[static_cast<std::size_t>(member)];
         const std::uint64_t count = layout.sent_to(rank);
         const auto offset =
-            neighbourhood_->window().offset_of(piece_for(rank), count * element_size(plan_->type()));
+            local_peers_->window().offset_of(piece_for(rank), count * element_size(plan_->type()));
         shown[member] = {offset.value_or(0), count};  // a piece without elements may be anywhere
     }
 }
 
-// Compares what a neighbour has for this rank with what this rank expects; if both are equal, the piece is
+// Compares what a local peer has for this rank with what this rank expects; if both are equal, the piece is
 // placed.
 std::optional<PairCounts> GraphRun::find_piece(Member member) {
-    const Member self = neighbourhood_->self();
-    const dsl::Rank source = neighbourhood_->ranks()[static_cast<std::size_t>(member)];
-    const dsl::AreaId input = dsl::RankProgram::neighbour_area(
+    const Member self = local_peers_->self();
+    const dsl::Rank source = local_peers_->ranks()[static_cast<std::size_t>(member)];
+    const dsl::AreaId input = dsl::RankProgram::local_peer_area(
                           static_cast<std::size_t>(member < self ? member : member - 1), dsl::input_area),
                       work = input + dsl::work_area;
     const ShownPiece& shown = reinterpret_cast<const ShownPiece*>(areas_[work])[self];
     const std::uint64_t expected = binding_->layout.received_from(source);
     if (shown.count != expected) return PairCounts{shown.count, expected};
     const std::uint64_t bytes = expected * element_size(plan_->type());
-    place_piece(source, input, neighbourhood_->window().at(member, shown.offset, bytes));
+    place_piece(source, input, local_peers_->window().at(member, shown.offset, bytes));
     return std::nullopt;
 }
 

@@ -1,4 +1,4 @@
-// Runs operations in the order of their dependencies: messages, and also loads and stores in neighbours'
+// Runs operations in the order of their dependencies: messages, and also loads and stores in local peers'
 // memory if the program has both.
 #pragma once
 
@@ -36,7 +36,7 @@ class GraphRun final : public Run {
     GraphRun(const Plan& plan, Execution& execution);
     ~GraphRun() override;
 
-    void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) override;
+    void begin(const Start& start, std::uint64_t tile, LocalPeers* local_peers) override;
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
     // The operation's successors may be ready now.
     void complete(dsl::OpId op) override;
@@ -68,7 +68,7 @@ class GraphRun final : public Run {
     std::uint64_t move_copies(dsl::AreaId area);
     bool enter(std::uint64_t& budget);
     std::uint64_t show_buffers();
-    bool look_for_neighbours();
+    bool look_for_local_peers();
     bool contact(const dsl::Op& op, dsl::OpId id);
     std::uint64_t bytes_of_buffer(dsl::AreaId area) const;
     std::uint64_t bytes_spanned(dsl::AreaId area) const;
@@ -83,7 +83,7 @@ class GraphRun final : public Run {
     std::span<const transport::Segment> segments_of(const dsl::Op& op, const Transfer& transfer);
 
     // By pair.
-    struct ShownPiece {               // what a rank shows to a neighbour
+    struct ShownPiece {               // what a rank shows to a local peer
         std::uint64_t offset, count;  // where it is in the slice, and how many elements
     };
     bool is_by_pair() const { return binding_->layout.is_by_pair(); }
@@ -95,7 +95,7 @@ class GraphRun final : public Run {
     void place_piece(dsl::Rank source, dsl::AreaId input, std::byte* piece);
 
     const Plan* plan_;
-    std::uint64_t turn_ = 0;
+    std::uint64_t sequence_ = 0;
     std::uint32_t checksum_ = 0;
     Tile tile_;
     std::shared_ptr<const Binding> binding_;
@@ -113,12 +113,12 @@ class GraphRun final : public Run {
     std::vector<dsl::AreaId> areas_of_x_;  // those of the current operation
     std::vector<std::byte*> chunk_areas_;  // as they are placed for one chunk
     std::vector<std::uint64_t> chunk_offsets_;
-    std::byte* memory_ = nullptr;  // work and scratch, and copies of buffers that neighbours cannot reach
+    std::byte* memory_ = nullptr;  // work and scratch, and copies of buffers that local peers cannot reach
     std::uint64_t memory_bytes_ = 0;
 
-    // Used if there are neighbours, with messages; or if the input comes from a device, and all of it is
+    // Used if there are local peers, with messages; or if the input comes from a device, and all of it is
     // needed at once.
-    Neighbourhood* neighbourhood_ = nullptr;
+    LocalPeers* local_peers_ = nullptr;
     const std::byte* send_ = nullptr;
     std::byte *recv_ = nullptr, *copies_[2] = {};  // of input and output; null: used where they are
     double factor_ = 1;

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "runtime/engine/plan/plan.hpp"
-#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/local_peers.hpp"
 #include "runtime/engine/start/start.hpp"
 #include "runtime/transport/fabric/fabric.hpp"
 
@@ -19,7 +19,7 @@ struct PairCounts {
     std::uint64_t expected;
 };
 
-// At this operation it was seen that a neighbour has started something else; or the same operation, but with
+// At this operation it was seen that a local peer has started something else; or the same operation, but with
 // more or fewer elements for this rank than it expects.
 struct Disagreement {
     dsl::OpId op;
@@ -31,11 +31,11 @@ class Run {
   public:
     virtual ~Run() = default;
 
-    // The caller's buffers belong to the run until it is done. It may be done at once. neighbourhood: null if
-    // the program has no neighbours.
-    virtual void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) = 0;
+    // The caller's buffers belong to the run until it is done. It may be done at once. local_peers: null if
+    // the program has no local peers.
+    virtual void begin(const Start& start, std::uint64_t tile, LocalPeers* local_peers) = 0;
 
-    // Moves as far as messages and neighbours allow. Subtracts the bytes of its local work from the budget,
+    // Moves as far as messages and local peers allow. Subtracts the bytes of its local work from the budget,
     // and stops when none is left. False if there was nothing to do. Throws what the fabric throws.
     virtual bool advance(transport::Fabric* fabric, std::uint64_t& budget) = 0;
 

@@ -17,35 +17,35 @@ constexpr std::uint64_t tiles_of_a_start = 2;
 constexpr std::uint64_t cache_line = 64;
 
 // A tile has room for a cache line of so many chunks.
-constexpr std::uint64_t most_chunks = Neighbourhood::tile_bytes / cache_line;
+constexpr std::uint64_t most_chunks = LocalPeers::tile_bytes / cache_line;
 
 }  // namespace
 
 bool SharedRun::suits(const dsl::RankProgram& program) {
-    return !program.neighbours.empty() &&
-           program.neighbours.size() + 1 == static_cast<std::size_t>(program.ranks) && program.chunks > 0 &&
+    return !program.local_peers.empty() &&
+           program.local_peers.size() + 1 == static_cast<std::size_t>(program.ranks) && program.chunks > 0 &&
            program.chunks <= most_chunks;
 }
 
 SharedRun::SharedRun(const Plan& plan)
     : tiles_{TileRun(plan, start_), TileRun(plan, start_)},
-      most_elements_(Neighbourhood::tile_bytes / plan.element()) {
-    start_.is_small = plan.program().economy == dsl::Economy::waits;
+      most_elements_(LocalPeers::tile_bytes / plan.element()) {
+    start_.is_small = plan.program().protocol == dsl::Protocol::latency;
     start_.parts = plan.elements_of_x(1);
     start_.element = element_size(plan.type());
 }
 
 SharedRun::~SharedRun() {
-    if (start_.memory != nullptr) start_.neighbourhood->window().release(start_.memory);
+    if (start_.memory != nullptr) start_.local_peers->window().release(start_.memory);
 }
 
-void SharedRun::begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) {
+void SharedRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_peers) {
     start_.plan = start.plan;
-    start_.neighbourhood = neighbourhood;
-    start_.contacts.assign(static_cast<std::size_t>(neighbourhood->members()), false);
+    start_.local_peers = local_peers;
+    start_.contacts.assign(static_cast<std::size_t>(local_peers->members()), false);
     start_.send = const_cast<std::byte*>(start.send);
     start_.recv = start.recv;
-    start_.number = start.turn + tile;
+    start_.number = start.sequence + tile;
     start_.checksum = start.checksum;
     start_.count = start.count;
     start_.tiling = divided();
@@ -75,7 +75,7 @@ Tiling SharedRun::divided() const {
     const std::uint64_t count = start_.count * start_.parts, chunks = start_.program().chunks;
     const std::uint64_t line = std::max<std::uint64_t>(1, cache_line / start_.element);
     const std::uint64_t most = most_elements_ / chunks / line * line;  // of a chunk
-    if (start_.is_small || start_.neighbourhood->ranks_per_core() > 1)
+    if (start_.is_small || start_.local_peers->ranks_per_core() > 1)
         return count <= most_elements_ ? Tiling(count) : Tiling(count, chunks, most);
     const std::uint64_t chunk = (count + chunks - 1) / chunks,
                         least = shortest_tile / start_.element / chunks / line * line + line;
@@ -84,7 +84,7 @@ Tiling SharedRun::divided() const {
 }
 
 void SharedRun::need_memory(std::uint64_t bytes) {
-    transport::Window& window = start_.neighbourhood->window();
+    transport::Window& window = start_.local_peers->window();
     if (start_.memory != nullptr) window.release(std::exchange(start_.memory, nullptr));
     memory_bytes_ = 0;
     start_.memory = static_cast<std::byte*>(window.allocate(bytes, 64));
@@ -97,7 +97,7 @@ bool SharedRun::advance(transport::Fabric*, std::uint64_t&) {
         if (!enter()) return false;
         moved = true;
     }
-    if (stage_ == Stage::meeting) {
+    if (stage_ == Stage::rendezvous) {
         if (!meet()) return moved;
         moved = true;
     }
@@ -106,26 +106,26 @@ bool SharedRun::advance(transport::Fabric*, std::uint64_t&) {
     return moved;
 }
 
-// ---- Meeting the neighbours ---------------------------------------------------------------------
+// ---- Meeting the local peers ---------------------------------------------------------------------
 
 bool SharedRun::enter() {
-    if (!start_.neighbourhood->is_free(start_.number)) return false;
+    if (!start_.local_peers->is_free(start_.number)) return false;
     show_buffers();
     if (start_.is_small) {
         start_tiles();
         return true;
     }
     // All ranks must decide together whether buffers are used in place.
-    start_.neighbourhood->signal(start_.number, 0, 1);
+    start_.local_peers->signal(start_.number, 0, 1);
     start_.has_met = true;
-    stage_ = Stage::meeting;
+    stage_ = Stage::rendezvous;
     return true;
 }
 
 void SharedRun::show_buffers() {
     const dsl::RankProgram& program = start_.program();
-    const transport::Window& window = start_.neighbourhood->window();
-    Neighbourhood::Line& line = start_.neighbourhood->line(start_.neighbourhood->self(), start_.number);
+    const transport::Window& window = start_.local_peers->window();
+    LocalPeers::Line& line = start_.local_peers->line(start_.local_peers->self(), start_.number);
     const auto& offsets = binding_->byte_offsets;
     bool in_windows = !start_.is_small && !start_.copies_input;
     line.extents = {};
@@ -144,10 +144,10 @@ void SharedRun::show_buffers() {
         show(dsl::output_area, start_.recv, bytes_of(start_.plan->output()), program.output_origin);
     if (program.shares_work)
         line.show(dsl::work_area, window.offset_of(start_.memory, memory_bytes_).value(), 0);
-    line.completed = start_.neighbourhood->completed();
+    line.completed = start_.local_peers->completed();
     line.checksum = start_.checksum;
     constexpr std::uint8_t both =
-        Neighbourhood::Line::bit_of(dsl::input_area) | Neighbourhood::Line::bit_of(dsl::output_area);
+        LocalPeers::Line::bit_of(dsl::input_area) | LocalPeers::Line::bit_of(dsl::output_area);
     line.in_windows = in_windows ? both : 0;
     all_in_windows_ = in_windows;
 }
@@ -155,13 +155,13 @@ void SharedRun::show_buffers() {
 bool SharedRun::meet() {
     for (; met_ < start_.contacts.size(); ++met_) {
         const auto member = static_cast<Member>(met_);
-        if (member == start_.neighbourhood->self()) continue;
-        if (!start_.neighbourhood->has_reached(member, start_.number, 0, 1)) {
+        if (member == start_.local_peers->self()) continue;
+        if (!start_.local_peers->has_reached(member, start_.number, 0, 1)) {
             start_.look_for_absent(member, 0);
             return false;
         }
         if (!start_.contact(member, 0)) return false;
-        all_in_windows_ &= start_.neighbourhood->line(member, start_.number).in_windows != 0;
+        all_in_windows_ &= start_.local_peers->line(member, start_.number).in_windows != 0;
     }
     start_.copies = !all_in_windows_;
     if (!start_.copies) start_.tiling = Tiling(start_.tiling.count());
@@ -175,8 +175,8 @@ std::optional<dsl::OpId> SharedRun::first_incomplete() const {
 }
 
 std::optional<dsl::Rank> SharedRun::awaited_at_start() const {
-    if (stage_ == Stage::meeting) return start_.neighbourhood->ranks()[met_];
-    if (stage_ == Stage::closed) return start_.neighbourhood->busy_since(start_.number);
+    if (stage_ == Stage::rendezvous) return start_.local_peers->ranks()[met_];
+    if (stage_ == Stage::closed) return start_.local_peers->busy_since(start_.number);
     return std::nullopt;
 }
 
@@ -194,7 +194,7 @@ void SharedRun::begin_tiles() {
         if (staging_ && !input_has_come(tiles_begun_)) return;
         TileRun& tile = tiles_[tiles_begun_ % tiles_.size()];
         tile.begin(tiles_begun_);
-        // A rank that has come to the meeting has entered.
+        // A rank that has come to the rendezvous has entered.
         if (!start_.copies) tile.skip_entry();
         ++tiles_begun_;
     }
@@ -232,7 +232,7 @@ void SharedRun::finish_output(std::uint64_t tile) const {
     });
 }
 
-// Waits for a neighbour only if there is no other tile to work on.
+// Waits for a local peer only if there is no other tile to work on.
 bool SharedRun::run_tiles() {
     bool moved = false;
     for (;;) {

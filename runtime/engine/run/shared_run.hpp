@@ -1,8 +1,8 @@
 // One start of a plan whose transfers are all loads and stores: the ranks of one host, no messages.
 //
-// Neighbours use the callers' buffers where they are, if all of them lie in the window. Otherwise each rank
+// Local peers use the callers' buffers where they are, if all of them lie in the window. Otherwise each rank
 // copies its own through the window, a tile at a time, with two tiles on their way. Small buffers are always
-// copied: a copy of a few kilobytes costs less than to wait until all neighbours are done with the original.
+// copied: a copy of a few kilobytes costs less than to wait until all local peers are done with the original.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "runtime/engine/plan/plan.hpp"
-#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/local_peers.hpp"
 #include "runtime/engine/run/run.hpp"
 #include "runtime/engine/run/tile_run.hpp"
 
@@ -21,12 +21,12 @@ class SharedRun final : public Run {
     explicit SharedRun(const Plan& plan);
     ~SharedRun() override;
 
-    // Whether all ranks are neighbours. (It is not enough that this rank sends no messages: its neighbours
+    // Whether all ranks are local peers. (It is not enough that this rank sends no messages: its local peers
     // must go the same way.)
     static bool suits(const dsl::RankProgram& program);
 
-    void begin(const Start& start, std::uint64_t tile, Neighbourhood* neighbourhood) override;
-    // Waits for each neighbour only a moment.
+    void begin(const Start& start, std::uint64_t tile, LocalPeers* local_peers) override;
+    // Waits for each local peer only a moment.
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
     void complete(dsl::OpId) override {}  // there are no messages
     std::uint64_t memory_bytes() const override { return memory_bytes_; }
@@ -37,7 +37,7 @@ class SharedRun final : public Run {
     std::optional<dsl::Rank> awaited_at_start() const override;
 
   private:
-    enum class Stage : std::uint8_t { closed, meeting, running };
+    enum class Stage : std::uint8_t { closed, rendezvous, running };
 
     dsl::OpId next_op() const { return stage_ == Stage::running ? oldest().next_op() : 0; }
     bool enter();
@@ -57,13 +57,13 @@ class SharedRun final : public Run {
     const TileRun& oldest() const;
 
     SharedStart start_{.disagreement = disagreement_};
-    std::array<TileRun, Neighbourhood::tiles_in_flight> tiles_;
+    std::array<TileRun, LocalPeers::tiles_in_flight> tiles_;
     std::uint64_t tiles_begun_ = 0;
     std::shared_ptr<const Binding> binding_;  // of the first tile, or of everything at once
     device::Staging* staging_ = nullptr;      // as in Start
     Stage stage_ = Stage::closed;             // until it is done
     const std::uint64_t most_elements_;       // of x in a tile
-    std::size_t met_ = 0;                     // how many members have been met, in order (meeting)
+    std::size_t met_ = 0;                     // how many members have been met, in order (rendezvous)
     bool all_in_windows_ = false;
     std::uint64_t memory_bytes_ = 0;
 };

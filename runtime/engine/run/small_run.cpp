@@ -41,7 +41,7 @@ bool reads_input_late(const dsl::RankProgram& program) {
 
 // Whether the program needs only the others' inputs, which they show when they enter.
 bool is_small(const dsl::RankProgram& program) {
-    if (!SharedRun::suits(program) || program.economy != dsl::Economy::waits) return false;
+    if (!SharedRun::suits(program) || program.protocol != dsl::Protocol::latency) return false;
     if (program.shares_output || program.uses_work || !program.scratch.empty()) return false;
     if (reads_input_late(program)) return false;
     return std::all_of(program.ops.begin(), program.ops.end(), [](const dsl::Op& op) {
@@ -63,7 +63,7 @@ SmallRun::SmallRun(const Plan& plan)
       input_origin_(plan.program().input_origin),
       element_(element_size(plan.type())),
       parts_(plan.elements_of_x(1)),
-      most_elements_(Neighbourhood::tile_bytes / element_ / parts_),
+      most_elements_(LocalPeers::tile_bytes / element_ / parts_),
       areas_(plan.program().areas()) {
     const dsl::RankProgram& program = plan.program();
     reads_send_ = program.input() != dsl::Share::none;
@@ -76,26 +76,26 @@ SmallRun::SmallRun(const Plan& plan)
     }
 }
 
-bool SmallRun::run(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t count, const void* send,
-                   void* recv, double factor, std::uint64_t number, std::uint32_t checksum) {
-    if (count == 0 || count > most_elements_ || !neighbourhood.is_free(number)) return false;
+bool SmallRun::run(Plan& plan, LocalPeers& local_peers, std::uint64_t count, const void* send, void* recv,
+                   double factor, std::uint64_t number, std::uint32_t checksum) {
+    if (count == 0 || count > most_elements_ || !local_peers.is_free(number)) return false;
     if (count != count_) {
         binding_ = plan.bind(count * parts_);
         count_ = count;
         bytes_ = count * parts_ * element_;
     }
-    show(neighbourhood, number, checksum, send, factor);
-    if (!meet(neighbourhood, number, checksum)) return false;
-    place(neighbourhood, number, send, recv);
+    show(local_peers, number, checksum, send, factor);
+    if (!meet(local_peers, number, checksum)) return false;
+    place(local_peers, number, send, recv);
     const std::uint64_t* offsets = binding_->byte_offsets.data();
     for (const LocalOp& op : local_)
         if (offsets[op.begin] != offsets[op.end]) plan.executor().run(op.id, areas_.data(), offsets);
     return true;
 }
 
-void SmallRun::show(Neighbourhood& neighbourhood, std::uint64_t number, std::uint32_t checksum,
-                    const void* send, double factor) {
-    std::byte* copy = neighbourhood.copies(neighbourhood.self(), number, 0, dsl::input_area, bytes_);
+void SmallRun::show(LocalPeers& local_peers, std::uint64_t number, std::uint32_t checksum, const void* send,
+                    double factor) {
+    std::byte* copy = local_peers.copies(local_peers.self(), number, 0, dsl::input_area, bytes_);
     const auto* input = static_cast<const std::byte*>(send);
     std::byte* const shown = copy + binding_->byte_offsets[input_origin_];
     const std::uint64_t bytes = shows_part_ ? count_ * element_ : bytes_;
@@ -103,34 +103,33 @@ void SmallRun::show(Neighbourhood& neighbourhood, std::uint64_t number, std::uin
         kernels::multiply(type_, shown, input, bytes / element_, factor);
     else if (reads_send_)
         kernels::hand_over(shown, input, bytes);
-    Neighbourhood::Line& line = neighbourhood.line(neighbourhood.self(), number);
-    line.completed = neighbourhood.completed();
+    LocalPeers::Line& line = local_peers.line(local_peers.self(), number);
+    line.completed = local_peers.completed();
     line.checksum = checksum;
     line.in_windows = 0;
     line.extents = {};
-    neighbourhood.signal(number, 0, 1);
+    local_peers.signal(number, 0, 1);
 }
 
-bool SmallRun::meet(Neighbourhood& neighbourhood, std::uint64_t number, std::uint32_t checksum) const {
+bool SmallRun::meet(LocalPeers& local_peers, std::uint64_t number, std::uint32_t checksum) const {
     return std::all_of(awaited_.begin(), awaited_.end(), [&](dsl::Rank rank) {
-        const Member member = neighbourhood.member_of(rank);
-        return neighbourhood.has_reached(member, number, 0, 1) &&
-               neighbourhood.agrees(member, number, checksum);
+        const Member member = local_peers.member_of(rank);
+        return local_peers.has_reached(member, number, 0, 1) && local_peers.agrees(member, number, checksum);
     });
 }
 
 // This rank reads its input in the caller's buffer, unless it was multiplied: its own copy is on its way to
 // the others by now, and would have to come back.
-void SmallRun::place(const Neighbourhood& neighbourhood, std::uint64_t number, const void* send, void* recv) {
-    areas_[dsl::input_area] =
-        multiplies_ ? neighbourhood.copies(neighbourhood.self(), number, 0, dsl::input_area, bytes_)
-                    : virtual_base(send, binding_->byte_offsets[input_origin_]);
+void SmallRun::place(const LocalPeers& local_peers, std::uint64_t number, const void* send, void* recv) {
+    areas_[dsl::input_area] = multiplies_
+                                  ? local_peers.copies(local_peers.self(), number, 0, dsl::input_area, bytes_)
+                                  : virtual_base(send, binding_->byte_offsets[input_origin_]);
     areas_[dsl::output_area] = virtual_base(recv, binding_->byte_offsets[output_origin_]);
     for (const dsl::Rank rank : awaited_) {
-        const Member member = neighbourhood.member_of(rank);
-        const auto index = static_cast<std::size_t>(member < neighbourhood.self() ? member : member - 1);
-        areas_[dsl::RankProgram::neighbour_area(index, dsl::input_area)] =
-            neighbourhood.copies(member, number, 0, dsl::input_area, bytes_);
+        const Member member = local_peers.member_of(rank);
+        const auto index = static_cast<std::size_t>(member < local_peers.self() ? member : member - 1);
+        areas_[dsl::RankProgram::local_peer_area(index, dsl::input_area)] =
+            local_peers.copies(member, number, 0, dsl::input_area, bytes_);
     }
     place_shifted(program_, binding_->byte_offsets.data(), areas_.data());
 }

@@ -1,6 +1,6 @@
 // The shortest way through a small start among the ranks of one host: every rank shows a copy of its input
 // once, and takes what it needs from the others' copies. It either does all of it at once, or nothing that
-// the general way (Execution, SharedRun) would not do again. In that case a neighbour was late, or has
+// the general way (Execution, SharedRun) would not do again. In that case a local peer was late, or has
 // started something else.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/engine/plan/executor.hpp"
-#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/local_peers.hpp"
 
 namespace hocket::engine {
 
@@ -21,15 +21,15 @@ class SmallRun {
     static std::unique_ptr<SmallRun> of(const Plan& plan);
 
     // To be called with nothing in flight; arguments as for SharedRun::begin. False: not done.
-    bool run(Plan& plan, Neighbourhood& neighbourhood, std::uint64_t count, const void* send, void* recv,
+    bool run(Plan& plan, LocalPeers& local_peers, std::uint64_t count, const void* send, void* recv,
              double factor, std::uint64_t number, std::uint32_t checksum);
 
   private:
     explicit SmallRun(const Plan& plan);
-    void show(Neighbourhood& neighbourhood, std::uint64_t number, std::uint32_t checksum, const void* send,
+    void show(LocalPeers& local_peers, std::uint64_t number, std::uint32_t checksum, const void* send,
               double factor);
-    bool meet(Neighbourhood& neighbourhood, std::uint64_t number, std::uint32_t checksum) const;
-    void place(const Neighbourhood& neighbourhood, std::uint64_t number, const void* send, void* recv);
+    bool meet(LocalPeers& local_peers, std::uint64_t number, std::uint32_t checksum) const;
+    void place(const LocalPeers& local_peers, std::uint64_t number, const void* send, void* recv);
 
     const dsl::RankProgram& program_;
     DataType type_;

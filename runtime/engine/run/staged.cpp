@@ -96,7 +96,7 @@ std::vector<Stretch> input_of(const Start& start, const Layout& layout) {
         (SharedRun::suits(program) && !plan.is_uneven() && !program.computes()) || !start.tiling.is_whole();
     if (goes_in_tiles && plan.input() == dsl::Share::whole)
         return across_chunks(layout.count(), program.chunks, plan.element());
-    if (program.neighbours.empty() && start.tiles() == 1) return by_use(start, layout, bytes);
+    if (program.local_peers.empty() && start.tiles() == 1) return by_use(start, layout, bytes);
     return {{0, bytes}};
 }
 

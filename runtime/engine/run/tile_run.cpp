@@ -13,7 +13,7 @@ namespace {
 using Kind = dsl::Op::Kind;
 
 constexpr std::uint64_t block_bytes = 8 * 1024;  // fits well into the first cache
-constexpr std::uint64_t slots = Neighbourhood::tiles_in_flight;
+constexpr std::uint64_t slots = LocalPeers::tiles_in_flight;
 
 template <typename Call>
 void for_destinations(const dsl::Op& op, Call call) {
@@ -21,7 +21,7 @@ void for_destinations(const dsl::Op& op, Call call) {
     for (const dsl::AreaId area : op.also) call(area);
 }
 
-bool is_of_neighbour(const dsl::RankProgram& program, dsl::AreaId area) {
+bool is_of_local_peer(const dsl::RankProgram& program, dsl::AreaId area) {
     return area >= dsl::areas_of_a_rank && area < program.first_scratch();
 }
 
@@ -32,12 +32,12 @@ bool uses(const dsl::Op& op, dsl::AreaId area) {
 }
 
 // And works on no more than one of the places that it writes to, so that the result can be handed over.
-bool writes_to_neighbours(const dsl::RankProgram& program, const dsl::Op& op) {
+bool writes_to_local_peers(const dsl::RankProgram& program, const dsl::Op& op) {
     if (op.kind != Kind::combine && op.kind != Kind::copy) return false;
     int theirs = 0, own = 0;
     bool reads_theirs = false, reads_own = false;
     for_destinations(op, [&](dsl::AreaId area) {
-        const bool is_theirs = is_of_neighbour(program, area);
+        const bool is_theirs = is_of_local_peer(program, area);
         ++(is_theirs ? theirs : own);
         if (std::count(op.operands.begin(), op.operands.end(), area) > 0)
             (is_theirs ? reads_theirs : reads_own) = true;
@@ -49,8 +49,8 @@ bool writes_to_neighbours(const dsl::RankProgram& program, const dsl::Op& op) {
 
 bool SharedStart::contact(Member member, dsl::OpId op) {
     if (contacts[static_cast<std::size_t>(member)]) return true;
-    if (!neighbourhood->agrees(member, number, checksum)) {
-        disagreement = {op, neighbourhood->ranks()[static_cast<std::size_t>(member)]};
+    if (!local_peers->agrees(member, number, checksum)) {
+        disagreement = {op, local_peers->ranks()[static_cast<std::size_t>(member)]};
         return false;
     }
     contacts[static_cast<std::size_t>(member)] = true;
@@ -58,22 +58,22 @@ bool SharedStart::contact(Member member, dsl::OpId op) {
 }
 
 void SharedStart::look_for_absent(Member member, dsl::OpId op) {
-    if (neighbourhood->has_passed_by(member, number))
-        disagreement = {op, neighbourhood->ranks()[static_cast<std::size_t>(member)]};
+    if (local_peers->has_passed_by(member, number))
+        disagreement = {op, local_peers->ranks()[static_cast<std::size_t>(member)]};
 }
 
 TileRun::TileRun(const Plan& plan, SharedStart& start)
     : start_(start),
       held_{plan.input(), plan.output()},
       areas_(plan.program().areas()),
-      placed_(plan.program().neighbours.size() + 1) {
+      placed_(plan.program().local_peers.size() + 1) {
     const dsl::RankProgram& program = plan.program();
     can_work_beside_ = program.output_is_apart && program.keeps_places();
     const auto chunk_at = [&](dsl::BoundaryId boundary) {
         return static_cast<std::uint32_t>(program.boundaries[boundary].offset(program.chunks));
     };
     for (const dsl::Op& op : program.ops)
-        steps_.push_back({op.kind, op.guards_buffers, writes_to_neighbours(program, op),
+        steps_.push_back({op.kind, op.guards_buffers, writes_to_local_peers(program, op),
                           uses(op, dsl::input_area), uses(op, dsl::output_area), op.peer, op.message,
                           op.begin, op.end, chunk_at(op.begin), chunk_at(op.end)});
 }
@@ -122,7 +122,7 @@ void TileRun::finish() {
 bool TileRun::run_one(const TileStep& step, bool patient) {
     if (step.kind == Kind::await) return awaits(step, patient);
     if (step.kind == Kind::signal)
-        start_.neighbourhood->signal(start_.number, index_ % slots, value_of(step.signal));
+        start_.local_peers->signal(start_.number, index_ % slots, value_of(step.signal));
     else if (binding_->bytes_between(step.begin, step.end) > 0)
         work(step);
     return true;
@@ -170,14 +170,14 @@ std::byte* TileRun::combine_at_hand(const dsl::Op& op, std::uint64_t at, std::ui
     block_offsets_[op.end] = at + bytes;
     std::byte* at_hand = virtual_base(block, at);
     for_destinations(op, [&](dsl::AreaId area) {
-        if (!is_of_neighbour(start_.program(), area)) at_hand = areas_[area];
+        if (!is_of_local_peer(start_.program(), area)) at_hand = areas_[area];
     });
     for_destinations(op, [&](dsl::AreaId area) { block_areas_[area] = at_hand; });
     start_.plan->executor().run(next_, block_areas_.data(), block_offsets_.data());
     return at_hand;
 }
 
-// Neighbours have read their copies of the last tile, so to write a line of them it would first have to be
+// Local peers have read their copies of the last tile, so to write a line of them it would first have to be
 // fetched from there. A block is made in a place that this rank has at hand, and then handed over.
 void TileRun::work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64_t end) {
     alignas(64) std::byte block[block_bytes];
@@ -196,20 +196,20 @@ void TileRun::work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64
 bool TileRun::awaits(const TileStep& step, bool patient) {
     // Small copies are not touched again until all ranks have completed this start.
     if (step.guards_buffers && start_.is_small && tile_.is_whole()) return true;
-    const Neighbourhood& neighbourhood = *start_.neighbourhood;
-    const Member member = neighbourhood.member_of(step.peer);
+    const LocalPeers& local_peers = *start_.local_peers;
+    const Member member = local_peers.member_of(step.peer);
     const std::uint64_t slot = index_ % slots, value = value_of(step.signal);
-    if (!(patient ? neighbourhood.has_reached(member, start_.number, slot, value)
-                  : neighbourhood.is_there(member, start_.number, slot, value))) {
+    if (!(patient ? local_peers.has_reached(member, start_.number, slot, value)
+                  : local_peers.is_there(member, start_.number, slot, value))) {
         if (patient) start_.look_for_absent(member, next_);
         return false;
     }
     if (!start_.contact(member, next_)) return false;
-    if (!placed_[static_cast<std::size_t>(member)]) place_neighbour(member);
+    if (!placed_[static_cast<std::size_t>(member)]) place_local_peer(member);
     return true;
 }
 
-// Tiles that use the same signals come one after another; the meeting came before the first of them.
+// Tiles that use the same signals come one after another; the rendezvous came before the first of them.
 std::uint64_t TileRun::value_of(std::uint32_t signal) const {
     const std::uint64_t met = start_.has_met && start_.copies && index_ % slots == 0 ? 1 : 0;
     return met + index_ / slots * start_.program().signals + signal;
@@ -224,7 +224,7 @@ TileRun::Chunks TileRun::held_chunks(dsl::AreaId area) const {
     return {0, chunks};
 }
 
-// An area is copied if neighbours use it, or if operations need several stretches of it in one piece.
+// An area is copied if local peers use it, or if operations need several stretches of it in one piece.
 bool TileRun::is_to_be_copied(dsl::AreaId area) const {
     if (!start_.copies || held_[area] == dsl::Share::none) return false;
     const dsl::RankProgram& program = start_.program();
@@ -242,28 +242,28 @@ void TileRun::place_own(std::uint64_t chunk) {
         // Of one's own part alone, an area that is not copied has one chunk, or operations are in one chunk.
         const std::uint64_t there = can_work_beside_ ? chunk : held_chunks(area).first;
         areas_[area] = is_copied(area) && !works_beside_copy(area)
-                           ? virtual_base(copies(start_.neighbourhood->self(), area), begins_[area])
+                           ? virtual_base(copies(start_.local_peers->self(), area), begins_[area])
                            : address(virtual_base(buffers_[area], begins_[area]), tile_.shift_of(there));
     }
     place_shifted(start_.program(), binding_->byte_offsets.data(), areas_.data());
 }
 
-void TileRun::place_neighbour(Member member) {
+void TileRun::place_local_peer(Member member) {
     placed_[static_cast<std::size_t>(member)] = true;
-    const Neighbourhood& neighbourhood = *start_.neighbourhood;
-    const auto index = static_cast<std::size_t>(member < neighbourhood.self() ? member : member - 1);
+    const LocalPeers& local_peers = *start_.local_peers;
+    const auto index = static_cast<std::size_t>(member < local_peers.self() ? member : member - 1);
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
-        areas_[dsl::RankProgram::neighbour_area(index, area)] =
+        areas_[dsl::RankProgram::local_peer_area(index, area)] =
             start_.copies && area != dsl::work_area ? virtual_base(copies(member, area), begins_[area])
-                                                    : neighbourhood.base(member, start_.number, area);
+                                                    : local_peers.base(member, start_.number, area);
     place_shifted(start_.program(), binding_->byte_offsets.data(), areas_.data());
 }
 
 std::byte* TileRun::copies(Member member, dsl::AreaId area) const {
-    return start_.neighbourhood->copies(member, start_.number, index_ % slots, area, tile_.bytes());
+    return start_.local_peers->copies(member, start_.number, index_ % slots, area, tile_.bytes());
 }
 
-// Copies between the caller's buffer and this tile's copy: what neighbours touch, or all of it.
+// Copies between the caller's buffer and this tile's copy: what local peers touch, or all of it.
 void TileRun::move_copies(dsl::AreaId area) {
     const dsl::RankProgram& program = start_.program();
     const auto move_one = [&](std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes) {
@@ -283,7 +283,7 @@ void TileRun::move_copies(dsl::AreaId area) {
 
 // Copies a stretch of the tile's x, which lies in the caller's x at `in_x`.
 void TileRun::move(dsl::AreaId area, std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes) {
-    std::byte* copy = address(copies(start_.neighbourhood->self(), area), in_tile);
+    std::byte* copy = address(copies(start_.local_peers->self(), area), in_tile);
     std::byte* original = address(buffers_[area], in_x);
     const bool is_input = area == dsl::input_area;
     if (is_input && start_.plan->multiplies())

@@ -1,5 +1,5 @@
 // One pass of a program over a tile of a start, among the ranks of one host. A tile is the same stretch of
-// each chunk of x (engine/start/tiling.hpp). Operations run in program order; if a neighbour is not there
+// each chunk of x (engine/start/tiling.hpp). Operations run in program order; if a local peer is not there
 // yet, the pass stops and goes on later.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/engine/plan/plan.hpp"
-#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/local_peers.hpp"
 #include "runtime/engine/run/run.hpp"
 
 namespace hocket::engine {
@@ -18,7 +18,7 @@ namespace hocket::engine {
 // share a core find their caches empty at every step.
 struct TileStep {
     dsl::Op::Kind kind;
-    bool guards_buffers, hands_over;  // hands_over: writes to neighbours
+    bool guards_buffers, hands_over;  // hands_over: writes to local peers
     bool uses_input, uses_output;     // this rank's own
     dsl::Rank peer;
     std::uint32_t signal;
@@ -30,7 +30,7 @@ struct TileStep {
 struct SharedStart {
     std::optional<Disagreement>& disagreement;  // that of the run
     Plan* plan = nullptr;
-    Neighbourhood* neighbourhood = nullptr;
+    LocalPeers* local_peers = nullptr;
     std::uint64_t count = 0, parts = 1, element = 1;  // x has count * parts elements; element: bytes of one
     Tiling tiling = {};
     std::byte *send = nullptr, *recv = nullptr;
@@ -38,17 +38,17 @@ struct SharedStart {
     std::uint64_t number = 0;
     std::uint32_t checksum = 0;
     bool is_small = false;      // from the start, all are shown copies of the inputs
-    bool copies = false;        // what neighbours use of the callers' buffers is copied
+    bool copies = false;        // what local peers use of the callers' buffers is copied
     bool copies_input = false;  // always: it is multiplied, or is one buffer with the output and must not be
     double factor = 1;          // for the input, if the plan multiplies
-    bool has_met = false;       // the meeting gave the first signal
+    bool has_met = false;       // the rendezvous gave the first signal
     std::vector<bool> contacts = {};  // by member: whether it has been met in this start
 
     const dsl::RankProgram& program() const { return plan->program(); }
     bool reads_send() const { return plan->input() != dsl::Share::none; }
-    // The first look at a neighbour's line. False if the neighbour has started something else.
+    // The first look at a local peer's line. False if the local peer has started something else.
     bool contact(Member member, dsl::OpId op);
-    // For a neighbour that is not there: it may have started something else, which needed nobody.
+    // For a local peer that is not there: it may have started something else, which needed nobody.
     void look_for_absent(Member member, dsl::OpId op);
 };
 
@@ -60,7 +60,7 @@ class TileRun {
     void begin(std::uint64_t index);
     void skip_entry() { ++next_; }  // the program's first signal has been given
 
-    // Goes on as far as neighbours allow; `patient`: waits a moment for each. True if anything moved.
+    // Goes on as far as local peers allow; `patient`: waits a moment for each. True if anything moved.
     bool advance(bool patient);
     bool is_active() const { return active_; }
     std::uint64_t index() const { return index_; }
@@ -82,7 +82,7 @@ class TileRun {
     bool awaits(const TileStep& step, bool patient);
     void finish();
     void place_own(std::uint64_t chunk);
-    void place_neighbour(Member member);
+    void place_local_peer(Member member);
     void move_copies(dsl::AreaId area);
     void move(dsl::AreaId area, std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes);
     bool is_to_be_copied(dsl::AreaId area) const;
@@ -97,7 +97,7 @@ class TileRun {
     std::uint64_t value_of(std::uint32_t signal) const;
 
     SharedStart& start_;
-    // This rank itself can work on the caller's buffers, so that only what neighbours touch is copied. That
+    // This rank itself can work on the caller's buffers, so that only what local peers touch is copied. That
     // holds if nobody looks at the others' part of the output; but not for an input whose copy is multiplied.
     bool can_work_beside_;
     dsl::Share held_[2];           // part of x in the rank's input and output

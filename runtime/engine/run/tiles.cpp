@@ -10,7 +10,7 @@ namespace {
 // As many tiles as can be in flight together.
 std::uint64_t most_tiles(const dsl::RankProgram& program) {
     const std::uint64_t in_window = window_messages / std::max<std::uint64_t>(program.most_messages, 1);
-    return std::clamp<std::uint64_t>(in_window, 1, Neighbourhood::lanes);
+    return std::clamp<std::uint64_t>(in_window, 1, LocalPeers::slots);
 }
 
 // A smaller tile is not worth its messages, many of which carry one rank's share of it.
@@ -23,7 +23,7 @@ constexpr std::uint64_t stretch_unit = 64, shortest_stretch = 4096;
 // On one host a SharedRun makes its own tiles. If every rank has a host to itself, messages have nothing to
 // overlap with, and more of them only cost time.
 bool is_divided(const dsl::RankProgram& program) {
-    const bool is_on_one_host = program.neighbours.size() + 1 == static_cast<std::size_t>(program.ranks);
+    const bool is_on_one_host = program.local_peers.size() + 1 == static_cast<std::size_t>(program.ranks);
     return can_be_divided(program) && program.memory_is_shared && !is_on_one_host;
 }
 
@@ -50,7 +50,7 @@ void divide(Start& start) {
     start.tiling = Tiling(count, program.chunks, stretch / element);
 }
 
-Execution& begin_tiles(StartablePlan& plan, const Start& start, Neighbourhood* neighbourhood) {
+Execution& begin_tiles(StartablePlan& plan, const Start& start, LocalPeers* local_peers) {
     Execution *first = nullptr, *last = nullptr;
     try {
         for (std::uint64_t tile = 0; tile < start.tiles(); ++tile) {
@@ -60,7 +60,7 @@ Execution& begin_tiles(StartablePlan& plan, const Start& start, Neighbourhood* n
             else
                 first = &execution;
             last = &execution;
-            execution.begin(plan.shared_from_this(), start, tile, neighbourhood);
+            execution.begin(plan.shared_from_this(), start, tile, local_peers);
         }
     } catch (...) {
         if (first) give_back(*first);

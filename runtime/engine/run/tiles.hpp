@@ -3,13 +3,14 @@
 // no pause.
 //
 // All tiles have the start's number and checksum: people are told the number, and ranks compare the checksum.
-// Each tile takes a turn of its own, which gives its messages their tags and neighbours their lane.
+// Each tile takes a sequence number of its own, which gives its messages their tags and local peers their
+// slot.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
-#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/local_peers.hpp"
 #include "runtime/engine/run/startable_plan.hpp"
 #include "runtime/engine/start/start.hpp"
 
@@ -28,7 +29,7 @@ void divide(Start& start);
 
 // Begins the first tile's execution, with the others behind it (Execution::next_tile). If one cannot begin,
 // none does. plan: the start's.
-Execution& begin_tiles(StartablePlan& plan, const Start& start, Neighbourhood* neighbourhood);
+Execution& begin_tiles(StartablePlan& plan, const Start& start, LocalPeers* local_peers);
 
 // Gives the execution back to its plan, with the tiles behind it.
 void give_back(Execution& first);

@@ -28,7 +28,7 @@ struct Start {
     device::Staging* staging = nullptr;  // where send or recv stand for memory of a device; else null
     DirectStart* direct = nullptr;       // while send and recv are memory of a device; else null
     std::uint64_t number = 0;            // counts all starts
-    std::uint64_t turn = 0;              // the first tile's
+    std::uint64_t sequence = 0;          // the first tile's
     std::uint32_t checksum = 0;          // of what all ranks have started so far
     Tiling tiling = {};                  // whole until divide() has decided
 

@@ -72,10 +72,10 @@ class Bootstrap {
     virtual std::vector<std::string> all_gather(std::string_view mine, std::chrono::milliseconds timeout,
                                                 std::optional<std::uint64_t> operation = std::nullopt) = 0;
 
-    // A meeting of all ranks beside everything else, which may be given up and taken up again. come(): this
-    // rank has come to its next meeting; to the same one as before if not all had come to that yet. Thread-
-    // safe, never blocks. all_have_come() waits until all ranks have come to the meeting; false: the time has
-    // come first. Throws peer_lost, or bootstrap after a report.
+    // A rendezvous of all ranks beside everything else, which may be given up and taken up again. come():
+    // this rank has come to its next rendezvous; to the same one as before if not all had come to that yet.
+    // Thread-safe, never blocks. all_have_come() waits until all ranks have come to the rendezvous; false:
+    // the time has come first. Throws peer_lost, or bootstrap after a report.
     virtual void come() = 0;
     virtual bool all_have_come(std::chrono::steady_clock::time_point until) = 0;
     // Who has not come to it, ascending; rank 0 is asked. None: it did not answer within `patience`.

@@ -72,17 +72,17 @@ std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::
 
 void Member::come() {
     const std::lock_guard lock(mutex_);
-    if (meeting_ > met_) return;  // it is there already
-    ++meeting_;
+    if (rendezvous_ > met_) return;  // it is there already
+    ++rendezvous_;
     has_to_come_ = true;
     wake_.raise();
 }
 
 bool Member::all_have_come(Clock::time_point until) {
     std::unique_lock lock(mutex_);
-    while (met_ < meeting_) {
+    while (met_ < rendezvous_) {
         throw_if_broken();
-        if (changed_.wait_until(lock, until) == std::cv_status::timeout) return met_ >= meeting_;
+        if (changed_.wait_until(lock, until) == std::cv_status::timeout) return met_ >= rendezvous_;
     }
     return true;
 }
@@ -93,11 +93,11 @@ std::optional<std::vector<int>> Member::absent(std::chrono::milliseconds patienc
     absent_.reset();
     has_to_ask_ = true;
     wake_.raise();
-    while (!absent_ && met_ < meeting_) {
+    while (!absent_ && met_ < rendezvous_) {
         throw_if_broken();
         if (changed_.wait_until(lock, until) == std::cv_status::timeout) break;
     }
-    if (met_ >= meeting_) return std::vector<int>();
+    if (met_ >= rendezvous_) return std::vector<int>();
     return std::exchange(absent_, std::nullopt);
 }
 

@@ -109,10 +109,10 @@ class Member : public Bootstrap {
     std::size_t missing_parts_;
     std::optional<std::vector<std::string>> result_;  // complete, not yet taken by the caller
     bool gather_broken_ = false;
-    // Meetings are numbered from 1. This rank has come to `meeting_`; all have come to `met_`.
-    std::uint32_t meeting_ = 0, met_ = 0;
+    // Rendezvous are numbered from 1. This rank has come to `rendezvous_`; all have come to `met_`.
+    std::uint32_t rendezvous_ = 0, met_ = 0;
     bool has_to_come_ = false, has_to_ask_ = false;  // the thread has to tell rank 0
-    std::vector<std::uint32_t> come_;                // rank 0: by rank, the meeting that it has come to
+    std::vector<std::uint32_t> come_;                // rank 0: by rank, the rendezvous that it has come to
     std::optional<std::vector<int>> absent_;         // the answer to the last question, if it has come
     std::optional<std::uint64_t> pending_wait_;      // given by the caller, not yet taken by the thread
     std::vector<Account> pending_accounts_;          // likewise

@@ -195,17 +195,17 @@ void Member::send_pending_meeting() {
         const std::lock_guard lock(mutex_);
         comes = std::exchange(has_to_come_, false);
         asks = std::exchange(has_to_ask_, false);
-        number = meeting_;
+        number = rendezvous_;
     }
     const std::string payload = PayloadWriter().u32(number).text();
     if (comes) rank_ == 0 ? note_come(0, number) : tell_all(FrameType::come, payload);
     if (asks) rank_ == 0 ? note_absent(number, absent_from(number)) : tell_all(FrameType::roll_call, payload);
 }
 
-// On rank 0. A rank comes to a meeting only after all have come to the one before.
+// On rank 0. A rank comes to a rendezvous only after all have come to the one before.
 void Member::note_come(int rank, std::uint32_t number) {
     if (number != come_[rank] + 1 || number > met_ + 1)
-        throw ProtocolError("it has come to a meeting that has not begun");
+        throw ProtocolError("it has come to a rendezvous that has not begun");
     come_[rank] = number;
     if (!absent_from(number).empty()) return;
     tell_all(FrameType::met, PayloadWriter().u32(number).text());
@@ -294,7 +294,7 @@ void Member::note_met(std::uint32_t number) {
 
 void Member::note_absent(std::uint32_t number, std::vector<int> ranks) {
     const std::lock_guard lock(mutex_);
-    if (number == meeting_) absent_ = std::move(ranks);
+    if (number == rendezvous_) absent_ = std::move(ranks);
     changed_.notify_all();
 }
 

@@ -47,8 +47,8 @@ std::set<int> decode_ranks(PayloadReader& reader, std::size_t ranks) {
 }
 
 // What a leader tells its members.
-std::string encode(const std::vector<int>& survivors, const Invitation& meeting) {
-    const std::string text = meeting.text();
+std::string encode(const std::vector<int>& survivors, const Invitation& rendezvous) {
+    const std::string text = rendezvous.text();
     return PayloadWriter()
         .u32(static_cast<std::uint32_t>(text.size()))
         .bytes(text)
@@ -64,7 +64,7 @@ Error not_come(const std::vector<int>& ranks) {
                 ranks_text(ranks), ranks.size() == 1 ? "has" : "have", ranks.size() == 1 ? "it" : "them")};
 }
 
-Refuge::Regrouped decode(std::string_view payload, std::size_t ranks) {
+Recovery::Regrouped decode(std::string_view payload, std::size_t ranks) {
     PayloadReader reader(payload);
     const std::uint32_t size = reader.u32();
     const std::string text(reader.bytes(size));
@@ -84,34 +84,34 @@ std::optional<std::string> Company::loss() const {
     return std::nullopt;
 }
 
-Refuge::Refuge(const std::string& address)
+Recovery::Recovery(const std::string& address)
     : listener_(listen_on({address, 0}, Clock::now() + time_to_listen,
                           "it must be an address of this host; HOCKET_FABRIC_ADDR chooses another one")) {
     own_ = {address, bound_to(listener_).value_or(Endpoint{address, 0}).port};
 }
 
-void Refuge::settle(std::vector<Endpoint> all, int self, std::string secret) {
+void Recovery::settle(std::vector<Endpoint> all, int self, std::string secret) {
     all_ = std::move(all);
     self_ = self;
     secret_ = std::move(secret);
 }
 
-void Refuge::note_lost(int rank) {
+void Recovery::note_lost(int rank) {
     const std::lock_guard lock(mutex_);
     lost_.insert(rank);
 }
 
-std::set<int> Refuge::lost() const {
+std::set<int> Recovery::lost() const {
     const std::lock_guard lock(mutex_);
     return lost_;
 }
 
 // ---- The leader ----------------------------------------------------------------------------------
 
-class Refuge::Leader {
+class Recovery::Leader {
   public:
-    Leader(Refuge& refuge, Clock::time_point deadline)
-        : refuge_(refuge), deadline_(deadline), admission_(loop_, refuge.listener_.fd(), terms()) {}
+    Leader(Recovery& recovery, Clock::time_point deadline)
+        : recovery_(recovery), deadline_(deadline), admission_(loop_, recovery.listener_.fd(), terms()) {}
 
     Regrouped run() {
         for (;;) {
@@ -122,16 +122,16 @@ class Refuge::Leader {
             } else {
                 const std::vector<int> others = unknown();
                 if (may_go_on_without(others)) break;
-                if (is_late || refuge_.doubt_.was_given_up || have_all_ended(others)) stay_behind(others);
+                if (is_late || recovery_.doubt_.was_given_up || have_all_ended(others)) stay_behind(others);
             }
             loop_.turn(std::min(deadline_, Clock::now() + probe_interval));
             for (const int rank : expected)
-                if (refuge_.is_gone(rank)) refuge_.note_lost(rank);
+                if (recovery_.is_gone(rank)) recovery_.note_lost(rank);
         }
         Regrouped result{survivors(), {}};
         if (result.survivors.size() == 1) return result;
-        result.meeting = invite(refuge_.own_.host);
-        tell_all(FrameType::start, encode(result.survivors, result.meeting));
+        result.rendezvous = invite(recovery_.own_.host);
+        tell_all(FrameType::start, encode(result.survivors, result.rendezvous));
         for (const auto& [rank, member] : members_) {
             loop_.forget(member->link.fd());
             result.company.add(rank, std::move(member->link));
@@ -152,8 +152,8 @@ class Refuge::Leader {
     };
 
     AdmissionTerms terms() {
-        return {.host = fmt::format("rank {}, which gathers the ranks that are left,", refuge_.self_),
-                .secret = refuge_.secret_,
+        return {.host = fmt::format("rank {}, which gathers the ranks that are left,", recovery_.self_),
+                .secret = recovery_.secret_,
                 .wrong_secret = "wrong secret",
                 .admit = [this](Admitted guest) { admit(std::move(guest)); },
                 .refuse = [this](const Hello& hello) { return objection_to(hello); },
@@ -161,7 +161,7 @@ class Refuge::Leader {
     }
 
     std::string objection_to(const Hello& hello) const {
-        if (hello.world_size != refuge_.all_.size() || hello.rank >= refuge_.all_.size())
+        if (hello.world_size != recovery_.all_.size() || hello.rank >= recovery_.all_.size())
             return "it is of another job";
         return "";
     }
@@ -181,8 +181,8 @@ class Refuge::Leader {
         try {
             while (const auto frame = member.link.parser().next()) {
                 PayloadReader reader(frame->payload);
-                for (const int lost : decode_ranks(reader, refuge_.all_.size()))
-                    if (!members_.contains(lost) && lost != refuge_.self_) refuge_.note_lost(lost);
+                for (const int lost : decode_ranks(reader, recovery_.all_.size()))
+                    if (!members_.contains(lost) && lost != recovery_.self_) recovery_.note_lost(lost);
                 member.has_spoken = true;
             }
         } catch (const ProtocolError&) {
@@ -200,19 +200,19 @@ class Refuge::Leader {
 
     // Ranks that may still come. One that has come is here, even if others think that it is lost.
     std::vector<int> missing() const {
-        const std::set<int> lost = refuge_.lost();
+        const std::set<int> lost = recovery_.lost();
         std::vector<int> ranks;
-        for (int rank = 0; rank < static_cast<int>(refuge_.all_.size()); ++rank) {
+        for (int rank = 0; rank < static_cast<int>(recovery_.all_.size()); ++rank) {
             const auto member = members_.find(rank);
             const bool is_here = member != members_.end() && member->second->has_spoken;
-            const bool may_come = rank > refuge_.self_ && !lost.contains(rank);
+            const bool may_come = rank > recovery_.self_ && !lost.contains(rank);
             if (!is_here && (may_come || member != members_.end())) ranks.push_back(rank);
         }
         return ranks;
     }
 
     std::vector<int> survivors() const {
-        std::vector<int> ranks{refuge_.self_};
+        std::vector<int> ranks{recovery_.self_};
         for (const auto& [rank, member] : members_) ranks.push_back(rank);
         return ranks;
     }
@@ -221,10 +221,10 @@ class Refuge::Leader {
     // that think the same of the ranks that are here.
     std::vector<int> unknown() const {
         std::vector<int> ranks;
-        for (int rank = 0; rank < static_cast<int>(refuge_.all_.size()); ++rank)
-            if (rank != refuge_.self_ && !members_.contains(rank) &&
-                (refuge_.doubt_.was_given_up || refuge_.doubt_.of_ranks.contains(rank) ||
-                 !refuge_.is_gone(rank)))
+        for (int rank = 0; rank < static_cast<int>(recovery_.all_.size()); ++rank)
+            if (rank != recovery_.self_ && !members_.contains(rank) &&
+                (recovery_.doubt_.was_given_up || recovery_.doubt_.of_ranks.contains(rank) ||
+                 !recovery_.is_gone(rank)))
                 ranks.push_back(rank);
         return ranks;
     }
@@ -232,7 +232,7 @@ class Refuge::Leader {
     // Then nobody is worth waiting for.
     bool have_all_ended(const std::vector<int>& ranks) const {
         return std::all_of(ranks.begin(), ranks.end(), [this](int rank) {
-            return refuge_.doubt_.of_ranks.contains(rank) && refuge_.is_gone(rank);
+            return recovery_.doubt_.of_ranks.contains(rank) && recovery_.is_gone(rank);
         });
     }
 
@@ -245,12 +245,12 @@ class Refuge::Leader {
     }
 
     [[noreturn]] void give_up(const std::vector<int>& ranks) {
-        for (const int rank : ranks) refuge_.note_lost(rank);
+        for (const int rank : ranks) recovery_.note_lost(rank);
         tell_all(FrameType::lost, encode(std::set<int>(ranks.begin(), ranks.end())));
         throw not_come(ranks);
     }
 
-    // At the deadline: a process that is killed can be known as dead before the kernel closes its refuge.
+    // At the deadline: a process that is killed can be known as dead before the kernel closes its socket.
     [[noreturn]] void stay_behind(const std::vector<int>& unknown) {
         const std::vector<int> here = survivors();
         const Error error(
@@ -259,9 +259,10 @@ class Refuge::Leader {
                 "{} cannot go on without {}, who {}: perhaps they have gone on without {}. Of "
                 "two such parts the one with more ranks goes on, or with the first if both have as many",
                 ranks_text(here), ranks_text(unknown),
-                refuge_.doubt_.was_given_up       ? "have given it up"
-                : refuge_.doubt_.of_ranks.empty() ? "have not ended"
-                                                  : "have not ended, or ended too late to be taken for dead",
+                recovery_.doubt_.was_given_up ? "have given it up"
+                : recovery_.doubt_.of_ranks.empty()
+                    ? "have not ended"
+                    : "have not ended, or ended too late to be taken for dead",
                 here.size() == 1 ? "it" : "them"));
         tell_all(FrameType::abort, encode_abort(error));
         throw error;
@@ -274,7 +275,7 @@ class Refuge::Leader {
         }
     }
 
-    Refuge& refuge_;
+    Recovery& recovery_;
     const Clock::time_point deadline_;
     SocketLoop loop_{SocketLoop::Way::poll};
     std::map<int, std::unique_ptr<Member>> members_;
@@ -283,7 +284,7 @@ class Refuge::Leader {
 
 // ---- All -----------------------------------------------------------------------------------------
 
-Refuge::Regrouped Refuge::regroup(Clock::time_point deadline, Doubt doubt) {
+Recovery::Regrouped Recovery::regroup(Clock::time_point deadline, Doubt doubt) {
     const std::lock_guard one_at_a_time(regrouping_);
     doubt_ = std::move(doubt);
     answered_.clear();
@@ -293,7 +294,7 @@ Refuge::Regrouped Refuge::regroup(Clock::time_point deadline, Doubt doubt) {
     return result;
 }
 
-Refuge::Regrouped Refuge::lead_or_follow(Clock::time_point deadline) {
+Recovery::Regrouped Recovery::lead_or_follow(Clock::time_point deadline) {
     for (int rank = 0; rank < self_;) {
         if (lost().contains(rank)) {
             ++rank;
@@ -310,7 +311,7 @@ Refuge::Regrouped Refuge::lead_or_follow(Clock::time_point deadline) {
 }
 
 // Nothing if the rank has ended, or has closed the connection.
-std::optional<Refuge::Regrouped> Refuge::follow(int leader, Clock::time_point deadline) {
+std::optional<Recovery::Regrouped> Recovery::follow(int leader, Clock::time_point deadline) {
     const auto host = fmt::format("rank {} at {}", leader, all_[static_cast<std::size_t>(leader)].text());
     Link link;
     try {
@@ -361,15 +362,15 @@ std::optional<Refuge::Regrouped> Refuge::follow(int leader, Clock::time_point de
 }
 
 // The leader has waited long enough for some, and all give them up.
-void Refuge::throw_given_up(std::string_view payload) {
+void Recovery::throw_given_up(std::string_view payload) {
     PayloadReader reader(payload);
     const std::set<int> ranks = decode_ranks(reader, all_.size());
     for (const int rank : ranks) note_lost(rank);
     throw not_come({ranks.begin(), ranks.end()});
 }
 
-// Whether the kernel there knows nothing of its refuge any more.
-bool Refuge::is_gone(int rank) const {
+// Whether the kernel there knows nothing of its recovery socket any more.
+bool Recovery::is_gone(int rank) const {
     std::string why;
     const Socket socket =
         connect_to(all_[static_cast<std::size_t>(rank)], {Clock::now() + longest_probe}, why);

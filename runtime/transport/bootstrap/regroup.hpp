@@ -1,13 +1,14 @@
 // How the ranks that are left find each other after others were lost, rank 0 perhaps among them.
 //
-// Every rank has a refuge from the beginning: a socket at which it listens, and whose address all ranks know.
-// The kernel refuses connections to the refuge of a process that has ended. So each survivor asks the ranks
-// before it, one after another; the first that is there leads. The leader waits until every rank after it has
-// come, or is gone; it then decides who is left, and tells them where to meet. If one of them dies meanwhile,
-// all begin again.
+// Every rank has a recovery socket from the beginning, at which it listens, and whose address all ranks
+// know. The kernel refuses connections to the recovery socket of a process that has ended. So each survivor
+// asks the ranks before it, one after another; the first that is there leads. The leader waits until every
+// rank after it has come, or is gone; it then decides who is left, and tells them where to meet. If one of
+// them dies meanwhile, all begin again.
 //
-// Communicators that come out of one another this way share the refuges, and number the ranks as the first of
-// them did. So it does not matter if some have a later communicator than others when the next rank is lost.
+// Communicators that come out of one another this way share the recovery sockets, and number the ranks as the
+// first of them did. So it does not matter if some have a later communicator than others when the next rank
+// is lost.
 //
 // Who neither comes nor has ended is unknown: the wait for it ends at the deadline, and all that wait
 // together give it up together. Without those that are unknown only a part goes on that has more ranks than
@@ -42,10 +43,10 @@ class Company {
 };
 
 // This process's; thread-safe where nothing else is said.
-class Refuge {
+class Recovery {
   public:
     // address: numeric, at which the other ranks reach this host. Throws Error(bootstrap).
-    explicit Refuge(const std::string& address);
+    explicit Recovery(const std::string& address);
 
     const Endpoint& own() const { return own_; }
 
@@ -58,7 +59,7 @@ class Refuge {
 
     struct Regrouped {
         std::vector<int> survivors;  // ascending
-        Invitation meeting;          // made by the first of them
+        Invitation rendezvous;       // made by the first of them
         Company company{};
     };
     // Why ranks that are not here count as unknown even if they have ended: they may have gone on without

@@ -34,9 +34,9 @@ enum class FrameType : std::uint8_t {
     left,       // from rank 0: one rank or several
     report,     // to rank 0: text
     reported,   // from rank 0: rank, text
-    come,       // to rank 0: the number of the meeting that the rank has come to
-    met,        // from rank 0: the number of the last meeting that all have come to
-    roll_call,  // to rank 0: the number of a meeting
+    come,       // to rank 0: the number of the rendezvous that the rank has come to
+    met,        // from rank 0: the number of the last rendezvous that all have come to
+    roll_call,  // to rank 0: the number of a rendezvous
     absent,     // from rank 0: the number, ranks that have not come to it
     waits,      // to rank 0: the number of the operation that the rank waits in
     asks,       // from rank 0: the number of an operation

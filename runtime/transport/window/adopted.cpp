@@ -176,7 +176,7 @@ std::optional<std::uint64_t> WindowAdopted::find(const void* memory, std::size_t
     return range->offset_of(begin);
 }
 
-std::optional<StandIn> WindowAdopted::stand_in_for(const void* memory, std::size_t bytes) const {
+std::optional<StagingBuffer> WindowAdopted::staging_buffer_for(const void* memory, std::size_t bytes) const {
     if (is_empty()) return std::nullopt;
     const auto begin = reinterpret_cast<Address>(memory);
     const std::shared_lock lock(mutex_);
@@ -184,7 +184,7 @@ std::optional<StandIn> WindowAdopted::stand_in_for(const void* memory, std::size
     if (!range || !range->has_private_pages()) return std::nullopt;
     const Address shared_begin = std::clamp(range->first_page, begin, begin + bytes),
                   shared_end = std::clamp(range->last_page, begin, begin + bytes);
-    StandIn result{place_of(*range) + (begin - range->first_touched()), 0, 0};
+    StagingBuffer result{place_of(*range) + (begin - range->first_touched()), 0, 0};
     if (shared_begin < shared_end) {
         result.shared_begin = shared_begin - begin;
         result.shared_end = shared_end - begin;

@@ -1,8 +1,8 @@
 // Memory that was allocated elsewhere, made shared in place: its whole pages are copied into the slice, and
 // the slice's pages are mapped in their place. What lies in its outer pages beside it (other memory of the
 // program, the allocator's notes) is never shared: if the memory does not begin and end with a page, these
-// pages stay private. The slice has room for them, too; so the memory has a stand-in there that is in one
-// piece, and what lies in the outer pages goes by copy (engine/start/stand_ins.hpp).
+// pages stay private. The slice has room for them, too; so the memory has a staging buffer there that is in
+// one piece, and what lies in the outer pages goes by copy (engine/start/staging_buffers.hpp).
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 namespace hocket::transport {
 
 // Where the slice has all of some adopted memory, in one piece.
-struct StandIn {
+struct StagingBuffer {
     std::byte* memory;
     // Bytes of the memory that are the same here and there; those before and after are private there. Both
     // are 0 if all are private.
@@ -44,7 +44,7 @@ class WindowAdopted {
     std::optional<std::uint64_t> offset_of(const void* memory, std::size_t bytes) const {
         return is_empty() ? std::nullopt : find(memory, bytes);
     }
-    std::optional<StandIn> stand_in_for(const void* memory, std::size_t bytes) const;
+    std::optional<StagingBuffer> staging_buffer_for(const void* memory, std::size_t bytes) const;
     bool is_empty() const { return count_.load(std::memory_order_acquire) == 0; }
 
     // In a forked child: its memory becomes its own, with the contents that the parent's has. Pages that the

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/transport/window/meeting.hpp"
 #include "runtime/transport/window/process_memory.hpp"
+#include "runtime/transport/window/rendezvous.hpp"
 
 namespace hocket::transport {
 
@@ -96,8 +96,8 @@ class Window {
 
     // What peers can be shown instead of adopted memory, if its outer pages are private. Nothing for any
     // other memory. Takes no lock unless something is adopted.
-    std::optional<StandIn> stand_in_for(const void* memory, std::size_t bytes) const {
-        return own_->adopted().stand_in_for(memory, bytes);
+    std::optional<StagingBuffer> staging_buffer_for(const void* memory, std::size_t bytes) const {
+        return own_->adopted().staging_buffer_for(memory, bytes);
     }
     bool has_adopted() const { return !own_->adopted().is_empty(); }
 

@@ -276,7 +276,7 @@ TEST_CASE(
         }
 }
 
-TEST_CASE("what neighbours wrote to a copy of the output is read there") {
+TEST_CASE("what local peers wrote to a copy of the output is read there") {
     for (const char* schedule : {"binomial", "chain", "scatter", "tree"}) {
         const auto outcomes = run_ranks({4, {{"HOCKET_SCHEDULE", schedule}}, 60}, [](int) {
             const auto comm = join();
@@ -477,7 +477,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("many small operations in flight keep to their lanes") {
+TEST_CASE("many small operations in flight keep to their slots") {
     const auto outcomes = run_ranks({4, {}, 60}, [](int rank) {
         const auto comm = join();
         for (int round = 0; round < 200; ++round) {

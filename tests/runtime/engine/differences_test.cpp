@@ -182,8 +182,8 @@ void check_together(const Way& way, std::span<const Case> cases) {
         {ranks, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "40000"}}}, [&](int rank) {
             if (!way.hosts.empty()) setenv("HOCKET_HOST_ID", way.hosts[rank].c_str(), 1);
             const auto parent = Communicator::create(engine::resolve({}));
-            int meetings = 0;
-            check(*parent, cases, failed, [&] { met.meet(ranks * ++meetings); });
+            int rendezvous = 0;
+            check(*parent, cases, failed, [&] { met.meet(ranks * ++rendezvous); });
         });
     INFO(way.name);
     CHECK(test::problems(outcomes) == "");

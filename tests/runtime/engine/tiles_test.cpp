@@ -88,7 +88,7 @@ TEST_CASE("large starts are divided on cache lines, and the tiles make the whole
         const Start start = divided(bytes);
         INFO(bytes);
         CHECK(start.tiles() >= 2);
-        CHECK(start.tiles() <= engine::Neighbourhood::lanes);
+        CHECK(start.tiles() <= engine::LocalPeers::slots);
         CHECK(start.tiling.chunks() == 4);
         std::uint64_t elements = 0;
         for (std::uint64_t tile = 0; tile < start.tiles(); ++tile) {
@@ -203,7 +203,7 @@ TEST_CASE("tiles of any count give the whole result, in and out of place, wherev
                 expect_sum(recv.data(), count, ranks, "in place");
                 comm->run(broadcast, send.data(), recv.data(), count);
                 expect(recv == numbers(count, ranks - 1), fmt::format("broadcast of {}", count));
-                // The odd ranks' where neighbours reach them.
+                // The odd ranks' where local peers reach them.
                 auto* shared = static_cast<std::int64_t*>(comm->window().allocate(count * 8));
                 std::int64_t* mixed = rank % 2 ? shared : recv.data();
                 std::copy(send.begin(), send.end(), mixed);

@@ -245,8 +245,7 @@ bool refuse_membarrier() {
 std::unique_ptr<Communicator> join(const Way& way, int rank) {
     setenv("HOCKET_HOST_ID", way.hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
     if (!way.is_fenced && rank == 1)
-        expect(refuse_membarrier() && !engine::Neighbourhood::can_fence_others(),
-               "membarrier is not refused");
+        expect(refuse_membarrier() && !engine::LocalPeers::can_fence_others(), "membarrier is not refused");
     auto comm = Communicator::create(engine::resolve({}));
     expect(comm->provider().starts_with(way.expected_provider), "another way was taken: " + comm->provider());
     return comm;
@@ -314,15 +313,15 @@ TEST_CASE("a plan that is kept is the one that would be made for the choice, wha
                 choice.root};
             request.hosts = {0, 0, 1};
             request.bytes = std::bit_ceil(count * element_size(choice.type) * (by_rank ? 3 : 1));
-            request.economy =
-                rank != 2 && request.bytes <= 16 * 1024 ? dsl::Economy::waits : dsl::Economy::bytes;
+            request.protocol =
+                rank != 2 && request.bytes <= 16 * 1024 ? dsl::Protocol::latency : dsl::Protocol::bandwidth;
             const auto fresh = dsl::check_schedule(request);
             const std::string what = fmt::format(
                 "{} of {} {} {} from {} by '{}'", dsl::name_of(choice.collective), count,
                 name_of(choice.type), choice.op.name(), choice.root, choice.schedule.value_or("-"));
             expect(explain(plan->program()) == explain(fresh->project(rank)), what + ": another program");
             expect(plan->program().fingerprint == fresh->fingerprint(), what + ": another fingerprint");
-            expect(plan->program().economy == request.economy, what + ": another economy");
+            expect(plan->program().protocol == request.protocol, what + ": another protocol");
             expect(plan->type() == choice.type && plan->op() == choice.op,
                    what + ": another type or operator");
             const auto executor =

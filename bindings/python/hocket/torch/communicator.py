@@ -10,7 +10,7 @@ from hocket._native import lib
 from hocket.state import CALLS, destroy_later, get_ident, is_busy, is_in_call
 
 from .buckets import Buckets
-from .meeting import MeetingPlace, begin_job, prefix_of
+from .rendezvous import RendezvousPlace, begin_job, prefix_of
 
 Failure = getattr(torch.distributed, "DistBackendError", RuntimeError)  # torch 1.13 has no class of its own
 _MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -58,7 +58,7 @@ class GroupCommunicator:
         self.buckets = Buckets(self.comm, self.closing)
 
     def _join(self, store, options, members):
-        place = MeetingPlace(store)
+        place = RendezvousPlace(store)
         try:
             if members:
                 place.compare_members(members, self.rank, self.timeout_ms)

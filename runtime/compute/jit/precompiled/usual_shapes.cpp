@@ -8,7 +8,7 @@ namespace {
 using enum DataType;
 constexpr DataType summed[] = {float32, bfloat16, float16, float64, int32, int64, uint8};
 constexpr DataType averaged[] = {float32, bfloat16, float16, float64};
-// Losses, flags, and what Hocket's own meetings agree on.
+// Losses, flags, and what Hocket's own rendezvous agree on.
 constexpr DataType chosen_from[] = {float32, int32, int64};
 
 }  // namespace
@@ -27,8 +27,8 @@ std::vector<KernelShape> usual_shapes() {
             for (const DataType type : averaged)
                 add(KernelShape::of(type, ReduceOp::sum, operands, destinations,
                                     KernelShape::divisor_by_call));
-            // Where hosts have as many ranks as others, that is to one rank, to one and its neighbour, and to
-            // all.
+            // Where hosts have as many ranks as others, that is to one rank, to one and its local peer, and
+            // to all.
             if (destinations > 2 && destinations != operands) continue;
             for (const DataType type : chosen_from)
                 for (const ReduceOp op : {ReduceOp::max, ReduceOp::min})

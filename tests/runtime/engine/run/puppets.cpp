@@ -14,7 +14,7 @@
 namespace hocket::test {
 namespace {
 
-using engine::Neighbourhood;
+using engine::LocalPeers;
 using transport::Window;
 
 // Any number that tells where it comes from. Small: it is multiplied.
@@ -31,18 +31,18 @@ dsl::PlanRequest request_of(const Play& play) {
     dsl::PlanRequest request{play.collective, play.schedule, "", {HOCKET_SCHEDULES_DIR}};
     request.ranks = static_cast<dsl::Rank>(play.hosts.size());
     request.root = play.root;
-    request.economy = play.economy;
+    request.protocol = play.protocol;
     request.hosts.assign(play.hosts.begin(), play.hosts.end());
     return request;
 }
 
 // By rank; null where a rank is alone on its host. Windows are opened by all members at once.
-std::vector<std::unique_ptr<Neighbourhood>> open_neighbourhoods(const std::string& hosts) {
+std::vector<std::unique_ptr<LocalPeers>> open_local_peers(const std::string& hosts) {
     std::map<char, std::vector<dsl::Rank>> members;
     for (std::size_t rank = 0; rank < hosts.size(); ++rank)
         members[hosts[rank]].push_back(static_cast<dsl::Rank>(rank));
-    const bool fences_others = Neighbourhood::can_fence_others();
-    std::vector<std::unique_ptr<Neighbourhood>> all(hosts.size());
+    const bool fences_others = LocalPeers::can_fence_others();
+    std::vector<std::unique_ptr<LocalPeers>> all(hosts.size());
     for (const auto& [host, ranks] : members) {
         if (ranks.size() == 1) continue;
         const int size = static_cast<int>(ranks.size());
@@ -53,10 +53,10 @@ std::vector<std::unique_ptr<Neighbourhood>> open_neighbourhoods(const std::strin
         for (int member = 0; member < size; ++member)
             threads.emplace_back([&, member] {
                 auto window = Window::open(std::move(invitations[static_cast<std::size_t>(member)]), names,
-                                           member, Neighbourhood::reserved_bytes(size),
+                                           member, LocalPeers::reserved_bytes(size),
                                            std::chrono::steady_clock::now() + std::chrono::seconds(20));
                 all[static_cast<std::size_t>(ranks[static_cast<std::size_t>(member)])] =
-                    std::make_unique<Neighbourhood>(std::move(window), ranks, size, fences_others);
+                    std::make_unique<LocalPeers>(std::move(window), ranks, size, fences_others);
             });
         for (std::thread& thread : threads) thread.join();
     }
@@ -66,11 +66,11 @@ std::vector<std::unique_ptr<Neighbourhood>> open_neighbourhoods(const std::strin
 }  // namespace
 
 Puppet::Puppet(const Play& play, const dsl::CheckedSchedule& schedule, dsl::Rank rank,
-               std::unique_ptr<Neighbourhood> neighbourhood, Post& post)
+               std::unique_ptr<LocalPeers> local_peers, Post& post)
     : play_(play),
       rank_(rank),
       ranks_(static_cast<dsl::Rank>(play.hosts.size())),
-      neighbourhood_(std::move(neighbourhood)),
+      local_peers_(std::move(local_peers)),
       plan_(engine::StartablePlan::make(schedule.project(rank), DataType::int64, play.op, play.executor)),
       box_(post, rank) {}
 
@@ -103,8 +103,8 @@ std::vector<std::int64_t> Puppet::expected(std::uint64_t number, std::uint64_t c
 }
 
 std::int64_t* Puppet::room(std::vector<std::int64_t>& own, std::uint64_t elements) {
-    if (play_.in_window && neighbourhood_ && elements > 0) {
-        blocks_.push_back(neighbourhood_->window().allocate(8 * elements, 64));
+    if (play_.in_window && local_peers_ && elements > 0) {
+        blocks_.push_back(local_peers_->window().allocate(8 * elements, 64));
         return static_cast<std::int64_t*>(blocks_.back());
     }
     own.assign(elements + 1, -1);
@@ -126,11 +126,11 @@ void Puppet::begin(std::uint64_t number, std::uint64_t count, std::uint32_t chec
     start.recv = reinterpret_cast<std::byte*>(recv_);
     start.factor = factor_of(rank_);
     start.number = number;
-    start.turn = turns_;
+    start.sequence = next_sequence_;
     start.checksum = checksum;
     engine::divide(start);
-    turns_ += start.tiles();
-    first_ = &engine::begin_tiles(*plan_, start, neighbourhood_.get());
+    next_sequence_ += start.tiles();
+    first_ = &engine::begin_tiles(*plan_, start, local_peers_.get());
 }
 
 std::size_t Puppet::tiles() const {
@@ -165,18 +165,18 @@ std::string Puppet::end() {
         wrong = fmt::format("rank {}, start {} of {}: the input was written to", rank_, number_, count_);
     engine::give_back(*first_);
     first_ = nullptr;
-    if (neighbourhood_) neighbourhood_->complete(turns_);
-    for (void* block : blocks_) neighbourhood_->window().release(block);
+    if (local_peers_) local_peers_->complete(next_sequence_);
+    for (void* block : blocks_) local_peers_->window().release(block);
     blocks_.clear();
     return wrong;
 }
 
 Stage::Stage(const Play& play, unsigned seed) : post(seed) {
     const auto schedule = dsl::check_schedule(request_of(play));
-    auto neighbourhoods = open_neighbourhoods(play.hosts);
+    auto local_peers = open_local_peers(play.hosts);
     for (std::size_t rank = 0; rank < play.hosts.size(); ++rank)
         puppets.push_back(std::make_unique<Puppet>(play, *schedule, static_cast<dsl::Rank>(rank),
-                                                   std::move(neighbourhoods[rank]), post));
+                                                   std::move(local_peers[rank]), post));
 }
 
 std::string Stage::play(const std::vector<std::uint64_t>& counts) {

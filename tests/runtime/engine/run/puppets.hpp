@@ -9,7 +9,7 @@
 
 #include "dsl/planning/compile.hpp"
 #include "runtime/engine/run/execution.hpp"
-#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/local_peers.hpp"
 #include "runtime/engine/run/startable_plan.hpp"
 #include "tests/runtime/engine/run/post.hpp"
 
@@ -21,7 +21,7 @@ struct Play {
     std::string schedule = "ring";
     std::string hosts = "abc";  // a letter for each rank
     ReduceOp op = ReduceOp::sum;
-    dsl::Economy economy = dsl::Economy::bytes;
+    dsl::Protocol protocol = dsl::Protocol::bandwidth;
     bool in_window = false, in_place = false;  // where buffers are; in_place: what is as large as the other
     dsl::Rank root = 0;
     engine::ExecutorKind executor = engine::ExecutorKind::interpreter;
@@ -31,7 +31,7 @@ struct Play {
 class Puppet {
   public:
     Puppet(const Play& play, const dsl::CheckedSchedule& schedule, dsl::Rank rank,
-           std::unique_ptr<engine::Neighbourhood> neighbourhood, Post& post);
+           std::unique_ptr<engine::LocalPeers> local_peers, Post& post);
     ~Puppet();  // what was started and not ended is given back
 
     // Start `number`, whose numbers are of that start and rank.
@@ -44,7 +44,7 @@ class Puppet {
 
     const engine::Run& run() const { return first_->run(); }
     engine::StartablePlan& plan() { return *plan_; }
-    engine::Neighbourhood* neighbourhood() { return neighbourhood_.get(); }
+    engine::LocalPeers* local_peers() { return local_peers_.get(); }
     std::size_t tiles() const;
 
     // Of the start that `begin` would make: what it sends, and what the receive buffer must then hold.
@@ -56,14 +56,14 @@ class Puppet {
 
     const Play play_;
     const dsl::Rank rank_, ranks_;
-    std::unique_ptr<engine::Neighbourhood> neighbourhood_;
+    std::unique_ptr<engine::LocalPeers> local_peers_;
     std::shared_ptr<engine::StartablePlan> plan_;
     PostBox box_;
     engine::Execution* first_ = nullptr;
     std::vector<std::int64_t> own_send_, own_recv_;
     std::vector<void*> blocks_;  // of the window, of this start
     std::int64_t *send_ = nullptr, *recv_ = nullptr;
-    std::uint64_t number_ = 0, count_ = 0, turns_ = 0;
+    std::uint64_t number_ = 0, count_ = 0, next_sequence_ = 0;
 };
 
 class Stage {

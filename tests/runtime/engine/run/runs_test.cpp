@@ -13,7 +13,7 @@
 
 using namespace hocket;
 using dsl::Collective;
-using dsl::Economy;
+using dsl::Protocol;
 using engine::GraphRun;
 using engine::SharedRun;
 using engine::SmallRun;
@@ -77,18 +77,18 @@ TEST_CASE("messages may come in any order, and find no room at times, without a 
     check_in_any_order({.hosts = "abcdefg"}, counts);
 }
 
-TEST_CASE("ranks of one host may be as far apart as lanes allow without a change of the result") {
-    std::vector<std::uint64_t> many;  // lanes come round
-    for (std::uint64_t i = 0; i < 2 * engine::Neighbourhood::lanes; ++i) many.push_back(i * i % 300);
+TEST_CASE("ranks of one host may be as far apart as slots allow without a change of the result") {
+    std::vector<std::uint64_t> many;  // slots come round
+    for (std::uint64_t i = 0; i < 2 * engine::LocalPeers::slots; ++i) many.push_back(i * i % 300);
     many.push_back(40'000);  // several tiles of each rank's copies
     for (const Piece& piece : pieces())
         for (const bool in_window : {false, true})
-            for (const Economy economy : {Economy::bytes, Economy::waits}) {
-                if (economy == Economy::waits && in_window) continue;  // what is copied anyway
+            for (const Protocol protocol : {Protocol::bandwidth, Protocol::latency}) {
+                if (protocol == Protocol::latency && in_window) continue;  // what is copied anyway
                 const Play play{.collective = piece.collective,
                                 .schedule = piece.schedule,
                                 .hosts = "aaaa",
-                                .economy = economy,
+                                .protocol = protocol,
                                 .in_window = in_window,
                                 .root = 1};
                 INFO(text_of(play));
@@ -127,12 +127,12 @@ TEST_CASE("tiles of a large start may overtake each other") {
 
 TEST_CASE("an input that is multiplied is multiplied once, whichever way it takes") {
     for (const char* hosts : {"abc", "aaa", "aab"})
-        for (const Economy economy : {Economy::bytes, Economy::waits})
+        for (const Protocol protocol : {Protocol::bandwidth, Protocol::latency})
             for (const bool in_place : {false, true}) {
                 const Play play{.schedule = "direct",
                                 .hosts = hosts,
                                 .op = ReduceOp::premul_sum,
-                                .economy = economy,
+                                .protocol = protocol,
                                 .in_place = in_place};
                 INFO(text_of(play));
                 Stage stage(play, 3);
@@ -229,26 +229,26 @@ TEST_CASE("a run tells the step that it waits for, and the rank that has not com
     }
 }
 
-TEST_CASE("a lane is used again only when all neighbours are done with it") {
+TEST_CASE("a slot is used again only when all local peers are done with it") {
     // Rank 0 is the root of all, needs nobody, and could run ahead.
     Stage roots({.collective = Collective::broadcast,
                  .schedule = "direct",
                  .hosts = "aaa",
-                 .economy = Economy::waits});
-    constexpr std::uint64_t lanes = engine::Neighbourhood::lanes;
-    for (std::uint64_t start = 0; start < lanes; ++start) {
+                 .protocol = Protocol::latency});
+    constexpr std::uint64_t slots = engine::LocalPeers::slots;
+    for (std::uint64_t start = 0; start < slots; ++start) {
         roots[0].begin(start, 10);
         roots.settle();
         REQUIRE(roots[0].is_done());
         CHECK(roots[0].end() == "");
     }
-    roots[0].begin(lanes, 10);
+    roots[0].begin(slots, 10);
     roots.settle();
     CHECK_FALSE(roots[0].is_done());
     CHECK(roots[0].run().awaited_at_start() == 1);
     for (const std::size_t late : {1, 2}) {
         CHECK_FALSE(roots[0].is_done());
-        for (std::uint64_t start = 0; start < lanes; ++start) {
+        for (std::uint64_t start = 0; start < slots; ++start) {
             roots[late].begin(start, 10);
             roots.settle();
             REQUIRE(roots[late].is_done());
@@ -259,7 +259,7 @@ TEST_CASE("a lane is used again only when all neighbours are done with it") {
     CHECK(roots[0].end() == "");
 }
 
-TEST_CASE("a neighbour that has started something else is a disagreement, and nothing is written") {
+TEST_CASE("a local peer that has started something else is a disagreement, and nothing is written") {
     for (const char* hosts : {"aaa", "aab"})
         for (const bool in_window : {false, true}) {
             INFO(hosts);
@@ -281,7 +281,7 @@ bool run_small(test::Puppet& puppet, std::uint64_t number, std::uint64_t count,
                std::vector<std::int64_t>& out, std::uint32_t checksum = 77) {
     const auto input = puppet.input(number, count);
     out.assign(puppet.expected(number, count).size(), -1);
-    return puppet.plan().small_run()->run(puppet.plan(), *puppet.neighbourhood(), count, input.data(),
+    return puppet.plan().small_run()->run(puppet.plan(), *puppet.local_peers(), count, input.data(),
                                           out.data(), 1, number, checksum);
 }
 
@@ -296,7 +296,7 @@ Play small_play(const Piece& piece) {
     return {.collective = piece.collective,
             .schedule = piece.schedule,
             .hosts = "aaa",
-            .economy = Economy::waits};
+            .protocol = Protocol::latency};
 }
 
 }  // namespace
@@ -319,7 +319,7 @@ TEST_CASE("a small run is done at once where all have come, and else has done no
                 CHECK(run_small(stage[rank], number, count, out));
                 CHECK(out == stage[rank].expected(number, count));
             }
-            for (std::size_t rank = 0; rank < 3; ++rank) stage[rank].neighbourhood()->complete(number + 1);
+            for (std::size_t rank = 0; rank < 3; ++rank) stage[rank].local_peers()->complete(number + 1);
         }
     }
 }
@@ -340,17 +340,18 @@ TEST_CASE("a rank in a small run meets ranks that take the general way") {
     }
 }
 
-TEST_CASE("a small run is not for what is empty, too large, or something else than a neighbour's") {
-    Stage stage({.schedule = "exchange", .hosts = "aa", .economy = Economy::waits});
+TEST_CASE("a small run is not for what is empty, too large, or something else than a local peer's") {
+    Stage stage({.schedule = "exchange", .hosts = "aa", .protocol = Protocol::latency});
     std::vector<std::int64_t> out;
     CHECK_FALSE(run_small(stage[0], 0, 0, out));
-    CHECK_FALSE(run_small(stage[0], 0, engine::Neighbourhood::tile_bytes / 8 + 1, out));
+    CHECK_FALSE(run_small(stage[0], 0, engine::LocalPeers::tile_bytes / 8 + 1, out));
     run_small(stage[1], 0, 10, out, 78);
     CHECK_FALSE(run_small(stage[0], 0, 10, out));
     CHECK(out == std::vector<std::int64_t>(10, -1));
     // Nor for messages, nor for programs that combine in several steps.
-    CHECK(Stage({.schedule = "exchange", .hosts = "ab", .economy = Economy::waits})[0].plan().small_run() ==
-          nullptr);
-    CHECK(Stage({.schedule = "ring", .hosts = "aaa", .economy = Economy::waits})[0].plan().small_run() ==
+    CHECK(
+        Stage({.schedule = "exchange", .hosts = "ab", .protocol = Protocol::latency})[0].plan().small_run() ==
+        nullptr);
+    CHECK(Stage({.schedule = "ring", .hosts = "aaa", .protocol = Protocol::latency})[0].plan().small_run() ==
           nullptr);
 }

@@ -40,9 +40,9 @@ bool is_private(const void* memory) {
 // What is in the outer pages goes by copy, as the engine does it.
 struct Shown {
     Shown(const Window& window, char* of, std::size_t size)
-        : memory(of), bytes(size), stand_in(window.stand_in_for(of, size)) {
-        offset =
-            stand_in ? window.offset_of(stand_in->memory, size).value() : window.offset_of(of, size).value();
+        : memory(of), bytes(size), staging_buffer(window.staging_buffer_for(of, size)) {
+        offset = staging_buffer ? window.offset_of(staging_buffer->memory, size).value()
+                                : window.offset_of(of, size).value();
         here = reinterpret_cast<char*>(window.at(window.self(), offset, size));
     }
     void to_peers() const { copy(here, memory); }
@@ -50,14 +50,15 @@ struct Shown {
 
     char *const memory, *here;
     const std::size_t bytes;
-    const std::optional<StandIn> stand_in;
+    const std::optional<StagingBuffer> staging_buffer;
     std::uint64_t offset;
 
   private:
     void copy(char* to, const char* from) const {
-        if (!stand_in) return;
-        std::memcpy(to, from, stand_in->shared_begin);
-        std::memcpy(to + stand_in->shared_end, from + stand_in->shared_end, bytes - stand_in->shared_end);
+        if (!staging_buffer) return;
+        std::memcpy(to, from, staging_buffer->shared_begin);
+        std::memcpy(to + staging_buffer->shared_end, from + staging_buffer->shared_end,
+                    bytes - staging_buffer->shared_end);
     }
 };
 
@@ -115,7 +116,7 @@ TEST_CASE("adopted memory keeps its contents, is shared both ways, and becomes p
     }));
 }
 
-TEST_CASE("what has moved is found in the slice, and the rest has a stand-in") {
+TEST_CASE("what has moved is found in the slice, and the rest has a staging buffer") {
     const auto window = open_window_alone();
     const Pages pages(10), others(10);
     CHECK_FALSE(window->offset_of(pages.memory, 1));
@@ -134,25 +135,25 @@ TEST_CASE("what has moved is found in the slice, and the rest has a stand-in") {
     CHECK(window->offset_of(others.memory, 4096).value() % 4096 == 0);
     CHECK_FALSE(window->offset_of(others.memory, 4097));
 
-    const auto whole = window->stand_in_for(pages.memory + 100, 20000);
+    const auto whole = window->staging_buffer_for(pages.memory + 100, 20000);
     REQUIRE(whole);
     CHECK(whole->memory == window->at(0, *first - 4096 + 100, 20000));
     CHECK(whole->shared_begin == 4096 - 100);
     CHECK(whole->shared_end == 4 * 4096 - 100);
-    const auto last = window->stand_in_for(pages.memory + 16384, 10);  // in a page that has not moved
+    const auto last = window->staging_buffer_for(pages.memory + 16384, 10);  // in a page that has not moved
     REQUIRE(last);
     CHECK(last->memory == whole->memory + 16384 - 100);
     CHECK(last->shared_begin == 0);
     CHECK(last->shared_end == 0);
-    const auto inner = window->stand_in_for(pages.memory + 5000, 100);
+    const auto inner = window->staging_buffer_for(pages.memory + 5000, 100);
     REQUIRE(inner);
     CHECK(inner->shared_begin == 0);
     CHECK(inner->shared_end == 100);
-    CHECK_FALSE(window->stand_in_for(pages.memory + 99, 2));
-    CHECK_FALSE(window->stand_in_for(pages.memory + 20099, 2));
-    CHECK_FALSE(window->stand_in_for(others.memory, 4096));  // it needs none
+    CHECK_FALSE(window->staging_buffer_for(pages.memory + 99, 2));
+    CHECK_FALSE(window->staging_buffer_for(pages.memory + 20099, 2));
+    CHECK_FALSE(window->staging_buffer_for(others.memory, 4096));  // it needs none
     window->restore(pages.memory + 100);
-    CHECK_FALSE(window->stand_in_for(pages.memory + 100, 1));
+    CHECK_FALSE(window->staging_buffer_for(pages.memory + 100, 1));
     CHECK(window->offset_of(others.memory, 1));
 }
 
@@ -183,7 +184,7 @@ TEST_CASE("memory is adopted where there is room, in another extent, too") {
         window->adopt(pages.memory + 100, bytes);
         const Shown shown(*window, pages.memory + 100, bytes);
         expect(extent_of(shown.offset) > 0, "another extent than the first");
-        expect(!window->stand_in_for(pages.memory + 100 + bytes, 0), "nothing at its end");
+        expect(!window->staging_buffer_for(pages.memory + 100 + bytes, 0), "nothing at its end");
         shown.to_peers();
         const auto offsets = gather_offsets(rank, shown.offset);
         char* const peers = reinterpret_cast<char*>(window->at(1 - rank.rank, offsets[1 - rank.rank], bytes));

@@ -1,4 +1,4 @@
-#include "runtime/engine/start/stand_ins.hpp"
+#include "runtime/engine/start/staging_buffers.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -18,10 +18,12 @@ std::uint64_t end_of(const std::vector<Stretch>& stretches) {
 
 // Calls call(begin, end) for what of the stretches is private.
 template <typename Call>
-void for_private(const transport::StandIn& stand_in, const std::vector<Stretch>& stretches, Call call) {
+void for_private(const transport::StagingBuffer& staging_buffer, const std::vector<Stretch>& stretches,
+                 Call call) {
     for (const auto& [begin, end] : stretches) {
-        if (begin < stand_in.shared_begin) call(begin, std::min(end, stand_in.shared_begin));
-        if (const std::uint64_t rest = std::max(begin, stand_in.shared_end); rest < end) call(rest, end);
+        if (begin < staging_buffer.shared_begin) call(begin, std::min(end, staging_buffer.shared_begin));
+        if (const std::uint64_t rest = std::max(begin, staging_buffer.shared_end); rest < end)
+            call(rest, end);
     }
 }
 
@@ -31,12 +33,12 @@ bool overlap(const std::byte* a, std::uint64_t a_bytes, const std::byte* b, std:
 
 }  // namespace
 
-StandIns::StandIns(Start& start, const transport::Window& window) {
+StagingBuffers::StagingBuffers(Start& start, const transport::Window& window) {
     if (start.count == 0 && !start.plan->is_by_pair()) return;
     const std::vector<Stretch> sent = stretches_sent(start), received = stretches_received(start);
     const std::uint64_t sent_bytes = end_of(sent), received_bytes = end_of(received);
     const auto find = [&](const std::byte* buffer, std::uint64_t bytes) {
-        return bytes > 0 ? window.stand_in_for(buffer, bytes) : std::nullopt;
+        return bytes > 0 ? window.staging_buffer_for(buffer, bytes) : std::nullopt;
     };
     const auto input = find(start.send, sent_bytes), output = find(start.recv, received_bytes);
     // A start in place stays one: both buffers are in one range, or none is replaced.
@@ -59,7 +61,7 @@ StandIns::StandIns(Start& start, const transport::Window& window) {
     }
 }
 
-void StandIns::finish() const {
+void StagingBuffers::finish() const {
     for (const Part& part : results_) std::memcpy(part.there, part.here, part.bytes);
 }
 

@@ -23,7 +23,7 @@ def prefix_of(members):
     return "hocket" + ("/" + hashlib.sha256(repr(members).encode()).hexdigest()[:16] if members else "")
 
 
-class MeetingPlace:
+class RendezvousPlace:
     """A store for hocket.init. A later group may have the same name in the same store: so the invitation that rank 0 has put into it is
     taken out, once all ranks have joined and before any of them goes on, or once rank 0 has given up. None can find it when it makes that
     group, however late rank 0 is then. A refusal stays until rank 0 tries again, as the others may ask only later why it has failed."""

@@ -1,4 +1,4 @@
-#include "runtime/transport/window/meeting.hpp"
+#include "runtime/transport/window/rendezvous.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "runtime/engine/run/neighbourhood.hpp"
+#include "runtime/engine/run/local_peers.hpp"
 
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
@@ -19,7 +19,7 @@ constexpr std::size_t whole_pages(std::size_t bytes) {
     return (bytes + page - 1) / page * page;
 }
 
-// Fetches a line that neighbours have read, while there is time for it.
+// Fetches a line that local peers have read, while there is time for it.
 void about_to_write(const void* line) {
 #if defined(__x86_64__)
     asm volatile("prefetchw %0"
@@ -40,22 +40,22 @@ void relax() {
 
 }  // namespace
 
-// What a slice reserves begins with the board; then come the copies of all lanes, then the mailboxes.
-std::size_t Neighbourhood::reserved_bytes(int members) {
-    return whole_pages(sizeof(Board)) + lanes * tiles_in_flight * 2 * tile_bytes +
+// What a slice reserves begins with the board; then come the copies of all slots, then the mailboxes.
+std::size_t LocalPeers::reserved_bytes(int members) {
+    return whole_pages(sizeof(Board)) + slots * tiles_in_flight * 2 * tile_bytes +
            static_cast<std::size_t>(members) * mailbox_bytes;
 }
 
-std::byte* Neighbourhood::mailbox(Member owner, Member sender) const {
+std::byte* LocalPeers::mailbox(Member owner, Member sender) const {
     return window_->reserved(owner) + reserved_bytes(sender);
 }
 
-bool Neighbourhood::can_fence_others() {
+bool LocalPeers::can_fence_others() {
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
-Neighbourhood::Neighbourhood(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks,
-                             int cores, bool fences_others)
+LocalPeers::LocalPeers(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks, int cores,
+                       bool fences_others)
     : window_(std::move(window)),
       ranks_(std::move(ranks)),
       members_of_(static_cast<std::size_t>(ranks_.back() + 1), -1),
@@ -68,14 +68,14 @@ Neighbourhood::Neighbourhood(std::unique_ptr<transport::Window> window, std::vec
         members_of_[static_cast<std::size_t>(ranks_[member])] = static_cast<Member>(member);
 }
 
-std::byte* Neighbourhood::copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
-                                 std::uint64_t bytes) const {
+std::byte* LocalPeers::copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
+                              std::uint64_t bytes) const {
     if (area == dsl::input_area && bytes <= tiny_bytes) return line(member, number).tiny;
-    const std::uint64_t place = (number % lanes * tiles_in_flight + tile % tiles_in_flight) * 2 + area;
+    const std::uint64_t place = (number % slots * tiles_in_flight + tile % tiles_in_flight) * 2 + area;
     return window_->reserved(member) + whole_pages(sizeof(Board)) + place * tile_bytes;
 }
 
-bool Neighbourhood::agrees(Member member, std::uint64_t number, std::uint32_t checksum) {
+bool LocalPeers::agrees(Member member, std::uint64_t number, std::uint32_t checksum) {
     const Line& theirs = line(member, number);
     if (theirs.checksum != checksum) return false;
     agreed_[member] = std::max(agreed_[member], static_cast<std::int64_t>(number));
@@ -83,21 +83,21 @@ bool Neighbourhood::agrees(Member member, std::uint64_t number, std::uint32_t ch
     return true;
 }
 
-bool Neighbourhood::shows(Member member, std::uint64_t number, std::uint32_t checksum) {
+bool LocalPeers::shows(Member member, std::uint64_t number, std::uint32_t checksum) {
     if (shown(member, number).checksum != checksum) return false;
     agreed_[member] = std::max(agreed_[member], static_cast<std::int64_t>(number));
     return true;
 }
 
-std::int64_t Neighbourhood::agreed_until(dsl::Rank rank) const {
+std::int64_t LocalPeers::agreed_until(dsl::Rank rank) const {
     const auto found = std::find(ranks_.begin(), ranks_.end(), rank);
     return found == ranks_.end() ? -1 : agreed_[static_cast<std::size_t>(found - ranks_.begin())];
 }
 
 // A rank that falls asleep after this sees the new value; one that fell asleep before is seen here. If the
 // sleepers do not ensure that, the store must end before the load: that takes as long as it takes to get the
-// line from a neighbour's cache.
-void Neighbourhood::publish(std::atomic<std::uint64_t>& word, std::uint64_t value) {
+// line from a local peer's cache.
+void LocalPeers::publish(std::atomic<std::uint64_t>& word, std::uint64_t value) {
     if (fences_others_) {
         word.store(value, std::memory_order_release);
         std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -107,18 +107,18 @@ void Neighbourhood::publish(std::atomic<std::uint64_t>& word, std::uint64_t valu
     if (board(0).sleepers.load() != 0) ring_sleepers();
 }
 
-void Neighbourhood::signal(std::uint64_t number, std::uint64_t tile, std::uint64_t value) {
+void LocalPeers::signal(std::uint64_t number, std::uint64_t tile, std::uint64_t value) {
     publish(reached(line(self(), number), tile), stamp(number, value));
 }
 
-void Neighbourhood::ring_sleepers() {
+void LocalPeers::ring_sleepers() {
     for (Member member = 0; member < members(); ++member)
         if (member != self() && board(member).asleep.load() != 0 && board(member).asleep.exchange(0) != 0)
             window_->ring(member);
 }
 
-bool Neighbourhood::has_reached(Member member, std::uint64_t number, std::uint64_t tile,
-                                std::uint64_t value) const {
+bool LocalPeers::has_reached(Member member, std::uint64_t number, std::uint64_t tile,
+                             std::uint64_t value) const {
     for (int i = 0; i < spins_; ++i) {
         if (is_there(member, number, tile, value)) return true;
         relax();
@@ -126,7 +126,7 @@ bool Neighbourhood::has_reached(Member member, std::uint64_t number, std::uint64
     return is_there(member, number, tile, value);
 }
 
-void Neighbourhood::complete(std::uint64_t number) {
+void LocalPeers::complete(std::uint64_t number) {
     if (number == completed_) return;
     completed_ = number;
     publish(board(self()).completed, number);
@@ -134,35 +134,35 @@ void Neighbourhood::complete(std::uint64_t number) {
     about_to_write(&line(self(), number).tiny[16]);
 }
 
-bool Neighbourhood::is_free(std::uint64_t number) {
-    if (number < lanes) return true;
+bool LocalPeers::is_free(std::uint64_t number) {
+    if (number < slots) return true;
     for (Member member = 0; member < members(); ++member) {
-        if (member == self() || heard_[member] > number - lanes) continue;
+        if (member == self() || heard_[member] > number - slots) continue;
         heard_[member] = board(member).completed.load(std::memory_order_acquire);
-        if (heard_[member] <= number - lanes) return false;
+        if (heard_[member] <= number - slots) return false;
     }
     return true;
 }
 
-std::optional<dsl::Rank> Neighbourhood::busy_since(std::uint64_t number) const {
+std::optional<dsl::Rank> LocalPeers::busy_since(std::uint64_t number) const {
     for (Member member = 0; member < members(); ++member)
-        if (member != self() && number >= lanes && heard_[member] <= number - lanes) return ranks_[member];
+        if (member != self() && number >= slots && heard_[member] <= number - slots) return ranks_[member];
     return std::nullopt;
 }
 
 // Either the owner sees that there is a copy, or this rank sees that the memory was withdrawn.
-bool Neighbourhood::begin_pull(Member from) {
+bool LocalPeers::begin_pull(Member from) {
     board(self()).pulls.fetch_add(1);
     if (board(from).is_withdrawn.load() == 0) return true;
     end_pull();
     return false;
 }
 
-void Neighbourhood::end_pull() {
+void LocalPeers::end_pull() {
     board(self()).pulls.fetch_sub(1);
 }
 
-bool Neighbourhood::withdraw(std::chrono::steady_clock::time_point until) {
+bool LocalPeers::withdraw(std::chrono::steady_clock::time_point until) {
     board(self()).is_withdrawn.store(1);
     const auto has_ended = [this] {
         for (Member member = 0; member < members(); ++member)
@@ -176,7 +176,7 @@ bool Neighbourhood::withdraw(std::chrono::steady_clock::time_point until) {
     return true;
 }
 
-void Neighbourhood::fall_asleep() {
+void LocalPeers::fall_asleep() {
     board(self()).asleep.store(1);
     board(0).sleepers.fetch_add(1);
     // This comes before the last look at the others: either their news is visible by then, or they will ring.
@@ -184,7 +184,7 @@ void Neighbourhood::fall_asleep() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void Neighbourhood::wake_up() {
+void LocalPeers::wake_up() {
     board(0).sleepers.fetch_sub(1);
     board(self()).asleep.store(0);
     window_->quiet();

@@ -1,9 +1,9 @@
 // This rank and those that share its host's memory: what they show each other there, and how they wait for
 // each other.
 //
-// Every start of the communicator uses a *lane*, the same on all ranks. Several starts can be in flight, and
-// lanes are used in turn. In a lane each rank has a line that only it writes: how far it has come, and where
-// its buffers are. A lane also has room for copies of small or private buffers.
+// Every start of the communicator uses a *slot*, the same on all ranks. Several starts can be in flight, and
+// slots are used in turn. In a slot each rank has a line that only it writes: how far it has come, and where
+// its buffers are. A slot also has room for copies of small or private buffers.
 #pragma once
 
 #include <array>
@@ -24,9 +24,9 @@ namespace hocket::engine {
 
 using Member = int;  // of the host, in the order of ranks
 
-class Neighbourhood {
+class LocalPeers {
   public:
-    static constexpr std::uint64_t lanes = 8;
+    static constexpr std::uint64_t slots = 8;
     static constexpr std::uint64_t tiles_in_flight = 2;      // of each start
     static constexpr std::uint64_t tile_bytes = 128 * 1024;  // room for copies of input, and of output
     static constexpr std::uint64_t mailbox_bytes = 260 * 1024;
@@ -38,8 +38,8 @@ class Neighbourhood {
 
     // ranks: the host's, ascending; the window's members are in the same order. cores: how many they may use,
     // all together. fences_others: whether can_fence_others() holds on all of them.
-    Neighbourhood(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks, int cores,
-                  bool fences_others);
+    LocalPeers(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks, int cores,
+               bool fences_others);
 
     transport::Window& window() { return *window_; }
     const std::vector<dsl::Rank>& ranks() const { return ranks_; }
@@ -81,7 +81,7 @@ class Neighbourhood {
             extents[area] = static_cast<std::uint8_t>(transport::extent_of(offset));
         }
     };
-    Line& line(Member member, std::uint64_t number) const { return board(member).lines[number % lanes]; }
+    Line& line(Member member, std::uint64_t number) const { return board(member).lines[number % slots]; }
     // Where an area that a member has shown lies here: its virtual base. Throws as Window::origin() does.
     std::byte* base(Member member, std::uint64_t number, dsl::AreaId area) const {
         const Line& shown = line(member, number);
@@ -94,9 +94,9 @@ class Neighbourhood {
     std::byte* mailbox(Member owner, Member sender) const;
 
     // How far a rank has come in start `number`, in its even or its odd tiles. It grows with `value`, which
-    // is less than 2^28. While a rank is in a start, no neighbour can be in the next start of that lane.
+    // is less than 2^28. While a rank is in a start, no local peer can be in the next start of that slot.
     static std::uint64_t stamp(std::uint64_t number, std::uint64_t value) {
-        return (number / lanes + 1) << 28 | value;
+        return (number / slots + 1) << 28 | value;
     }
     void signal(std::uint64_t number, std::uint64_t tile, std::uint64_t value);
     bool is_there(Member member, std::uint64_t number, std::uint64_t tile, std::uint64_t value) const {
@@ -113,22 +113,22 @@ class Neighbourhood {
     }
     // Looks for a moment; after that the caller sleeps, or comes back.
     bool has_reached(Member member, std::uint64_t number, std::uint64_t tile, std::uint64_t value) const;
-    // Whether a neighbour is done with start `number` and never entered it, because its count was 0.
+    // Whether a local peer is done with start `number` and never entered it, because its count was 0.
     bool has_passed_by(Member member, std::uint64_t number) const {
         return board(member).completed.load(std::memory_order_acquire) > number &&
                !is_there(member, number, 0, 1);
     }
-    // Whether a neighbour that has entered start `number` has started the same as this rank.
+    // Whether a local peer that has entered start `number` has started the same as this rank.
     bool agrees(Member member, std::uint64_t number, std::uint32_t checksum);
     bool shows(Member member, std::uint64_t number, std::uint32_t checksum);  // the same, by what it shows
-    // The last start on which the neighbour agreed; -1 if there is none.
+    // The last start on which the local peer agreed; -1 if there is none.
     std::int64_t agreed_until(dsl::Rank rank) const;
 
     // All starts before `number` are complete on this rank; it will show its next one in the line of
     // `number`.
     void complete(std::uint64_t number);
     std::uint64_t completed() const { return completed_; }
-    // Whether every neighbour has completed the previous start of this lane.
+    // Whether every local peer has completed the previous start of this slot.
     bool is_free(std::uint64_t number);
     std::optional<dsl::Rank> busy_since(
         std::uint64_t number) const;  // a rank that has not completed it, as far as this one knows
@@ -136,15 +136,15 @@ class Neighbourhood {
     // Changes a word that others look at, and wakes those that are asleep.
     void publish(std::atomic<std::uint64_t>& word, std::uint64_t value);
 
-    // Around a copy on a device from a neighbour's memory, which the window does not hold. False: the
-    // neighbour has failed, and nothing of it is read any more.
+    // Around a copy on a device from a local peer's memory, which the window does not hold. False: the
+    // local peer has failed, and nothing of it is read any more.
     bool begin_pull(Member from);
     void end_pull();
-    // After a failure: once this has returned true, no neighbour reads this rank's memory of a device, nor
+    // After a failure: once this has returned true, no local peer reads this rank's memory of a device, nor
     // will it. Waits for copies that are under way, until then.
     bool withdraw(std::chrono::steady_clock::time_point until);
 
-    // Between these two, every signal of a neighbour rings this rank's doorbell.
+    // Between these two, every signal of a local peer rings this rank's doorbell.
     void fall_asleep();
     void wake_up();
 
@@ -157,7 +157,7 @@ class Neighbourhood {
         alignas(128) std::atomic<std::uint32_t> sleepers;  // of the whole host, on the first member's board
         alignas(128) std::atomic<std::uint32_t> pulls;     // copies that begin_pull() has let begin
         std::atomic<std::uint32_t> is_withdrawn;
-        Line lines[lanes];
+        Line lines[slots];
     };
     static constexpr int crowded_spins = 2, spins = 400;
 
