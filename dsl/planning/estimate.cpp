@@ -16,7 +16,7 @@ constexpr const char* estimating = "estimating how long a schedule takes";
 constexpr double message_share = 0.2;  // of a latency: how long each message keeps its sender busy
 
 // What each further sender to the same end costs, as a part of the bytes beyond those that switches hold.
-// Measured with 3 and with 7 senders against a ring (docs/decisions.md).
+// Measured with 3 and with 7 senders against a ring (docs/decisions/planning-fan-in-cost.md).
 constexpr double fan_in_cost = 0.08, buffered_bytes = 64 << 10;
 constexpr std::size_t most_sources = 8;
 

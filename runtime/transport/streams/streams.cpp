@@ -25,7 +25,8 @@ class Streams : public Fabric {
 
     std::string provider() const override { return "tcp"; }
     std::string why() const override {
-        return "straight over TCP: faster at every size measured than libfabric's tcp (docs/decisions.md)";
+        return "straight over TCP: faster at every size measured than libfabric's tcp "
+               "(docs/decisions/streams-own-tcp.md)";
     }
     std::string local_address() const override { return mesh_.invitation(); }
     void connect(std::span<const std::string> addresses, const Patience& patience) override;

@@ -38,7 +38,7 @@ struct Way {
     std::string hosts;  // a letter for each rank
     const char* provider;
     const char* expected_provider;
-    bool is_fenced = true;  // signals are plain stores (docs/decisions.md)
+    bool is_fenced = true;  // signals are plain stores (docs/decisions/engine-plain-signals.md)
 };
 
 struct Work {
