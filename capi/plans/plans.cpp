@@ -156,7 +156,7 @@ hkt_status hkt_plan_start_with(hkt_plan* plan, const void* send, void* recv, siz
         if (request == nullptr)
             buffers.gathered->finish();
         else
-            static_cast<engine::Execution&>(capi::request_of(*request)).keep(std::move(buffers.gathered));
+            static_cast<engine::Execution&>(capi::request_of(*request)).add(std::move(buffers.gathered));
         return status;
     });
 }

@@ -142,18 +142,14 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
                 .sequence = next_sequence_,
                 .checksum = static_cast<std::uint32_t>(history >> 32)};
     Execution* begun = nullptr;
-    std::unique_ptr<DirectStart> direct;
-    std::unique_ptr<device::Staging> staging;
-    StagingBuffers staging_buffers;
+    ResolvedBuffers resolved;
     flight_.begin(plan->label(), started_, extent.count, start.checksum);
     const record::Moment began = tracer_ ? Tracer::now() : 0;
     try {
         divide(start);
-        if (buffers) direct = DirectStart::begin(start, *buffers);
-        start.direct = direct.get();
-        if (buffers && !direct) staging = stage(start, *buffers);
-        if (local_peers_ && local_peers_->window().has_adopted())
-            staging_buffers = StagingBuffers(start, local_peers_->window());
+        const bool has_adopted = local_peers_ && local_peers_->window().has_adopted();
+        if (buffers || has_adopted)
+            resolved = ResolvedBuffers(start, buffers, has_adopted ? &local_peers_->window() : nullptr);
         lent_.reserve(lent_.size() + 1);
         in_flight_.reserve(in_flight_.size() + start.tiles());
         begun = &begin_tiles(*plan, start, plan->program().local_peers.empty() ? nullptr : local_peers_);
@@ -164,9 +160,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
         throw;
     }
     Execution& execution = *begun;
-    execution.keep(std::move(direct));
-    execution.keep(std::move(staging));
-    execution.keep(std::move(staging_buffers));
+    execution.keep(std::move(resolved));
     lent_.push_back(&execution);
     if (tracer_) tracer_->begin(execution, began);
     const std::size_t older = in_flight_.size();
@@ -430,14 +424,11 @@ void Progress::require_lent(const Request& request) const {
 std::unique_ptr<GatheredTensors> Progress::finish(Execution& execution) {
     const Status status = execution.status_of_all();
     lent_.erase(std::find(lent_.begin(), lent_.end(), &execution));
-    const std::unique_ptr<device::Staging> staging = execution.take_staging();
-    const StagingBuffers staging_buffers = execution.take_staging_buffers();
-    std::unique_ptr<GatheredTensors> tensors = execution.take_tensors();
+    ResolvedBuffers buffers = execution.take_buffers();
     give_back(execution);
     if (status != Status::success) throw Error(failure_->status, failure_->text);
-    staging_buffers.finish();
-    if (staging) leave_to_device([&] { staging->hand_over(); });
-    return tensors;
+    leave_to_device([&] { buffers.write_back(); });
+    return buffers.take_tensors();
 }
 
 // The last that is done for an operation. If the device refuses it, the operation has failed after all.

@@ -85,11 +85,12 @@ Plan::Plan(dsl::RankProgram program, DataType type, compute::Reduction op, Execu
     if (program_.has_state()) state_.emplace(program_, type);
 }
 
-bool Plan::must_copy_in_place(const void* send, const void* recv, std::uint64_t piece_begin) const {
+bool Plan::must_copy_input(const void* send, const void* recv, const Layout& layout) const {
+    if (multiplies_) return true;
     if (program_.buffers == 1 || input_ == dsl::Share::none || output_ == dsl::Share::none) return false;
     const auto begin_of_x = [&](const void* buffer, dsl::Share share) {
         return reinterpret_cast<std::uintptr_t>(buffer) -
-               (share == dsl::Share::own ? piece_begin * element_ : 0);
+               (share == dsl::Share::own ? layout.piece_begin(program_.rank, program_.ranks) * element_ : 0);
     };
     return begin_of_x(send, input_) == begin_of_x(recv, output_);
 }

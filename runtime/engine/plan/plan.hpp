@@ -106,10 +106,10 @@ class Plan {
     // Whether each rank's input is multiplied by the rank's factor before it is combined. The products go to
     // a copy, and the program reads that in place of the input.
     bool multiplies() const { return multiplies_; }
-    // Whether the caller has input and output in one place, although they have different positions: then the
-    // input must be copied before anything is written. piece_begin: the element of x at which the rank's own
-    // piece begins, for a buffer that holds only that piece.
-    bool must_copy_in_place(const void* send, const void* recv, std::uint64_t piece_begin) const;
+    // Returns true if operations cannot read the caller's input: it is multiplied, or it lies in the memory
+    // of the output although both have different positions, so that it must be copied before anything is
+    // written. layout: of all of x.
+    bool must_copy_input(const void* send, const void* recv, const Layout& layout) const;
 
     // The largest count that the collective's function takes.
     std::uint64_t most_elements() const { return most_elements_; }

@@ -161,7 +161,7 @@ void DirectRun::end_pulls() {
 }
 
 void DirectRun::go_usual() {
-    execution_.go_by_host(start_.direct->stage(start_));
+    execution_.go_by_host(start_);
     begin_usual();
     stage_ = Stage::usual;
 }

@@ -2,9 +2,6 @@
 
 #include <utility>
 
-#include "runtime/device/staging.hpp"
-#include "runtime/engine/run/direct_start.hpp"
-
 namespace hocket::engine {
 
 Execution::Execution(const Plan& plan)
@@ -25,37 +22,14 @@ void Execution::begin(std::shared_ptr<StartablePlan> owner, const Start& start, 
 std::shared_ptr<StartablePlan> Execution::release() {
     next_tile_ = nullptr;
     run_->release();
-    staging_.reset();
-    staging_buffers_ = {};
-    tensors_.reset();
-    direct_.reset();
+    buffers_ = {};
     return std::move(owner_);
 }
 
-void Execution::keep(std::unique_ptr<DirectStart> direct) {
-    direct_ = std::move(direct);
-}
-
-void Execution::keep(std::unique_ptr<device::Staging> staging) {
-    staging_ = std::move(staging);
-    start_.staging = staging_.get();
-}
-
-void Execution::go_by_host(std::unique_ptr<device::Staging> staging) {
-    direct_.reset();
-    keep(std::move(staging));
-}
-
-bool Execution::waits_for_device() const {
-    return start_.staging ? start_.staging->is_waiting() : direct_ && direct_->is_waiting();
-}
-
-std::string Execution::awaited_of_device() const {
-    return start_.staging ? start_.staging->awaited() : direct_->awaited();
-}
-
-std::unique_ptr<device::Staging> Execution::take_staging() {
-    return std::move(staging_);
+void Execution::go_by_host(Start& start) {
+    buffers_.go_by_host(start);
+    start_.direct = nullptr;
+    start_.staging = start.staging;
 }
 
 bool Execution::advance(transport::Fabric* fabric, std::uint64_t& budget) {

@@ -11,9 +11,8 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/request.hpp"
 #include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/run/resolved_buffers.hpp"
 #include "runtime/engine/run/run.hpp"
-#include "runtime/engine/start/gathered_tensors.hpp"
-#include "runtime/engine/start/staging_buffers.hpp"
 #include "runtime/engine/start/start.hpp"
 
 namespace hocket::engine {
@@ -33,16 +32,11 @@ class Execution : public Request {
                LocalPeers* local_peers);
     std::shared_ptr<StartablePlan> release();  // the plan to give it back to
 
-    // What stands for the caller's buffers. All are kept until taken, or release(); null if the start has
-    // none.
-    void keep(std::unique_ptr<DirectStart> direct);
-    void keep(std::unique_ptr<device::Staging> staging);
-    void keep(StagingBuffers staging_buffers) { staging_buffers_ = std::move(staging_buffers); }
-    StagingBuffers take_staging_buffers() { return std::move(staging_buffers_); }
-    void keep(std::unique_ptr<GatheredTensors> tensors) { tensors_ = std::move(tensors); }
-    std::unique_ptr<GatheredTensors> take_tensors() { return std::move(tensors_); }
-    void go_by_host(std::unique_ptr<device::Staging> staging);  // instead of a direct start
-    std::unique_ptr<device::Staging> take_staging();
+    // The start's buffers are kept until taken, or release().
+    void keep(ResolvedBuffers buffers) { buffers_ = std::move(buffers); }
+    ResolvedBuffers take_buffers() { return std::move(buffers_); }
+    void add(std::unique_ptr<GatheredTensors> tensors) { buffers_.add(std::move(tensors)); }
+    void go_by_host(Start& start);  // start: as the run has it
 
     // How much local work is done between two looks at the fabric: about 10 us of it, so that messages keep
     // flowing.
@@ -76,8 +70,8 @@ class Execution : public Request {
     bool let_go() { return run_->let_go(); }
 
     // Whether its next step is a device's, which rings no bell; and what it is, for people.
-    bool waits_for_device() const;
-    std::string awaited_of_device() const;
+    bool waits_for_device() const { return buffers_.is_waiting(); }
+    std::string awaited_of_device() const { return buffers_.awaited(); }
 
     // How far it has come, and what it waits for.
     const Run& run() const { return *run_; }
@@ -96,10 +90,7 @@ class Execution : public Request {
     Start start_;
     Clock::time_point deadline_;
     std::shared_ptr<StartablePlan> owner_;
-    std::unique_ptr<DirectStart> direct_;
-    std::unique_ptr<device::Staging> staging_;
-    StagingBuffers staging_buffers_;
-    std::unique_ptr<GatheredTensors> tensors_;
+    ResolvedBuffers buffers_;
 };
 
 }  // namespace hocket::engine

@@ -5,7 +5,6 @@
 #include <new>
 #include <utility>
 
-#include "runtime/compute/kernels/cpu/multiply.hpp"
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/engine/run/tiles.hpp"
 
@@ -331,11 +330,7 @@ void GraphRun::make_copies() {
     const std::uint64_t shown = local_peers_ && is_by_pair()
                                     ? static_cast<std::uint64_t>(local_peers_->members()) * sizeof(ShownPiece)
                                     : 0;
-    bool copies_input = plan_->multiplies();
-    if (program.buffers > 1)  // else we would do the division for nothing
-        copies_input |= plan_->must_copy_in_place(send_, recv_,
-                                                  binding_->layout.piece_begin(program.rank, program.ranks));
-    bool copies_output = false;
+    bool copies_input = plan_->must_copy_input(send_, recv_, binding_->layout), copies_output = false;
     if (local_peers_) {
         contacts_.assign(static_cast<std::size_t>(local_peers_->members()), false);
         transport::Window& window = local_peers_->window();
@@ -371,11 +366,8 @@ std::uint64_t GraphRun::move_copies(dsl::AreaId area) {
     if (is_by_pair()) return pack_input();
     std::uint64_t moved = 0;
     const auto move = [&](std::uint64_t in_copy, std::uint64_t in_buffer, std::uint64_t bytes) {
-        if (is_input && plan_->multiplies())
-            kernels::multiply(plan_->type(), copies_[area] + in_copy, send_ + in_buffer,
-                              bytes / element_size(plan_->type()), factor_);
-        else if (is_input)
-            std::memcpy(copies_[area] + in_copy, send_ + in_buffer, bytes);
+        if (is_input)
+            copy_input(*plan_, factor_, copies_[area] + in_copy, send_ + in_buffer, bytes, copy_is_read_by());
         else
             std::memcpy(recv_ + in_buffer, copies_[area] + in_copy, bytes);
         moved += bytes;
@@ -507,7 +499,8 @@ std::uint64_t GraphRun::pack_input() const {
     const std::uint64_t element = element_size(plan_->type());
     for (dsl::Rank rank = 0; rank < plan_->program().ranks; ++rank)
         if (const std::uint64_t bytes = layout.sent_to(rank) * element; bytes > 0)
-            std::memcpy(piece_for(rank), send_ + layout.place_sent_to(rank) * element, bytes);
+            copy_input(*plan_, factor_, piece_for(rank), send_ + layout.place_sent_to(rank) * element, bytes,
+                       copy_is_read_by());
     return layout.sent().count * element;
 }
 

@@ -11,6 +11,7 @@
 
 #include "runtime/engine/run/run.hpp"
 #include "runtime/engine/run/staged.hpp"
+#include "runtime/engine/start/input_copy.hpp"
 #include "runtime/engine/start/tiling.hpp"
 
 namespace hocket::engine {
@@ -66,6 +67,7 @@ class GraphRun final : public Run {
     void make_copies();
     bool works_beside_copy(dsl::AreaId area) const;
     std::uint64_t move_copies(dsl::AreaId area);
+    ReadBy copy_is_read_by() const { return local_peers_ ? ReadBy::local_peers : ReadBy::self; }
     bool enter(std::uint64_t& budget);
     std::uint64_t show_buffers();
     bool look_for_local_peers();

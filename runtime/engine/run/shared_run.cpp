@@ -53,10 +53,7 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     start_.has_met = false;
     start_.factor = start.factor;
     staging_ = start.staging;
-    start_.copies_input =
-        start.plan->multiplies() ||
-        start.plan->must_copy_in_place(start.send, start.recv,
-                                       static_cast<std::uint64_t>(start.plan->program().rank) * start.count);
+    start_.copies_input = start.plan->must_copy_input(start.send, start.recv, Layout(start_.tiling.count()));
     disagreement_.reset();
     tiles_begun_ = 0;
     met_ = 0;

@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "dsl/graph/region.hpp"
-#include "runtime/compute/kernels/cpu/hand_over.hpp"
-#include "runtime/compute/kernels/cpu/multiply.hpp"
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/shared_run.hpp"
+#include "runtime/engine/start/input_copy.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -58,7 +57,6 @@ std::unique_ptr<SmallRun> SmallRun::of(const Plan& plan) {
 
 SmallRun::SmallRun(const Plan& plan)
     : program_(plan.program()),
-      type_(plan.type()),
       output_origin_(plan.program().output_origin),
       input_origin_(plan.program().input_origin),
       element_(element_size(plan.type())),
@@ -84,7 +82,7 @@ bool SmallRun::run(Plan& plan, LocalPeers& local_peers, std::uint64_t count, con
         count_ = count;
         bytes_ = count * parts_ * element_;
     }
-    show(local_peers, number, checksum, send, factor);
+    show(plan, local_peers, number, checksum, send, factor);
     if (!meet(local_peers, number, checksum)) return false;
     place(local_peers, number, send, recv);
     const std::uint64_t* offsets = binding_->byte_offsets.data();
@@ -93,16 +91,13 @@ bool SmallRun::run(Plan& plan, LocalPeers& local_peers, std::uint64_t count, con
     return true;
 }
 
-void SmallRun::show(LocalPeers& local_peers, std::uint64_t number, std::uint32_t checksum, const void* send,
-                    double factor) {
+void SmallRun::show(const Plan& plan, LocalPeers& local_peers, std::uint64_t number, std::uint32_t checksum,
+                    const void* send, double factor) {
     std::byte* copy = local_peers.copies(local_peers.self(), number, 0, dsl::input_area, bytes_);
     const auto* input = static_cast<const std::byte*>(send);
     std::byte* const shown = copy + binding_->byte_offsets[input_origin_];
     const std::uint64_t bytes = shows_part_ ? count_ * element_ : bytes_;
-    if (reads_send_ && multiplies_)
-        kernels::multiply(type_, shown, input, bytes / element_, factor);
-    else if (reads_send_)
-        kernels::hand_over(shown, input, bytes);
+    if (reads_send_) copy_input(plan, factor, shown, input, bytes, ReadBy::local_peers);
     LocalPeers::Line& line = local_peers.line(local_peers.self(), number);
     line.completed = local_peers.completed();
     line.checksum = checksum;

@@ -26,13 +26,12 @@ class SmallRun {
 
   private:
     explicit SmallRun(const Plan& plan);
-    void show(LocalPeers& local_peers, std::uint64_t number, std::uint32_t checksum, const void* send,
-              double factor);
+    void show(const Plan& plan, LocalPeers& local_peers, std::uint64_t number, std::uint32_t checksum,
+              const void* send, double factor);
     bool meet(LocalPeers& local_peers, std::uint64_t number, std::uint32_t checksum) const;
     void place(const LocalPeers& local_peers, std::uint64_t number, const void* send, void* recv);
 
     const dsl::RankProgram& program_;
-    DataType type_;
 
     // All of these are awaited before anything is written: input and output may be one buffer, and the
     // general way reads the input again.

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "runtime/compute/kernels/cpu/hand_over.hpp"
-#include "runtime/compute/kernels/cpu/multiply.hpp"
 #include "runtime/engine/plan/address.hpp"
+#include "runtime/engine/start/input_copy.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -286,10 +286,8 @@ void TileRun::move(dsl::AreaId area, std::uint64_t in_tile, std::uint64_t in_x, 
     std::byte* copy = address(copies(start_.local_peers->self(), area), in_tile);
     std::byte* original = address(buffers_[area], in_x);
     const bool is_input = area == dsl::input_area;
-    if (is_input && start_.plan->multiplies())
-        kernels::multiply(start_.plan->type(), copy, original, bytes / start_.element, start_.factor);
-    else if (is_input)
-        kernels::hand_over(copy, original, bytes);
+    if (is_input)
+        copy_input(*start_.plan, start_.factor, copy, original, bytes, ReadBy::local_peers);
     else
         std::memcpy(original, copy, bytes);
 }

@@ -79,7 +79,8 @@ void ExchangeAmongRanks::begin(const IterationPlan& plan) {
 }
 
 // Where the tensors lie one after another, or were copied together.
-std::byte* ExchangeAmongRanks::place_of(InFlight& batch, std::size_t first_tensor, std::size_t last_tensor) {
+std::byte* ExchangeAmongRanks::place_of(std::size_t first_tensor, std::size_t last_tensor,
+                                        std::unique_ptr<engine::GatheredTensors>& gathered) const {
     std::byte *place = nullptr, *end = nullptr;
     std::vector<std::uint64_t> bytes;
     bool lie_together = true;
@@ -91,11 +92,11 @@ std::byte* ExchangeAmongRanks::place_of(InFlight& batch, std::size_t first_tenso
         end = memory + bytes.back();
     }
     if (lie_together) return place;
-    batch.gathered.emplace(memory_);
-    std::byte* const room = batch.gathered->room_for(bytes);
+    gathered = std::make_unique<engine::GatheredTensors>(memory_);
+    std::byte* const room = gathered->room_for(bytes);
     std::byte* const* const tensors = gradients_.memory.data() + first_tensor;
     engine::GatheredTensors::copy_into(room, reinterpret_cast<const void* const*>(tensors), bytes);
-    batch.gathered->expect(room, reinterpret_cast<void* const*>(tensors), bytes);
+    gathered->expect(room, reinterpret_cast<void* const*>(tensors), bytes);
     return room;
 }
 
@@ -108,14 +109,16 @@ std::uint64_t ExchangeAmongRanks::start(std::size_t batch, std::size_t first, st
     if (count == 0) return 0;
     InFlight& one = in_flight_[batch];
     std::byte* place = nullptr;
+    std::unique_ptr<engine::GatheredTensors> gathered;
     try {
-        place = place_of(one, first_tensor, last_tensor);
+        place = place_of(first_tensor, last_tensor, gathered);
     } catch (const std::exception& error) {
         communicator_.cannot_start(error);
         throw;
     }
     one.execution = &communicator_.start(communicator_.plan_for(*plans_, count).plan, place, place,
                                          engine::Extent(count), gradients_.factor);
+    one.execution->add(std::move(gathered));
     communicator_.tell_end(*one.execution, engine::Moment{&one.ended});
     return count * element_size(gradients_.type);
 }
@@ -128,8 +131,6 @@ std::optional<overlap::Clock::time_point> ExchangeAmongRanks::wait(std::size_t b
         one.execution = execution;
         return std::nullopt;
     }
-    if (one.gathered) one.gathered->finish();
-    one.gathered.reset();
     return Clock::time_point(std::chrono::nanoseconds(one.ended.load()));
 }
 

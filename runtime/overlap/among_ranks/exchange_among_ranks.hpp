@@ -51,11 +51,12 @@ class ExchangeAmongRanks final : public Exchange {
     struct InFlight {
         engine::Execution* execution = nullptr;  // null: nothing is
         std::atomic<std::int64_t> ended = 0;
-        std::optional<engine::GatheredTensors> gathered;  // where the tensors lie apart
     };
 
     void check_schedule() const;
-    std::byte* place_of(InFlight& batch, std::size_t first_tensor, std::size_t last_tensor);
+    // gathered: set if the tensors lie apart.
+    std::byte* place_of(std::size_t first_tensor, std::size_t last_tensor,
+                        std::unique_ptr<engine::GatheredTensors>& gathered) const;
 
     engine::Communicator& communicator_;
     const RankedGradients gradients_;

@@ -1,0 +1,40 @@
+#include "runtime/engine/run/resolved_buffers.hpp"
+
+#include "runtime/engine/run/direct_start.hpp"
+#include "runtime/engine/run/staged.hpp"
+
+namespace hocket::engine {
+
+ResolvedBuffers::ResolvedBuffers() = default;
+ResolvedBuffers::~ResolvedBuffers() = default;
+ResolvedBuffers::ResolvedBuffers(ResolvedBuffers&&) noexcept = default;
+ResolvedBuffers& ResolvedBuffers::operator=(ResolvedBuffers&&) noexcept = default;
+
+ResolvedBuffers::ResolvedBuffers(Start& start, const device::Buffers* on_device,
+                                 const transport::Window* window) {
+    if (on_device) direct_ = DirectStart::begin(start, *on_device);
+    start.direct = direct_.get();
+    if (on_device && !direct_) staging_ = stage(start, *on_device);
+    start.staging = staging_.get();
+    if (window) outer_pages_ = StagingBuffers(start, *window);
+}
+
+void ResolvedBuffers::go_by_host(Start& start) {
+    staging_ = direct_->stage(start);
+    direct_.reset();
+}
+
+bool ResolvedBuffers::is_waiting() const {
+    return staging_ ? staging_->is_waiting() : direct_ && direct_->is_waiting();
+}
+
+std::string ResolvedBuffers::awaited() const {
+    return staging_ ? staging_->awaited() : direct_->awaited();
+}
+
+void ResolvedBuffers::write_back() const {
+    outer_pages_.finish();
+    if (staging_) staging_->hand_over();
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,58 @@
+// The memory that one start works on. Each buffer is resolved once, when the start begins: operations work on
+// the caller's memory, or on memory that stands for it, and results are written back at the end.
+//
+//   the caller's buffer                    operations work on
+//   tensors that lie apart                 one room that holds them one after another (GatheredTensors)
+//   registered memory, with outer pages    the window's own memory (StagingBuffers)
+//     that the window does not have
+//   memory of a device                     the same memory while all ranks can copy from device to device
+//                                          (DirectStart); else pinned memory of the host (device::Staging)
+//   anything else                          the buffer itself
+//
+// Local peers may need a copy of a part of it; that belongs to a run, which knows what they read.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/device/staging.hpp"
+#include "runtime/engine/start/gathered_tensors.hpp"
+#include "runtime/engine/start/staging_buffers.hpp"
+#include "runtime/engine/start/start.hpp"
+
+namespace hocket::engine {
+
+class ResolvedBuffers {
+  public:
+    ResolvedBuffers();
+    // Replaces the start's buffers by what operations work on, and fills it; the start refers to this object
+    // from then on. on_device: null if both buffers are the host's. window: null if it has adopted no memory.
+    // Throws hocket::Error like device::Staging and device::DirectBuffer.
+    ResolvedBuffers(Start& start, const device::Buffers* on_device, const transport::Window* window);
+    ~ResolvedBuffers();
+    ResolvedBuffers(ResolvedBuffers&&) noexcept;
+    ResolvedBuffers& operator=(ResolvedBuffers&&) noexcept;
+
+    // The tensors that the start's buffers hold the elements of.
+    void add(std::unique_ptr<GatheredTensors> tensors) { tensors_ = std::move(tensors); }
+
+    // From now on the start goes by way of the host instead of from device to device.
+    void go_by_host(Start& start);
+
+    // Whether the next step is a device's, which rings no bell; and which it is, for people.
+    bool is_waiting() const;
+    std::string awaited() const;
+
+    // The start has ended well: results go where the caller expects them. Throws Error(device).
+    void write_back() const;
+    // The part of write_back() that takes long and touches nothing of the communicator; null: there is none.
+    std::unique_ptr<GatheredTensors> take_tensors() { return std::move(tensors_); }
+
+  private:
+    std::unique_ptr<DirectStart> direct_;
+    std::unique_ptr<device::Staging> staging_;
+    StagingBuffers outer_pages_;
+    std::unique_ptr<GatheredTensors> tensors_;
+};
+
+}  // namespace hocket::engine
