@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string_view>
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/bind.hpp"
@@ -11,6 +13,16 @@
 
 namespace hocket::dsl {
 namespace {
+
+Medium medium_of(const ast::Property& property) {
+    static const std::map<std::string_view, Medium> media = {
+        {"memory", Medium::memory}, {"fabric", Medium::fabric}, {"device", Medium::device}};
+    const auto found = media.find(property.text);
+    if (found == media.end())
+        throw DiagnosticError(property.span, fmt::format("there is no medium '{}'", property.text),
+                              "a medium is memory, fabric or device");
+    return found->second;
+}
 
 constexpr int round_limit = 10000;
 
@@ -69,11 +81,7 @@ class TopologyBuilder {
     void apply(const ast::Property& property, Level& level) const {
         switch (property.kind) {
             case ast::Property::Kind::medium:
-                if (property.text != "memory" && property.text != "fabric" && property.text != "device")
-                    throw DiagnosticError(property.span,
-                                          fmt::format("there is no medium '{}'", property.text),
-                                          "a medium is memory, fabric or device");
-                level.medium = property.text;
+                level.medium = medium_of(property);
                 break;
             case ast::Property::Kind::latency:
                 if (!(property.value >= 0) || std::isinf(property.value))

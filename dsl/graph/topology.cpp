@@ -48,7 +48,7 @@ Level level_of(const std::smatch& text, std::size_t place) {
     level.name = fmt::format("l{}", place);
     level.size = static_cast<Rank>(std::stol(text[1]));
     if (text[2].matched) {
-        level = {.name = "local", .size = level.size, .medium = "memory"};
+        level = {.name = "local", .size = level.size, .medium = Medium::memory};
         level.latency = memory_latency;
         level.bandwidth = memory_bandwidth;
         if (text[3].matched) level.cores = static_cast<Rank>(std::stol(text[3]));
@@ -87,7 +87,7 @@ Topology grid_topology(const std::string& text) {
         const auto same = [&](const Level& other) { return other.name == level.name; };
         if (std::any_of(result.levels.begin(), result.levels.end(), same))
             level.name += std::to_string(result.levels.size());
-        if (level.medium == "memory") local = level.name;
+        if (level.medium == Medium::memory) local = level.name;
         result.levels.push_back(std::move(level));
     }
     // All ranks of a host use its links.

@@ -14,14 +14,17 @@ namespace hocket::dsl {
 inline constexpr std::int64_t most_ranks = 1 << 20;
 inline constexpr std::size_t most_levels = 64;
 
+// The way between two ranks that differ in a level.
+enum class Medium : std::uint8_t { memory, fabric, device };
+
 struct Level {
     std::string name;
     Rank size = 1;
-    std::string medium = "fabric";  // memory, fabric or device
-    double latency = 20e-6;         // seconds a message
-    double bandwidth = 1.25e9;      // bytes per second and direction
-    std::string shared_by = {};     // the level whose ranks share this link; empty: each has its own
-    Rank cores = 0;                 // medium memory: the host's cores; 0: one for each rank
+    Medium medium = Medium::fabric;
+    double latency = 20e-6;      // seconds a message
+    double bandwidth = 1.25e9;   // bytes per second and direction
+    std::string shared_by = {};  // the level whose ranks share this link; empty: each has its own
+    Rank cores = 0;              // medium memory: the host's cores; 0: one for each rank
 };
 
 // Levels, innermost first. A rank is a mixed radix number made of its coordinates; the innermost level counts

@@ -21,7 +21,7 @@ constexpr double fan_in_cost = 0.08, buffered_bytes = 64 << 10;
 constexpr std::size_t most_sources = 8;
 
 bool is_memory(const Level& level) {
-    return level.medium == "memory";
+    return level.medium == Medium::memory;
 }
 
 // The levels whose ranks share one end of this level's links.

@@ -223,11 +223,11 @@ TEST_CASE("topologies of hosts have a short form") {
     CHECK(both.name == "2mx3h");
     REQUIRE(both.levels.size() == 2);
     CHECK(both.levels[0].name == "local");
-    CHECK(both.levels[0].medium == "memory");
+    CHECK(both.levels[0].medium == dsl::Medium::memory);
     CHECK(both.levels[0].latency == dsl::memory_latency);
     CHECK(both.levels[0].bandwidth == dsl::memory_bandwidth);
     CHECK(both.levels[1].name == "host");
-    CHECK(both.levels[1].medium == "fabric");
+    CHECK(both.levels[1].medium == dsl::Medium::fabric);
     CHECK(both.levels[1].latency == 30e-6);
     CHECK(both.levels[1].bandwidth == 1.25e9);
     CHECK(both.levels[1].shared_by == "local");
@@ -247,7 +247,7 @@ TEST_CASE("topologies of hosts have a short form") {
     CHECK(dsl::host_topology(2, 2, 0, 1e9 / 3).levels[1].bandwidth == Approx(1e9 / 3));
     CHECK(dsl::grid_topology("2h@1.5Gb/s").levels[0].bandwidth == 187.5e6);
     CHECK(dsl::grid_topology("2h@10B/s").levels[0].bandwidth == 10);
-    CHECK(dsl::grid_topology("2x3").levels[1].medium == "fabric");  // no word of a medium: as ever
+    CHECK(dsl::grid_topology("2x3").levels[1].medium == dsl::Medium::fabric);  // no word of a medium: as ever
     CHECK(dsl::grid_topology("2x3").levels[1].name == "l1");
     CHECK(dsl::grid_topology("2mx3mx2h").levels[1].name == "local1");
     CHECK(dsl::grid_topology("2mx3mx2h").levels[2].shared_by == "local1");
