@@ -251,7 +251,7 @@ const char* hkt_plan_explain(hkt_plan* plan) {
 const char* hkt_plan_schedule(hkt_plan* plan, size_t count) {
     if (plan == nullptr || plan->is_of_a_parent()) return "";
     try {
-        return plan->plans->for_bytes(plan->plans->bytes_of(count)).schedule.c_str();
+        return plan->plans->for_bytes(plan->plans->bytes_of(count)).text.c_str();
     } catch (...) {
         return "";
     }

@@ -391,17 +391,19 @@ SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_
     if (choice.is_uneven)
         request.counts =
             contract_of(choice.collective).exchanges() ? dsl::Counts::by_pair : dsl::Counts::by_rank;
-    std::vector<std::string> why;
+    SizedPlans::Sized sized;
     std::unique_ptr<dsl::CheckedSchedule> checked;
-    if (request.schedule.empty()) checked = tuned_schedule(request, why);
+    if (request.schedule.empty()) checked = tuned_schedule(request, sized.reasons);
+    sized.is_measured = checked != nullptr;
     if (!checked) checked = check(request);
-    why.insert(why.end(), checked->choices().begin(), checked->choices().end());
-    SizedPlans::Sized sized{nullptr, checked->name()};
-    for (const std::string& line : why) sized.schedule += "\n" + line;
-    for (const auto& [plan, schedule] : made)
-        if (plan->program().fingerprint == checked->fingerprint() &&
-            plan->program().protocol == request.protocol)
-            sized.plan = plan;
+    sized.schedule = checked->name();
+    sized.reasons.insert(sized.reasons.end(), checked->choices().begin(), checked->choices().end());
+    sized.text = sized.schedule;
+    for (const std::string& reason : sized.reasons) sized.text += "\n" + reason;
+    for (const SizedPlans::Sized& known : made)
+        if (known.plan->program().fingerprint == checked->fingerprint() &&
+            known.plan->program().protocol == request.protocol)
+            sized.plan = known.plan;
     if (sized.plan) {
         log_choice(choice, sized, bytes, named_by, true);
         return sized;
@@ -418,28 +420,20 @@ void Communicator::log_choice(const PlanChoice& choice, const SizedPlans::Sized&
                               const std::string& named_by, bool is_there_already) const {
     const LogLevel level = choice.is_for_rendezvous || is_there_already ? LogLevel::debug : LogLevel::info;
     if (options_.log < level) return;
-    const std::size_t end = std::min(sized.schedule.find('\n'), sized.schedule.size());
-    const std::string reasons = end < sized.schedule.size() ? sized.schedule.substr(end + 1) : "";
-    // The rest is told to those who ask for everything.
-    const std::string first = reasons.substr(0, reasons.find('\n'));
-    const std::string why = !named_by.empty()             ? named_by
-                            : first.starts_with("tuned:") ? first
-                            : !first.empty()              ? "by estimate: " + in_short(first)
-                                                          : "the only one there is";
+    const std::string why = !named_by.empty()       ? named_by
+                            : sized.reasons.empty() ? "the only one there is"
+                            : sized.is_measured     ? sized.reasons.front()
+                                                    : "by estimate: " + in_short(sized.reasons.front());
     const dsl::Contract contract = contract_of(choice.collective);
     log(level, "{}{} of {}{}{}, up to {}: schedule {} ({}); executor {}{}", dsl::name_of(choice.collective),
         choice.is_uneven ? "_v" : "", name_of(choice.type), contract.combines() ? " " : "",
         contract.combines() ? choice.op.name() : "", dsl::text_of_size(static_cast<double>(bytes)),
-        sized.schedule.substr(0, end), why, sized.plan->executor().name(),
+        sized.schedule, why, sized.plan->executor().name(),
         choice.is_for_rendezvous ? "; for a barrier"
         : is_there_already       ? "; with a plan that is there already"
                                  : "");
     if (options_.log < LogLevel::debug) return;
-    for (std::size_t at = 0; at < reasons.size();) {
-        const std::size_t stop = std::min(reasons.find('\n', at), reasons.size());
-        log(LogLevel::debug, "  {}", reasons.substr(at, stop - at));
-        at = stop + 1;
-    }
+    for (const std::string& reason : sized.reasons) log(LogLevel::debug, "  {}", reason);
 }
 
 std::unique_ptr<SizedPlans> Communicator::lazy_plans(const PlanChoice& choice) const {

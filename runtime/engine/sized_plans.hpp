@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "runtime/engine/run/startable_plan.hpp"
 
@@ -21,7 +22,11 @@ class SizedPlans {
   public:
     struct Sized {
         std::shared_ptr<StartablePlan> plan;
-        std::string schedule;  // its name; then why it was chosen for this size, one reason a line
+        std::string schedule;              // its name
+        std::vector<std::string> reasons;  // for this size, if Hocket chose it: the first is the schedule's
+        bool is_measured = false;          // that one is a measurement, not an estimate
+        // The name, then a line for each reason.
+        std::string text = {};
     };
     // make: makes the plan for `bytes` of x. If that comes out the same as one of `made`, it may return that
     // one. It may throw; then for_bytes throws, too.
