@@ -437,8 +437,8 @@ void Shard::tick(transport::Clock::time_point now) {
 
 void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point now) {
     const auto take_out = [&](const std::string& why) {
-        log_line("hocket params: server {}: goes on without worker {} ({}): {}", index_, worker, standing.at,
-                 why);
+        const std::string at = standing.at.empty() ? "" : fmt::format(" ({})", standing.at);
+        log_line("hocket params: server {}: goes on without worker {}{}: {}", index_, worker, at, why);
         if (standing.link) {
             standing.link->user = nullptr;
             standing.link->close_when_sent();
