@@ -247,7 +247,7 @@ void require_writable(const fs::path& file) {
 CheckpointAge age_of(const fs::path& file) try {
     ExistingFile existing(file);
     const Checkpoint contents = read_layout(existing).contents;
-    CheckpointAge age{contents.incarnation, most_clock, 0};
+    CheckpointAge age{contents.incarnation, most_clock, 0, true};
     for (const CheckpointChunk& chunk : contents.chunks) {
         age.lowest = std::min(age.lowest, chunk.clock);
         age.highest = std::max(age.highest, chunk.clock);

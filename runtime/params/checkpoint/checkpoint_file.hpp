@@ -20,12 +20,11 @@ void write_checkpoint(const std::filesystem::path& file, const Checkpoint& check
 // Throws Error(io) if such a file cannot be written.
 void require_writable(const std::filesystem::path& file);
 
-// Which of several checkpoints is the later one: by incarnation, then by clock. Zeros: there is none that can
-// be read.
+// Which of several checkpoints is the later one: by incarnation, then by clock.
 struct CheckpointAge {
     std::uint32_t incarnation = 0;
     Clock lowest = 0, highest = 0;  // of its chunks
-    bool is_known() const { return incarnation > 0; }
+    bool is_known = false;          // else there is no checkpoint that can be read, and all is 0
 };
 CheckpointAge age_of(const std::filesystem::path& file);
 

@@ -174,7 +174,7 @@ std::string listed(const std::vector<Clock>& rounds) {
 // Of a file that is there. Throws Error(io) where that is not known: it may be the latest.
 CheckpointAge known_age_of(const fs::path& file, const std::vector<Clock>& rounds) {
     const CheckpointAge age = age_of(file);
-    if (!age.is_known())
+    if (!age.is_known)
         throw Error(Status::io,
                     fmt::format("{} is damaged or cannot be read, and an older checkpoint would lack rounds; "
                                 "put back a copy of it, or go back to whole rounds, with all servers (round, "
@@ -191,9 +191,10 @@ fs::path latest(const fs::path& file, const fs::path& folder, std::uint32_t inde
     if (std::error_code ignored; fs::exists(file, ignored)) age = known_age_of(file, rounds);
     for (const Clock round : rounds) {
         const fs::path other = file_of_round(folder, index, round);
-        if (age.is_known() && round <= age.lowest && !age_of(other).is_known()) continue;
+        if (age.is_known && round <= age.lowest && !age_of(other).is_known) continue;
         const CheckpointAge its = known_age_of(other, rounds);
-        if (std::pair(its.incarnation, its.lowest) <= std::pair(age.incarnation, age.lowest)) continue;
+        if (age.is_known && std::pair(its.incarnation, its.lowest) <= std::pair(age.incarnation, age.lowest))
+            continue;
         best = other;
         age = its;
     }
@@ -204,7 +205,7 @@ fs::path of_whole_round(const fs::path& file, const fs::path& folder, std::uint3
     const std::vector<Clock> rounds = whole_rounds_in(folder, index);
     if (std::binary_search(rounds.begin(), rounds.end(), round)) return file_of_round(folder, index, round);
     const CheckpointAge age = age_of(file);
-    if (age.incarnation > 0 && age.lowest == round && age.highest == round) return file;
+    if (age.is_known && age.lowest == round && age.highest == round) return file;
     throw Error(Status::not_found,
                 fmt::format("{} has no checkpoint of all rounds below {}; it has those of {}",
                             folder.string(), round, listed(rounds)));
