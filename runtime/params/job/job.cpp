@@ -28,7 +28,7 @@ constexpr std::size_t most_values_of_job = 1 << 20;  // 4 for each tensor
 DataType type_named(const std::string& name) {
     for (const DataType type : all_types)
         if (name_of(type) == name) return type;
-    throw transport::ProtocolError("it names an element type that does not exist: " + printable(name));
+    throw transport::ProtocolError("it named an element type that does not exist: " + printable(name));
 }
 
 std::string shape_text(const Tensor& tensor) {
@@ -73,7 +73,7 @@ Job decode_job(std::string_view text) try {
     std::size_t values = 0;
     const auto require_few = [&](int, Json::parse_event_t, Json&) {
         if (++values > most_values_of_job)
-            throw transport::ProtocolError("it describes a job that is too large");
+            throw transport::ProtocolError("it described a job that is too large");
         return true;
     };
     const Json json = Json::parse(text, require_few);
@@ -95,7 +95,7 @@ Job decode_job(std::string_view text) try {
     check(job);
     return job;
 } catch (const Json::exception&) {
-    throw transport::ProtocolError("it describes a job in a way that is not understood");
+    throw transport::ProtocolError("it sent a description of a job that cannot be read");
 } catch (const Error& error) {
     throw transport::ProtocolError(error.what());
 }

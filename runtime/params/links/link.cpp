@@ -60,7 +60,7 @@ void require_indices(const Content& content, const ChunkShape& shape) {
     const bool ascend =
         std::adjacent_find(indices, indices + entries, std::greater_equal<>()) == indices + entries;
     if (!ascend || indices[entries - 1] >= shape.count)
-        throw ProtocolError("it sends indices that are not ascending, or not of the chunk");
+        throw ProtocolError("it sent indices that are not ascending, or not of the chunk");
 }
 
 }  // namespace
@@ -274,15 +274,15 @@ void Link::header_is_complete() {
     Header header;
     std::memcpy(&header, incoming_.data(), sizeof header);
     if (header.kind < 1 || header.kind > last_kind || header.elements > Elements::sparse || header.zero != 0)
-        throw ProtocolError("it sends what is no message of the parameter service");
+        throw ProtocolError("it sent a message that is not the parameter service's");
     if (header.body_bytes > (header.kind == Kind::note ? most_note : most_body))
-        throw ProtocolError("it sends a message that is too long");
+        throw ProtocolError("it sent a message that is too long");
     if (header.kind == Kind::returned) {
         lent_.erase(header.number);
         return;
     }
     if (header.body_bytes == 0) {
-        if (header.kind != Kind::heartbeat) throw ProtocolError("it sends an empty message");
+        if (header.kind != Kind::heartbeat) throw ProtocolError("it sent an empty message");
         return;
     }
     have_ = sizeof header;
@@ -296,10 +296,10 @@ void Link::body_is_complete() {
     if (header.kind == Kind::note) return take_note();
     message_ = decode(std::string_view(incoming_).substr(sizeof header), owner_->bounds(*this));
     if (std::holds_alternative<Weights>(*message_) && header.elements != Elements::dense)
-        throw ProtocolError("it sends weights, but not all elements of a chunk");
+        throw ProtocolError("it sent weights, but not all elements of a chunk");
     if (!value_in(*message_) || header.elements == Elements::none) {
         if (header.elements != Elements::none || header.value_bytes != 0)
-            throw ProtocolError("it sends elements with a message that has none");
+            throw ProtocolError("it sent elements with a message that has none");
         return owner_->received(*this, *std::exchange(message_, std::nullopt));
     }
     begin_value(chunk_in(*message_));
@@ -314,8 +314,8 @@ void Link::begin_value(Chunk chunk) {
                                       header.value_bytes < shape.bytes()
                                 : header.value_bytes == shape.bytes();
     if (!fits)
-        throw ProtocolError(fmt::format("it sends {} bytes of elements for a chunk of {}", header.value_bytes,
-                                        shape.bytes()));
+        throw ProtocolError(
+            fmt::format("it sent {} bytes of elements for a chunk of {}", header.value_bytes, shape.bytes()));
     content_ = {nullptr, header.value_bytes, is_sparse};
     if (header.is_lent) return take_lent(header.place, header.number);
     content_.block = memory_->allocate(header.value_bytes);
@@ -323,7 +323,7 @@ void Link::begin_value(Chunk chunk) {
 }
 
 void Link::take_lent(std::uint64_t place, std::uint64_t number) {
-    if (!others_) throw ProtocolError("it lends memory that it did not offer");
+    if (!others_) throw ProtocolError("it lent memory that it did not offer");
     const std::shared_ptr<const OthersMemory> lender = others_;
     std::byte* const from = lender->at(place, content_.bytes);
     bytes_received_ += content_.bytes;
@@ -361,8 +361,7 @@ void Link::charge_note() {
     const double left = std::chrono::duration<double>(now - std::exchange(charged_, now)).count();
     notes_ = std::max(0.0, notes_ - left * notes_per_second);
     notes_ += static_cast<double>(std::max<std::uint64_t>(incoming_.size(), least_note));
-    if (notes_ > static_cast<double>(most_note))
-        throw ProtocolError("it sends more notes than anybody has to send");
+    if (notes_ > static_cast<double>(most_note)) throw ProtocolError("it sent too many notes");
 }
 
 void Link::take_note() {
@@ -372,13 +371,13 @@ void Link::take_note() {
         std::size_t values = 0;
         const auto require_flat = [&](int depth, Json::parse_event_t, Json&) {
             if (depth > deepest_note || ++values > most_values_of_note)
-                throw ProtocolError("it sends a note that is not understood");
+                throw ProtocolError("it sent a note that cannot be read");
             return true;
         };
         json = Json::parse(std::string_view(incoming_).substr(sizeof(Header)), require_flat);
         if (json.contains("memory")) return take_memory(json);
     } catch (const Json::exception&) {
-        throw ProtocolError("it sends a note that is not understood");
+        throw ProtocolError("it sent a note that cannot be read");
     }
     owner_->received(*this, json);
 }

@@ -116,7 +116,7 @@ std::byte* OthersMemory::at(std::uint64_t offset, std::uint64_t bytes) const {
         return memory_.at(offset, bytes);
     } catch (const Error& error) {
         if (error.status() == Status::out_of_memory) return nullptr;
-        throw transport::ProtocolError("it names memory that it does not have");
+        throw transport::ProtocolError("it named memory that it does not have");
     }
 }
 
@@ -126,7 +126,7 @@ void OthersMemory::read(std::byte* to, std::uint64_t offset, std::uint64_t bytes
         const ssize_t got =
             pread(memory_.file().fd(), to + done, bytes - done, static_cast<off_t>(offset + done));
         if (got == 0 || (got < 0 && errno != EINTR))
-            throw transport::ProtocolError("it names memory that cannot be read");
+            throw transport::ProtocolError("it named memory that cannot be read");
         if (got > 0) done += static_cast<std::uint64_t>(got);
     }
 }

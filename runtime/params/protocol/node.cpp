@@ -37,10 +37,10 @@ void Node::pull(Chunk chunk, Clock clock) {
 // ---- Of others -------------------------------------------------------------------------------------------
 
 void Node::receive(Worker from, const Message& message) {
-    if (std::holds_alternative<ParentLost>(message)) throw ProtocolError("it takes a worker for a server");
+    if (std::holds_alternative<ParentLost>(message)) throw ProtocolError("it treats a worker as a server");
     const bool is_servers =
         std::holds_alternative<Announcement>(message) || std::holds_alternative<Covered>(message);
-    if (is_servers && from != the_server) throw ProtocolError("it says what only a server says");
+    if (is_servers && from != the_server) throw ProtocolError("it sent a note that only servers send");
     if (const auto* const announcement = std::get_if<Announcement>(&message)) return take(*announcement);
     if (const auto* const sum = std::get_if<Sum>(&message)) {
         if (!is_for_later(from, message, sum->epoch)) take(from, *sum);
@@ -121,7 +121,7 @@ void Node::take(Worker from, const Sum& sum) {
     if (sum.chunk >= applied_.size() || child == below_.end()) return;
     const auto is_elsewhere = [&](Worker worker) { return !child->second.contains(worker); };
     if (std::any_of(sum.workers.begin(), sum.workers.end(), is_elsewhere))
-        throw ProtocolError("it sends updates of workers that are not below it");
+        throw ProtocolError("it sent updates of workers that are not below it in the tree");
     const Place place{sum.clock, sum.chunk};
     partial_[place].emplace(from, sum);
     pass_on_if_complete(place);

@@ -224,7 +224,7 @@ void Root::receive(Worker from, const Message& message) {
     if (const auto* const want = std::get_if<Want>(&message)) return take(from, *want);
     if (const auto* const lost = std::get_if<ParentLost>(&message))
         return take_lost_parent(from, lost->epoch);
-    throw ProtocolError("it says what only a server says");
+    throw ProtocolError("it sent a note that only servers send");
 }
 
 // Or is it.
@@ -237,7 +237,7 @@ void Root::take(Worker from, const Sum& sum) {
     if (sum.epoch != epoch_ || sum.chunk >= clocks_.size() || !is_child(from)) return;
     const auto is_elsewhere = [&](Worker worker) { return !is_below(worker, from); };
     if (std::any_of(sum.workers.begin(), sum.workers.end(), is_elsewhere))
-        throw ProtocolError("it sends updates of workers that are not below it");
+        throw ProtocolError("it sent updates of workers that are not below it in the tree");
     if (!staleness_) return apply_at_once(sum);
     waiting_[sum.chunk].sums[sum.clock].emplace(from, sum);
     apply_what_is_complete(sum.chunk);
@@ -251,7 +251,7 @@ void Root::take(Worker from, const Want& want) {
 
 void Root::take_lost_parent(Worker from, Epoch epoch) {
     if (epoch != epoch_ || !tree_.contains(from)) return;  // it has another parent already
-    if (is_child(from)) throw ProtocolError("it says that it has lost a parent, and has none");
+    if (is_child(from)) throw ProtocolError("it reported a lost parent, but it has no parent");
     apart_.emplace(from, tree_.parent(from));
     begin_epoch();
 }

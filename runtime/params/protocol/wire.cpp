@@ -82,13 +82,13 @@ struct Encoder {
 
 Clock read_clock(PayloadReader& in) {
     const Clock low = in.u32(), clock = low | Clock{in.u32()} << 32;
-    if (clock > most_clock) throw ProtocolError("it names a round that nobody gets to");
+    if (clock > most_clock) throw ProtocolError("it named a round beyond the largest possible one");
     return clock;
 }
 
 Chunk read_wire_chunk(PayloadReader& in, const Bounds& bounds) {
     const Chunk chunk = in.u32();
-    if (chunk >= bounds.chunks) throw ProtocolError("it names a chunk that does not exist");
+    if (chunk >= bounds.chunks) throw ProtocolError("it named a chunk that does not exist");
     return chunk;
 }
 
@@ -97,8 +97,8 @@ void require_order(const std::vector<Worker>& workers, const Bounds& bounds) {
     const bool ascends =
         std::adjacent_find(workers.begin(), workers.end(), std::greater_equal<>()) == workers.end();
     if (!ascends || (!workers.empty() && workers.back() == the_server))
-        throw ProtocolError("it names workers twice, or in another order than that of their numbers");
-    if (workers.size() > bounds.workers) throw ProtocolError("it names more workers than there may be");
+        throw ProtocolError("it named workers twice, or not in ascending order");
+    if (workers.size() > bounds.workers) throw ProtocolError("it named more workers than there may be");
 }
 
 // From each the way up ends at the server.
@@ -110,7 +110,7 @@ void require_tree(const std::vector<Member>& members) {
         for (std::size_t steps = 0; node != the_server; ++steps) {
             const auto found = parents.find(node);
             if (found == parents.end() || steps == parents.size())
-                throw ProtocolError("it announces members that are not a tree");
+                throw ProtocolError("it announced members that do not form a tree");
             node = found->second;
         }
     }
@@ -119,7 +119,7 @@ void require_tree(const std::vector<Member>& members) {
 Announcement read_announcement(PayloadReader& in, const Epoch& epoch, const Bounds& bounds) {
     Announcement message{epoch, {}, {}};
     const std::size_t count = in.u32();
-    if (count > bounds.workers) throw ProtocolError("it names more workers than there may be");
+    if (count > bounds.workers) throw ProtocolError("it named more workers than there may be");
     std::vector<Worker> workers;
     for (std::size_t i = 0; i < count; ++i) {
         const Worker worker = in.u32(), parent = in.u32();
@@ -145,7 +145,7 @@ Sum read_sum(PayloadReader& in, const Epoch& epoch, const Bounds& bounds) {
     const Clock clock = read_clock(in);
     std::vector<Worker> workers;
     while (!in.is_empty()) workers.push_back(in.u32());
-    if (workers.empty()) throw ProtocolError("it sends a sum of nobody's updates");
+    if (workers.empty()) throw ProtocolError("it sent a sum without workers");
     require_order(workers, bounds);
     return {epoch, chunk, clock, std::move(workers), nullptr};
 }
@@ -172,7 +172,7 @@ Message read(PayloadReader& in, const Bounds& bounds) {
         case kind_of<Covered>():
             return Covered{epoch, read_clock(in)};
         default:
-            throw ProtocolError("it sends a kind of message that does not exist");
+            throw ProtocolError("it sent an unknown kind of message");
     }
 }
 

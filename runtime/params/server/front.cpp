@@ -69,7 +69,7 @@ void Front::take_open(Link& link, const Json& note) {
     if (note.contains("number")) caller.wanted = said_worker(note.at("number"));
     const auto is_it = [&](const Caller& known) { return known.link == &link; };
     if (std::any_of(callers_.begin(), callers_.end(), is_it))
-        throw ProtocolError("it comes twice, on one connection");
+        throw ProtocolError("it opened the job twice on one connection");
     if (caller.wanted && *caller.wanted >> bits_within_incarnation != 0)
         return refuse_link(
             link,
@@ -134,7 +134,7 @@ void Front::answer(const Caller& caller, Worker number) {
 void Front::take_serve(Link& link, const Json& note) {
     const std::string at = said_place(note.at("at")), rack = said_name(note.at("rack"));
     const bool is_restored = note.at("is_restored").get<bool>();
-    if (index_of(link)) throw ProtocolError("it says that it is two servers");
+    if (index_of(link)) throw ProtocolError("it introduced itself as two servers");
     const std::string process = said_name(note.at("process"));
     const auto same = std::find_if(known_.begin(), known_.end(), [&](const Known& server) {
         return !process.empty() && server.process == process;
@@ -230,7 +230,7 @@ std::optional<std::uint32_t> Front::index_of(const Link& link) const {
 
 void Front::take_leaving(Link& link) {
     const auto index = index_of(link);
-    if (!index) throw ProtocolError("it says that it leaves, and is no server");
+    if (!index) throw ProtocolError("it announced that it leaves, but it is not a server");
     forget(known_[*index]);
 }
 

@@ -443,12 +443,12 @@ void Server::Service::take_from_first(const Json& note) {
                                note.at("has_weights").get<bool>(),
                                said_name(note.at("run")),
                                said_number(note.at("every"), UINT32_MAX)};
-    if (beginning.every == 0) throw ProtocolError("it wants a checkpoint every 0 rounds");
+    if (beginning.every == 0) throw ProtocolError("it asked for a checkpoint every 0 rounds");
     beginning.servers = static_cast<std::uint32_t>(said_number(note.at("servers"), most_servers));
     const auto all_servers = static_cast<std::uint32_t>(said_number(note.at("all_servers"), most_servers));
     if (*index_ >= beginning.servers || beginning.servers > all_servers ||
         beginning.servers > Layout(beginning.job, 1).chunks())
-        throw ProtocolError("it begins a job with a number of servers that cannot be");
+        throw ProtocolError("it began a job with an impossible number of servers");
     for (const Json& founder : note.at("founders")) beginning.founders.push_back(said_worker(founder));
     options_.servers = all_servers;
     begin(beginning);
@@ -530,7 +530,7 @@ void Server::Service::admit(transport::Admitted admitted) {
 void Server::Service::received(Link& link, const Json& note) try {
     first_&&& link == &*first_ ? take_from_first(note) : take(link, note);
 } catch (const Json::exception&) {
-    drop(link, "it sends a note that is not understood");
+    drop(link, "it sent a note that cannot be read");
 } catch (const ProtocolError& error) {
     drop(link, error.what());
 }
@@ -545,7 +545,7 @@ void Server::Service::take(Link& link, const Json& note) {
     }
     if (say == "leaving" && front_) return front_->take_leaving(link);
     if (say == "open" || say == "serve") {
-        if (!front_) throw ProtocolError("it takes this server for the first one");
+        if (!front_) throw ProtocolError("it treats this server as the first one");
         return say == "open" ? front_->take_open(link, note) : front_->take_serve(link, note);
     }
     // A worker whose job's servers are gone must not be taken for another one with its number.
@@ -557,7 +557,7 @@ void Server::Service::take(Link& link, const Json& note) {
     if (!shard_) {
         const auto is_its = [&](const auto& early) { return early.first == &link; };
         if (std::count_if(early_.begin(), early_.end(), is_its) >= most_early)
-            throw ProtocolError("it goes on talking before the job has begun");
+            throw ProtocolError("it sent more before the job had begun");
         early_.emplace_back(&link, note);
         return;
     }
@@ -572,7 +572,7 @@ void Server::Service::take_checkpoint(Worker worker, std::uint64_t number) {
     const auto answer = [this, worker, number](const std::string& error) {
         shard_->tell(worker, Json{{"say", "checkpointed"}, {"number", number}, {"error", error}});
     };
-    if (!shard_->has_begun()) throw ProtocolError("it asks for a checkpoint before the job has begun");
+    if (!shard_->has_begun()) throw ProtocolError("it asked for a checkpoint before the job had begun");
     if (!checkpoints_)
         return answer(fmt::format("{} ({}) was started without a folder for checkpoints", own_name(),
                                   endpoint_.text()));
@@ -582,7 +582,7 @@ void Server::Service::take_checkpoint(Worker worker, std::uint64_t number) {
 }
 
 void Server::Service::received(Link& link, Message message) try {
-    if (!shard_) throw ProtocolError("it pushes or pulls before the job has begun");
+    if (!shard_) throw ProtocolError("it pushed or pulled before the job had begun");
     shard_->take(link, message);
 } catch (const ProtocolError& error) {
     drop(link, error.what());
@@ -612,7 +612,7 @@ void Server::Service::forget(Link& link, const std::string& why) {
 }
 
 ChunkShape Server::Service::shape_of(const Link&, Chunk chunk) const {
-    if (!shard_) throw ProtocolError("it sends elements before the job has begun");
+    if (!shard_) throw ProtocolError("it sent elements before the job had begun");
     return shard_->shape_of(chunk);
 }
 

@@ -45,14 +45,14 @@ Shard::Shard(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layou
 
 void Shard::know_racks(const std::vector<std::string>& racks) {
     if (racks.size() < server_groups_.size())
-        throw ProtocolError("it says racks of fewer servers than there are");
+        throw ProtocolError("it named racks for fewer servers than there are");
     for (std::size_t server = 0; server < server_groups_.size(); ++server)
         server_groups_[server] = racks[server].empty() ? -1 : group_of(racks[server]);
     if (root_) root_->know_server_groups(server_groups_);
 }
 
 ChunkShape Shard::shape_of(Chunk chunk) const {
-    if (chunk >= layout_->chunks_of(index_)) throw ProtocolError("it names a chunk that does not exist");
+    if (chunk >= layout_->chunks_of(index_)) throw ProtocolError("it named a chunk that does not exist");
     return arithmetic_.shape(chunk);
 }
 
@@ -112,7 +112,7 @@ void Shard::take_first_weights(const Weights& weights) {
 // ---- Notes -----------------------------------------------------------------------------------------------
 
 Worker Shard::worker_of(const Link& link) const {
-    if (link.user == nullptr) throw ProtocolError("it has not said which worker it is");
+    if (link.user == nullptr) throw ProtocolError("it did not say which worker it is");
     return static_cast<Worker>(reinterpret_cast<std::uintptr_t>(link.user) - 1);
 }
 
@@ -130,7 +130,7 @@ void Shard::take(Link& link, const Json& note) {
         link.close_when_sent();
         return remove(worker);
     }
-    throw ProtocolError("it says what no worker says: " + transport::printable(say));
+    throw ProtocolError("it sent a note that workers do not send: " + transport::printable(say));
 }
 
 // It leaves as soon as its updates are where no failure of this server loses them.
@@ -157,7 +157,7 @@ void Shard::tell_who_waits_for_checkpoint() {
 void Shard::arrive(Worker worker, Link& link, const Json& note) {
     const std::string at = said_place(note.at("at")), rack = said_name(note.at("rack"));
     if (link.user != nullptr && worker_of(link) != worker)
-        throw ProtocolError("it says that it is two workers");
+        throw ProtocolError("it introduced itself as two workers");
     Standing& standing = workers_[worker];
     if (standing.link && standing.link != &link) {
         standing.link->user = nullptr;  // it has come back before its old connection was seen to have ended
@@ -211,7 +211,7 @@ void Shard::join(Link& link, const Json& note) {
     const Clock first = said_clock(note.at("first"));
     const auto reserved = root_ ? root_->first_of(worker) : std::nullopt;
     if (reserved && (first < *reserved || first - *reserved > most_ahead))
-        throw ProtocolError("it begins with a round that was not reserved for it");
+        throw ProtocolError("it began with a round that was not reserved for it");
     is_accepted_ |= root_.has_value();  // else it would not have come
     if (!root_ || !root_->join(worker, group_of(workers_.at(worker).rack), first))
         link.send(Json{{"say", "refused"},
@@ -227,7 +227,7 @@ Recollection said_recollection(const Json& note) {
     Recollection result;
     const Json &members = note.at("members"), &departed = note.at("departed");
     if (members.size() > most_workers || departed.size() > most_workers)
-        throw ProtocolError("it names more workers than there may be");
+        throw ProtocolError("it named more workers than there may be");
     for (const Json& member : members)
         result.members.push_back({said_worker(member.at(0)), the_server, said_clock(member.at(2))});
     for (const Json& one : departed)
@@ -316,10 +316,10 @@ void Shard::take(Link& link, const Message& message) {
     const Worker worker = worker_of(link);
     if (const auto* const weights = std::get_if<Weights>(&message)) {
         if (root_) return;  // another one has given them meanwhile
-        if (giver_ != worker) throw ProtocolError("it sends weights that nobody has asked it for");
+        if (giver_ != worker) throw ProtocolError("it sent weights that nobody asked for");
         return take_first_weights(*weights);
     }
-    if (!root_) throw ProtocolError("it pushes or pulls before the job has begun");
+    if (!root_) throw ProtocolError("it pushed or pulled before the job had begun");
     require_possible(message);
     if (const auto* const sum = std::get_if<Sum>(&message))
         for (const Worker from : sum->workers)
@@ -337,8 +337,7 @@ void Shard::require_possible(const Message& message) const {
         if (!job_->staleness || epoch != root_->epoch()) return;
         const Clock ahead = 2 * most_kept(*job_->staleness, every_) + *job_->staleness + 1;
         if (clock > root_->clock(chunk) + ahead && clock > latest_first() + ahead)
-            throw ProtocolError(
-                "it pushes an update of a round that it cannot have come to, or pulls weights of one");
+            throw ProtocolError("it pushed or pulled for a round that it cannot have reached yet");
     };
     if (const auto* const sum = std::get_if<Sum>(&message)) require(sum->epoch, sum->chunk, sum->clock);
     if (const auto* const want = std::get_if<Want>(&message))

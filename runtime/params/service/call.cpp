@@ -27,13 +27,15 @@ class Listener final : public Link::Owner {
 
   private:
     void received(Link&, const Json& note) override { heard = note; }
-    void received(Link& link, Message) override { broke(link, "it sends elements to somebody who asks"); }
+    void received(Link& link, Message) override {
+        broke(link, "it sent elements to a process that only asks for the status");
+    }
     void broke(Link& link, const std::string& why) override {
         trouble = why;
         link.close();
     }
     ChunkShape shape_of(const Link&, Chunk) const override {
-        throw transport::ProtocolError("it sends elements to somebody who asks");
+        throw transport::ProtocolError("it sent elements to a process that only asks for the status");
     }
     Bounds bounds(const Link&) const override { return {}; }
     PriorityGate* gate() const override { return nullptr; }

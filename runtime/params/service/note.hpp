@@ -13,7 +13,7 @@ namespace hocket::params {
 
 inline std::uint64_t said_number(const nlohmann::json& json, std::uint64_t most) {
     if (!json.is_number_unsigned() || json.get<std::uint64_t>() > most)
-        throw transport::ProtocolError("it says a number that cannot be");
+        throw transport::ProtocolError("it sent a number out of range");
     return json.get<std::uint64_t>();
 }
 
@@ -33,7 +33,7 @@ inline std::uint32_t said_server(const nlohmann::json& json) {
 inline std::string said_name(const nlohmann::json& json) {
     constexpr std::size_t longest = 1024;
     auto name = json.get<std::string>();
-    if (name.size() > longest) throw transport::ProtocolError("it says a name that is too long");
+    if (name.size() > longest) throw transport::ProtocolError("it sent a name that is too long");
     return name;
 }
 
@@ -41,7 +41,7 @@ inline std::string said_name(const nlohmann::json& json) {
 inline std::string said_place(const nlohmann::json& json) {
     std::string place = said_name(json);
     if (!transport::Endpoint::parse(place))
-        throw transport::ProtocolError("it says a place that nobody can be reached at");
+        throw transport::ProtocolError("it sent an address that cannot be parsed");
     return place;
 }
 

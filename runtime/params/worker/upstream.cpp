@@ -206,7 +206,7 @@ void Upstream::take_note(const Json& note) {
 // The worker's own are looked at until it takes part.
 void Upstream::give_weights() {
     if (!self_.has_weights || has_joined() || std::exchange(has_given_weights_, true))
-        throw ProtocolError("it asks for first weights that this worker has not, or not any more");
+        throw ProtocolError("it asked for first weights that this worker does not have, or no longer has");
     for (Chunk chunk = 0; chunk < layout_->chunks_of(server_index_); ++chunk)
         server_->send(
             Weights{{}, chunk, 0, handlers_.first_weights(layout_->first_of(server_index_) + chunk)});
@@ -401,10 +401,10 @@ std::string Upstream::trouble() const {
 // ---- What links have to say ------------------------------------------------------------------------------
 
 void Upstream::received(Link& link, const Json& note) try {
-    if (&link != server_.get()) throw ProtocolError("it is no server, and sends a note");
+    if (&link != server_.get()) throw ProtocolError("it sent a server's note, but it is not a server");
     take_note(note);
 } catch (const Json::exception&) {
-    drop(link, "it sends a note that is not understood");
+    drop(link, "it sent a note that cannot be read");
 } catch (const ProtocolError& error) {
     drop(link, error.what());
 }
@@ -435,15 +435,15 @@ void Upstream::received(Link& link, Message message) try {
 void Upstream::require_possible(const Link& link, Worker from, const Message& message) const {
     const bool is_childs = std::holds_alternative<Sum>(message) || std::holds_alternative<Want>(message);
     const bool is_child = &link != server_.get() && &link != parent_link_.get();
-    if (is_childs != is_child) throw ProtocolError("it says what it has not to say in its place of the tree");
+    if (is_childs != is_child)
+        throw ProtocolError("it sent a message that its place in the tree does not allow");
     if (!is_child) return;
     const auto* const sum = std::get_if<Sum>(&message);
     const Clock clock = sum ? sum->clock : std::get<Want>(message).clock;
     if (has_joined() && clock > node_.next_round() + most_rounds())
-        throw ProtocolError(
-            "it pushes an update of a round that it cannot have come to, or pulls weights of one");
+        throw ProtocolError("it pushed or pulled for a round that it cannot have reached yet");
     if (node_.early(from) > 2 * layout_->chunks_of(server_index_) * (most_rounds() + 1))
-        throw ProtocolError("it sends more of an epoch that the server has not announced than there can be");
+        throw ProtocolError("it sent more messages for an unannounced epoch than an epoch can have");
 }
 
 // That another worker can be ahead of this one: it begins no further from one server's rounds than it goes.
@@ -469,7 +469,7 @@ void Upstream::drop(Link& link, const std::string& why) {
 
 ChunkShape Upstream::shape_of(const Link&, Chunk chunk) const {
     if (chunk >= layout_->chunks_of(server_index_))
-        throw ProtocolError("it names a chunk that does not exist");
+        throw ProtocolError("it named a chunk that does not exist");
     return arithmetic_.shape(chunk);
 }
 

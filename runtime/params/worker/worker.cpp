@@ -124,7 +124,7 @@ class Client::Service final : private Link::Owner {
     void broke(Link& link, const std::string& why) override;
     void drop(Link& link, const std::string& why);
     ChunkShape shape_of(const Link&, Chunk) const override {
-        throw ProtocolError("it sends elements too early");
+        throw ProtocolError("it sent elements too early");
     }
     Bounds bounds(const Link&) const override { return {}; }
     PriorityGate* gate() const override { return gate_.get(); }
@@ -365,18 +365,18 @@ void Client::Service::received(Link& link, const Json& note) try {
             return fail(Status::mismatch, "the parameter service refuses this worker: " +
                                               transport::printable(note.at("why").get<std::string>()));
     }
-    if (say != "child") throw ProtocolError("it says what no worker says");
+    if (say != "child") throw ProtocolError("it sent a note that workers do not send");
     const std::uint32_t server = said_server(note.at("server"));
     const Worker number = said_worker(note.at("number"));
     const auto found =
         std::find_if(unknown_.begin(), unknown_.end(), [&](const auto& one) { return one.get() == &link; });
     if (server >= upstreams_.size() || found == unknown_.end() || !upstreams_[server]->may_adopt(number))
-        throw ProtocolError("it takes this worker for another one");
+        throw ProtocolError("it treats this worker as another one");
     std::unique_ptr<Link> child = std::move(*found);
     unknown_.erase(found);
     upstreams_[server]->adopt(number, std::move(child));
 } catch (const Json::exception&) {
-    drop(link, "it sends a note that is not understood");
+    drop(link, "it sent a note that cannot be read");
 } catch (const ProtocolError& error) {
     drop(link, error.what());
 }
@@ -402,7 +402,7 @@ void Client::Service::opened(const Json& note) {
     std::vector<std::string> servers;
     for (const Json& at : note.at("servers")) servers.push_back(said_place(at));
     if (servers.empty() || servers.size() > Layout(*job_, 1).chunks())
-        throw ProtocolError("it names a number of servers that cannot be");
+        throw ProtocolError("it named an impossible number of servers");
     self_.run = said_name(note.at("run"));
     self_.number = number;
     layout_ = std::make_shared<const Layout>(*job_, static_cast<std::uint32_t>(servers.size()));
@@ -516,7 +516,7 @@ void Client::Service::server_says(const Json& note) {
     if (note.at("say") == "checkpointed")
         return checkpoints_.answered(said_number(note.at("number"), UINT64_MAX),
                                      note.at("error").get<std::string>());
-    if (note.at("say") != "servers") throw ProtocolError("it says what no server says");
+    if (note.at("say") != "servers") throw ProtocolError("it sent a note that servers do not send");
     std::vector<std::string> at;
     for (const Json& place : note.at("at")) at.push_back(place == "" ? "" : said_place(place));
     for (std::size_t i = 0; i < std::min(at.size(), upstreams_.size()); ++i)

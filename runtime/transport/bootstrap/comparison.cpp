@@ -47,7 +47,7 @@ Idleness read_idleness(PayloadReader& reader) {
     Idleness idleness;
     const std::uint32_t kind = reader.u32();
     if (kind > static_cast<std::uint32_t>(Idleness::Kind::not_attended))
-        throw ProtocolError("it told of an idleness that does not exist");
+        throw ProtocolError("it reported an unknown kind of idleness");
     idleness.kind = static_cast<Idleness::Kind>(kind);
     idleness.waits_elsewhere = reader.u32() != 0;
     idleness.why = std::string(reader.text_of().substr(0, longest_why));
@@ -72,7 +72,7 @@ Account decode_account(std::string_view payload) {
     const std::uint64_t checksums = reader.u32();
     if (checksums > most_checksums || checksums > account.number + 1 || account.number > account.asked ||
         account.number == UINT64_MAX || (checksums == 0 && account.number != 0))
-        throw ProtocolError("it told of operations that cannot be");
+        throw ProtocolError("it reported operations that cannot exist");
     for (std::uint64_t i = 0; i < checksums; ++i) account.checksums.push_back(reader.u32());
     for (std::string* text : {&account.operation, &account.details}) *text = shortened(reader.text_of());
     account.idleness = read_idleness(reader);
@@ -105,10 +105,10 @@ Difference decode_difference(std::string_view payload, int ranks) {
         }
         started.operation = reader.text_of();
         started.details = reader.text_of();
-        if (started.ranks.empty()) throw ProtocolError("it told of a difference of nobody");
+        if (started.ranks.empty()) throw ProtocolError("it reported a difference without ranks");
         difference.started.push_back(std::move(started));
     }
-    if (difference.started.size() < 2) throw ProtocolError("it told of a difference of nothing");
+    if (difference.started.size() < 2) throw ProtocolError("it reported a difference without operations");
     return difference;
 }
 

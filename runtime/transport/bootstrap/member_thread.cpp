@@ -205,7 +205,7 @@ void Member::send_pending_meeting() {
 // On rank 0. A rank comes to a rendezvous only after all have come to the one before.
 void Member::note_come(int rank, std::uint32_t number) {
     if (number != come_[rank] + 1 || number > met_ + 1)
-        throw ProtocolError("it has come to a rendezvous that has not begun");
+        throw ProtocolError("it arrived at a rendezvous that has not begun");
     come_[rank] = number;
     if (!absent_from(number).empty()) return;
     tell_all(FrameType::met, PayloadWriter().u32(number).text());

@@ -40,7 +40,7 @@ std::set<int> decode_ranks(PayloadReader& reader, std::size_t ranks) {
     std::set<int> result;
     while (!reader.is_empty()) {
         const std::uint32_t rank = reader.u32();
-        if (rank >= ranks) throw ProtocolError("it names a rank that does not exist");
+        if (rank >= ranks) throw ProtocolError("it named a rank that does not exist");
         result.insert(static_cast<int>(rank));
     }
     return result;

@@ -59,19 +59,19 @@ TEST_CASE("messages come out as they went in") {
 
 TEST_CASE("messages that do not hold together are refused") {
     CHECK_THAT(error_of(Want{epoch, 3, 0}), Contains("chunk that does not exist"));
-    CHECK_THAT(error_of(Sum{epoch, 0, 0, {}, nullptr}), Contains("nobody's"));
+    CHECK_THAT(error_of(Sum{epoch, 0, 0, {}, nullptr}), Contains("without workers"));
     CHECK_THAT(error_of(Sum{epoch, 0, 0, {1, 1}, nullptr}), Contains("twice"));
     CHECK_THAT(error_of(Sum{epoch, 0, 0, {3, 2}, nullptr}), Contains("order"));
     CHECK_THAT(error_of(Sum{epoch, 0, 0, {the_server}, nullptr}), Contains("workers"));
     CHECK_THAT(error_of(Sum{epoch, 0, 0, {1, 2, 3, 4, 5, 6}, nullptr}), Contains("more workers"));
     const std::vector<Clock> clocks = {0, 0, 0};
-    CHECK_THAT(error_of(Announcement{epoch, {{1, 2, 0}, {2, 1, 0}}, clocks}), Contains("not a tree"));
-    CHECK_THAT(error_of(Announcement{epoch, {{1, 1, 0}}, clocks}), Contains("not a tree"));
-    CHECK_THAT(error_of(Announcement{epoch, {{1, 4, 0}}, clocks}), Contains("not a tree"));
+    CHECK_THAT(error_of(Announcement{epoch, {{1, 2, 0}, {2, 1, 0}}, clocks}), Contains("do not form a tree"));
+    CHECK_THAT(error_of(Announcement{epoch, {{1, 1, 0}}, clocks}), Contains("do not form a tree"));
+    CHECK_THAT(error_of(Announcement{epoch, {{1, 4, 0}}, clocks}), Contains("do not form a tree"));
     CHECK_THAT(error_of(Announcement{epoch, {}, {0, 0}}), Contains("too short"));
     CHECK_THAT(error_of(Announcement{epoch, {}, {0, 0, 0, 0}}), Contains("too short"));
     CHECK_THAT(error_of(Announcement{epoch, {}, clocks, {{4, 0, 1}, {4, 0, 1}}}), Contains("twice"));
-    CHECK_THAT(error_of(Want{epoch, 0, UINT64_MAX}), Contains("nobody gets to"));
+    CHECK_THAT(error_of(Want{epoch, 0, UINT64_MAX}), Contains("beyond the largest possible one"));
     CHECK_THROWS_AS(decode("", bounds), ProtocolError);
     CHECK_THROWS_AS(decode(std::string(12, '\0'), bounds), ProtocolError);
 }
