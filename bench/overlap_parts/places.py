@@ -17,7 +17,7 @@ def core_of(worker):
 class Place:
     """How a job is started on hosts; build: the build folder that its programs are from."""
 
-    pulls = [""]  # the ways in which weights come back
+    pulls = ("",)  # the ways in which weights come back
     has_bits_of_one_process = True
 
     def __init__(self, build, hosts):
@@ -40,7 +40,7 @@ class Place:
 class Service(Place):
     name, what = "service", "a server and 2 workers"
     workers, hosts_needed = 2, 3
-    pulls = ["backward", "forward"]
+    pulls = ("backward", "forward")
 
     def programs(self, arguments):
         """The first one makes the report."""

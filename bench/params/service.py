@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "peers"))
-import libraries  # noqa: E402
-from jobs import Job, JobError, die_with_parent  # noqa: E402
+import libraries
+from jobs import Job, JobError, die_with_parent
 
 PATIENCE_SECONDS = 5
 

@@ -3,9 +3,9 @@
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
+import matplotlib.pyplot as plt
 
-import report  # noqa: E402
+import report
 
 # Peers in muted tones, Hocket in red, the limit as a dashed line.
 STYLES = {
@@ -37,15 +37,16 @@ def rank_ticks(axes, ranks):
 
 
 def axis_time(us):
-    for limit, scale, unit in ((1e3, 1, "us"), (1e6, 1e3, "ms"), (float("inf"), 1e6, "s")):
+    for limit, scale, unit in ((1e3, 1, "us"), (1e6, 1e3, "ms")):
         if us < limit:
             return f"{us / scale:g} {unit}"
+    return f"{us / 1e6:g} s"
 
 
 def draw_panel(axes, title, lines, ticks):
     """lines: {row: [(x, us)]}"""
-    for row, points in lines.items():
-        points = [point for point in points if point[1]]
+    for row, all_points in lines.items():
+        points = [point for point in all_points if point[1]]
         if not points:
             continue
         color, line, marker = STYLES[row]

@@ -19,10 +19,9 @@ def size_text(size):
 def time_text(us):
     if us is None:
         return "-"
-    for limit, scale, unit in ((1e3, 1, "us"), (1e6, 1e3, "ms"), (float("inf"), 1e6, "s")):
-        if us < 0.9995 * limit:
-            value = us / scale
-            return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+    scale, unit = (1, "us") if us < 999.5 else (1e3, "ms") if us < 999.5e3 else (1e6, "s")
+    value = us / scale
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
 
 
 def median(cell, row):

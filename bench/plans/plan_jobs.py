@@ -3,14 +3,13 @@
 import os
 import secrets
 import statistics
-import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "peers"))
-import build  # noqa: E402
-import libraries  # noqa: E402
-from jobs import Job, JobError  # noqa: E402
+import build
+import libraries
+from jobs import Job, JobError
 
 DRIVER = os.path.join(build.DRIVERS, "plans")
 TARGETS = ["capi/libhocket.so", "tools/hocket-run", "tools/schedc"]

@@ -22,10 +22,10 @@ import weakref
 import running
 
 running.need_package()
-import numpy as np  # noqa: E402
+import numpy as np
 
-import cache_samples  # noqa: E402
-import hocket  # noqa: E402
+import cache_samples
+import hocket
 
 COUNT, BYTES = 200, 1000
 
@@ -699,6 +699,7 @@ def first_number(batch, keys):
 class Loading(WithFiles):
     def batches(self, cache, workers, sampler, transform=None, most=None):
         from torch.utils.data import DataLoader
+
         from hocket.data import Dataset
         found = []
         for batch in DataLoader(Dataset(cache, transform=transform), batch_size=None, sampler=sampler, num_workers=workers):
@@ -754,6 +755,7 @@ class Loading(WithFiles):
 
     def test_transforms_and_forms(self):
         import torch
+
         from hocket.data import Dataset, Sampler
         with hocket.SharedCache(self.source, memory="16MiB") as shared:
             for workers in (0, 2):

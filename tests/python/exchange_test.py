@@ -15,11 +15,11 @@ import weakref
 import running
 
 running.need_package()
-import numpy as np  # noqa: E402
+import numpy as np
 
-import hocket  # noqa: E402
-from alone import Alone  # noqa: E402
-from hocket.overlap import Layer, Profile, Stats  # noqa: E402
+import hocket
+from alone import Alone
+from hocket.overlap import Layer, Profile, Stats
 
 RANK = os.path.join(running.HERE, "exchange_rank.py")
 

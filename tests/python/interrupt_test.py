@@ -20,12 +20,11 @@ import weakref
 import running
 
 running.need_package()
-import numpy as np  # noqa: E402
+import numpy as np
 
-import hocket  # noqa: E402
-
-from hocket.interruptible import interruptible  # noqa: E402
-from interrupting import interrupt_when, interrupted  # noqa: E402
+import hocket
+from hocket.interruptible import interruptible
+from interrupting import interrupt_when, interrupted
 
 RANK = os.path.join(running.HERE, "interrupting.py")
 

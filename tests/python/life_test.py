@@ -17,10 +17,10 @@ import weakref
 import running
 
 running.need_package()
-import numpy as np  # noqa: E402
+import numpy as np
 
-import hocket  # noqa: E402
-from alone import Alone  # noqa: E402
+import hocket
+from alone import Alone
 
 
 def program(text, limit_s=60):
@@ -350,8 +350,8 @@ class Meeting(unittest.TestCase):
     def test_a_new_process(self):
         comm = hocket.init(rank=0, world_size=1, timeout=60)
         made = hocket.unique_id()
-        text = ("import hocket, numpy as np; comm = hocket.init(rank=hocket.NEWCOMER, unique_id=%r, timeout=60); "
-                "print(comm.rank, comm.all_reduce(np.ones(1))[0])" % made)
+        text = (f"import hocket, numpy as np; comm = hocket.init(rank=hocket.NEWCOMER, unique_id={made!r}, timeout=60); "
+                "print(comm.rank, comm.all_reduce(np.ones(1))[0])")
         newcomer = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
         until = time.monotonic() + 60
         while hocket.unique_id_waiting(made) == 0 and time.monotonic() < until:

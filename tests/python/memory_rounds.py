@@ -500,7 +500,7 @@ def growth(function, rounds):
     """By what is counted: how much more there was after each stretch of rounds, at least. Only of what leaks."""
     for _ in range(max(3, rounds // 4)):  # what is made once
         function()
-    before, least = counts(), {name: sys.maxsize for name in NAMES}
+    before, least = counts(), dict.fromkeys(NAMES, sys.maxsize)
     for _ in range(STRETCHES):
         for _ in range(rounds):
             function()

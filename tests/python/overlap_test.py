@@ -16,9 +16,8 @@ import running
 
 running.need_package()
 
-import hocket  # noqa: E402
-from hocket import overlap  # noqa: E402
-from hocket.overlap import Layer, Profile, bucket_sizes, fit_cost, plan  # noqa: E402
+import hocket
+from hocket.overlap import Layer, Profile, bucket_sizes, fit_cost, plan
 
 EXAMPLES = os.path.join(running.HERE, "..", "..", "examples", "overlap")
 
@@ -55,13 +54,13 @@ class ReadTwice(Case):
 
     WHOLE = ('{"startup": 0.5, "before": 1, "latency": 2e-3, "contention": 0.25, "pull": {"latency": 0.75, "startup": 0.625, "per_byte": 3e-8}, "layers": '
              '[{"name": "conv1", "transfer": 1, "compute": 2e-3, "bytes": 12, "forward": 0.375}, {"transfer": 0, "compute": 0.25, "forward": 4}]}')
-    EDGES = [("0.5", "-0.0"), ("0.5", "1e9"), ("0.5", "1.0000001e9"), ("0.5", "true"), ("0.5", '"1"'), ("0.5", "null"), ("0.5", "NaN"),
+    EDGES = (("0.5", "-0.0"), ("0.5", "1e9"), ("0.5", "1.0000001e9"), ("0.5", "true"), ("0.5", '"1"'), ("0.5", "null"), ("0.5", "NaN"),
              ("0.5", "1e999"), ("0.25,", "1000,"), ("0.25,", "1000.5,"), ("0.25,", "-1,"), ("0.25,", "false,"), ("12", "281474976710656"),
              ("12", "281474976710657"), ("12", "-1"), ("12", "12.0"), ("12", "null"), ("12", "true"), ("conv1", ""), ("conv1", "a\\nb"),
              ("conv1", "\u00e4" * 128), ("conv1", "\u00e4" * 129), ("conv1", "\\ud800"), ("conv1", "\\u007f"), ('"conv1"', "7"), ('"conv1"', "null"),
              ("2e-3, \"cont", "2e-3, \"other"), (', "before": 1', ', "before": []'), ("0.75", "-1"),
              ("0.75", "null"), ('"per_byte"', '"other"'), ('{"latency": 0.75, "startup": 0.625, "per_byte": 3e-8}', "null"), ("0.375", "null"), ("0.375", "1e10"),
-             (', "forward": 0.375', ""), (', "forward": 4', ""), ('"pull"', '"other"'), ('"compute": 0.25', '"other": 0.25'), ("{\"transfer\"", "[{\"transfer\"")]
+             (', "forward": 0.375', ""), (', "forward": 4', ""), ('"pull"', '"other"'), ('"compute": 0.25', '"other": 0.25'), ("{\"transfer\"", "[{\"transfer\""))
 
     def texts(self):
         yield self.WHOLE
@@ -84,7 +83,7 @@ class ReadTwice(Case):
             for text in self.texts():
                 with open(path, "wb") as file:
                     file.write(text.encode("utf-8"))
-                by_tool = subprocess.run([tool, "plan", path, "--json", "--backward"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+                by_tool = subprocess.run([tool, "plan", path, "--json", "--backward"], capture_output=True, text=True, timeout=60)
                 self.assertGreaterEqual(by_tool.returncode, 0, text)  # no signal has ended it
                 try:
                     profile = Profile.load(path)

@@ -14,11 +14,11 @@ import unittest
 import running
 
 running.need_package()
-import numpy as np  # noqa: E402
+import numpy as np
 
-import hocket  # noqa: E402
-from alone import Alone  # noqa: E402
-from hocket import arrays  # noqa: E402
+import hocket
+from alone import Alone
+from hocket import arrays
 
 HOCKET_RUN = sys.argv[1]
 HERE = running.HERE
@@ -314,8 +314,8 @@ class Ranks(unittest.TestCase):
                     self.assertEqual(said.count("right: "), 11 * ranks, said)
 
     def test_going_on_after_a_loss(self):
-        code, said = running.run([HOCKET_RUN, "-n", "3", "--timeout", "100", sys.executable,
-                                  os.path.join(HERE, "package_rank.py"), "lost"], 120)
+        _, said = running.run([HOCKET_RUN, "-n", "3", "--timeout", "100", sys.executable,
+                               os.path.join(HERE, "package_rank.py"), "lost"], 120)
         self.assertEqual(said.count("right: lost"), 2, said)
 
 

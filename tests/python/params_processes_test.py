@@ -10,12 +10,11 @@ import tempfile
 import running
 
 running.need_package()
-import numpy as np  # noqa: E402
+import numpy as np
 
-import hocket  # noqa: E402
-import hocket.params as params  # noqa: E402
-from params_process import bytes_of, first_weights, gradient  # noqa: E402
-from serving import TIMEOUT_S, TestCase, open_worker, serve  # noqa: E402
+import hocket
+from params_process import bytes_of, first_weights, gradient
+from serving import TIMEOUT_S, TestCase, open_worker, serve
 
 STEPS = 12
 

@@ -9,21 +9,20 @@ import os
 import signal
 import sys
 import threading
-import unittest
 import weakref
 from unittest import mock
 
 import running
 
 running.need_package()
-import numpy as np  # noqa: E402
+import numpy as np
+from hocket._native import lib
 
-import hocket  # noqa: E402
-import hocket.params as params  # noqa: E402
-from hocket._native import lib  # noqa: E402
-from hocket.state import Handle  # noqa: E402
-from interrupting import interrupted  # noqa: E402
-from serving import TIMEOUT_S, TestCase, model, open_worker  # noqa: E402
+import hocket
+import hocket.params as params
+from hocket.state import Handle
+from interrupting import interrupted
+from serving import TIMEOUT_S, TestCase, model, open_worker
 
 
 class Two(TestCase):

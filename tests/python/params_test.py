@@ -12,11 +12,11 @@ import unittest
 import running
 
 running.need_package()
-import numpy as np  # noqa: E402
+import numpy as np
 
-import hocket  # noqa: E402
-import hocket.params as params  # noqa: E402
-from serving import SECRET, TIMEOUT_S, TestCase, model, open_worker, serve  # noqa: E402
+import hocket
+import hocket.params as params
+from serving import SECRET, TIMEOUT_S, TestCase, model, open_worker, serve
 
 
 class Alone(TestCase):

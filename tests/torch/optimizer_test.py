@@ -11,13 +11,13 @@ import threading
 import weakref
 from unittest import mock
 
-import ranks  # first: it skips without torch
 import torch
 
 import hocket
 import hocket.params
 import hocket.torch.gradients
 import hocket.torch.weights
+import ranks  # first: it skips without torch
 from hocket.torch import ParamsOptimizer
 from ranks import same
 
@@ -533,7 +533,7 @@ class Two(ranks.TestCase):
 
     def test_a_step_that_was_interrupted_anywhere(self):
         """Made again it pushes nothing twice, and leaves no layer at old weights."""
-        Worker, Pushes, Group = hocket.params.Worker, hocket.torch.gradients.Pushes, hocket.torch.weights.Group
+        Worker, Group = hocket.params.Worker, hocket.torch.weights.Group
         for overlap in (False, True):
             self.begin(overlap=overlap)
             if overlap:
@@ -541,7 +541,7 @@ class Two(ranks.TestCase):
                 self.optimizer.wait()
             for owner, name, calls, is_after in ((Worker, "push", 2, True), (Worker, "push", 2, False), (Worker, "clock", 1, False), (Worker, "clock", 1, True),
                                                  (Group, "mark", 2, True), (Worker, "pull", 1, False), (Worker, "pull", 1, True), (Worker, "pull", 3, False)):
-                if overlap and name == "push" or not overlap and calls == 3:
+                if (overlap and name == "push") or (not overlap and calls == 3):
                     continue
                 with self.subTest(overlap=overlap, name=name, calls=calls, is_after=is_after):
                     self.model.zero_grad(set_to_none=True)

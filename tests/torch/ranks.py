@@ -26,10 +26,10 @@ if importlib.util.find_spec("torch") is None:
     count(0, 0, 1)
     sys.exit(0)
 
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
+import torch
+import torch.distributed as dist
 
-import hocket.torch  # noqa: E402, F401 (registers the backend)
+import hocket.torch  # noqa: F401 (registers the backend)
 
 
 class Outcome:

@@ -5,12 +5,12 @@ import gc
 import os
 import tempfile
 
-import ranks  # first: it skips without torch
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import hocket.torch
+import ranks  # first: it skips without torch
 from ranks import same
 
 HAS_2 = not torch.__version__.startswith("1.")
@@ -150,7 +150,7 @@ def sparse_hook_of_two(rank, size, schedule):
         one.zero_grad()
         one(gradients[step] if step < 2 else zero, zero).backward()
         for name, sum_of in got.items():
-            sum_of += getattr(one.module, name).grad
+            sum_of.add_(getattr(one.module, name).grad)
     same(got["a"], sum(gradients), "what a got in all")
     same(got["b"], zero, "what b got in all")
 

@@ -11,9 +11,9 @@ for name in sys.argv[1:]:
         continue
     sys.exit(f"{name} is there")
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-import hocket  # noqa: E402  (what the wheel has inside is loaded with it)
+import hocket
 
 
 def words(error):

@@ -42,6 +42,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'hocket' has no attribute {name!r}")
 
 
-__all__ = ["Batch", "Cache", "Communicator", "Error", "Memory", "NEWCOMER", "OPS", "Operator", "Plan", "Request", "SharedCache",
-           "TYPES", "check", "errors", "explain", "init", "kernels", "overlap", "params", "supports", "unique_id", "unique_id_destroy", "unique_id_waiting", "version", "wait_all",
-           *errors.__all__[1:]]
+__all__ = [  # noqa: PLE0604 (those of errors are text, too)
+    "Batch", "Cache", "Communicator", "Error", "Memory", "NEWCOMER", "OPS", "Operator", "Plan", "Request", "SharedCache",
+    "TYPES", "check", "errors", "explain", "init", "kernels", "overlap", "params", "supports", "unique_id",
+    "unique_id_destroy", "unique_id_waiting", "version", "wait_all", *errors.__all__[1:]]

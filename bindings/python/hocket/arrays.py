@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,16 +34,16 @@ class Memory(NamedTuple):
     keep: Any = None
 
 
-def _types_by_name() -> Dict[str, int]:
+def _types_by_name() -> dict[str, int]:
     return {text_of(lib.hkt_type_name(number)): number for number in ffi.typeof("hkt_type").elements}
 
 
-TYPES: Dict[str, int] = _types_by_name()  # "float32": 0, as the library names them
-NAMES: Dict[int, str] = {number: name for name, number in TYPES.items()}
-SIZES: Dict[int, int] = {number: lib.hkt_type_size(number) for number in NAMES}
+TYPES: dict[str, int] = _types_by_name()  # "float32": 0, as the library names them
+NAMES: dict[int, str] = {number: name for name, number in TYPES.items()}
+SIZES: dict[int, int] = {number: lib.hkt_type_size(number) for number in NAMES}
 
 
-def _types_by_dtype() -> Dict[Any, int]:
+def _types_by_dtype() -> dict[Any, int]:
     known = {}
     for name, number in TYPES.items():
         if hasattr(np, "bool_" if name == "bool" else name):  # NumPy has no bfloat16
@@ -51,7 +51,7 @@ def _types_by_dtype() -> Dict[Any, int]:
     return known
 
 
-_BY_DTYPE: Dict[Any, int] = _types_by_dtype()  # NumPy's, and PyTorch's once a tensor was seen
+_BY_DTYPE: dict[Any, int] = _types_by_dtype()  # NumPy's, and PyTorch's once a tensor was seen
 
 
 def type_of(dtype: Any) -> int:
@@ -95,7 +95,7 @@ def dtype_of(number: int) -> Any:
 
 
 # What a function needs of an array: an address that cffi takes, elements, type, and what keeps the memory.
-Resolved = Tuple[Any, int, int, Any]
+Resolved = tuple[Any, int, int, Any]
 
 
 def resolve(array: Any, name: str, writable: bool) -> Resolved:
@@ -221,7 +221,7 @@ def _resolve_dlpack(array: Any, name: str, writable: bool) -> Resolved:
 
 # ---- Results ---------------------------------------------------------------------------------------------------
 
-def shape_of(array: Any) -> Tuple[int, ...]:
+def shape_of(array: Any) -> tuple[int, ...]:
     """() for a single number, (elements,) for what has no shape."""
     shape = getattr(array, "shape", None)
     if shape is not None:
@@ -234,7 +234,7 @@ def shape_of(array: Any) -> Tuple[int, ...]:
         return (resolve(array, "array", False)[1],)
 
 
-def empty_like(array: Any, shape: Tuple[int, ...], number: int) -> Any:
+def empty_like(array: Any, shape: tuple[int, ...], number: int) -> Any:
     """A new array for a result: a tensor for a tensor, else NumPy's."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):

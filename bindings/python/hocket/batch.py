@@ -4,7 +4,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Generator, Iterable, List, NamedTuple, Optional, Union
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
@@ -19,7 +21,7 @@ Keys = Union[Iterable[int], "np.ndarray[Any, Any]"]
 ASKED_EVERY_MS = 50  # how often a wait looks for signals
 
 
-def keys_array(keys: Keys) -> "np.ndarray[Any, Any]":
+def keys_array(keys: Keys) -> np.ndarray[Any, Any]:
     """Keys as the C ABI takes them: uint64, one after another."""
     if not isinstance(keys, np.ndarray):
         keys = np.array(keys if isinstance(keys, (list, tuple, range)) else list(keys))
@@ -32,10 +34,10 @@ def keys_array(keys: Keys) -> "np.ndarray[Any, Any]":
     return np.ascontiguousarray(keys, np.uint64)
 
 
-def bytes_of(out: Any) -> "np.ndarray[Any, Any]":
+def bytes_of(out: Any) -> np.ndarray[Any, Any]:
     """The memory of what a batch is copied into."""
     try:
-        array = np.asarray(out) if isinstance(out, np.ndarray) else memoryview(out)
+        array: Any = np.asarray(out) if isinstance(out, np.ndarray) else memoryview(out)
     except TypeError:
         raise invalid(f"out is of type {type(out).__name__}, which has no memory by the buffer protocol: pass a NumPy array "
                       "(of a tensor on the host: tensor.numpy())") from None
@@ -50,13 +52,14 @@ def bytes_of(out: Any) -> "np.ndarray[Any, Any]":
     return array.reshape(-1).view(np.uint8) if is_array else np.frombuffer(array, np.uint8)
 
 
-class Flight(NamedTuple):
+@dataclass(eq=False)
+class Flight:
     """Samples that C is getting. Its cache has it from before the call until they are lent to arrays, or given back."""
 
     request: Any  # state.FLIGHT
     samples: Any
     count: int
-    keys: "np.ndarray[Any, Any]"
+    keys: np.ndarray[Any, Any]
 
 
 class Loan:
@@ -64,7 +67,7 @@ class Loan:
 
     __slots__ = ("__array_interface__", "_cache", "flight", "place", "__weakref__")
 
-    def __init__(self, cache: "Cache", flight: Flight, place: int) -> None:
+    def __init__(self, cache: Cache, flight: Flight, place: int) -> None:
         """The sample is not its own before it is in cache._loans."""
         self._cache, self.flight, self.place = cache, flight, place
         sample = flight.samples[place]
@@ -81,16 +84,16 @@ class Loan:
 class Batch:
     """Samples that are on their way. Made by Cache.get_batch(keys, wait=False). `await batch` is wait()."""
 
-    def __init__(self, cache: "Cache", keys: "np.ndarray[Any, Any]") -> None:
+    def __init__(self, cache: Cache, keys: np.ndarray[Any, Any]) -> None:
         self._cache = cache
-        self._loans: Optional[List[Loan]] = None  # while they become arrays
-        self._result: Optional[List[Any]] = None
-        self._error: Optional[BaseException] = None
+        self._loans: list[Loan] | None = None  # while they become arrays
+        self._result: list[Any] | None = None
+        self._error: BaseException | None = None
         self._lock = threading.RLock()  # one that a handler of a signal gets too, and then sees that its thread waits already
         self._is_waiting = False
         self._flight = cache._start(keys)
 
-    def wait(self, timeout: Optional[float] = None) -> List["np.ndarray[Any, Any]"]:
+    def wait(self, timeout: float | None = None) -> list[np.ndarray[Any, Any]]:
         """The samples, once all are there. timeout: seconds; then InProgressError, and the batch goes on. Ctrl-C ends the
         wait, and the batch goes on."""
         if timeout is not None and not timeout >= 0:
@@ -120,7 +123,7 @@ class Batch:
 
     # ---- inside, with the lock -----------------------------------------------------------------------------------
 
-    def _come(self, timeout: Optional[float]) -> None:
+    def _come(self, timeout: float | None) -> None:
         until = None if timeout is None else time.monotonic() + timeout
         self._is_waiting = True
         try:
@@ -164,7 +167,7 @@ class Batch:
         cache._free_if_unused()
         return True
 
-    def __await__(self) -> Generator[Any, None, List["np.ndarray[Any, Any]"]]:
+    def __await__(self) -> Generator[Any, None, list[np.ndarray[Any, Any]]]:
         while not self._is_over() and not (yield from asyncio.get_running_loop().run_in_executor(None, self._comes_soon)):
             pass
         return self.wait()
@@ -187,7 +190,7 @@ class Batch:
             pass
 
 
-def _in_progress(timeout: Optional[float]) -> Error:
+def _in_progress(timeout: float | None) -> Error:
     return error_of(lib.HKT_IN_PROGRESS, f"the batch has not come within {timeout:g} s; it goes on")
 
 

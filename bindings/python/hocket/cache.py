@@ -5,8 +5,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple, Union
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Callable, NoReturn
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from hocket.loading import Functions
 from hocket.state import CALLS, FLIGHT, NULL, destroy_later, forget, get_ident, is_busy, is_in_call, note_open
 
 
-def size_of(text: Union[int, str], name: str) -> int:
+def size_of(text: int | str, name: str) -> int:
     """8 << 30, or "8GiB"."""
     if isinstance(text, int):
         return text
@@ -29,7 +29,7 @@ def size_of(text: Union[int, str], name: str) -> int:
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
-class Cache(Mapping):  # type: ignore[type-arg]
+class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
     """Samples by key, as a mapping: cache[key] is a read-only array of bytes in the cache's memory, and not a copy.
 
     source: a folder, whose files are the samples, numbered in the order of their paths; or a packed file. Or read(key),
@@ -41,21 +41,21 @@ class Cache(Mapping):  # type: ignore[type-arg]
     A forked child must not use its parent's cache; hocket.SharedCache is for that.
     """
 
-    def __init__(self, source: Union[str, "os.PathLike[str]", None] = None, *,
-                 folder: Union[str, "os.PathLike[str]", None] = None, memory: Union[int, str, None] = None,
-                 disk: Union[int, str, None] = None, source_index: Optional[str] = None,
-                 read: Optional[Callable[[int], Any]] = None, dataset: Optional[str] = None,
-                 decode: Optional[Callable[[int, memoryview], Any]] = None, decoder: Optional[str] = None,
-                 comm: Any = None, servers: Optional[str] = None, secret: Optional[str] = None,
-                 io: Optional[str] = None, store: Optional[str] = None, depth: Optional[int] = None,
-                 workers: Optional[int] = None, timeout: Optional[float] = None) -> None:
+    def __init__(self, source: str | os.PathLike[str] | None = None, *,
+                 folder: str | os.PathLike[str] | None = None, memory: int | str | None = None,
+                 disk: int | str | None = None, source_index: str | None = None,
+                 read: Callable[[int], Any] | None = None, dataset: str | None = None,
+                 decode: Callable[[int, memoryview], Any] | None = None, decoder: str | None = None,
+                 comm: Any = None, servers: str | None = None, secret: str | None = None,
+                 io: str | None = None, store: str | None = None, depth: int | None = None,
+                 workers: int | None = None, timeout: float | None = None) -> None:
         self._handle = self._owned = NULL
         self._is_left = False  # by who has begun to open it
         self.process = os.getpid()
-        self._inside: List[int] = []
-        self._flying: Dict[int, Flight] = {}  # by their id: those that were started, and are neither lent nor given back
-        self._left: List[Flight] = []  # those of them that nobody waits for any more
-        self._loans: Dict[int, Tuple[Flight, int]] = {}  # by the id of the Loan: its flight, and its place there
+        self._inside: list[int] = []
+        self._flying: dict[int, Flight] = {}  # by their id: those that were started, and are neither lent nor given back
+        self._left: list[Flight] = []  # those of them that nobody waits for any more
+        self._loans: dict[int, tuple[Flight, int]] = {}  # by the id of the Loan: its flight, and its place there
         given = (source, folder, memory, read, comm, servers, os.environ.get("HOCKET_CACHE_FOLDER"), os.environ.get("HOCKET_CACHE_SERVERS"))
         if all(one is None for one in given):
             raise invalid("nothing says where a cache has its samples from: pass a source (a folder of files, or a packed file), read= and "
@@ -104,7 +104,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
 
     # ---- Samples -------------------------------------------------------------------------------------------------
 
-    def __getitem__(self, key: int) -> "np.ndarray[Any, Any]":
+    def __getitem__(self, key: int) -> np.ndarray[Any, Any]:
         """The sample: a read-only array of uint8, whose memory is lent as long as the array is alive."""
         return self.get_batch((key,))[0]
 
@@ -114,13 +114,13 @@ class Cache(Mapping):  # type: ignore[type-arg]
         batch = Batch(self, keys_array(keys))
         return batch.wait() if wait else batch
 
-    def batches(self, keys: Keys, batch_size: int) -> Iterator[List["np.ndarray[Any, Any]"]]:
+    def batches(self, keys: Keys, batch_size: int) -> Iterator[list[np.ndarray[Any, Any]]]:
         """The samples with these keys, lent, `batch_size` at a time: the next batch comes while one is used. Memory must
         hold two of them."""
         if batch_size < 1:
             raise invalid(f"batch_size is {batch_size}; it is 1 or more")
         wanted = keys_array(keys)
-        following: Optional[Batch] = None
+        following: Batch | None = None
         for begin in range(0, len(wanted), batch_size):
             batch = following or Batch(self, wanted[begin:begin + batch_size])
             rest = wanted[begin + batch_size:begin + 2 * batch_size]
@@ -143,7 +143,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
         self._rows(wanted, offsets)
         return out
 
-    def copy_ragged(self, keys: Keys) -> Tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
+    def copy_ragged(self, keys: Keys) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """The samples with these keys, copied one after another into one array of uint8; and where each begins, with
         the end of the last: sample i is data[offsets[i]:offsets[i + 1]]."""
         wanted = keys_array(keys)
@@ -158,7 +158,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
 
     _largest_copy = 1 << 16  # bytes of the largest batch so far: room for the next one
 
-    def _copy(self, keys: "np.ndarray[Any, Any]", room: Any, size: int) -> "np.ndarray[Any, Any]":
+    def _copy(self, keys: np.ndarray[Any, Any], room: Any, size: int) -> np.ndarray[Any, Any]:
         """As hkt_cache_copy_batch, but Ctrl-C ends it."""
         flight = self._start(keys)
         try:
@@ -178,7 +178,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
             self._reap()
 
     @staticmethod
-    def _rows(keys: "np.ndarray[Any, Any]", offsets: "np.ndarray[Any, Any]") -> int:
+    def _rows(keys: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any]) -> int:
         """The size of each sample, if it is the same for all."""
         if len(keys) == 0:
             return 0
@@ -234,7 +234,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
         if 0 <= key < len(self):
             return True
         try:
-            self[key]
+            self[int(key)]
             return True
         except (KeyError, ValueError):  # it may also have too many bits
             return False
@@ -246,19 +246,19 @@ class Cache(Mapping):  # type: ignore[type-arg]
 
     # ---- The rest --------------------------------------------------------------------------------------------------
 
-    def stats(self) -> Dict[str, Union[int, str]]:
+    def stats(self) -> dict[str, int | str]:
         """Counts since the cache was opened, and its state now: the fields of hkt_cache_stats."""
         self._reap()
         return self._answer("hkt_cache_stats", lib.hkt_cache_get_stats)
 
-    def verify(self, progress: Optional[Callable[[int, int], Any]] = None) -> Dict[str, Union[int, str]]:
+    def verify(self, progress: Callable[[int, int], Any] | None = None) -> dict[str, int | str]:
         """Reads and checks every record on the disk. progress(done, all) may return True to stop."""
         user = ffi.new_handle(progress)
         function = NULL if progress is None else lib.hkt_py_verify_progress
         return self._answer("hkt_cache_verification",
                             lambda handle, place, size: lib.hkt_cache_verify(handle, function, user, place, size))
 
-    def _answer(self, struct: str, function: Callable[..., int]) -> Dict[str, Union[int, str]]:
+    def _answer(self, struct: str, function: Callable[..., int]) -> dict[str, int | str]:
         place = ffi.new(f"{struct}*")
         self._call(function, place, ffi.sizeof(struct))
         raise_pending()
@@ -269,7 +269,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
         """What was written before survives a loss of power once this returns."""
         self._call(lib.hkt_cache_flush)
 
-    def serve(self, host: str, port: int = 0, secret: Optional[str] = None) -> int:
+    def serve(self, host: str, port: int = 0, secret: str | None = None) -> int:
         """Answers other processes' caches (servers=) at host:port until the cache is closed. Returns the port."""
         bound = ffi.new("int32_t*")
         self._call(lib.hkt_cache_serve, opts.text(host), port, NULL if secret is None else opts.text(secret),
@@ -291,7 +291,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
         finally:
             self._inside.remove(get_ident())
 
-    def _fail(self, status: int, keys: Sequence[int] = ()) -> NoReturn:
+    def _fail(self, status: int, keys: Sequence[int] | np.ndarray[Any, Any] = ()) -> NoReturn:
         if not self._handle:
             raise error_of(lib.HKT_ERROR_ABORTED, "the cache is closed")
         error = error_of(status, text_of(lib.hkt_last_error()))
@@ -299,7 +299,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
 
     # ---- Samples on their way ----------------------------------------------------------------------------------------
 
-    def _start(self, keys: "np.ndarray[Any, Any]") -> Flight:
+    def _start(self, keys: np.ndarray[Any, Any]) -> Flight:
         """Starts to get samples. Who has the flight waits with _look(), and gives it up with _leave()."""
         self._reap()
         flight = Flight(ffi.new(FLIGHT), ffi.new("hkt_sample[]", max(1, len(keys))), len(keys), keys)
@@ -448,7 +448,7 @@ class Cache(Mapping):  # type: ignore[type-arg]
         for flight, place in self._loans.values():
             lib.hkt_py_give_back(owned, flight.samples + place, 1)
 
-    def __enter__(self) -> "Cache":
+    def __enter__(self) -> Cache:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:

@@ -1,7 +1,8 @@
 """The collectives of a communicator, on arrays."""
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, Callable, Union
 
 from hocket._native import ffi, lib
 from hocket.arrays import NAMES, empty_like, resolve, shape_of
@@ -18,7 +19,7 @@ _CLOSED = lib.HKT_ERROR_ABORTED
 Op = Union[str, Operator]
 
 
-def run(state: State, function: Callable[..., int], arguments: tuple, kept: Any, result: Any, wait: bool,
+def run(state: State, function: Callable[..., int], arguments: tuple[Any, ...], kept: Any, result: Any, wait: bool,
         plan: Any = None) -> Any:
     """Starts function(*arguments, communicator, request), or function(plan, *arguments, request). Waits, and returns the
     result; or returns a Request.
@@ -208,7 +209,7 @@ class Collectives:
                    out, wait)
 
     def all_to_all_v(self, array: Any, send_counts: Sequence[int], recv_counts: Sequence[int], out: Any = None, *,
-                     send_displs: Optional[Sequence[int]] = None, recv_displs: Optional[Sequence[int]] = None,
+                     send_displs: Sequence[int] | None = None, recv_displs: Sequence[int] | None = None,
                      wait: bool = True) -> Any:
         """As all_to_all: send_counts[q] elements go to rank q, recv_counts[q] come from it. displs: where in the arrays
         the pieces begin, in elements; None: one after the other."""
@@ -240,7 +241,7 @@ class Collectives:
 
     # ---- Checks --------------------------------------------------------------------------------------------------
 
-    def _into(self, out: Any, count: int, number: int) -> Tuple[Any, Any]:
+    def _into(self, out: Any, count: int, number: int) -> tuple[Any, Any]:
         """The address of what is received, and what keeps it."""
         recv, have, other, kept = resolve(out, "out", True)
         self._same_type(other, number)
@@ -262,26 +263,26 @@ class Collectives:
             raise invalid(f"{name} has {count} elements, which cannot be divided evenly by the {self._size} ranks")
         return count // self._size
 
-    def _piece_shape(self, array: Any) -> Tuple[int, ...]:
+    def _piece_shape(self, array: Any) -> tuple[int, ...]:
         shape = shape_of(array)
         if not shape or shape[0] % self._size:
             raise invalid(f"array has the shape {shape}; its first dimension must be a multiple of the {self._size} ranks, "
                           "or pass out=")
         return (shape[0] // self._size, *shape[1:])
 
-    def _piece(self, array: Any, counts: Sequence[int]) -> Tuple[Any, int, Any, Any, List[int]]:
+    def _piece(self, array: Any, counts: Sequence[int]) -> tuple[Any, int, Any, Any, list[int]]:
         numbers, many = counts_array(counts, self._size, "counts")
         send, have, number, kept = resolve(array, "array", False)
         self._same_count("array", have, many[self._rank])
         return send, number, kept, numbers, many
 
-    def _whole(self, array: Any, counts: Sequence[int]) -> Tuple[Any, int, Any, Any, List[int]]:
+    def _whole(self, array: Any, counts: Sequence[int]) -> tuple[Any, int, Any, Any, list[int]]:
         numbers, many = counts_array(counts, self._size, "counts")
         send, have, number, kept = resolve(array, "array", False)
         self._same_count("array", have, sum(many))
         return send, number, kept, numbers, many
 
-    def _placed(self, counts: Sequence[int], displs: Optional[Sequence[int]], name: str) -> Tuple[Tuple[Any, Any], int]:
+    def _placed(self, counts: Sequence[int], displs: Sequence[int] | None, name: str) -> tuple[tuple[Any, Any], int]:
         """The two arrays for C, and where the last piece ends."""
         numbers, many = counts_array(counts, self._size, f"{name}_counts")
         if displs is None:

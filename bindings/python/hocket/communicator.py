@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+from collections.abc import Sequence
+from typing import Any, Callable
 
 from hocket import options as opts, torchrun
 from hocket._native import ffi, lib
@@ -66,14 +67,14 @@ class Communicator(Collectives, Messages):
             raise invalid(f"there is no fact {key!r} of a communicator")
         return text_of(found)
 
-    def lost(self) -> List[int]:
+    def lost(self) -> list[int]:
         """The ranks that are known to be lost, ascending."""
         count = ffi.new("size_t*")
         ranks = ffi.new("int32_t[]", self._size)
         self._state.call(lib.hkt_comm_lost, ranks, self._size, count)
         return [ranks[i] for i in range(min(count[0], self._size))]
 
-    def dump(self, path: Union[str, "os.PathLike[str]"]) -> None:
+    def dump(self, path: str | os.PathLike[str]) -> None:
         """Writes this rank's last operations, and where those in flight stand, to a file, as JSON."""
         self._state.call(lib.hkt_comm_dump, opts.text(path))
 
@@ -92,7 +93,7 @@ class Communicator(Collectives, Messages):
         the communicator is destroyed when the last of them is gone. A second close() does nothing."""
         self._state.close()
 
-    def __enter__(self) -> "Communicator":
+    def __enter__(self) -> Communicator:
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -108,30 +109,30 @@ class Communicator(Collectives, Messages):
 
     # ---- Other communicators ---------------------------------------------------------------------------------------
 
-    def split(self, color: Optional[int], key: int = 0) -> Optional["Communicator"]:
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Divides the ranks into groups: those with the same color make a communicator, ordered by key, then by rank.
         color None: this rank is in no group, and gets None. All ranks call this."""
         return self._made(lib.hkt_comm_split, lib.HKT_NO_COLOR if color is None else color, key)
 
-    def group(self, ranks: Sequence[int]) -> Optional["Communicator"]:
+    def group(self, ranks: Sequence[int]) -> Communicator | None:
         """One communicator of these ranks, in this order; the other ranks get None. All ranks pass the same list."""
         return self._made(lib.hkt_comm_create_group, list(ranks), len(ranks))
 
-    def shrink(self) -> "Communicator":
+    def shrink(self) -> Communicator:
         """After ranks were lost: a communicator of those that are left, which all call this. Close this one then."""
         return self._made(lib.hkt_comm_shrink)  # type: ignore[return-value]
 
-    def grow(self, newcomers: Optional[int] = None, unique_id: Optional[str] = None) -> Optional["Communicator"]:
+    def grow(self, newcomers: int | None = None, unique_id: str | None = None) -> Communicator | None:
         """A communicator of these ranks and of so many new processes, which call
         hocket.init(rank=hocket.NEWCOMER, unique_id=...). Rank 0 passes the id that it made by hocket.unique_id().
         newcomers=None: all that wait there now; if there are none, None, and the id is as before."""
         id_struct = NULL if unique_id is None else opts.unique_id_struct(unique_id)
         return self._made(lib.hkt_comm_grow, lib.HKT_ALL_WAITING if newcomers is None else newcomers, id_struct)
 
-    def _made(self, function: Callable[..., int], *arguments: Any) -> Optional["Communicator"]:
+    def _made(self, function: Callable[..., int], *arguments: Any) -> Communicator | None:
         state = self._state
 
-        def make() -> Optional["Communicator"]:
+        def make() -> Communicator | None:
             made = ffi.new("hkt_comm**")
             state.call(function, *arguments, made)
             return Communicator(State(made[0], state.kept)) if made[0] else None
@@ -140,7 +141,7 @@ class Communicator(Collectives, Messages):
 
     # ---- Memory, operators, plans, overlap ---------------------------------------------------------------------------
 
-    def empty(self, shape: Union[int, Sequence[int]], dtype: Any = "float32") -> Any:
+    def empty(self, shape: int | Sequence[int], dtype: Any = "float32") -> Any:
         """A new NumPy array in memory that the ranks of a host share: collectives use it where it is, which is faster
         from 16 KiB on. Its contents are undefined. Allocate once, and keep it."""
         return WindowMemory.array(self._state, shape, dtype)
@@ -152,7 +153,7 @@ class Communicator(Collectives, Messages):
 
     def is_shared(self, array: Any) -> bool:
         """Whether operations use this array where it is, as far as this rank is concerned."""
-        address, count, number, kept = resolve(array, "array", False)
+        address, count, number, _kept = resolve(array, "array", False)
         answer = ffi.new("int*")
         self._state.call(lib.hkt_mem_is_shared, address, count * lib.hkt_type_size(number), answer)
         return bool(answer[0])
@@ -165,16 +166,16 @@ class Communicator(Collectives, Messages):
         """The operator that a schedule file defines: "absmax", "my.sched:absmax"."""
         return Operator.defined(self._state, name)
 
-    def plan(self, collective: str, dtype: Any = "float32", op: Union[str, Operator] = "sum", *,
-             schedule: Optional[str] = None, root: int = 0, executor: Optional[str] = None,
-             tensor_counts: Optional[Sequence[int]] = None) -> Plan:
+    def plan(self, collective: str, dtype: Any = "float32", op: str | Operator = "sum", *,
+             schedule: str | None = None, root: int = 0, executor: str | None = None,
+             tensor_counts: Sequence[int] | None = None) -> Plan:
         """A collective with its schedule, verified and compiled, to be started many times. See hocket.Plan.
         A schedule that is refused raises ScheduleError with the compiler's diagnostic."""
         return Plan(self._state, self._size, collective, dtype, op, schedule, root, executor, tensor_counts)
 
-    def overlap(self, layers: Layers, *, op: Union[str, Operator] = "average", method: str = "optimum", limit_bytes: int = 0,
-                bucket_bytes: Optional[int] = None, measure: Optional[int] = None, look_every: Optional[int] = None,
-                profile: Optional[Profile] = None, schedule: Optional[str] = None) -> Exchange:
+    def overlap(self, layers: Layers, *, op: str | Operator = "average", method: str = "optimum", limit_bytes: int = 0,
+                bucket_bytes: int | None = None, measure: int | None = None, look_every: int | None = None,
+                profile: Profile | None = None, schedule: str | None = None) -> Exchange:
         """Combines the gradients of a model's layers while its backward pass still computes others, in batches that are
         measured and planned. See hocket.overlap.Exchange. All ranks call this, with the same layers and options.
 
@@ -190,11 +191,11 @@ class Communicator(Collectives, Messages):
         return interruptible(lambda: Exchange(self._state, layers, op, options))
 
 
-def init(rank: Optional[int] = None, world_size: Optional[int] = None, *, master_addr: Optional[str] = None,
-         master_port: Optional[int] = None, secret: Optional[str] = None, provider: Optional[str] = None,
-         topology: Optional[str] = None, schedule: Optional[str] = None, schedule_path: Optional[str] = None,
-         executor: Optional[str] = None, timeout: Optional[float] = None, progress: Optional[str] = None,
-         listen_fd: Optional[int] = None, unique_id: Optional[str] = None, store: Any = None,
+def init(rank: int | None = None, world_size: int | None = None, *, master_addr: str | None = None,
+         master_port: int | None = None, secret: str | None = None, provider: str | None = None,
+         topology: str | None = None, schedule: str | None = None, schedule_path: str | None = None,
+         executor: str | None = None, timeout: float | None = None, progress: str | None = None,
+         listen_fd: int | None = None, unique_id: str | None = None, store: Any = None,
          store_prefix: str = "hocket") -> Communicator:
     """Joins the job, and returns its communicator, once all ranks have joined.
 
@@ -219,7 +220,7 @@ def init(rank: Optional[int] = None, world_size: Optional[int] = None, *, master
         store_prefix += count
     if progress is None and not os.environ.get("HOCKET_PROGRESS"):
         progress = "thread"
-    given: Dict[str, Any] = {
+    given: dict[str, Any] = {
         "rank": rank, "world_size": world_size, "master_addr": master_addr, "master_port": master_port,
         "secret": secret, "provider": provider, "topology": topology, "schedule": schedule,
         "schedule_path": schedule_path, "listen_fd": listen_fd,
@@ -227,7 +228,7 @@ def init(rank: Optional[int] = None, world_size: Optional[int] = None, *, master
         "progress": None if progress is None else opts.constant("HKT_PROGRESS_", progress),
         "timeout_ms": timeout_ms,
         "unique_id": None if unique_id is None else opts.unique_id_struct(unique_id)}
-    kept: List[Any] = [given["unique_id"], opts.fill(options, given)]
+    kept: list[Any] = [given["unique_id"], opts.fill(options, given)]
     if store is not None:
         adapter = opts.Store(store, store_prefix)
         kept.append(adapter)

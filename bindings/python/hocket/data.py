@@ -13,8 +13,9 @@ Without workers hocket.Cache does as well.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
+from typing import Any, Callable
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from hocket.errors import invalid
 from hocket.shared import SharedCache, SlotName, taken
 
 
-class Dataset(torch.utils.data.Dataset):  # type: ignore[type-arg]
+class Dataset(torch.utils.data.Dataset):
     """The samples of a cache, as tensors. dataset[key] is a sample, dataset[[key, key, ...]] a batch: one tensor, whose
     first dimension are the samples, filled in C.
 
@@ -32,8 +33,8 @@ class Dataset(torch.utils.data.Dataset):  # type: ignore[type-arg]
     and the keys, and whose result is given instead: labels, augmentation.
     """
 
-    def __init__(self, cache: Union[Cache, SharedCache], dtype: "torch.dtype" = torch.uint8,
-                 shape: Optional[Sequence[int]] = None, transform: Optional[Callable[[torch.Tensor, Any], Any]] = None) -> None:
+    def __init__(self, cache: Cache | SharedCache, dtype: torch.dtype = torch.uint8,
+                 shape: Sequence[int] | None = None, transform: Callable[[torch.Tensor, Any], Any] | None = None) -> None:
         self.cache, self.dtype, self.transform = cache, dtype, transform
         self.shape = None if shape is None else tuple(shape)
         self._maker = os.getpid()
@@ -57,7 +58,7 @@ class Dataset(torch.utils.data.Dataset):  # type: ignore[type-arg]
         rows = self._tensor(np.asarray(lent).reshape(len(wanted), size), one)
         return _replaced(self.transform(rows, keys), rows, sent)
 
-    def _tensor(self, rows: "np.ndarray[Any, Any]", one: bool) -> torch.Tensor:
+    def _tensor(self, rows: np.ndarray[Any, Any], one: bool) -> torch.Tensor:
         tensor = torch.from_numpy(rows)
         if self.dtype is not torch.uint8:
             tensor = tensor.view(self.dtype)
@@ -65,7 +66,7 @@ class Dataset(torch.utils.data.Dataset):  # type: ignore[type-arg]
             tensor = tensor.view(len(rows), *self.shape)
         return tensor[0] if one else tensor
 
-    def __getitems__(self, keys: List[int]) -> Any:
+    def __getitems__(self, keys: list[int]) -> Any:
         """What a DataLoader with batch_size asks for; pass collate_fn=hocket.data.as_it_is with that."""
         return self[keys]
 
@@ -106,7 +107,7 @@ def as_it_is(batch: Any) -> Any:
     return batch
 
 
-class Sampler(torch.utils.data.Sampler):  # type: ignore[type-arg]
+class Sampler(torch.utils.data.Sampler):
     """Batches of keys, in an order that seed and epoch decide, the same on all ranks; each rank has its part of it. For
     DataLoader(dataset, batch_size=None, sampler=...).
 
@@ -117,7 +118,7 @@ class Sampler(torch.utils.data.Sampler):  # type: ignore[type-arg]
     with: a DataLoader's workers are ahead of that.
     """
 
-    def __init__(self, dataset: Union[Dataset, Cache, SharedCache], batch_size: int, *, shuffle: bool = True, seed: int = 0,
+    def __init__(self, dataset: Dataset | Cache | SharedCache, batch_size: int, *, shuffle: bool = True, seed: int = 0,
                  rank: int = 0, world_size: int = 1, drop_last: bool = False) -> None:
         if batch_size < 1 or not 0 <= rank < world_size:
             raise invalid(f"batch_size is {batch_size}, rank {rank} of {world_size}: sizes are 1 or more, ranks from 0")
@@ -133,7 +134,7 @@ class Sampler(torch.utils.data.Sampler):  # type: ignore[type-arg]
         if epoch != self.epoch:
             self.epoch, self._first = epoch, 0
 
-    def keys(self) -> "np.ndarray[Any, Any]":
+    def keys(self) -> np.ndarray[Any, Any]:
         """This rank's keys of the epoch, in their order."""
         order = np.arange(self._samples)
         if self.shuffle:
@@ -148,7 +149,7 @@ class Sampler(torch.utils.data.Sampler):  # type: ignore[type-arg]
         each = self._samples // self.world_size if self.drop_last else -(-self._samples // self.world_size)
         return each // self.batch_size if self.drop_last else -(-each // self.batch_size)
 
-    def __iter__(self) -> Iterator["np.ndarray[Any, Any]"]:
+    def __iter__(self) -> Iterator[np.ndarray[Any, Any]]:
         # A DataLoader with workers makes two iterators, and uses the second: nothing is done before the first batch.
         first, self._first = self._first, 0
         batches = self._batches()
@@ -156,16 +157,16 @@ class Sampler(torch.utils.data.Sampler):  # type: ignore[type-arg]
             self._cache.set_order(np.concatenate(batches), first * self.batch_size)
         yield from batches[first:]
 
-    def _batches(self) -> List["np.ndarray[Any, Any]"]:
+    def _batches(self) -> list[np.ndarray[Any, Any]]:
         keys = self.keys()
         return [keys[begin:begin + self.batch_size] for begin in range(0, len(keys), self.batch_size)][:len(self)]
 
-    def state_dict(self, batches: int) -> Dict[str, int]:
+    def state_dict(self, batches: int) -> dict[str, int]:
         """Where training stands: after so many batches of this epoch."""
         return {"epoch": self.epoch, "batches": batches, "seed": self.seed, "batch_size": self.batch_size,
                 "world_size": self.world_size, "samples": self._samples}
 
-    def load_state_dict(self, state: Dict[str, int]) -> None:
+    def load_state_dict(self, state: dict[str, int]) -> None:
         """The next iteration goes on behind what the state says."""
         now = self.state_dict(0)
         for name in ("seed", "batch_size", "world_size", "samples"):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import builtins
 import threading
-from typing import Any, Dict, NoReturn, Sequence, Type
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from hocket._native import ffi, lib
 
@@ -24,7 +25,7 @@ class Error(Exception):
 
 
 # What Python programs catch by other names.
-_ALSO: Dict[str, type] = {
+_ALSO: dict[str, type] = {
     "InvalidArgumentError": ValueError,
     "NotFoundError": KeyError,
     "OutOfMemoryError": MemoryError,
@@ -39,8 +40,8 @@ def _class_name(constant: str) -> str:
     return "".join(word if word == "IO" else word.capitalize() for word in words) + "Error"
 
 
-def _make_classes() -> Dict[int, Type[Error]]:
-    classes: Dict[int, Type[Error]] = {}
+def _make_classes() -> dict[int, type[Error]]:
+    classes: dict[int, type[Error]] = {}
     for number, constant in ffi.typeof("hkt_status").elements.items():
         if number == lib.HKT_SUCCESS:
             continue
@@ -52,9 +53,9 @@ def _make_classes() -> Dict[int, Type[Error]]:
     return classes
 
 
-CLASSES: Dict[int, Type[Error]] = _make_classes()  # by status
+CLASSES: dict[int, type[Error]] = _make_classes()  # by status
 globals().update({made.__name__: made for made in CLASSES.values()})
-__all__ = ["Error"] + sorted(made.__name__ for made in CLASSES.values())
+__all__ = ["Error"] + sorted(made.__name__ for made in CLASSES.values())  # noqa: PLE0605 (a list, whose classes are made above)
 
 
 def __getattr__(name: str) -> Any:  # for type checkers: the classes above are made while this is imported

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import _thread
 import threading
-from typing import Any, Callable, List, TypeVar
+from typing import Any, Callable, TypeVar
 
 Result = TypeVar("Result")
 _ASKED_EVERY_S = 0.05
@@ -14,7 +14,7 @@ def interruptible(function: Callable[[], Result]) -> Result:
     raises, the call goes on until its deadline, and what it makes is dropped. For calls that are rare: a thread is made."""
     if threading.get_ident() != threading.main_thread().ident:
         return function()
-    outcome: List[Any] = []
+    outcome: list[Any] = []
     is_left = False
     # What threading has would not do: its locks, and the start of its threads, are out of order after an exception of a handler.
     under_way = _thread.allocate_lock()
@@ -43,11 +43,11 @@ def interruptible(function: Callable[[], Result]) -> Result:
         is_left = True  # before the next line: who comes later sees that, and drops what it has made
         outcome.clear()  # not with this frame, which the exception has
         raise
-    result, error = outcome
+    result, raised = outcome
     outcome.clear()
-    if error is None:
+    if raised is None:
         return result
     try:
-        raise error
+        raise raised
     finally:
-        del error  # it refers to this frame
+        del raised  # it refers to this frame

@@ -1,7 +1,8 @@
 """The kernels of sparse collectives and of optimizers by themselves (docs/kernels.md), on arrays of the host. No communicator."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +25,9 @@ def topk_count(count: int, density: float) -> int:
     return k[0]
 
 
-def topk(x: Any, k: int, *, residual: Any = None, values: Any = None, indices: Any = None, decay: Optional[float] = None,
-         scale: Optional[float] = None, seed: int = 0, step: int = 0, shard: int = 0, thresholds: int = 0,
-         select_non_finite: bool = False, threads: int = 0) -> Tuple[Any, Any]:
+def topk(x: Any, k: int, *, residual: Any = None, values: Any = None, indices: Any = None, decay: float | None = None,
+         scale: float | None = None, seed: int = 0, step: int = 0, shard: int = 0, thresholds: int = 0,
+         select_non_finite: bool = False, threads: int = 0) -> tuple[Any, Any]:
     """The k elements of largest magnitude: their values, and their indices (uint32, ascending). With a residual (float32,
     as many elements as x), error feedback: it is added before, and keeps what was not selected. Both results are empty
     if the step was skipped, for an infinity or a NaN. The arguments are those of hkt_topk_options."""
@@ -58,7 +59,7 @@ def scatter_add(dense: Any, values: Any, indices: Any, threads: int = 0) -> Any:
     return dense
 
 
-def norms(tensors: Sequence[Any], threads: int = 0) -> "np.ndarray[Any, Any]":
+def norms(tensors: Sequence[Any], threads: int = 0) -> np.ndarray[Any, Any]:
     """The norm of each tensor, as float32."""
     pointers, counts, number, _ = _list(tensors, "tensors", None, False)
     result = np.empty(len(tensors), np.float32)
@@ -84,7 +85,7 @@ def lamb(weights: Sequence[Any], gradients: Sequence[Any], first_moments: Sequen
                                                                     len(weights), gradient[2], rate, step, how, skipped))
 
 
-def _step(struct: str, given: Dict[str, Any], gradients: Sequence[Any], states: List[Tuple[Sequence[Any], str]], call: Any) -> bool:
+def _step(struct: str, given: dict[str, Any], gradients: Sequence[Any], states: list[tuple[Sequence[Any], str]], call: Any) -> bool:
     how = ffi.new(f"{struct}*")
     getattr(lib, f"init_{struct}")(how)
     fields = dict(ffi.typeof(struct).fields)
@@ -106,7 +107,7 @@ def _step(struct: str, given: Dict[str, Any], gradients: Sequence[Any], states: 
     return not skipped[0]
 
 
-def _of(array: Any, name: str, number: Optional[int], count: int, writable: bool) -> Any:
+def _of(array: Any, name: str, number: int | None, count: int, writable: bool) -> Any:
     memory, have, found, _ = resolve(array, name, writable)
     if number is not None and found != number:
         raise invalid(f"{name} has elements of {NAMES[found]}, and must have {NAMES[number]}")
@@ -115,7 +116,7 @@ def _of(array: Any, name: str, number: Optional[int], count: int, writable: bool
     return memory
 
 
-def _list(tensors: Sequence[Any], name: str, number: Optional[int], writable: bool) -> Tuple[Any, Any, int, Any]:
+def _list(tensors: Sequence[Any], name: str, number: int | None, writable: bool) -> tuple[Any, Any, int, Any]:
     """Pointers and counts for C, the type, and what keeps the memory."""
     resolved = [resolve(tensor, f"{name}[{i}]", writable) for i, tensor in enumerate(tensors)]
     wanted = number if number is not None else resolved[0][2] if resolved else TYPES["float32"]

@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from traceback import clear_frames
-from typing import Any, Callable, Deque, Optional, Sequence, Tuple
+from typing import Any, Callable
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Functions:
 
     def __init__(self, read: Any, decode: Any) -> None:
         self.read, self.decode = read, decode
-        self._raised: Deque[Tuple[int, BaseException]] = deque(maxlen=16)  # with the sample's key
+        self._raised: deque[tuple[int, BaseException]] = deque(maxlen=16)  # with the sample's key
 
     def run(self, value: Any, function: Callable[..., Any], key: int, *encoded: Any) -> int:
         with in_callback:
@@ -48,7 +49,7 @@ class Functions:
                 self._raised.append((key, error))
                 return _status_of(error)
 
-    def take_cause(self, status: int, keys: Sequence[int]) -> Optional[BaseException]:
+    def take_cause(self, status: int, keys: Sequence[int] | np.ndarray[Any, Any]) -> BaseException | None:
         """Why a get of these keys has failed with the status, if it is for what one of the functions has raised."""
         for key, error in reversed(list(self._raised)):
             if _status_of(error) == status and key in keys:

@@ -1,7 +1,8 @@
 """Memory that the ranks of a host share."""
 from __future__ import annotations
 
-from typing import Any, Sequence, Union
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,6 @@ from hocket._native import ffi, lib
 from hocket.arrays import SIZES, dtype_of, resolve, type_of
 from hocket.errors import invalid
 from hocket.state import State
-
 
 _MOST_BYTES = (1 << 63) - 1
 
@@ -27,7 +27,7 @@ class WindowMemory:
                                     "data": (int(ffi.cast("uintptr_t", made[0])), False)}
 
     @staticmethod
-    def array(state: State, shape: Union[int, Sequence[int]], dtype: Any) -> Any:
+    def array(state: State, shape: int | Sequence[int], dtype: Any) -> Any:
         number = type_of(dtype)
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         if any(size < 0 for size in sizes):

@@ -1,7 +1,7 @@
 """Operators of reductions: by name, with a factor, and of schedule files."""
 from __future__ import annotations
 
-from typing import Any, Dict, Union
+from typing import Any
 
 from hocket._native import ffi, lib
 from hocket.arrays import type_of
@@ -10,11 +10,11 @@ from hocket.options import text
 from hocket.state import State
 
 
-def _ops_by_name() -> Dict[str, int]:
+def _ops_by_name() -> dict[str, int]:
     return {text_of(name): number for number in sorted(ffi.typeof("hkt_op").elements) if (name := lib.hkt_op_name(number))}
 
 
-OPS: Dict[str, int] = _ops_by_name()  # "sum": 0, as the library names them
+OPS: dict[str, int] = _ops_by_name()  # "sum": 0, as the library names them
 
 
 class Operator:
@@ -25,13 +25,13 @@ class Operator:
         self._state, self.number, self._description = state, number, description
 
     @classmethod
-    def premul_sum(cls, state: State, factor: float) -> "Operator":
+    def premul_sum(cls, state: State, factor: float) -> Operator:
         made = ffi.new("hkt_op*")
         state.call(lambda comm: lib.hkt_premul_sum_create(factor, comm, made))
         return cls(state, _number_of(made), f"premul_sum, factor {factor}")
 
     @classmethod
-    def defined(cls, state: State, name: str) -> "Operator":
+    def defined(cls, state: State, name: str) -> Operator:
         made = ffi.new("hkt_op*")
         state.call(lib.hkt_op_create, text(name), made)
         return cls(state, _number_of(made), name)
@@ -51,7 +51,7 @@ def _number_of(made: Any) -> int:
     return ffi.cast("int*", made)[0]
 
 
-def op_number(op: Union[str, Operator]) -> int:
+def op_number(op: str | Operator) -> int:
     number = OPS.get(op) if type(op) is str else getattr(op, "number", None)
     if number is None:
         there_are = f"there are {', '.join(map(repr, OPS))}, and what premul_sum() and operator() make"
@@ -60,6 +60,6 @@ def op_number(op: Union[str, Operator]) -> int:
     return number
 
 
-def supports(op: Union[str, Operator], dtype: Any) -> bool:
+def supports(op: str | Operator, dtype: Any) -> bool:
     """Whether the operator exists for elements of the type."""
     return bool(lib.hkt_op_supports(op_number(op), type_of(dtype)))

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 from hocket._native import ffi, lib
 from hocket.errors import invalid, keep
@@ -29,19 +29,19 @@ def constant(prefix: str, name: str) -> int:
     return number
 
 
-def fill(options: Any, given: Dict[str, Any]) -> List[Any]:
+def fill(options: Any, given: dict[str, Any]) -> list[Any]:
     """Sets fields by name; None leaves the default. Returns what must live as long as the struct is used."""
-    kept: List[Any] = []
+    kept: list[Any] = []
     fields = dict(ffi.typeof(options).item.fields)
     for name, value in given.items():
         if value is None:
             continue
         kind = fields[name].type
-        if kind.kind == "pointer" and kind.item.kind == "primitive" and kind.item.cname == "char":
-            value = ffi.new("char[]", text(value))
-            kept.append(value)
+        is_text = kind.kind == "pointer" and kind.item.kind == "primitive" and kind.item.cname == "char"
+        if is_text:
+            kept.append(ffi.new("char[]", text(value)))
         try:
-            setattr(options, name, value)
+            setattr(options, name, kept[-1] if is_text else value)
         except (TypeError, OverflowError) as error:
             raise invalid(f"{name} is {value!r}: {error}") from None
     return kept
@@ -96,7 +96,7 @@ def unique_id_struct(given: Any) -> Any:
     return made
 
 
-def counts_array(counts: Any, size: int, name: str) -> Tuple[Any, List[int]]:
+def counts_array(counts: Any, size: int, name: str) -> tuple[Any, list[int]]:
     numbers = [int(count) for count in counts]
     if len(numbers) != size:
         raise invalid(f"{name} has {len(numbers)} numbers; it must have one for each of the {size} ranks")

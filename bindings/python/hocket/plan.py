@@ -1,7 +1,8 @@
 """Plans: a collective with its schedule, verified and compiled, to be started many times."""
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, Callable
 
 from hocket._native import ffi, lib
 from hocket.arrays import NAMES, Resolved, resolve, type_of
@@ -20,9 +21,9 @@ class Plan:
     """Made by Communicator.plan(). Local: making it waits for nobody. It can be started with any count, several at a
     time, unless its schedule keeps states: then its starts take turns, and have one count."""
 
-    def __init__(self, state: State, size: int, collective: str, dtype: Any, op: Union[str, Operator],
-                 schedule: Optional[str], root: int, executor: Optional[str],
-                 tensor_counts: Optional[Sequence[int]]) -> None:
+    def __init__(self, state: State, size: int, collective: str, dtype: Any, op: str | Operator,
+                 schedule: str | None, root: int, executor: str | None,
+                 tensor_counts: Sequence[int] | None) -> None:
         self._handle = None
         number = ffi.new("hkt_collective*")
         status = lib.hkt_collective_from_name(text(collective), number)
@@ -33,7 +34,7 @@ class Plan:
         lib.init_hkt_plan_options(options)
         kept = fill(options, {"schedule": schedule, "root": root,
                               "executor": None if executor is None else constant("HKT_EXECUTOR_", executor)})
-        self._counts: List[int] = []
+        self._counts: list[int] = []
         if tensor_counts is not None:
             counts, many = counts_array(tensor_counts, len(tensor_counts), "tensor_counts")
             options.tensor_counts, options.tensors = counts, len(many)
@@ -65,7 +66,7 @@ class Plan:
         return run(self._state, lib.hkt_plan_start_with, (send, recv, count, options), (kept, self),
                    array if out is None else out, wait, self._handle)
 
-    def _memory(self, array: Any, out: Any) -> Tuple[Any, Any, int, Any]:
+    def _memory(self, array: Any, out: Any) -> tuple[Any, Any, int, Any]:
         given = None if array is None else self._array(array, "array", out is None)
         taken = None if out is None else self._array(out, "out", True)
         if out is None and self._collective not in _PIECE_IS_GIVEN | _PIECE_IS_TAKEN:
@@ -93,7 +94,7 @@ class Plan:
         is_by_piece = self._collective in _PIECE_IS_GIVEN | _PIECE_IS_TAKEN or self._collective == lib.HKT_ALL_TO_ALL
         return count * self._size if is_by_piece else count
 
-    def _count(self, given: Optional[int], taken: Optional[int]) -> int:
+    def _count(self, given: int | None, taken: int | None) -> int:
         """As the collective's function takes it; see hkt_plan_start. None: nothing is given, or taken, on this rank."""
         if self._collective in _PIECE_IS_GIVEN:
             return self._piece(given, taken, "array")
@@ -110,14 +111,14 @@ class Plan:
             raise invalid(f"array has {count} elements, which cannot be divided evenly by the {self._size} ranks")
         return count // self._size
 
-    def _piece(self, piece: Optional[int], whole: Optional[int], name: str) -> int:
+    def _piece(self, piece: int | None, whole: int | None, name: str) -> int:
         if piece is None:
             raise invalid(f"{name} is None: every rank has a piece in it")
         if whole is not None and whole != piece * self._size:
             raise invalid(f"one rank's piece has {piece} elements, and all pieces have {whole}, not {self._size} times as many")
         return piece
 
-    def _start_options(self, parameters: Sequence[float], addresses: List[Any], tensors: int = 0) -> Tuple[Any, Any]:
+    def _start_options(self, parameters: Sequence[float], addresses: list[Any], tensors: int = 0) -> tuple[Any, Any]:
         options = ffi.new("hkt_start_options*")
         lib.init_hkt_start_options(options)
         numbers = ffi.new("double[]", [float(parameter) for parameter in parameters])
@@ -129,7 +130,7 @@ class Plan:
 
     def _start_lists(self, arrays: Any, outs: Any, parameters: Sequence[float], buffers: Sequence[Any], wait: bool) -> Any:
         """Tensors that do not lie one after another. A buffer is a list, too."""
-        kept: List[Any] = []
+        kept: list[Any] = []
 
         def pointers(those: Any, name: str, resolved_as: Callable[[Any, str, int], Resolved]) -> Any:
             if those is None:
@@ -147,8 +148,8 @@ class Plan:
                 raise invalid(f"{name} has {resolved[1]} elements; tensor_counts of the plan says {count}")
             return resolved
 
-        send = pointers(arrays, "array", lambda *one: tensor(*one, outs is None))
-        recv = send if outs is None else pointers(outs, "out", lambda *one: tensor(*one, True))
+        send = pointers(arrays, "array", lambda one, name, count: tensor(one, name, count, outs is None))
+        recv = send if outs is None else pointers(outs, "out", lambda one, name, count: tensor(one, name, count, True))
         lists = [pointers(buffer, f"buffers[{i}]", self._buffer) for i, buffer in enumerate(buffers)]
         options, more = self._start_options(parameters, [ffi.cast("void*", one) for one in lists], len(self._counts))
         return run(self._state, lib.hkt_plan_start_with, (send, recv, sum(self._counts), options),
@@ -167,10 +168,10 @@ class Plan:
         return text_of(lib.hkt_plan_schedule(self._handle, count))
 
     @property
-    def parameters(self) -> List[str]:
+    def parameters(self) -> list[str]:
         """The names of the parameters that each start is given, in their order."""
         self._check_open()
-        names: List[str] = []
+        names: list[str] = []
         while name := lib.hkt_plan_parameter(self._handle, len(names)):
             names.append(text_of(name))
         return names
@@ -212,7 +213,7 @@ class Plan:
         if handle is not None and self._state.owned:
             lib.hkt_plan_destroy(handle)
 
-    def __enter__(self) -> "Plan":
+    def __enter__(self) -> Plan:
         return self
 
     def __exit__(self, *_: Any) -> None:

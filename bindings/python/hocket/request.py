@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any, Callable, Generator, Generic, Optional, Sequence, TypeVar
+from collections.abc import Generator, Sequence
+from typing import Any, Callable, Generic, TypeVar
 
 from hocket._native import ffi, lib
 from hocket.errors import Error, error_of, invalid, raise_pending
@@ -26,11 +27,11 @@ class Request(Generic[Result]):
         self._flight = flight
         self._kept = kept
         self._result = result
-        self._error: Optional[Error] = None
+        self._error: Error | None = None
         self._lock = threading.Lock()
-        self._whole: Optional["Request[Any]"] = None  # the request that this one was joined into
+        self._whole: Request[Any] | None = None  # the request that this one was joined into
 
-    def wait(self, timeout: Optional[float] = None) -> Result:
+    def wait(self, timeout: float | None = None) -> Result:
         """Waits until the operation has ended, and returns its result: what the blocking call would have returned.
 
         timeout: seconds. If the operation has not ended by then, InProgressError (a builtin TimeoutError); that breaks
@@ -53,7 +54,7 @@ class Request(Generic[Result]):
             raise self._error
         return self._take()
 
-    def _acquire(self, timeout: Optional[float]) -> bool:
+    def _acquire(self, timeout: float | None) -> bool:
         if self._lock.acquire(False):
             return True
         if is_in_call():
@@ -76,7 +77,7 @@ class Request(Generic[Result]):
         finally:
             self._lock.release()
 
-    def add_done_callback(self, function: Callable[["Request[Result]"], Any]) -> None:
+    def add_done_callback(self, function: Callable[[Request[Result]], Any]) -> None:
         """Calls function(request) when the operation has ended, from a thread of the communicator that does nothing
         else; at once and in this thread, if it has. The function may use Hocket, but must not close the communicator.
         What it raises is printed."""
@@ -112,7 +113,7 @@ class Request(Generic[Result]):
             return self._take()
         if self._flight is not None:
             loop = asyncio.get_running_loop()
-            future: "asyncio.Future[None]" = loop.create_future()
+            future: asyncio.Future[None] = loop.create_future()
 
             def wake() -> None:
                 if not future.done():
@@ -130,7 +131,7 @@ class Request(Generic[Result]):
 
     # ---- inside, with the lock -----------------------------------------------------------------------------------
 
-    def _wait(self, timeout: Optional[float]) -> None:
+    def _wait(self, timeout: float | None) -> None:
         milliseconds = -1 if timeout is None else int(min(timeout, LONGEST_S) * 1000 + 0.999)
         if not self._step(milliseconds):
             raise _in_progress(timeout)
@@ -159,7 +160,7 @@ class Request(Generic[Result]):
         finally:
             state.inside.remove(get_ident())
 
-    def _end(self, error: Optional[Error]) -> None:
+    def _end(self, error: Error | None) -> None:
         self._flight = self._kept = None
         self._error = self._error or error
 
@@ -183,13 +184,13 @@ def checked(timeout: float) -> float:
     return timeout
 
 
-def _in_progress(timeout: Optional[float]) -> Error:
+def _in_progress(timeout: float | None) -> Error:
     return error_of(lib.HKT_IN_PROGRESS, f"the operation has not ended within {timeout:g} s; it goes on, and can be waited for again")
 
 
-def wait_all(requests: Sequence[Request[Any]]) -> list:
+def wait_all(requests: Sequence[Request[Any]]) -> list[Any]:
     """Waits for all of them, and returns their results. Raises the first error, once all have ended."""
-    error: Optional[BaseException] = None
+    error: BaseException | None = None
     results = []
     for request in requests:
         try:
@@ -201,7 +202,7 @@ def wait_all(requests: Sequence[Request[Any]]) -> list:
     return results
 
 
-def join(state: State, requests: Sequence[Request[Any]]) -> Request[list]:
+def join(state: State, requests: Sequence[Request[Any]]) -> Request[list[Any]]:
     """hkt_request_join. Those that have ended already are left out; the error of one that failed is raised by wait()."""
     if any(request._state is not state for request in requests):
         raise invalid("requests of several communicators cannot be joined; join those of each by themselves")
@@ -209,7 +210,7 @@ def join(state: State, requests: Sequence[Request[Any]]) -> Request[list]:
         raise invalid("a request that was joined cannot be joined again; join all of them at once")
     flying = [request for request in dict.fromkeys(requests) if not request.done()]
     flight = ffi.new(FLIGHT)
-    made: Request[list] = Request(state, flight if flying else None, [request._kept for request in flying],
+    made: Request[list[Any]] = Request(state, flight if flying else None, [request._kept for request in flying],
                                   lambda: [request._take() for request in requests])
     made._error = next((request._error for request in requests if request._error is not None), None)
     if not flying:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable
 
 from hocket import options as opts
 from hocket._native import ffi, lib
@@ -10,7 +10,7 @@ from hocket.errors import error_of, invalid, out_of_range, raise_last, text_of
 from hocket.state import NULL
 
 
-def check(file: Union[str, "os.PathLike[str]"], topology: Optional[str] = None) -> str:
+def check(file: str | os.PathLike[str], topology: str | None = None) -> str:
     """Checks every definition of a schedule file, on groups and topologies of many shapes, or on one topology. Returns a
     line for each definition. If one is wrong, ScheduleError, whose text is the compiler's diagnostic, with line, caret
     and counter-example."""
@@ -20,7 +20,7 @@ def check(file: Union[str, "os.PathLike[str]"], topology: Optional[str] = None) 
     return _text(lambda place: lib.hkt_schedule_check(opts.text(file), _or_null(topology), place))
 
 
-def explain(schedule: Optional[str] = None, topology: str = "2", rank: int = 0, collective: Optional[str] = None) -> str:
+def explain(schedule: str | None = None, topology: str = "2", rank: int = 0, collective: str | None = None) -> str:
     """What a rank does with a schedule, in words: its steps, with their source lines. schedule: a name ("ring"), one with
     arguments, or a file; None: what is chosen for 1 MiB. topology: "2x3" (innermost first), "4". collective: None: the
     first that the schedule exists for."""
@@ -33,7 +33,7 @@ def explain(schedule: Optional[str] = None, topology: str = "2", rank: int = 0, 
     return _text(lambda place: lib.hkt_schedule_explain(_or_null(schedule), number, opts.text(topology), rank, place))
 
 
-def _or_null(value: Optional[str]) -> Any:
+def _or_null(value: str | None) -> Any:
     return NULL if value is None else opts.text(value)
 
 

@@ -1,6 +1,7 @@
 """The process of a SharedCache: opens the cache, and copies batches for its clients into memory that all map."""
 from __future__ import annotations
 
+import io
 import json
 import mmap
 import os
@@ -11,7 +12,7 @@ import struct
 import sys
 import threading
 import time
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy as np
 
@@ -44,9 +45,9 @@ class Slots:
         self._lock = threading.Lock()
         self.descriptor = os.memfd_create("hocket-batches")  # one for all slots, which lie in it one after another
         self._size = 0
-        self._all: List[_Slot] = []
-        self._free: List[_Slot] = []
-        self._left: List[_Slot] = []  # sent by clients that have ended; the oldest first
+        self._all: list[_Slot] = []
+        self._free: list[_Slot] = []
+        self._left: list[_Slot] = []  # sent by clients that have ended; the oldest first
 
     def lend(self, size: int, client: Any) -> _Slot:
         """One of at least so many bytes."""
@@ -103,7 +104,7 @@ class Slots:
     def offset(self, number: int) -> int:
         return self._all[number].offset
 
-    def counts(self) -> Dict[str, int]:
+    def counts(self) -> dict[str, int]:
         with self._lock:
             return {"slots": len(self._all), "slots_free": len(self._free)}
 
@@ -130,7 +131,7 @@ class Service:
         payload = read(self._connection, size)
         for _ in range(freed):
             self._slots.free(SlotName(*SLOT.unpack(read(self._connection, SLOT.size))))
-        descriptors: List[int] = []
+        descriptors: list[int] = []
         try:
             status, answer = 0, self._answer(what, payload, number)
             if what == b"open":
@@ -164,7 +165,7 @@ class Service:
             raise invalid(f"unknown question {what!r}")
         return b""
 
-    def _copy(self, keys: "np.ndarray[Any, Any]", is_sent: bool) -> bytes:
+    def _copy(self, keys: np.ndarray[Any, Any], is_sent: bool) -> bytes:
         while True:
             slot = self._slots.lend(self._size, self)
             try:
@@ -202,7 +203,8 @@ def main() -> None:
     # What the user's modules and functions print is for stderr: nobody reads the pipe behind the answer.
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, and we end with it
     size = struct.unpack("<I", sys.stdin.buffer.read(4))[0]
     try:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,7 +93,7 @@ class Mapped:
 class _Lent:
     """A batch in its slot, which is free again with the last array that refers to this."""
 
-    def __init__(self, connection: "_Connection", slot: SlotName, size: int) -> None:
+    def __init__(self, connection: _Connection, slot: SlotName, size: int) -> None:
         self._connection, self.slot, self.size = connection, slot, size
         self.is_given_away = False
         self.__array_interface__ = {"version": 3, "shape": (size,), "typestr": "|u1",
@@ -112,11 +112,11 @@ class _Connection:
 
     def __init__(self, name: str) -> None:
         self.process = os.getpid()
-        self.freed: List[SlotName] = []  # to be told with the next question
+        self.freed: list[SlotName] = []  # to be told with the next question
         self._lock = threading.RLock()  # one that a handler of a signal gets too, and then sees that the thread asks already
         self._is_asking = False
         self._is_out_of_step = False  # what is read next is not the answer to what is asked next
-        self._mapped: Dict[int, Mapped] = {}  # by number
+        self._mapped: dict[int, Mapped] = {}  # by number
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._socket.connect(address_of(name))
@@ -144,7 +144,7 @@ class _Connection:
     def ask(self, what: bytes, payload: Any = b"", number: int = 0) -> bytes:
         return self._ask(what, payload, number)[0]
 
-    def _ask(self, what: bytes, payload: Any, number: int) -> Tuple[bytes, List[int]]:
+    def _ask(self, what: bytes, payload: Any, number: int) -> tuple[bytes, list[int]]:
         with self._lock:
             if self._is_asking:
                 raise invalid("a handler of a signal, or a finalizer, cannot use a SharedCache beside a call of its own thread: "
@@ -201,7 +201,7 @@ class SharedCache:
             raise invalid("a SharedCache has no comm: its process is no rank; use servers=")
         inspect.signature(Cache).bind(source, **options)  # a name that it does not have is a TypeError here, not there
         self._maker = 0
-        self._connections: Dict[int, _Connection] = {}
+        self._connections: dict[int, _Connection] = {}
         given = _pickled(dict(options, source=None if source is None else os.fspath(source)))
         self._name = secrets.token_hex(16)
         path = os.pathsep.join(folder for folder in sys.path if folder)
@@ -229,7 +229,7 @@ class SharedCache:
 
     # ---- Samples -------------------------------------------------------------------------------------------------
 
-    def copy_ragged(self, keys: Keys) -> Tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
+    def copy_ragged(self, keys: Keys) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """The samples one after another, and their offsets, as Cache.copy_ragged."""
         lent, offsets = self._copy(keys_array(keys), b"copy")
         return np.asarray(lent), offsets
@@ -247,22 +247,22 @@ class SharedCache:
         into[:] = data
         return out
 
-    def __getitem__(self, key: int) -> "np.ndarray[Any, Any]":
+    def __getitem__(self, key: int) -> np.ndarray[Any, Any]:
         return self.copy_ragged((key,))[0]
 
-    def _copy(self, keys: "np.ndarray[Any, Any]", what: bytes) -> Tuple[_Lent, "np.ndarray[Any, Any]"]:
+    def _copy(self, keys: np.ndarray[Any, Any], what: bytes) -> tuple[_Lent, np.ndarray[Any, Any]]:
         connection = self._connection()
         answer = connection.ask(what, keys.tobytes())
         offsets = np.frombuffer(answer, np.uint64, offset=SLOT.size)
         return _Lent(connection, SlotName(*SLOT.unpack_from(answer)), int(offsets[-1])), offsets
 
-    def rows_to_send(self, keys: Keys) -> Tuple[_Lent, int]:
+    def rows_to_send(self, keys: Keys) -> tuple[_Lent, int]:
         """For a worker that will pickle the batch: copy_batch before it is an array, and the size of a row."""
         wanted = keys_array(keys)
         lent, offsets = self._copy(wanted, b"send")
         return lent, Cache._rows(wanted, offsets)
 
-    def take(self, slot: SlotName, size: int) -> "np.ndarray[Any, Any]":
+    def take(self, slot: SlotName, size: int) -> np.ndarray[Any, Any]:
         """A batch that another process has pickled."""
         connection = self._connection()
         connection.ask(b"take", SLOT.pack(*slot))
@@ -286,7 +286,7 @@ class SharedCache:
         """As Cache.prefetch."""
         self._connection().ask(b"pref", keys_array(keys).tobytes())
 
-    def stats(self) -> Dict[str, Any]:
+    def stats(self) -> dict[str, Any]:
         """As Cache.stats; and "slots", "slots_free", of the memory that batches are copied into."""
         return json.loads(self._connection().ask(b"stat"))
 
@@ -305,10 +305,10 @@ class SharedCache:
             _by_name[self._name] = self
         return connection
 
-    def __getstate__(self) -> Dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:
         return {"_name": self._name}
 
-    def __setstate__(self, state: Dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self._name, self._maker = state["_name"], 0
         self._connections = {}
 
@@ -336,7 +336,7 @@ class SharedCache:
         for connection in connections.values():  # now nobody can be given the slots of our arrays
             connection.close()
 
-    def __enter__(self) -> "SharedCache":
+    def __enter__(self) -> SharedCache:
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -349,7 +349,7 @@ class SharedCache:
             pass
 
 
-def _pickled(options: Dict[str, Any]) -> bytes:
+def _pickled(options: dict[str, Any]) -> bytes:
     for name in ("read", "decode"):
         if getattr(options.get(name), "__module__", None) == "__main__":
             raise invalid(f"{name} is defined in __main__, which the process of a shared cache does not have: put it into a module")
@@ -360,11 +360,11 @@ def _pickled(options: Dict[str, Any]) -> bytes:
 
 
 # By their names, for batches that are unpickled. Who drops a cache ends its process, so it is not kept here.
-_by_name: "weakref.WeakValueDictionary[str, SharedCache]" = weakref.WeakValueDictionary()
-_others: Dict[str, SharedCache] = {}  # made here, for batches of caches that this process has not: these are kept
+_by_name: weakref.WeakValueDictionary[str, SharedCache] = weakref.WeakValueDictionary()
+_others: dict[str, SharedCache] = {}  # made here, for batches of caches that this process has not: these are kept
 
 
-def taken(name: str, slot: SlotName, size: int) -> "np.ndarray[Any, Any]":
+def taken(name: str, slot: SlotName, size: int) -> np.ndarray[Any, Any]:
     """What a pickled batch becomes."""
     cache = _by_name.get(name)
     if cache is None or os.getpid() not in cache._connections:

@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Callable, Dict, List, NoReturn, Set, Tuple
+from types import FrameType
+from typing import Any, Callable, NoReturn
 
 from hocket._native import ffi, lib
 from hocket.errors import error_of, invalid, keep, out_of_range, raise_last
@@ -27,16 +28,16 @@ def is_busy() -> bool:
     return getattr(_busy, "count", 0) > 0
 
 
-CALLS: Set[Any] = set()  # the code of the functions that are in calls of a communicator
+CALLS: set[Any] = set()  # the code of the functions that are in calls of a communicator
 
 
 def is_in_call() -> bool:
     """Whether this thread is in a call of some communicator: then it runs a handler of a signal, or a finalizer."""
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code in CALLS:
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
 
 
@@ -58,8 +59,8 @@ class Handle:
 
     def __init__(self, handle: Any) -> None:
         self.handle = self.owned = handle
-        self.inside: List[int] = []
-        self.orphans: List[Tuple[Any, Any]] = []  # requests whose object was dropped, and what they use
+        self.inside: list[int] = []
+        self.orphans: list[tuple[Any, Any]] = []  # requests whose object was dropped, and what they use
         self.process = os.getpid()
         note_open(self)
 
@@ -175,8 +176,8 @@ class State(Handle):
     what = "communicator"
 
     def __init__(self, handle: Any, kept: Any = None) -> None:
-        self.told: Dict[int, Callable[[], None]] = {}  # what is called when a request ends, by the id of its user
-        self.exchanges: Dict[int, Any] = {}
+        self.told: dict[int, Callable[[], None]] = {}  # what is called when a request ends, by the id of its user
+        self.exchanges: dict[int, Any] = {}
         self.blocks = 0  # of window memory that arrays of Python lie in
         self.kept = kept
         super().__init__(handle)
@@ -239,7 +240,7 @@ CALLS.add(Handle.call.__code__)
 
 # ---- What is open ------------------------------------------------------------------------------------------------
 
-_open: Dict[int, Any] = {}  # in the order in which they were made: references to what has destroy() and abandon()
+_open: dict[int, Any] = {}  # in the order in which they were made: references to what has destroy() and abandon()
 
 
 def note_open(thing: Any) -> None:

@@ -5,7 +5,7 @@ import datetime
 import itertools
 import os
 import sys
-from typing import Any, Optional, Tuple
+from typing import Any
 
 from hocket.errors import invalid
 from hocket.options import LONGEST_S
@@ -19,7 +19,7 @@ def is_launcher() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ and not os.environ.get("HOCKET_SECRET")
 
 
-def rendezvous(timeout: Optional[float]) -> Tuple[Any, int, int, str]:
+def rendezvous(timeout: float | None) -> tuple[Any, int, int, str]:
     """The store, this process's rank, the number of ranks, and what comes behind the prefix of keys. All ranks call init()
     as many times."""
     try:

@@ -354,7 +354,7 @@ class Job:
                 self.lost[int(number)].append(said)
                 self.note(line)
         # A correct process is taken for an incorrect one.
-        if "ends a connection: " in line and "it does not answer" not in line or "Sanitizer" in line:
+        if ("ends a connection: " in line and "it does not answer" not in line) or "Sanitizer" in line:
             self.oddities.append(f"{name}: {line}")
             self.note(f"{name}: {line}")
 

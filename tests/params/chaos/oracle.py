@@ -85,19 +85,19 @@ class Rounds:
         return clocks
 
     def was_there(self, other, pull):
-        return other.gone_from is None and (other.left is None or other.left >= pull.clock) or \
-            other.gone_from is not None and other.gone_from > pull.ended
+        return (other.gone_from is None and (other.left is None or other.left >= pull.clock)) or \
+            (other.gone_from is not None and other.gone_from > pull.ended)
 
     def look(self, pull, clocks, other):
         ends = pull.seen.get(other.slot, (0, [0] * len(clocks)))[1]
         was_there = other.life == self.life and self.was_there(other, pull)
-        for block, (end, clock) in enumerate(zip(ends, clocks)):
+        for block, (seen_end, clock) in enumerate(zip(ends, clocks)):
             if clock <= other.first:
-                if end:
+                if seen_end:
                     wrong(pull, f"block {block}, of clock {clock}, has updates of worker {other.slot}, who begins "
                                 f"with round {other.first}")
                 continue
-            end = end or other.first
+            end = seen_end or other.first
             if end == clock:
                 seen = self.most_seen[other.slot, block]
                 seen[pull.worker.slot] = max(seen.get(pull.worker.slot, 0), end)
@@ -176,7 +176,7 @@ def require_kept(job, pull, way, worker, has_left, block, end, known):
     if end > max(worker.first, most):
         wrong(pull, f"the job went on ({way}); block {block} has updates of worker {worker.slot} before {end}, not {most}")
     # What only the dead have seen may be lost with them, unless it was of whole rounds, or left in order.
-    is_kept = isinstance(way, int) and known is not None or has_left and way != "torn"
+    is_kept = (isinstance(way, int) and known is not None) or (has_left and way != "torn")
     if is_kept and end < most and not is_named_as_lost(job, worker, end, most):
         wrong(pull, f"the job went on ({way}); block {block} has updates of worker {worker.slot} before {end}, not {most}")
 

@@ -5,7 +5,8 @@ import _thread
 import contextlib
 import itertools
 import threading
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 from hocket._native import ffi, lib
 from hocket.arrays import resolve
@@ -18,7 +19,7 @@ from hocket.overlap.profiles import Profile, name_of
 from hocket.state import NULL, State, get_ident
 
 _keys = itertools.count()
-Layers = Sequence[Tuple[Optional[str], Sequence[Any]]]
+Layers = Sequence[tuple[Optional[str], Sequence[Any]]]
 
 
 class Stats(NamedTuple):
@@ -69,7 +70,7 @@ class Exchange:
     Threads take turns: a call waits for that of another one.
     """
 
-    def __init__(self, state: State, layers: Layers, op: Union[str, Operator], options: Dict[str, Any]) -> None:
+    def __init__(self, state: State, layers: Layers, op: str | Operator, options: dict[str, Any]) -> None:
         """Use Communicator.overlap()."""
         self._state, self._key = state, next(_keys)
         self._lock = threading.RLock()  # one that a handler of a signal gets too, and then sees that the thread is in a call
@@ -121,7 +122,7 @@ class Exchange:
         return Stats(*(getattr(found, name) for name in Stats._fields))
 
     @property
-    def batches(self) -> List[range]:
+    def batches(self) -> list[range]:
         """The layers of each batch of the plan that runs, from 0, in the model's order. The last batch is the first to move."""
         ends, count = ffi.new("size_t[]", self._layers), ffi.new("size_t*")
         self._call(lib.hkt_overlap_batches, ends, count)
@@ -131,7 +132,7 @@ class Exchange:
     def profile(self) -> Profile:
         """That of the last plan, to be saved for a later run, and for the tool hocket-overlap. The same on all ranks.
         InvalidArgumentError if nothing has been measured yet."""
-        texts: List[str] = []
+        texts: list[str] = []
 
         def ask(handle: Any) -> int:
             text = ffi.new("const char**")
@@ -167,7 +168,7 @@ class Exchange:
         finally:
             state.inside.remove(thread)  # before the arrays are let go of: with them the communicator may go
 
-    def __enter__(self) -> "Exchange":
+    def __enter__(self) -> Exchange:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
@@ -216,7 +217,7 @@ class Exchange:
         self._state.call(function, *arguments, of=NULL if opened is None else opened.handle)
 
 
-def _given(layers: Layers, op: Union[str, Operator], options: Dict[str, Any]) -> Tuple[int, Tuple[Any, ...], Any]:
+def _given(layers: Layers, op: str | Operator, options: dict[str, Any]) -> tuple[int, tuple[Any, ...], Any]:
     """The number of layers, what hkt_overlap_with_ranks is given, and what must stay meanwhile, or as long as the exchange is open."""
     resolved, described = [], []
     for i, layer in enumerate(layers):
@@ -230,14 +231,14 @@ def _given(layers: Layers, op: Union[str, Operator], options: Dict[str, Any]) ->
     return len(described), arguments, ([one[3] for one in resolved], op, described, texts)
 
 
-def _layer(index: int, layer: Any) -> Tuple[Optional[str], Sequence[Any]]:
+def _layer(index: int, layer: Any) -> tuple[str | None, Sequence[Any]]:
     is_pair = isinstance(layer, (list, tuple)) and len(layer) == 2
     if not is_pair or not isinstance(layer[1], (list, tuple)):
         raise invalid(f"layers[{index}] is {layer!r:.80}; it must be a pair of a name, or None, and a list of arrays: (\"conv1\", [weights, biases])")
     return layer
 
 
-def _options(op: Union[str, Operator], options: Dict[str, Any]) -> Tuple[Any, Any]:
+def _options(op: str | Operator, options: dict[str, Any]) -> tuple[Any, Any]:
     """hkt_overlap_run_options, and what it refers to."""
     given = dict(options, method=method_number(options["method"]))
     if given["profile"] is not None:

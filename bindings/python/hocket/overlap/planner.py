@@ -1,8 +1,8 @@
 """Plans of batches, from profiles."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import List, Optional, Sequence, Tuple, Union
 
 from hocket._native import ffi, lib
 from hocket.errors import invalid, raise_last
@@ -18,7 +18,7 @@ def method_number(name: str) -> int:
     return _METHODS[name]
 
 
-def ranges_of(ends: Sequence[int]) -> List[range]:
+def ranges_of(ends: Sequence[int]) -> list[range]:
     return [range(first, end) for first, end in zip((0, *ends), ends)]
 
 
@@ -34,26 +34,26 @@ class Plan:
 
     method: str
     backward: bool
-    ends: Tuple[int, ...]
+    ends: tuple[int, ...]
     seconds: float
     communication: float
     computation: float
     overlap: float
-    names: Tuple[str, ...]
+    names: tuple[str, ...]
 
     @property
-    def batches(self) -> List[range]:
+    def batches(self) -> list[range]:
         """The layers of each batch, from 0, in the model's order."""
         return ranges_of(self.ends)
 
     @property
-    def in_time(self) -> List[range]:
+    def in_time(self) -> list[range]:
         """The batches in the order in which they communicate."""
         return self.batches[::-1] if self.backward else self.batches
 
 
 def plan(profile: Profile, method: str = "optimum", *, backward: bool = False, limit_bytes: int = 0,
-         bucket_bytes: Optional[int] = None) -> Plan:
+         bucket_bytes: int | None = None) -> Plan:
     """The batches in which a model's layers communicate. method: "optimum", or one of the others of docs/overlap.md.
     limit_bytes: the most bytes of a batch of several layers; 0: any number. bucket_bytes: with "buckets", at how many
     bytes a batch is closed; None: 25 MiB."""
@@ -79,7 +79,7 @@ def plan(profile: Profile, method: str = "optimum", *, backward: bool = False, l
                 predicted.overlap, tuple(layer.name for layer in layers))
 
 
-def bucket_sizes(batches: Union[Plan, Sequence[Sequence[int]]], layer_bytes: Sequence[int]) -> List[int]:
+def bucket_sizes(batches: Plan | Sequence[Sequence[int]], layer_bytes: Sequence[int]) -> list[int]:
     """The bytes of each batch in the order in which a backward pass fills them: from the model's last layers to its first.
     batches: a Plan, or consecutive layers such as [range(0, 3), range(3, 7)], in either order. layer_bytes: of each layer, the
     model's first one first. A bucket that is closed as soon as it has so many bytes holds just its batch's layers: so a batch
@@ -94,7 +94,7 @@ def bucket_sizes(batches: Union[Plan, Sequence[Sequence[int]]], layer_bytes: Seq
     return [size for size in found if size > 0]
 
 
-def fit_cost(sizes: Sequence[int], seconds: Sequence[float]) -> Tuple[float, float]:
+def fit_cost(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
     """The start-up and the seconds of a byte of communications that were measured: of `sizes` bytes, in `seconds`. It is the line, with neither below 0,
     that has the smallest sum of errors, each as a part of the time that was measured: so short and long communications count alike, and a time
     that is far too long does not draw the line to itself."""
@@ -111,5 +111,5 @@ def fit_cost(sizes: Sequence[int], seconds: Sequence[float]) -> Tuple[float, flo
                key=lambda line: sum(abs(line[0] + line[1] * size - time) / time for size, time in points))
 
 
-def _listed(numbers: List[int]) -> str:
+def _listed(numbers: list[int]) -> str:
     return str(numbers) if len(numbers) <= 20 else f"{str(numbers[:20])[:-1]}, ...]"

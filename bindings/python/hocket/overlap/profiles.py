@@ -5,8 +5,9 @@ import json
 import math
 import os
 import stat
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Iterable, Mapping, Optional, Tuple, Union
+from typing import Any
 
 from hocket._native import lib
 from hocket.errors import error_of, invalid
@@ -29,8 +30,8 @@ class Layer:
     name: str
     transfer: float
     compute: float
-    bytes: Optional[int] = None
-    forward: Optional[float] = None
+    bytes: int | None = None
+    forward: float | None = None
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,14 @@ class Profile:
     """
 
     startup: float
-    layers: Tuple[Layer, ...]
+    layers: tuple[Layer, ...]
     before: float = 0
     latency: float = 0
     contention: float = 0
-    pull: Optional[Pull] = None
+    pull: Pull | None = None
 
     def __init__(self, startup: float, layers: Iterable[Layer], before: float = 0, latency: float = 0, contention: float = 0,
-                 pull: Optional[Pull] = None) -> None:
+                 pull: Pull | None = None) -> None:
         for name, seconds in (("startup", startup), ("before", before), ("latency", latency)):
             object.__setattr__(self, name, _time(name, seconds))
         object.__setattr__(self, "contention", _number("contention", contention, _MOST_CONTENTION, f"a share from 0 to {_MOST_CONTENTION}"))
@@ -77,7 +78,7 @@ class Profile:
         object.__setattr__(self, "pull", None if pull is None else _checked_pull(pull))
 
     @classmethod
-    def from_json(cls, text: Union[str, bytes]) -> "Profile":
+    def from_json(cls, text: str | bytes) -> Profile:
         """From the text of docs/overlap.md. Members with other names are passed over."""
         try:
             given = json.loads(text)
@@ -94,7 +95,7 @@ class Profile:
         return cls(_member(given, "", "startup", _TIMES), [_layer_from(i, layer) for i, layer in enumerate(layers)], **others)
 
     @classmethod
-    def load(cls, path: Union[str, "os.PathLike[str]"]) -> "Profile":
+    def load(cls, path: str | os.PathLike[str]) -> Profile:
         """From a file, such as examples/overlap/resnet-50.json."""
         try:
             with open(path, encoding="utf-8", opener=_open_regular) as file:
@@ -114,7 +115,7 @@ class Profile:
         return json.dumps({"startup": self.startup, "before": self.before, "latency": self.latency, "contention": self.contention,
                            **pull, "layers": layers}, indent=1) + "\n"
 
-    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """For load(), and for the tool hocket-overlap."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.to_json())

@@ -17,6 +17,6 @@ from __future__ import annotations
 from hocket.params.ranks import open_with_ranks
 from hocket.params.request import Request
 from hocket.params.server import Server, serve, status
-from hocket.params.worker import UNBOUNDED, Stats, Worker, open
+from hocket.params.worker import UNBOUNDED, Stats, Worker, open  # noqa: A004 (users say params.open)
 
 __all__ = ["Request", "Server", "Stats", "UNBOUNDED", "Worker", "open", "open_with_ranks", "serve", "status"]

@@ -1,7 +1,7 @@
 """What is behind a Worker or a Server: the handle of C, the calls that are in it, and its end."""
 from __future__ import annotations
 
-from typing import Any, Callable, Tuple
+from typing import Any, Callable
 
 from hocket._native import ffi, lib
 from hocket.errors import invalid
@@ -53,7 +53,7 @@ class ServiceHandle(Handle):
         self.kept = None
 
 
-def ending_for(options: Any) -> Tuple[Ending, Any]:
+def ending_for(options: Any) -> tuple[Ending, Any]:
     """Has waits of C end when Ctrl-C comes, or when the handle is closed. Returns what says so, and what keeps it for C."""
     ending = Ending()
     user = ffi.new_handle(ending)

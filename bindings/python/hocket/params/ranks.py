@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Union
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from hocket._native import ffi, lib
 from hocket.errors import Error
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from hocket.communicator import Communicator
 
 
-def open_with_ranks(comm: "Communicator", tensors: Mapping[str, Any], servers: int = 1, *, update: Optional[str] = None,
-                    staleness: Optional[int] = 0, tree: Optional[str] = None, rack: Optional[str] = None, chunk_bytes: Optional[int] = None,
-                    priority: Optional[int] = None, longest_wait: Optional[float] = None, timeout: Optional[float] = None,
-                    gives_weights: bool = True) -> Union[Worker, Server]:
+def open_with_ranks(comm: Communicator, tensors: Mapping[str, Any], servers: int = 1, *, update: str | None = None,
+                    staleness: int | None = 0, tree: str | None = None, rack: str | None = None, chunk_bytes: int | None = None,
+                    priority: int | None = None, longest_wait: float | None = None, timeout: float | None = None,
+                    gives_weights: bool = True) -> Worker | Server:
     """open() among the ranks of comm: the last `servers` of them serve, and get a Server; the others get a Worker, with
     their ranks as numbers. All ranks call this, with the same tensors and options; a server's values are not looked at.
     The service does not use comm any more, which may be used for anything else, or be closed. If a rank fails, all do.
@@ -35,7 +36,7 @@ def open_with_ranks(comm: "Communicator", tensors: Mapping[str, Any], servers: i
             interruptible(lambda: state.call(lib.hkt_params_open_with_ranks, servers, NULL, 0, NULL, NULL, made, server))
         raise
 
-    def join() -> Union[Worker, Server]:
+    def join() -> Worker | Server:
         given, count, weights = model.for_open(gives_weights)
         state.call(lib.hkt_params_open_with_ranks, servers, given, count, weights, options, made, server)
         return server_of(server[0]) if server[0] else worker_of(made[0], model, staleness, ending, kept)

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Callable, Generator, List, Optional, TypeVar
+from collections.abc import Generator
+from typing import Any, Callable, TypeVar
 
 from hocket import request as requests
 from hocket._native import ffi, lib
@@ -22,19 +23,19 @@ class Request(requests.Request[Result]):
 
     __slots__ = ("_parts",)
 
-    def __init__(self, state: Handle, parts: List[requests.Request[None]], result: Any) -> None:
+    def __init__(self, state: Handle, parts: list[requests.Request[None]], result: Any) -> None:
         """parts: of tensors that do not follow each other, each has one. result: as in hocket.Request."""
         super().__init__(state, None, None, result)
         self._parts = parts
 
-    def wait(self, timeout: Optional[float] = None) -> Result:
+    def wait(self, timeout: float | None = None) -> Result:
         """Waits until all of it has ended, and returns what the blocking call would have returned.
 
         timeout: seconds. If it has not ended by then, InProgressError (a builtin TimeoutError); that breaks nothing, and
         it can be waited for again. If it failed, its error is raised, each time. Ctrl-C ends the wait with
         KeyboardInterrupt; what was started goes on."""
         until = None if timeout is None else time.monotonic() + requests.checked(timeout)
-        error: Optional[Error] = None
+        error: Error | None = None
         for part in self._parts:
             try:
                 part.wait(None if until is None else max(0.0, until - time.monotonic()))
@@ -76,7 +77,7 @@ class Request(requests.Request[Result]):
         return f"<hocket.params.Request: {(errors[0] if errors else 'done') if self.done() else 'in flight'}>"
 
 
-def start(state: Handle, function: Callable[..., int], arguments: tuple, kept: Any, flight: Any = None) -> requests.Request[None]:
+def start(state: Handle, function: Callable[..., int], arguments: tuple[Any, ...], kept: Any, flight: Any = None) -> requests.Request[None]:
     """Starts function(handle, *arguments, request). kept: what the operation uses until it has ended. flight: of state.FLIGHT, for
     who looks there whether it was started, also after an exception."""
     if state.orphans:

@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import time
-from typing import Any, Dict, List, Optional, Union
+from typing import Any
 
 from hocket import options as opts
 from hocket._native import ffi, lib
@@ -39,7 +39,7 @@ class Server:
     def closed(self) -> bool:
         return not self._handle.handle
 
-    def wait(self, timeout: Optional[float] = None) -> bool:
+    def wait(self, timeout: float | None = None) -> bool:
         """Waits until workers have come and all have left. timeout: seconds; then False. Ctrl-C ends the wait. Errors: what
         has made the server fail: BootstrapError (the first server is not there), MismatchError (it refuses this one), IOError
         of hocket, OutOfMemoryError."""
@@ -51,9 +51,9 @@ class Server:
             if until is not None and time.monotonic() >= until:
                 return False
 
-    def stats(self) -> Dict[str, Any]:
+    def stats(self) -> dict[str, Any]:
         """What status() gives of this server."""
-        found: List[Dict[str, Any]] = []
+        found: list[dict[str, Any]] = []
 
         def ask(handle: Any) -> int:
             text = ffi.new("const char**")
@@ -83,7 +83,7 @@ class Server:
         finally:
             self._handle.close()
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Server:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
@@ -99,11 +99,11 @@ class Server:
         raise TypeError("a server of a parameter service cannot be pickled")
 
 
-def serve(listen: str, *, join: Optional[str] = None, secret: Optional[str] = None,
-          checkpoints: Union[str, "os.PathLike[str]", None] = None, checkpoint_every: Optional[int] = None, restore: bool = False,
-          round: Optional[int] = None, accept_torn: bool = False, index: Optional[int] = None, servers: Optional[int] = None,
-          rack: Optional[str] = None, timeout: Optional[float] = None, silence: Optional[float] = None,
-          return_within: Optional[float] = None) -> Server:
+def serve(listen: str, *, join: str | None = None, secret: str | None = None,
+          checkpoints: str | os.PathLike[str] | None = None, checkpoint_every: int | None = None, restore: bool = False,
+          round: int | None = None, accept_torn: bool = False, index: int | None = None, servers: int | None = None,
+          rack: str | None = None, timeout: float | None = None, silence: float | None = None,
+          return_within: float | None = None) -> Server:
     """Begins to serve, and returns at once. The first worker that comes says what is kept.
 
     listen: "host:port" or ":port" (all addresses); port 0: any that is free (Server.address). join: "host:port" of the first
@@ -140,14 +140,14 @@ def server_of(handle: Any) -> Server:
     return Server(ServiceHandle("server", handle, lib.hkt_params_server_stop, Ending(), None))
 
 
-def status(address: str, *, secret: Optional[str] = None, timeout: Optional[float] = None) -> Dict[str, Any]:
+def status(address: str, *, secret: str | None = None, timeout: float | None = None) -> dict[str, Any]:
     """Asks the server at "host:port", and returns its state: "server", "at", "clock" (the rounds that all of its weights
     have), "workers" and more; before the job has begun "waits_for", in words. hkt_params_status in hocket.h has all of it.
     secret: HOCKET_SECRET. timeout: seconds (HOCKET_TIMEOUT_MS; 60). Errors: InvalidArgumentError, BootstrapError (nobody is
     there, or another secret), MismatchError, TimeoutError, PeerLostError."""
     limit = 0 if timeout is None else opts.milliseconds(timeout)
 
-    def ask() -> Dict[str, Any]:
+    def ask() -> dict[str, Any]:
         found = ffi.new("const char**")
         status = lib.hkt_params_status(opts.text(address), NULL if secret is None else opts.text(secret), limit, found)
         if status < 0:

@@ -1,8 +1,9 @@
 """The tensors that a service keeps: their names, shapes and types, and whether an array fits one of them."""
 from __future__ import annotations
 
-from collections.abc import Mapping as AnyMapping
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Tuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from hocket._native import ffi
 from hocket.arrays import NAMES, SIZES, Resolved, ndarray, resolve, shape_of
@@ -12,36 +13,37 @@ from hocket.state import NULL
 _HOST_DEVICES = (1, 3)  # of DLPack: memory of the host, and such that CUDA has pinned
 
 
-class Tensor(NamedTuple):
+@dataclass(frozen=True)
+class Tensor:
     """One of the service's. index: its number; type: of hkt_type."""
 
     name: str
     index: int
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
     count: int
     type: int
 
 
-Found = Tuple[Tensor, Any, Any]  # a tensor, an address of as many elements, and what keeps them
+Found = tuple[Tensor, Any, Any]  # a tensor, an address of as many elements, and what keeps them
 
 
 class Model:
     """The tensors of a service, in the order of their numbers; arrays: what they were opened with, by name."""
 
     def __init__(self, tensors: Mapping[str, Any]) -> None:
-        if not isinstance(tensors, AnyMapping) or not tensors:
+        if not isinstance(tensors, Mapping) or not tensors:
             raise invalid(f"tensors is {tensors!r:.80}; it must be a dict from names to arrays, with one or more")
-        self.arrays: Dict[str, Any] = dict(tensors)
-        self.tensors: Dict[str, Tensor] = {}
-        self._found: List[Found] = []
-        self._names: List[Any] = []
+        self.arrays: dict[str, Any] = dict(tensors)
+        self.tensors: dict[str, Tensor] = {}
+        self._found: list[Found] = []
+        self._names: list[Any] = []
         for index, (name, array) in enumerate(self.arrays.items()):
             self._names.append(ffi.new("char[]", _utf8(name)))
             address, count, number, kept = on_host(array, f"tensors[{name!r}]", False)
             self.tensors[name] = Tensor(name, index, shape_of(array), count, number)
             self._found.append((self.tensors[name], address, kept))
 
-    def for_open(self, gives_weights: bool) -> Tuple[Any, int, Any]:
+    def for_open(self, gives_weights: bool) -> tuple[Any, int, Any]:
         """hkt_params_tensor[], how many, and pointers to the first weights, or null. They are good as long as this is."""
         described = [{"name": name, "count": tensor.count, "type": tensor.type}
                      for name, tensor in zip(self._names, self.tensors.values())]
@@ -54,9 +56,9 @@ class Model:
             raise invalid(f"there is no tensor {name!r:.80}; the service was opened with {names}")
         return found
 
-    def find(self, arrays: Mapping[str, Any], what: str, writable: bool) -> List[Found]:
+    def find(self, arrays: Mapping[str, Any], what: str, writable: bool) -> list[Found]:
         """Arrays by name, in the order of their tensors. what: of the argument, for errors."""
-        if not isinstance(arrays, AnyMapping):
+        if not isinstance(arrays, Mapping):
             raise invalid(f"{what} is {arrays!r:.80}; it must be a dict from names of tensors to arrays")
         found = [self.find_one(self.tensor(name), array, f"{what}[{name!r}]", writable) for name, array in arrays.items()]
         if writable:
@@ -64,7 +66,7 @@ class Model:
         return sorted(found, key=lambda one: one[0].index)
 
     def find_one(self, tensor: Tensor, array: Any, what: str, writable: bool) -> Found:
-        address, count, number, kept = on_host(array, what, writable)
+        address, _count, number, kept = on_host(array, what, writable)
         check_type(tensor, number, array, what)
         shape = shape_of(array)
         if shape != tensor.shape and shape != (tensor.count,):
@@ -73,9 +75,10 @@ class Model:
         return tensor, address, kept
 
 
-def _refuse_shared(found: List[Found], what: str) -> None:
+def _refuse_shared(found: list[Found], what: str) -> None:
     """Memory that two tensors would be written to: one of them would be lost."""
-    places = sorted((int(ffi.cast("uintptr_t", address)), tensor) for tensor, address, _ in found)
+    places = sorted(((int(ffi.cast("uintptr_t", address)), tensor) for tensor, address, _ in found),
+                    key=lambda place: (place[0], place[1].index))
     for (begin, tensor), (next_begin, other) in zip(places, places[1:]):
         if next_begin < begin + tensor.count * SIZES[tensor.type]:
             raise invalid(f"{what}[{tensor.name!r}] and {what}[{other.name!r}] have memory in common, and weights of both would be written to it: "
@@ -115,9 +118,9 @@ def pointers(found: Iterable[Found]) -> Any:
     return ffi.new("void*[]", [ffi.cast("void*", address) for _, address, _ in found])
 
 
-def ranges(found: List[Found]) -> List[List[Found]]:
+def ranges(found: list[Found]) -> list[list[Found]]:
     """Those whose tensors follow each other, together: each is one call of C."""
-    made: List[List[Found]] = []
+    made: list[list[Found]] = []
     for one in found:
         if made and made[-1][-1][0].index + 1 == one[0].index:
             made[-1].append(one)

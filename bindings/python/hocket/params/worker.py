@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable, NamedTuple, Union
 
 from hocket import options as opts
 from hocket._native import ffi, lib
@@ -11,7 +12,7 @@ from hocket.errors import Error, invalid, raise_last
 from hocket.interruptible import interruptible
 from hocket.params.handles import ServiceHandle, ending_for
 from hocket.params.request import Request, start
-from hocket.params.tensors import Found, Model, check_type, on_host, pointers, ranges
+from hocket.params.tensors import Model, check_type, on_host, pointers, ranges
 from hocket.state import FLIGHT, Ending
 
 UNBOUNDED: int = lib.HKT_UNBOUNDED
@@ -59,9 +60,9 @@ class Worker:
     def __init__(self, handle: ServiceHandle, model: Model, staleness: int) -> None:
         """Use open()."""
         self._handle, self._model, self._staleness = handle, model, staleness
-        self._pushed: Set[str] = set()  # in this round
-        self._left: Optional[_RoundsEnd] = None  # by an exception of a signal's handler: the next clock() is the same one
-        self._room: Optional[Request[None]] = None  # the last push of this round: it has ended once there is room for the next
+        self._pushed: set[str] = set()  # in this round
+        self._left: _RoundsEnd | None = None  # by an exception of a signal's handler: the next clock() is the same one
+        self._room: Request[None] | None = None  # the last push of this round: it has ended once there is room for the next
         self._number: int = lib.hkt_params_number(handle.handle)
 
     # ---- Facts ---------------------------------------------------------------------------------------------------
@@ -72,7 +73,7 @@ class Worker:
         return self._number
 
     @property
-    def names(self) -> Tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """Of the tensors, in the order in which they were opened."""
         return tuple(self._model.tensors)
 
@@ -129,7 +130,7 @@ class Worker:
         part = self._push(lib.hkt_params_push_sparse, (tensor.index, count, ffi.cast("uint32_t*", places), ffi.cast("void*", memory)), [name])
         return self._pushing([part], wait)
 
-    def _push(self, function: Callable[..., int], arguments: tuple, names: List[str]) -> Any:
+    def _push(self, function: Callable[..., int], arguments: tuple[Any, ...], names: list[str]) -> Any:
         """Ctrl-C may come when C has pushed them, and before this has returned: they are noted even so."""
         flight = ffi.new(FLIGHT)
         try:
@@ -148,7 +149,7 @@ class Worker:
         if again:
             raise invalid(f"the tensor {again[0]!r} was pushed in this round already; clock() ends the round")
 
-    def _pushing(self, parts: List[Any], wait: bool) -> Any:
+    def _pushing(self, parts: list[Any], wait: bool) -> Any:
         request: Request[None] = Request(self._handle, parts, None)
         if parts:
             self._room = request
@@ -214,7 +215,7 @@ class Worker:
 
     # ---- Weights -------------------------------------------------------------------------------------------------
 
-    def pull(self, names: Names = None, out: Any = None, *, staleness: Optional[int] = None, wait: bool = True) -> Any:
+    def pull(self, names: Names = None, out: Any = None, *, staleness: int | None = None, wait: bool = True) -> Any:
         """Pulls weights: of all rounds below this worker's round minus the staleness, at least.
 
         names: of one tensor, or of several; None: those of out, or all. out: an array for one name, else a dict from
@@ -233,7 +234,7 @@ class Worker:
         request: Request[Any] = Request(self._handle, parts, into[names] if is_one else into)  # type: ignore[index]
         return request.wait() if wait else request
 
-    def _into(self, names: Names, out: Any) -> Dict[str, Any]:
+    def _into(self, names: Names, out: Any) -> dict[str, Any]:
         if isinstance(names, str):
             return {names: self._opened(names) if out is None else out}
         if names is None:
@@ -269,7 +270,7 @@ class Worker:
         Ctrl-C ends the wait alone. A second close() does nothing."""
         self._handle.close()
 
-    def __enter__(self) -> "Worker":
+    def __enter__(self) -> Worker:
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -288,10 +289,10 @@ def _mapping(out: Any) -> Mapping[str, Any]:
     return out
 
 
-def open(tensors: Mapping[str, Any], *, address: Optional[str] = None, secret: Optional[str] = None, update: Optional[str] = None,
-         workers: Optional[int] = None, number: Optional[int] = None, staleness: Optional[int] = 0, tree: Optional[str] = None,
-         rack: Optional[str] = None, chunk_bytes: Optional[int] = None, priority: Optional[int] = None,
-         longest_wait: Optional[float] = None, timeout: Optional[float] = None, gives_weights: bool = True) -> Worker:
+def open(tensors: Mapping[str, Any], *, address: str | None = None, secret: str | None = None, update: str | None = None,
+         workers: int | None = None, number: int | None = None, staleness: int | None = 0, tree: str | None = None,
+         rack: str | None = None, chunk_bytes: int | None = None, priority: int | None = None,
+         longest_wait: float | None = None, timeout: float | None = None, gives_weights: bool = True) -> Worker:
     """Joins the service as a worker; returns when the worker takes part: at the job's beginning, or, if that is over, from
     the round of the others on.
 
@@ -329,7 +330,7 @@ def open(tensors: Mapping[str, Any], *, address: Optional[str] = None, secret: O
     return interruptible(join)
 
 
-def options_of(staleness: Optional[int], *, longest_wait: Optional[float], timeout: Optional[float], **given: Any) -> Tuple[Any, Ending, Any]:
+def options_of(staleness: int | None, *, longest_wait: float | None, timeout: float | None, **given: Any) -> tuple[Any, Ending, Any]:
     """hkt_params_options; what ends its waits; and what must be kept as long as the worker is."""
     options = ffi.new("hkt_params_options*")
     lib.init_hkt_params_options(options)
@@ -340,5 +341,5 @@ def options_of(staleness: Optional[int], *, longest_wait: Optional[float], timeo
     return options, ending, (options, user, texts)
 
 
-def worker_of(handle: Any, model: Model, staleness: Optional[int], ending: Ending, kept: Any) -> Worker:
+def worker_of(handle: Any, model: Model, staleness: int | None, ending: Ending, kept: Any) -> Worker:
     return Worker(ServiceHandle("worker", handle, lib.hkt_params_close, ending, kept), model, 0 if staleness is None else staleness)

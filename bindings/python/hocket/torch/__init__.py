@@ -9,11 +9,11 @@ import inspect
 
 import torch.distributed
 
-from .options import Options
 from .hooks import SparseHook, ddp_hook, sparse_hook
 from .measuring import measure_profile
 from .operations import NAME
 from .optimizer import ParamsOptimizer
+from .options import Options
 from .planned import bucket_sizes, planned_ddp
 from .process_group import Backend, ProcessGroup, create
 

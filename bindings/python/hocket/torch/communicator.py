@@ -54,7 +54,7 @@ class GroupCommunicator:
         try:
             self._join(store, options, members)
         except hocket.Error as error:
-            raise as_torch(error)
+            raise as_torch(error) from error
         self.buckets = Buckets(self.comm, self.closing)
 
     def _join(self, store, options, members):

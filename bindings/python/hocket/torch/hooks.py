@@ -4,8 +4,14 @@
     hocket.torch.ddp_hook(model)                       # or
     hook = hocket.torch.sparse_hook(model, density=0.01)
 """
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import ReduceOp
+from torch.nn.parallel import DistributedDataParallel
 
 from hocket._native import ffi, lib
 from hocket.state import FLIGHT
@@ -30,7 +36,7 @@ def _average(group, bucket):
     return of_one_tensor(work.get_future(), tensor)
 
 
-def ddp_hook(model):
+def ddp_hook(model: DistributedDataParallel) -> None:
     """Has the average of a DistributedDataParallel's gradients taken by Hocket, as part of the sum: exact sums are divided once, where torch
     divides each rank's gradients before they are added."""
     model.register_comm_hook(_group_of(model), _average)
@@ -54,11 +60,11 @@ class SparseHook:
     therefore nothing is kept: the first gradient of each parameter is sent whole.
     """
 
-    def __init__(self, group, schedule, names=None):
+    def __init__(self, group: Any, schedule: str, names: dict[int, str] | None = None) -> None:
         self.group, self.schedule = group, schedule
         self._names = names or {}
-        self._seen = {}     # parameters that had their first step, by their ids
-        self._buckets = {}  # by the ids of their parameters, and the type
+        self._seen: dict[int, Any] = {}     # parameters that had their first step, by their ids
+        self._buckets: dict[Any, _Bucket] = {}  # by the ids of their parameters, and the type
 
     def _plan(self, bucket, tensor):
         parameters = list(bucket.parameters())
@@ -107,12 +113,12 @@ class SparseHook:
         names = tuple(self._names.get(id(parameter), "?") for parameter in one.parameters)
         return names, str(one.dtype), sum(parameter.numel() for parameter in one.parameters)
 
-    def state_dict(self):
+    def state_dict(self) -> dict[int, tuple[Any, ...]]:
         """What this rank has not sent yet: for each bucket its parameters' names, type, elements, and bytes. Save it with the model, on
         every rank."""
         return {one.index: (*self._describe(one), one.plan.save_state()) for one in self._buckets.values() if one.has_state}
 
-    def load_state_dict(self, all_ranks):
+    def load_state_dict(self, all_ranks: Sequence[dict[int, tuple[Any, ...]]]) -> None:
         """all_ranks: a list of the state_dict() of all ranks that have saved, in any order; there may be more or fewer ranks now. To be
         called after the second step, when the buckets are there that the states are of."""
         if not isinstance(all_ranks, (list, tuple)) or not all(isinstance(states, dict) for states in all_ranks):
@@ -144,7 +150,7 @@ def _sum_sparsely(hook, bucket):
     return hook.start(bucket)
 
 
-def sparse_hook(model, density=0.01, schedule=None):
+def sparse_hook(model: DistributedDataParallel, density: float = 0.01, schedule: str | None = None) -> SparseHook:
     """Has the gradients of a DistributedDataParallel added up sparsely, with error feedback. By default hitopk where the group has two levels
     of ranks (hosts, or a declared topology), and naive_ag where it has one."""
     group = _group_of(model)

@@ -2,9 +2,12 @@
 
     profile = hocket.torch.measure_profile(model, lambda: loss(model(x), y).backward())
 """
+from __future__ import annotations
+
 import contextlib
 import statistics
 import time
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
@@ -19,7 +22,8 @@ _LEAST, _MOST = 1 << 8, 1 << 25  # bytes of the all_reduces that are measured
 _SIZES = 9  # a third of them so short that they tell the start-up
 
 
-def measure_profile(model, step, *, group=None, steps=10, warm_up=3, rounds=9):
+def measure_profile(model: torch.nn.Module, step: Callable[[], Any], *, group: Any = None, steps: int = 10, warm_up: int = 3,
+                    rounds: int = 9) -> overlap.Profile:
     """The profile of a model's backward pass: a layer for each parameter, named like it, in the opposite order of that in which gradients are ready.
     Call it on all ranks: of each time the slowest rank's counts, so all have the same profile, and make the same plan of it.
 

@@ -61,11 +61,10 @@ def _adjacent(tensors):
 def copy_all(pairs):
     with torch.no_grad():
         for target, source in pairs:
-            if source.is_quantized:
-                source = source.int_repr()
+            values = source.int_repr() if source.is_quantized else source
             if target.is_quantized:
-                source = torch._make_per_tensor_quantized_tensor(source, target.q_scale(), target.q_zero_point())
-            target.copy_(source)
+                values = torch._make_per_tensor_quantized_tensor(values, target.q_scale(), target.q_zero_point())
+            target.copy_(values)
 
 
 class Memory:

@@ -7,6 +7,12 @@
         optimizer.step()
     optimizer.close()
 """
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from typing import Any, Callable
+
 import torch
 
 import hocket.params
@@ -43,7 +49,9 @@ class ParamsOptimizer(torch.optim.Optimizer):
     worker is late; the next step or forward pass may be tried), PeerLostError (a server is gone, and none has taken its place).
     """
 
-    def __init__(self, parameters, address=None, *, update=None, overlap=False, layers=None, worker=None, **options):
+    def __init__(self, parameters: torch.nn.Module | Iterable[tuple[str, torch.nn.Parameter]], address: str | None = None, *,
+                 update: str | None = None, overlap: bool = False, layers: Sequence[torch.nn.Module] | None = None,
+                 worker: hocket.params.Worker | None = None, **options: Any) -> None:
         module = parameters if isinstance(parameters, torch.nn.Module) else None
         if layers is not None and (module is None or not overlap):
             raise ValueError("hocket: layers are for a module, with overlap=True: pass the model itself")
@@ -51,9 +59,11 @@ class ParamsOptimizer(torch.optim.Optimizer):
         self._waits_at_once = not overlap or module is None
         layers = None if self._waits_at_once else layers_of(module, layers)  # before it joins
         super().__init__(list(self._served.values()), {})
-        self._begun = self._pushes = self._weights = None
+        self._begun: _Step | None = None
+        self._pushes: Any = None
+        self._weights: Any = None
         self._is_own = worker is None
-        self.worker = _opened(self._served, address, update, options) if self._is_own else _fitting(worker, self._served, address, update, options)
+        self.worker: hocket.params.Worker = _opened(self._served, address, update, options) if worker is None else _fitting(worker, self._served, address, update, options)
         try:
             self._pushes = Pushes(self.worker, self._served)
             self._weights = Weights(self.worker, self._served, None if self._waits_at_once else module, layers)
@@ -67,7 +77,7 @@ class ParamsOptimizer(torch.optim.Optimizer):
     # ---- Training
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Ends the round: pushes what was not pushed yet, and pulls the next weights. Returns what the closure has, which computes gradients. If it was
         interrupted, or another worker was late, it is called again, before the gradients change: it goes on where it was. Nothing is pushed twice, and
         the closure is not called again."""
@@ -81,7 +91,7 @@ class ParamsOptimizer(torch.optim.Optimizer):
         return self._finish_step(self._pushes.rest)
 
     @torch.no_grad()
-    def end_round(self):
+    def end_round(self) -> None:
         """Ends the round as it is, in place of a step: what was pushed in it counts, and all else counts as zeros. Without overlap nothing was pushed.
         For a step that is to be skipped, after an error in the backward pass, or when the gradients are of no use: the other workers wait for this
         one's round. Like step(), it pulls the next weights, and is called again if it fails."""
@@ -114,17 +124,17 @@ class ParamsOptimizer(torch.optim.Optimizer):
         self._begun = None
         return step.loss
 
-    def no_push(self):
+    def no_push(self) -> contextlib.AbstractContextManager[Any]:
         """A context in which backward passes push nothing: for all but the last one, where gradients of several are added up. Without overlap there
         is no need of it."""
         return self._pushes.paused()
 
-    def wait(self):
+    def wait(self) -> None:
         """Until all weights are there: for who reads them outside of a forward pass, or copies the model, with overlap. state_dict() of the module waits
         by itself."""
         self._weights.wait()
 
-    def pull(self, staleness=None):
+    def pull(self, staleness: int | None = None) -> None:
         """Pulls the weights now, and waits for them. staleness 0: those of all rounds so far, as at the end of a training with a staleness; None: the
         job's."""
         self._weights.wait()
@@ -134,7 +144,7 @@ class ParamsOptimizer(torch.optim.Optimizer):
 
     # ---- Its end
 
-    def close(self):
+    def close(self) -> None:
         """Waits for weights that are on their way, and leaves the job. What was pushed in rounds that have ended counts, as hocket.params.Worker.close()
         says; hooks are removed. It is closed, too, at the end of a `with` block, when it is dropped, and before the interpreter ends. A second close()
         does nothing."""
@@ -154,10 +164,10 @@ class ParamsOptimizer(torch.optim.Optimizer):
             if hooked is not None:
                 hooked.remove_hooks()
 
-    def __enter__(self):
+    def __enter__(self) -> ParamsOptimizer:
         return self
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is None:
             self.close()
         else:  # nobody needs the weights
@@ -171,18 +181,18 @@ class ParamsOptimizer(torch.optim.Optimizer):
 
     # ---- What torch's optimizers have
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Without states: these are on the servers. A checkpoint of the job is optimizer.worker.checkpoint(), and is restored by the servers."""
         return {"state": {}, "param_groups": super().state_dict()["param_groups"]}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Checks that there is nothing to load."""
         if state_dict["state"]:
             raise ValueError("hocket: states of the update are on the servers, and cannot be loaded here: start the servers with --restore")
         if [len(group["params"]) for group in state_dict["param_groups"]] != [len(self._served)]:
             raise ValueError(f"hocket: the state is of other parameters; the service has {len(self._served)}")
 
-    def add_param_group(self, param_group):
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Of the parameters that it is made with. Later the tensors of a service do not change."""
         if self.param_groups:
             raise ValueError("hocket: a parameter service keeps the tensors that it was opened with: make another optimizer, and another job")
@@ -229,5 +239,5 @@ def _fitting(worker, served, address, update, options):
         raise ValueError("hocket: with a worker that is open there are no address, update and options: it has them")
     missing = set(worker.names) ^ set(served)
     if missing:
-        raise ValueError(f"hocket: the worker has other tensors than the parameters that require gradients: {sorted(missing)[0]!r} is on one side alone")
+        raise ValueError(f"hocket: the worker has other tensors than the parameters that require gradients: {min(missing)!r} is on one side alone")
     return worker

@@ -1,4 +1,7 @@
 """What can be chosen for a process group of Hocket."""
+from __future__ import annotations
+
+from typing import Any
 
 
 class Options:
@@ -12,9 +15,10 @@ class Options:
     executor        HOCKET_EXECUTOR
     """
 
-    def __init__(self, schedule=None, schedule_path=None, topology=None, provider=None, executor=None):
+    def __init__(self, schedule: str | None = None, schedule_path: str | None = None, topology: str | None = None,
+                 provider: str | None = None, executor: str | None = None) -> None:
         self.schedule, self.schedule_path, self.topology = schedule, schedule_path, topology
         self.provider, self.executor = provider, executor
 
-    def given(self):
+    def given(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}

@@ -6,8 +6,12 @@ From torch 2.11 on DistributedDataParallel takes a list of sizes, bucket_cap_mb_
 for the first bucket. But it makes its buckets twice, and the second time rank 0 tells its own to the others by its process group. That is done
 here at once, and what is told is the plan.
 """
+from __future__ import annotations
+
 import contextlib
 import inspect
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch._C import _distributed_c10d as c10d
@@ -31,7 +35,8 @@ def trained_parameters(module):
     return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad and name not in ignored}
 
 
-def bucket_sizes(plan, layers):
+def bucket_sizes(plan: overlap.Plan | Sequence[Sequence[int]],
+                 layers: Iterable[int | torch.Tensor | Sequence[torch.Tensor]]) -> list[int]:
     """A plan as sizes of buckets, in bytes, in the order in which DistributedDataParallel fills them: the model's last layers first.
 
     plan    a hocket.overlap.Plan, or its batches of layers, such as [range(0, 3), range(3, 7)]
@@ -46,7 +51,7 @@ def _layer_bytes(layer):
     return sum(map(bytes_of, layer)) if isinstance(layer, (list, tuple)) else layer
 
 
-def planned_ddp(module, plan, **keywords):
+def planned_ddp(module: torch.nn.Module, plan: overlap.Plan | Iterable[int], **keywords: Any) -> DistributedDataParallel:
     """A DistributedDataParallel of the module whose buckets are those of a plan.
 
     plan        a hocket.overlap.Plan for the backward pass. Its layers are named like the module's parameters, as those of measure_profile are,

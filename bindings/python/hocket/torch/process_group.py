@@ -4,7 +4,12 @@ torch 2 makes a process group of backends, one for each kind of device, and find
 our own leaves that way out: what a program calls comes to Operations at once, and works are Python's own objects. A backend is
 what remains where another one serves other devices ("cpu:hocket,cuda:nccl").
 """
+from __future__ import annotations
+
+import datetime
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch._C import _distributed_c10d as c10d
@@ -15,7 +20,8 @@ from .options import Options
 
 
 class ProcessGroup(Operations, c10d.ProcessGroup):
-    def __init__(self, store, rank, size, timeout, options=None, members=()):
+    def __init__(self, store: Any, rank: int, size: int, timeout: datetime.timedelta, options: Options | None = None,
+                 members: Sequence[int] = ()) -> None:
         c10d.ProcessGroup.__init__(self, rank, size)
         options = options or Options()
         self._begin(GroupCommunicator(store, rank, size, timeout, options, members), options)
@@ -25,7 +31,7 @@ class ProcessGroup(Operations, c10d.ProcessGroup):
             self._set_default_backend(kind)
             self._register_backend(torch.device("cpu"), kind, self._backend)
 
-    def name(self):
+    def name(self) -> str:
         return NAME
 
 
@@ -39,7 +45,7 @@ if hasattr(c10d, "Backend"):
         supports_coalescing = supports_splitting = supports_shrinking = False
 
 else:  # torch 1.13
-    Backend = None
+    Backend = None  # type: ignore[assignment,misc]  # which is asked for with "is None"
 
 
 def _is_one_of_several():
