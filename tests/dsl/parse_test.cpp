@@ -131,7 +131,7 @@ TEST_CASE("syntax errors say where and what was expected") {
     CHECK_THAT(parse_error("algorithm a all_gather(x) over g where 99999999999999999999 {}"),
                Contains("t.sched:1:40: error: this number is larger than 2^63 - 1"));
     CHECK_THAT(parse_error("algorithm a all_gather(x over g {}"), Contains("expected ')' here"));
-    CHECK_THAT(parse_error("topology t { level a[2] { bandwith 1GB/s } }"), Contains("expected '}' here"));
+    CHECK_THAT(parse_error("topology t { level a[2] { width 1GB/s } }"), Contains("expected '}' here"));
     // A comment ends with its line, not with a carriage return.
     CHECK(parse_error("# a comment \r algorithm ( \n") == "");
 }
