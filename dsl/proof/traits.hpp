@@ -74,7 +74,7 @@ class Traits {
     }
     // Of values that are combined in this order, given likewise.
     std::uint32_t folded(std::vector<std::uint32_t> of) {
-        return number({~std::uint32_t{0}, {}, std::move(of)});
+        return number({~std::uint32_t{0}, Use{}, std::move(of)});
     }
 
     // The number of a set of selected pieces: what one rank has selected with one statement is a piece. 0:

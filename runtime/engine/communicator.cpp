@@ -503,7 +503,7 @@ std::optional<device::Place> Communicator::place_of(const device::Driver& driver
 }
 
 std::optional<device::Buffers> Communicator::buffers_on_device(const Plan& plan, const void* send,
-                                                               const void* recv, Extent extent) {
+                                                               const void* recv, const Extent& extent) {
     const device::Driver* driver = device::find_driver();
     if (!driver) return std::nullopt;
     const bool is_by_pair = plan.is_by_pair();
@@ -673,7 +673,7 @@ const std::shared_ptr<StartablePlan>& Communicator::barrier_plan() {
 std::shared_ptr<StartablePlan> Communicator::make_rendezvous(const std::string& purpose, DataType type,
                                                              compute::Reduction op) {
     const auto& plan = cached_plan({.type = type,
-                                    .op = op,
+                                    .op = std::move(op),
                                     .schedule = "",
                                     .executor = ExecutorKind::interpreter,
                                     .is_for_rendezvous = true},

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "dsl/planning/compile.hpp"
@@ -97,15 +98,15 @@ class Communicator {
                      double factor = 1) {
         if (may_use_device(extent))
             if (const auto buffers = buffers_on_device(*plan, send, recv, extent))
-                return progress_->start(plan, extent, send, recv, factor, std::nullopt, &*buffers);
-        return progress_->start(plan, extent, send, recv, factor);
+                return progress_->start(plan, std::move(extent), send, recv, factor, std::nullopt, &*buffers);
+        return progress_->start(plan, std::move(extent), send, recv, factor);
     }
     void run(const std::shared_ptr<StartablePlan>& plan, const void* send, void* recv, Extent extent,
              double factor = 1) {
         if (may_use_device(extent))
             if (const auto buffers = buffers_on_device(*plan, send, recv, extent))
-                return progress_->run(plan, extent, send, recv, factor, &*buffers);
-        progress_->run(plan, extent, send, recv, factor);
+                return progress_->run(plan, std::move(extent), send, recv, factor, &*buffers);
+        progress_->run(plan, std::move(extent), send, recv, factor);
     }
     // Calls the action while no other thread works for this communicator.
     void while_still(const std::function<void()>& action) { progress_->while_still(action); }
@@ -201,11 +202,11 @@ class Communicator {
                                                    compute::Reduction op = ReduceOp::sum);
     void check_message(const MessageStart& message) const;
     // A small start must not pay for a look whether a driver has been loaded.
-    static bool may_use_device(Extent extent) {
+    static bool may_use_device(const Extent& extent) {
         return device::known_driver() != nullptr || extent.count > most_without_look;
     }
     std::optional<device::Buffers> buffers_on_device(const Plan& plan, const void* send, const void* recv,
-                                                     Extent extent);
+                                                     const Extent& extent);
     std::optional<device::Buffers> buffer_on_device(const MessageStart& message);
     std::optional<device::Place> place_of(const device::Driver& driver, const void* memory,
                                           const char* name) const;

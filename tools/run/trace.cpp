@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -36,7 +37,7 @@ constexpr std::array<std::string_view, 4> all_to_all = {"all_reduce", "all_gathe
 
 // Microseconds as they are written, with three decimals.
 Nanoseconds ns_of(const Json& us) {
-    return static_cast<Nanoseconds>(us.get<double>() * 1000 + 0.5);
+    return std::llround(us.get<double>() * 1000);
 }
 
 struct RankFile {

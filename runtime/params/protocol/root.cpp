@@ -22,7 +22,7 @@ Clock highest(const std::vector<Clock>& clocks) {
 }  // namespace
 
 Root::Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness staleness)
-    : shape_(shape),
+    : shape_(std::move(shape)),
       arithmetic_(arithmetic),
       epoch_{from.incarnation, 0},
       weights_(std::move(from.weights)),

@@ -292,8 +292,8 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
 
 Checkpoints::Checkpoints(fs::path folder, ShardName name, std::optional<Clock> clock,
                          transport::Mailbox& mailbox, Written written)
-    : folder_(folder),
-      file_(file_of(folder, name.index)),
+    : folder_(std::move(folder)),
+      file_(file_of(folder_, name.index)),
       name_(std::move(name)),
       last_(clock),
       mailbox_(mailbox),

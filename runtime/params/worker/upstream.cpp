@@ -29,12 +29,12 @@ Upstream::Upstream(transport::SocketLoop& loop, transport::Mailbox& mailbox, std
     : loop_(loop),
       mailbox_(mailbox),
       memory_(memory),
-      layout_(layout),
+      layout_(std::move(layout)),
       server_index_(server),
       self_(self),
       handlers_(std::move(handlers)),
-      arithmetic_(layout, server, std::move(memory), std::move(calculator)),
-      node_(self.number, layout->chunks_of(server), arithmetic_, self.staleness),
+      arithmetic_(layout_, server, std::move(memory), std::move(calculator)),
+      node_(self.number, layout_->chunks_of(server), arithmetic_, self.staleness),
       silence_(self.silence) {}
 
 // ---- The server ------------------------------------------------------------------------------------------

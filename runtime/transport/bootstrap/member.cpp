@@ -56,7 +56,7 @@ std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::
         if (changed_.wait_until(lock, until) == std::cv_status::timeout && !result_) {
             throw_if_hopeless();
             if (operation && impatience.is_due(Clock::now())) {
-                pending_wait_ = *operation;
+                pending_wait_ = operation;
                 wake_.raise();
             }
             if (Clock::now() < deadline) continue;

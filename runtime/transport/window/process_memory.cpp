@@ -38,7 +38,7 @@ std::shared_ptr<ProcessMemory> ProcessMemory::current() {
     Known& all = forks::own<Known>();
     const std::lock_guard lock(all.mutex);
     std::erase_if(all.own, [](const auto& memory) { return memory.expired(); });
-    const std::shared_ptr<ProcessMemory> newest = all.own.empty() ? nullptr : all.own.back().lock();
+    std::shared_ptr<ProcessMemory> newest = all.own.empty() ? nullptr : all.own.back().lock();
     bool takes_over = false;
     if (newest) {
         const std::lock_guard guard(newest->mutex_);
