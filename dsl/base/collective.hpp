@@ -1,6 +1,6 @@
-// The collectives. A row of this table is all that the code says about a collective by name: who has which
-// part of its data at the start, who must have which part at the end, and whether values are combined on the
-// way. The verifier proves it; places, planner, runs, the C ABI and the tools read it.
+// The table of collectives holds everything the code knows about a collective by name. A row says which part
+// of the data each rank has at the start, which part each must have at the end, and whether values are
+// combined. The verifier proves the row's promise; projection, planner, runtime, C ABI and tools read it.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@ namespace hocket::dsl {
 
 using Rank = std::int32_t;
 
-// What a rank's buffer holds of the data x of a collective: nothing (the buffer is ignored), the rank's own
-// piece (x is then divided into one piece a rank, in the order of the ranks), or all of it.
+// The part of a collective's data x that a rank's buffer holds: none (the buffer is ignored), the rank's own
+// piece (x is then divided into one piece per rank, in rank order), or all of it.
 enum class Share : std::uint8_t { none, own, whole };
 
-// What a place of a rank's result holds. copies: what was there in the input of the rank that had it.
-// combines: all ranks' values of that place, combined. exchanges: in piece s, what rank s had in the piece of
-// the rank whose result this is.
+// The value at a place of a rank's result. copies: the input value of the rank that had this place. combines:
+// all ranks' values of this place, combined. exchanges: piece s of rank r's result is piece r of rank s's
+// input.
 enum class Effect : std::uint8_t { copies, combines, exchanges };
 
-// ROW(name, its constant in hocket.h, what the send buffers hold at the start: the root's, the others',
-//           what the receive buffers hold at the end: the root's, the others', effect)
+// ROW(name, its constant in hocket.h, share of the send buffers: the root's, the others',
+//           share of the receive buffers: the root's, the others', effect)
 #define HOCKET_COLLECTIVES(ROW)                                               \
     ROW(all_reduce, HKT_ALL_REDUCE, whole, whole, whole, whole, combines)     \
     ROW(reduce_scatter, HKT_REDUCE_SCATTER, whole, whole, own, own, combines) \
@@ -61,18 +61,18 @@ struct Contract {
     constexpr bool combines() const { return effect == Effect::combines; }
     constexpr bool exchanges() const { return effect == Effect::exchanges; }
 
-    // One rank's buffers differ from those of all others.
+    // True if one rank's buffers differ from those of all others.
     constexpr bool has_root() const { return input.differ() || output.differ(); }
-    // The data come from the root, or go to the root.
+    // True if the data come from the root, or go to the root.
     constexpr bool spreads() const { return input.differ(); }
     constexpr bool concentrates() const { return output.differ(); }
-    // x is divided by rank: the count that the collective's function takes is one piece's.
+    // True if x is divided by rank: the collective's function then takes the count of one piece.
     constexpr bool is_by_rank() const { return scatters() || gathers() || exchanges(); }
     constexpr bool scatters() const { return output.has(Share::own); }
     constexpr bool gathers() const { return input.has(Share::own); }
 };
 
-// Not inside contract_of: there the compiler would write the table onto the stack at every call.
+// Defined outside contract_of, where the compiler would write the table onto the stack at every call.
 inline constexpr Contract contracts[] = {
 #define HOCKET_ROW(name, constant, in_root, in_others, out_root, out_others, effect) \
     {#name, {Share::in_root, Share::in_others}, {Share::out_root, Share::out_others}, Effect::effect},
@@ -80,7 +80,7 @@ inline constexpr Contract contracts[] = {
 #undef HOCKET_ROW
 };
 
-// Throws std::logic_error for a number that is not a collective's.
+// Throws std::logic_error if the number is not a collective's.
 constexpr const Contract& contract_of(Collective collective) {
     if (static_cast<std::size_t>(collective) >= std::size(contracts))
         throw std::logic_error("a collective that the table does not have");

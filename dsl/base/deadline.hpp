@@ -1,5 +1,5 @@
-// How long planning may take. A schedule is a program: only a clock tells how long it takes to lay out and to
-// prove.
+// Limits the time that planning may take. A schedule is a program, so only a clock tells how long laying it
+// out and proving it takes.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace hocket::dsl {
 
-// Not a DiagnosticError: there may be nothing wrong with the schedule.
+// Not a DiagnosticError, because the schedule may be correct.
 class DeadlineError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -27,7 +27,7 @@ class Deadline {
                    ? Clock::now() + std::chrono::duration_cast<Clock::duration>(limit)
                    : Clock::time_point::max()) {}
 
-    // Throws DeadlineError when the time is up. doing: the current work, for the message: "laying out ring".
+    // Throws DeadlineError once the time is up. doing: the current work, for the message: "laying out ring".
     void check(std::string_view doing) const {
         if (end_ != Clock::time_point::max() && Clock::now() > end_) expire(doing);
     }
@@ -47,7 +47,7 @@ class Deadline {
 
 inline const Deadline no_deadline;
 
-// Looks at the clock once in a while, after a certain amount of work.
+// Reads the clock only after a certain amount of work, so that it can be called in inner loops.
 class DeadlineCounter {
   public:
     explicit DeadlineCounter(const Deadline& deadline) : deadline_(deadline) {}

@@ -9,7 +9,7 @@
 namespace hocket::dsl {
 namespace {
 
-// The source line and a marker under the part of it that the span covers.
+// Returns the source line, with a marker under the part that the span covers.
 std::string excerpt(Span span) {
     const Position position = position_of(*span.file, span.begin);
     const std::string line(line_of(*span.file, span.begin));

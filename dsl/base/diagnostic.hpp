@@ -1,4 +1,4 @@
-// What the compiler says when a schedule is refused.
+// The compiler's messages for a schedule that it refuses.
 #pragma once
 
 #include <stdexcept>
@@ -21,10 +21,11 @@ struct Diagnostic {
     std::string hint;
 };
 
-// "file:line:column: error: message", the source line with a caret, notes, and the hint. No colours.
+// Returns "file:line:column: error: message", the source line with a caret, the notes and the hint. No
+// colours.
 std::string render(const Diagnostic& diagnostic);
 
-// what() is the rendered text.
+// what() returns the rendered text.
 class DiagnosticError : public std::runtime_error {
   public:
     explicit DiagnosticError(Diagnostic diagnostic)
@@ -38,13 +39,13 @@ class DiagnosticError : public std::runtime_error {
     Diagnostic diagnostic_;
 };
 
-// An algorithm was asked to run on a group that its `where` rules out.
+// Thrown if an algorithm is asked to run on a group that its `where` rules out.
 class ConditionError : public DiagnosticError {
   public:
     using DiagnosticError::DiagnosticError;
 };
 
-// A schedule, topology or file that does not exist. what() says where it was looked for.
+// Thrown for a schedule, topology or file that does not exist. what() says where it was looked for.
 class NotFoundError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;

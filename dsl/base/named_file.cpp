@@ -20,7 +20,7 @@ int open_named(const std::string& path, int flags, unsigned mode = 0) noexcept {
     }
 }
 
-// False: errno says why.
+// Returns false and sets errno on failure.
 bool clear_nonblocking(int fd) noexcept {
     const int flags = fcntl(fd, F_GETFL);
     return flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0;
@@ -61,7 +61,7 @@ int only_regular(int opened) noexcept {
     struct statx facts {};
     constexpr int of_itself = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
     const bool is_known = ::statx(opened, "", of_itself, STATX_TYPE, &facts) == 0;
-    // With O_NONBLOCK, io_uring would not wait for a file on a network either.
+    // io_uring, too, would not wait for a file on a network file system while O_NONBLOCK is set.
     if (is_known && S_ISREG(facts.stx_mode) && clear_nonblocking(opened)) return opened;
     ::close(opened);
     return is_known && S_ISDIR(facts.stx_mode) ? -EISDIR : -irregular_file;
@@ -69,7 +69,7 @@ int only_regular(int opened) noexcept {
 
 int open_regular(const std::string& path, int flags) noexcept {
     int fd = open_named(path, flags | O_NONBLOCK);
-    // Only a lease on a regular file does this. An open that waits makes the kernel end it.
+    // Only a lease on a regular file causes EWOULDBLOCK. A blocking open makes the kernel break the lease.
     if (fd == -EWOULDBLOCK) fd = open_named(path, flags);
     return only_regular(fd);
 }

@@ -1,5 +1,5 @@
-// What most sources of the product include, compiled once for each library. It saves time and nothing else:
-// each source names what it needs itself (b_pch=false shows it).
+// Headers that most sources of the product include, compiled once for each library. This only saves time:
+// each source still includes what it needs (a build with b_pch=false shows it).
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// Exact fractions: where a region of a buffer begins and ends, before the element count is known.
+// Exact fractions. They place the boundaries of a buffer's regions before the element count is known.
 #pragma once
 
 #include <compare>
@@ -23,8 +23,9 @@ class Rational {
 
     double value() const { return static_cast<double>(num_) / static_cast<double>(den_); }
 
-    // The one rounding rule: element offset of this boundary in a buffer of count elements. Monotone in the
-    // fraction, so neighbouring regions never overlap and leave no gap, whatever the count.
+    // Returns the element offset of this boundary in a buffer of count elements. This is the only rounding
+    // rule; it is monotone in the fraction, so neighbouring regions never overlap and leave no gap, whatever
+    // the count.
     constexpr std::uint64_t offset(std::uint64_t count) const {
         return static_cast<std::uint64_t>(static_cast<unsigned __int128>(num_) * count / den_);
     }
@@ -38,7 +39,7 @@ class Rational {
     friend constexpr Rational operator*(Rational a, Rational b) {
         return from_wide(Wide(a.num_) * b.num_, Wide(a.den_) * b.den_);
     }
-    friend constexpr bool operator==(Rational, Rational) = default;  // always in lowest terms
+    friend constexpr bool operator==(Rational, Rational) = default;  // fractions are always in lowest terms
     friend constexpr std::strong_ordering operator<=>(Rational a, Rational b) {
         return Wide(a.num_) * b.den_ <=> Wide(b.num_) * a.den_;
     }

@@ -1,5 +1,5 @@
-// Texts that any terminal can show, and any reader of UTF-8 can read. Names of files and variables may hold
-// any bytes.
+// Makes texts that any terminal can show and any reader of UTF-8 can read: names of files and variables may
+// hold any bytes.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace hocket::dsl {
 
-// The text with a '?' for each control character that is not one of `kept`, and for each byte that is not
-// UTF-8.
+// Returns the text with a '?' for each control character that is not one of `kept`, and for each byte that is
+// not UTF-8.
 std::string readable(std::string_view text, std::string_view kept = "\n\t");
 
 }  // namespace hocket::dsl

@@ -12,7 +12,7 @@ struct SourceFile {
     std::string text;
 };
 
-// Half-open range of bytes of a file. Files outlive the spans that point at them (the Library owns them).
+// A half-open range of bytes of a file. The file must outlive it (the Library owns the files).
 struct Span {
     const SourceFile* file = nullptr;
     std::uint32_t begin = 0, end = 0;
@@ -23,7 +23,7 @@ struct Span {
     friend bool operator==(const Span&, const Span&) = default;
 };
 
-// From the start of the first to the end of the second.
+// Returns the span from the start of the first to the end of the last.
 inline Span join(Span first, Span last) {
     return {first.file, first.begin, last.end};
 }
@@ -35,10 +35,10 @@ struct Position {
 Position position_of(const SourceFile& file, std::uint32_t offset);
 std::string_view line_of(const SourceFile& file, std::uint32_t offset);  // without the line break
 
-// "schedules/ring.sched:5"
+// Returns "schedules/ring.sched:5".
 std::string location_of(Span span);
 
-// The span's text on one line, runs of white space folded.
+// Returns the span's text on one line, with runs of white space folded.
 std::string folded_text(Span span);
 
 }  // namespace hocket::dsl

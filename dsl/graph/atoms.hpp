@@ -1,5 +1,5 @@
-// A buffer divided into atoms: the finest pieces into which any of a set of regions divides it. Verification
-// and projection are fast because they count atoms instead of comparing fractions.
+// Divides a buffer into atoms: the finest pieces into which a set of regions cuts it. Verification and
+// projection are fast because they count atoms instead of comparing fractions.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 
 namespace hocket::dsl {
 
-// Half-open; atom i lies between boundaries i and i + 1.
+// A half-open range; atom i lies between boundaries i and i + 1.
 struct AtomRange {
     std::uint32_t begin = 0, end = 0;
 };
 
-// How far a position lies into its piece, from 0 to 1, if the buffer has `pieces` pieces.
+// Returns the position within its piece, from 0 to 1, in a buffer of `pieces` pieces.
 inline Rational place_in_piece(Rational position, std::int64_t pieces) {
     const Rational in_pieces = position * Rational(pieces);
     return Rational(in_pieces.num() % in_pieces.den(), in_pieces.den());
@@ -30,9 +30,9 @@ class Atoms {
                 boundaries_.push_back(interval.end);
             }
     }
-    // To be called after the last add, and before everything else. If `pieces` is not 0, the pieces of each
-    // buffer, that many, are all cut alike.
-    // alike: where buffers begin that are all cut at the same places.
+    // Must be called after the last add, and before everything else. If `pieces` is not 0, each buffer has
+    // that many pieces, and all of them are cut alike. alike: the first positions of buffers that are all cut
+    // at the same places.
     void settle(std::int64_t buffers = 1, std::int64_t pieces = 0,
                 const std::vector<std::int64_t>& alike = {}) {
         for (std::int64_t buffer = 1; buffer <= buffers; ++buffer) boundaries_.push_back(Rational(buffer));

@@ -1,4 +1,4 @@
-// What a computation makes of each element: a small expression, in postfix order.
+// The formula that a computation applies to each element: a small expression, in postfix order.
 #pragma once
 
 #include <compare>
@@ -13,22 +13,22 @@ namespace hocket::dsl {
 struct Formula {
     enum class Op : std::uint8_t {
         number,     // item.number
-        parameter,  // the value given at this start for parameter item.index
-        element,    // the element of operand item.index at the same place as the one that is calculated
-        scalar,     // the sum item.index, of the tensor that the element is in
+        parameter,  // the value of parameter item.index at this start
+        element,    // the element of operand item.index at the place that is calculated
+        scalar,     // the sum item.index of the tensor that holds the element
         negate,
         logical_not,
         absolute,
         square_root,
-        to_float16,  // rounded to a float16, and a number like any other again
+        to_float16,  // rounds to a float16; the result is an ordinary number again
         to_bfloat16,
         add,
         subtract,
         multiply,
         divide,
-        minimum,  // NaN if one of the two is
+        minimum,  // NaN if an operand is NaN
         maximum,
-        equal,  // these are 1 or 0
+        equal,  // comparisons return 1 or 0
         not_equal,
         less,
         less_equal,
@@ -36,7 +36,7 @@ struct Formula {
         greater_equal,
         logical_and,  // any number but 0 is true
         logical_or,
-        select,  // the second where the first is not 0, else the third
+        select,  // the second operand if the first is not 0, otherwise the third
     };
     struct Item {
         Op op;
@@ -47,14 +47,14 @@ struct Formula {
     std::vector<Item> items;
 
     void push(Op op) { items.push_back({op}); }
-    // How many values its evaluation holds at a time.
+    // Returns the number of values that an evaluation holds at a time.
     std::size_t depth() const;
-    // The operands that its result is the sum of, with whatever else is added: those of "e + x - 0.5 * w" are
-    // e and x. One that occurs more than once is none of them: "e + x - x" has nothing of x.
+    // Returns the operands that the result is a sum of, besides other terms: e and x for "e + x - 0.5 * w".
+    // Operands that occur more than once are left out: "e + x - x" holds nothing of x.
     std::vector<std::uint32_t> summands() const;
 };
 
-// The values that it takes from the stack.
+// Returns the number of values that it takes from the stack.
 constexpr std::size_t operands_of(Formula::Op op) {
     using Op = Formula::Op;
     if (op <= Op::scalar) return 0;
@@ -62,16 +62,16 @@ constexpr std::size_t operands_of(Formula::Op op) {
     return op == Op::select ? 3 : 2;
 }
 
-// Its result is 1 or 0, and has nothing of its operands' values.
+// True if the result is 1 or 0, and so carries none of its operands' values.
 constexpr bool is_truth(Formula::Op op) {
     using Op = Formula::Op;
     return op == Op::logical_not || (op >= Op::equal && op <= Op::logical_or);
 }
 
-// "max", "+": as it is written.
+// Returns the operator as it is written: "max", "+".
 std::string_view spelling(Formula::Op op);
 
-// As it could be written: "e + 0.9 * x".
+// Returns the formula as it could be written: "e + 0.9 * x".
 std::string text_of(const Formula& formula, const std::vector<std::string>& elements,
                     const std::vector<std::string>& scalars, const std::vector<std::string>& parameters);
 

@@ -15,7 +15,7 @@ std::string text_of(const Region& region) {
 
 std::vector<Piece> pieces_of(const Region& from, const Region& to) {
     std::vector<Piece> pieces;
-    Rational taken_from, taken_to;  // of the current intervals
+    Rational taken_from, taken_to;  // the lengths already paired of the current intervals
     for (auto source = from.begin(), target = to.begin(); source != from.end() && target != to.end();) {
         const Rational begin = source->begin + taken_from, at = target->begin + taken_to;
         const Rational length = std::min(source->end - begin, target->end - at);
@@ -92,7 +92,7 @@ void View::divide(const Topology& topology, const Group& group, Span at) {
 }
 
 void View::bound_pieces(Span at) const {
-    // The difference of two boundaries then stays within 63 bits.
+    // Keeps the difference of two boundaries within 63 bits.
     constexpr std::int64_t limit = std::int64_t{1} << 31;
     std::int64_t pieces = 1;
     for (const Digit& digit : digits_)
@@ -137,7 +137,7 @@ void View::spread(const Group& group) {
 }
 
 Region View::intervals(const std::vector<Digit>& digits) const {
-    std::int64_t units = 1;  // the buffer's length in the finest pieces
+    std::int64_t units = 1;  // the buffer's length, in units of the finest pieces
     for (const Digit& digit : digits) units *= digit.size;
     std::size_t fixed = digits.size();  // digits from here on are free: they leave no gaps
     while (fixed > 0 && !digits[fixed - 1].scattered) --fixed;
@@ -165,8 +165,8 @@ Region View::intervals(const std::vector<Digit>& digits) const {
 
 Region View::chunks(const Topology& topology, const Group& group, Rank rank, Rank first, Rank last) const {
     std::vector<Digit> digits = digits_;
-    std::vector<std::pair<Digit*, Rank>>
-        selectors;  // the group's digits with the stride in its member numbers
+    // The group's digits, with their stride in the member numbers.
+    std::vector<std::pair<Digit*, Rank>> selectors;
     Rank stride = 1;
     for (const int level : group.levels) {
         for (Digit& digit : digits)

@@ -1,4 +1,4 @@
-// A schedule laid out on a topology: every transfer and every computation that happens, in program order.
+// A schedule laid out on a topology: all its transfers and computations, in program order.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@
 namespace hocket::dsl {
 
 struct Step {
-    std::uint32_t phase;       // the steps of a phase happen at once: all read what was there before it
-    std::uint32_t region;      // index into regions: what is read
-    std::uint32_t target;      // what is written: mostly the same region
+    std::uint32_t phase;       // all steps of a phase read what was there before the phase
+    std::uint32_t region;      // index into regions: the region that is read
+    std::uint32_t target;      // index into regions: the region that is written, mostly the same
     Rank source, destination;  // equal if a rank moves data within its buffers
     std::uint32_t origin;      // index into origins
     std::uint32_t strand;      // index into strands
-    bool combines;             // else it overwrites
-    // A computation of one rank, which is both source and destination: `region` says where in x, or at the
-    // same places in buffers like it, and `target` what is written.
-    std::uint32_t computation = transfer;  // index into computations, or no computation
-    std::uint32_t held = 0;                // of a computation: index into held
+    bool combines;             // otherwise it overwrites
+    // For a computation, source and destination are the rank that computes. `region` is its place in x and in
+    // the buffers like x; `target` is the region that is written.
+    std::uint32_t computation = transfer;  // index into computations, or `transfer`
+    std::uint32_t held = 0;                // of a computation: index into StepGraph::held
 
     static constexpr std::uint32_t transfer = ~std::uint32_t{0};
     bool computes() const { return computation != transfer; }
@@ -33,17 +33,17 @@ struct Step {
 
 struct StepOrigin {
     Span transfer;  // the transfer's statement
-    Span call;      // the statement that ran its algorithm; empty in a schedule's own transfers
+    Span call;      // the statement that ran the algorithm; empty for a schedule's own transfers
 };
 
 // One iteration of a `parallel`. Strand 0 is the schedule itself.
 struct Strand {
     std::uint32_t parent = 0;
-    std::uint32_t block = 0;  // running number of the `parallel`; siblings share it; 0: none
+    std::uint32_t block = 0;  // number of the `parallel`, which siblings share; 0: none
     Span span;
 };
 
-// An algorithm that the compiler chose where the schedule names none.
+// An algorithm that the compiler chose for a statement without `using`.
 struct Choice {
     Span call;
     const ast::Algorithm* algorithm;
@@ -55,39 +55,41 @@ struct StepGraph {
     Collective collective = Collective::all_reduce;
     Rank ranks = 1;
     Rank root = 0;
-    // Data are in buffers, one after the other: x has the positions from 0 to 1, the result of a first
-    // exchange those from 1 to 2, and so on. The collective's result is in the last buffer.
+    // Data live in consecutive buffers: x has the positions from 0 to 1, the result of the first exchange
+    // those from 1 to 2, and so on. The last buffer holds the collective's result.
     std::int64_t buffers = 1;
     std::vector<Region> regions;
     std::vector<Step> steps;
-    bool moves = false;  // some step writes to another region than it reads
+    bool moves = false;  // some step writes to a region other than the one it reads
     std::uint32_t phases = 0;
     std::vector<StepOrigin> origins;
     std::vector<Strand> strands{{}};
     std::vector<Choice> choices;
-    std::vector<ExtraBuffer> extras;  // the i-th has the positions from first_extra + i * extra_stride on
+    std::vector<ExtraBuffer> extras;  // extras[i] begins at position first_extra + i * extra_stride
     std::vector<Computation> computations;
-    // What a rank holds of a computation's sparse terms and then of its sums: indices into regions.
+    // The pieces of a computation's sparse terms, and then of its sums, that a rank holds: indices into
+    // regions.
     std::vector<std::vector<std::uint32_t>> held;
-    std::vector<std::string> parameters;  // those that are given at each start, by index
-    bool approximate = false;             // what selections leave out may be missing from the result
-    bool lossy = false;                   // what states keep may be thrown away
+    std::vector<std::string> parameters;  // the parameters that get a value at each start, by index
+    bool approximate = false;             // the result may lack what selections leave out
+    bool lossy = false;                   // what states keep may be dropped
     Span header;                          // of the schedule or algorithm
     std::string hint;                     // the likely cause if the result is wrong; may be empty
-    // If x is divided by rank: the piece that is each rank's own. Empty in a graph of one rank's steps only.
+    // Each rank's own piece, if x is divided by rank. Empty in a graph of one rank's steps.
     std::vector<Region> owned;
     const Region& owned_by(Rank rank) const { return owned[rank]; }
 
     Interval input() const { return {Rational(0), Rational(1)}; }
     Interval output() const { return {Rational(buffers - 1), Rational(buffers)}; }
-    // Positions are below this.
+    // Returns the upper bound of all positions.
     std::int64_t positions() const { return extras.empty() ? buffers : extras.back().begin + 1; }
-    // The extra buffer that has these positions; null for x.
+    // Returns the extra buffer at these positions; null for x.
     const ExtraBuffer* extra_at(std::int64_t buffer) const {
         return buffer < first_extra || extras.empty() ? nullptr
                                                       : &extras[(buffer - first_extra) / extra_stride];
     }
-    // Where x begins, and the buffers like it: all are cut alike. Empty if there is nothing beside x.
+    // Returns the first positions of x and of the buffers like it, which are all cut alike. Empty if there
+    // are none besides x.
     std::vector<std::int64_t> cut_like_x() const {
         std::vector<std::int64_t> begins;
         for (const ExtraBuffer& extra : extras)
@@ -95,14 +97,14 @@ struct StepGraph {
         if (!begins.empty()) begins.insert(begins.begin(), 0);
         return begins;
     }
-    // If data change places, every buffer is cut into one piece a rank, and all pieces are cut alike;
+    // Returns the number of equally cut pieces of every buffer, one per rank, if data change places;
     // otherwise 0.
     Rank pieces_alike() const {
         return moves || buffers > 1 || contract_of(collective).exchanges() ? ranks : 0;
     }
 };
 
-// What a step moves.
+// Returns the stretches that a step moves.
 inline std::vector<Piece> pieces_of(const StepGraph& graph, const Step& step) {
     return pieces_of(graph.regions[step.region], graph.regions[step.target]);
 }

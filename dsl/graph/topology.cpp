@@ -30,11 +30,11 @@ Topology flat_topology(Rank ranks) {
 
 namespace {
 
-// Matches the size; then m and cores, or h, rate, prefix and unit.
+// Captures the size, then `m` and cores, or `h`, rate, prefix and unit.
 const std::regex short_level(
     "([0-9]{1,6})(?:(m)(?:/([0-9]{1,6}))?|(h)(?:@([0-9]{1,15}(?:[.][0-9]{1,9})?)([kMGT]?)([bB])/s)?)?");
 
-// In whole bytes per second.
+// Returns the rate in whole bytes per second.
 double rate_of(const std::smatch& level) {
     const std::string number = level[5], prefix = level[6];
     double rate = 0;
@@ -70,7 +70,7 @@ Level level_of(const std::smatch& text, std::size_t place) {
 
 Topology grid_topology(const std::string& text) {
     Topology result;
-    if (text.size() > 200) return {};  // regex recurses
+    if (text.size() > 200) return {};  // std::regex recurses over the text
     std::int64_t ranks = 1;
     std::string local;
     for (std::size_t begin = 0, end = 0; end < text.size(); begin = end + 1) {
@@ -90,7 +90,7 @@ Topology grid_topology(const std::string& text) {
         if (level.medium == Medium::memory) local = level.name;
         result.levels.push_back(std::move(level));
     }
-    // All ranks of a host use its links.
+    // All ranks of a host share its links.
     for (Level& level : result.levels)
         if (level.name.starts_with("host")) level.shared_by = local;
     result.name = text;

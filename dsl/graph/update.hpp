@@ -1,4 +1,4 @@
-// What a server of parameters does with the gradients of one round, statement by statement.
+// An update: the statements by which a parameter server turns one round's gradients into new weights.
 #pragma once
 
 #include <memory>
@@ -12,39 +12,39 @@
 namespace hocket::dsl {
 
 struct Update {
-    // Its buffers, which are alike: the weights, the sum of the gradients, and then the states.
+    // The update's buffers, which all have one shape: the weights, the sum of the gradients, then the states.
     static constexpr std::uint32_t weights = 0, gradients = 1, first_state = 2;
-    // What formulas have as parameters: how many workers took part in the round, the round's number, counted
-    // from 1, and then `numbers`.
+    // The parameters of its formulas: the number of workers that took part in the round, the round's number,
+    // counted from 1, and then `numbers`.
     static constexpr std::uint32_t workers = 0, round = 1, first_number = 2;
 
-    // Is the same for all elements: calculated once in a round, in double precision. Its formulas have no
-    // elements and no sums, and of the numbers those before it.
+    // A value that is the same for all elements: calculated once per round, in double precision. Its formulas
+    // use no elements and no sums, and only the numbers before it.
     struct Number {
         Formula value;
-        std::optional<Formula> exponent;  // if there is one, it is a power
+        std::optional<Formula> exponent;  // if present, the number is a power
     };
     struct Step {
         enum class Kind : std::uint8_t {
-            assign,  // each element of the buffer `target` becomes what the formula says
-            total,   // the sum `target` becomes the formula's, over the elements of each tensor
+            assign,  // each element of the buffer `target` becomes the formula's value
+            total,   // the sum `target` becomes the formula's sum over the elements of each tensor
         };
         Kind kind = Kind::assign;
         std::uint32_t target = 0;
-        Formula formula;                      // its sums are indices in `totals`
+        Formula formula;                      // its sums are indices into `totals`
         std::vector<std::uint32_t> elements;  // the buffers of the formula's elements, by index
     };
 
     std::string name;  // with its arguments: "momentum(0.1, 0.9)"
     std::vector<std::string> states, totals;
     std::vector<Number> numbers;
-    std::vector<Step> steps;                             // each sees what those before it have made
-    Span definition;                                     // its header
-    std::shared_ptr<const SourceFile> source = nullptr;  // what the span points into
+    std::vector<Step> steps;                             // each step sees the results of those before it
+    Span definition;                                     // the definition's header
+    std::shared_ptr<const SourceFile> source = nullptr;  // the text that the span points into
 };
 
-// As it could be written in one line, with arguments for parameters. Two updates with the same text do the
-// same, wherever they are defined.
+// Returns the update as one line of text, with arguments in place of parameters. Two updates with the same
+// text are equal, wherever they are defined.
 std::string text_of(const Update& update);
 
 }  // namespace hocket::dsl

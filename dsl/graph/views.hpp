@@ -1,4 +1,4 @@
-// The views that the names of buffers stand for while a schedule is laid out.
+// The views that buffer names stand for while a schedule is laid out.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace hocket::dsl {
 
-// A view's number. No number is given twice, not even after a block has ended and its views are gone. So what
-// is remembered under a number never comes to mean another view.
+// A view's number. Numbers are never reused, not even after a block has ended and its views are gone, so
+// anything remembered under a number never comes to mean another view.
 using ViewId = std::uint32_t;
 
 class Views {
@@ -22,15 +22,15 @@ class Views {
         return next_++;
     }
 
-    // A view stays at its address while others are added.
+    // A view keeps its address while others are added.
     View& operator[](ViewId id) { return find(id)->view; }
     const View& operator[](ViewId id) const { return const_cast<Views&>(*this)[id]; }
 
-    // For blocks: shrink(size) drops the views that were added since size() was asked.
+    // Called at the end of a block: shrink(size) drops the views added since size() returned that number.
     std::size_t size() const { return entries_.size(); }
     void shrink(std::size_t size) { entries_.resize(size); }
 
-    // All views as they are now. They can be restored once no view that was added later is left.
+    // Returns all views as they are now. They can be restored once all views added later are gone.
     std::vector<View> save() const {
         std::vector<View> views;
         for (const Entry& entry : entries_) views.push_back(entry.view);

@@ -1,4 +1,4 @@
-// The syntax tree of a .sched file, with the place in the source of every node.
+// The syntax tree of a .sched file. Every node has its place in the source.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct Expression {
     };
     Kind kind = Kind::integer;
     Operator op = Operator::add;
-    std::uint16_t depth = 1;  // of the tree below; the parser bounds it
+    std::uint16_t depth = 1;  // of the tree below; the parser limits it
     Span span;
     std::int64_t number = 0;
     double real = 0;
@@ -60,8 +60,8 @@ struct Name {
     std::string text;
 };
 
-// `first ..< last` counts up, `first >.. last` counts down from first - 1 to last; otherwise `first` is a
-// group or a list of groups.
+// `first ..< last` counts up; `first >.. last` counts down from first - 1 to last. Without `last`, `first` is
+// a group or a list of groups.
 struct Range {
     enum class Kind : std::uint8_t { up, down, items };
     Kind kind = Kind::items;
@@ -103,19 +103,19 @@ struct Compose {
     Collective collective = Collective::all_reduce;
     Expression region;
     Expression group;
-    std::optional<Expression> from,
-        to;  // the root, where the collective has one: data come from it, or go to it
+    // The root, if the collective has one: data come from it, or go to it.
+    std::optional<Expression> from, to;
     std::optional<Expression> algorithm;
 };
 // `x[c] : a +> b`, or `x[c] : a -> y[d] : b`
 struct Transfer {
     Expression region;
     Expression source, destination;
-    std::optional<Expression> target;  // the place it goes to, if that is another one
+    std::optional<Expression> target;  // the destination's place, if it differs from the source's
     bool combines = false;
 };
 
-// `partition w over world`: each rank has all of w, and works on its own part of it from now on
+// `partition w over world`: each rank has all of w, and works only on its own part from here on
 struct Partition {
     Expression region;
     Expression group;
@@ -138,8 +138,8 @@ struct Statement {
 
 struct Parameter {
     Name name;
-    std::optional<Expression>
-        value;  // the default; a schedule's parameter without one is given at each start
+    // The default. A schedule's parameter without one gets its value at each start.
+    std::optional<Expression> value;
 };
 
 struct Algorithm {
@@ -148,7 +148,7 @@ struct Algorithm {
     Collective collective = Collective::all_reduce;
     Name buffer;
     std::optional<Name> root;
-    std::optional<Name> target;  // of an exchange: the buffer that x is exchanged into
+    std::optional<Name> target;  // of an exchange: the buffer that receives the result
     Name group;
     std::optional<Expression> where;
     std::vector<Statement> body;
@@ -161,9 +161,9 @@ struct Schedule {
     Name buffer;
     std::optional<Name> root;
     std::vector<Parameter> parameters;
-    std::vector<Name> given;   // further buffers, which each rank has all of, alike
-    bool approximate = false;  // it may lose what a selection leaves out of x
-    bool lossy = false;        // and what states keep
+    std::vector<Name> given;   // further buffers; every rank has all of them, with the same content
+    bool approximate = false;  // the result may lack what selections leave out of x
+    bool lossy = false;        // what states keep may be lost, too
     std::optional<Expression> where;
     std::vector<Statement> body;
 };
@@ -202,9 +202,9 @@ struct TopologyDefinition {
 struct OperatorDefinition {
     Span span;  // of the header
     Name name;
-    Name first, second;        // what it combines, in this order
-    bool commutative = false;  // first and second may change places
-    bool associative = false;  // three may be combined in either grouping
+    Name first, second;        // the names of the two operands, in order
+    bool commutative = false;  // the operands may change places
+    bool associative = false;  // the operands may be grouped in any way
     Expression value;
 };
 
@@ -224,7 +224,7 @@ struct File {
     std::vector<TopologyDefinition> topologies;
 };
 
-// The tree as indented text, one node a line.
+// Returns the tree as indented text, one node per line.
 std::string print(const File& file);
 
 std::string_view spelling(Operator op);

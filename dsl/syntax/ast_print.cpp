@@ -8,7 +8,7 @@ namespace {
 constexpr const char* spellings[] = {
     "or", "and", "not", "==", "!=", "<", "<=", ">", ">=", "xor", "+", "-", "*", "/", "mod", "**", "-"};
 
-// Fully parenthesised, to show which operator binds what.
+// Prints every operation in parentheses, to show the precedence.
 std::string text_of(const Expression& e) {
     std::string args;
     switch (e.kind) {

@@ -1,4 +1,4 @@
-// The language's grammar, as Spirit X3 rules. Only parse.cpp includes it: it takes long to compile.
+// The language's grammar, as Spirit X3 rules. Only parse.cpp includes it, because it compiles slowly.
 #pragma once
 
 #include <boost/fusion/include/at_c.hpp>
@@ -11,14 +11,14 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/syntax/ast.hpp"
 
-// A parser with an action gets the name of the parser (X3 would use the C++ type's name).
+// Names a parser with an action after the parser (X3 would use the C++ type's name).
 template <typename Subject, typename Action>
 struct boost::spirit::x3::get_info<boost::spirit::x3::action<Subject, Action>> {
     using result_type = std::string;
     std::string operator()(const action<Subject, Action>& parser) const { return what(parser.subject); }
 };
 
-// A list gets the name of its first element, a sequence the name of what it begins with.
+// Names a list after its element, and a sequence after its first parser.
 template <typename Element, typename Separator>
 struct boost::spirit::x3::get_info<boost::spirit::x3::list<Element, Separator>> {
     using result_type = std::string;
@@ -30,7 +30,7 @@ struct boost::spirit::x3::get_info<boost::spirit::x3::sequence<First, Rest>> {
     std::string operator()(const sequence<First, Rest>& parser) const { return what(parser.left); }
 };
 
-// Names are the only words without a rule of their own (keywords have one).
+// Names are the only lexemes without a rule of their own (keywords have one).
 template <typename Subject>
 struct boost::spirit::x3::get_info<boost::spirit::x3::lexeme_directive<Subject>> {
     using result_type = std::string;
@@ -40,19 +40,19 @@ struct boost::spirit::x3::get_info<boost::spirit::x3::lexeme_directive<Subject>>
 namespace hocket::dsl::grammar {
 
 namespace x3 = boost::spirit::x3;
-namespace ascii = x3::ascii;  // bytes above 127 are of no class, whatever the locale
+namespace ascii = x3::ascii;  // bytes above 127 belong to no class, in any locale
 using ast::Expression;
 using ast::Operator;
 using boost::fusion::at_c;
 using Iterator = const char*;
 
-constexpr int depth_limit = 200;  // of nested expressions and statements: recursion stays bounded
+constexpr int depth_limit = 200;  // of nested expressions and statements; limits the recursion
 
 // ---- Places in the source ----------------------------------------------------------------------
 
 struct FileTag;
 
-// located(parser) sets the span of the rule's value. (X3 hands no attribute to on_success of a rule with
+// located(parser) sets the span of the rule's value. (X3 passes no attribute to on_success of a rule with
 // actions.)
 template <typename Context>
 Span span_of(const Context& context, const char* first, const char* last) {
@@ -110,7 +110,7 @@ const auto add_argument = [](auto& context) {
     x3::_val(context).args.push_back(std::move(x3::_attr(context)));
 };
 
-// lhs op rhs, folded to the left.
+// Folds `lhs op rhs` to the left.
 const auto fold_left = [](auto& context) {
     Expression& lhs = x3::_val(context);
     Expression& rhs = at_c<1>(x3::_attr(context));
@@ -118,14 +118,14 @@ const auto fold_left = [](auto& context) {
     lhs = operation(at_c<0>(x3::_attr(context)), span, {std::move(lhs), std::move(rhs)});
 };
 
-// a < b < c would compare the result of a < b, 0 or 1, with c.
+// Refuses a < b < c, which would compare the result of a < b, 0 or 1, with c.
 const auto refuse_chain = [](auto& context) {
     const auto& range = x3::_attr(context);
     throw DiagnosticError(span_of(context, &*range.begin(), &*range.begin() + range.size()),
                           "comparisons do not chain", "write a < b and b < c");
 };
 
-// The first power of a chain gathers the others. They are folded from the right at the chain's end.
+// The first power of a chain collects the others; the chain is folded from the right at its end.
 const auto fold_powers = [](auto& context) {
     std::vector<Expression>& chain = x3::_attr(context);
     Expression result = std::move(chain.back());
@@ -136,7 +136,7 @@ const auto fold_powers = [](auto& context) {
     x3::_val(context) = std::move(result);
 };
 
-// Prefix operators, innermost last.
+// Applies prefix operators; the innermost comes last.
 const auto fold_prefixes = [](auto& context) {
     const std::vector<Operator>& prefixes = at_c<0>(x3::_attr(context));
     Expression result = std::move(at_c<1>(x3::_attr(context)));
@@ -145,7 +145,7 @@ const auto fold_prefixes = [](auto& context) {
     x3::_val(context) = std::move(result);
 };
 
-// x[...], x.member, x.part(...): the tail becomes the node, and what it stands behind its first argument.
+// x[...], x.member, x.part(...): the tail becomes the node, and its base becomes the first argument.
 const auto apply_tail = [](auto& context) {
     Expression& base = x3::_val(context);
     Expression tail = std::move(x3::_attr(context));
@@ -159,7 +159,7 @@ const auto apply_tail = [](auto& context) {
 template <Expression::Kind kind>
 const auto set_kind = [](auto& context) { x3::_val(context).kind = kind; };
 
-// An expression in parentheses is itself; several are a product of groups.
+// One expression in parentheses stands for itself; several are a product of groups.
 const auto finish_parentheses = [](auto& context) {
     Expression& value = x3::_val(context);
     if (value.args.size() == 1) {
@@ -175,7 +175,7 @@ const auto finish_call = [](auto& context) {
     bound_depth(x3::_val(context));
 };
 
-// Actions that move the attribute into a member of the rule's value, or append it to one.
+// Return actions that move the attribute into a member of the rule's value, or append it to one.
 template <typename Member>
 auto to(Member member) {
     return [member](auto& context) { x3::_val(context).*member = std::move(x3::_attr(context)); };
@@ -189,7 +189,7 @@ auto append_to(Member member) {
 
 const auto word_end = !(ascii::alnum | '_');
 
-// A named rule, so that "expected ..." can say the word.
+// Returns a named rule, so that "expected ..." can quote the word.
 auto keyword(const char* word) {
     return x3::rule<struct KeywordId>{word} = x3::lexeme[x3::lit(word) >> word_end];
 }
@@ -316,7 +316,7 @@ const auto set_real = [](auto& context) {
         throw DiagnosticError(span_of(context, first, last), "this number is out of range",
                               "numbers with a point or an exponent lie between 1e-307 and 1e308");
 };
-// `0..` begins a range.
+// A fraction needs a digit after the point, because `0..` begins a range.
 const auto fraction = '.' >> +ascii::digit;
 const auto exponent = ascii::char_("eE") >> -ascii::char_("+-") >> +ascii::digit;
 const auto real_def =
@@ -377,7 +377,7 @@ const auto each_def = keyword("each") > (binding[append_to(&ast::Each::bindings)
 const auto parallel_def =
     keyword("parallel") > binding[to(&ast::Parallel::binding)] > body[to(&ast::Parallel::body)];
 const auto let_def = keyword("let") > name[to(&ast::Let::name)] > '=' > expression[to(&ast::Let::value)];
-// The names of collectives may be used for buffers, parameters and algorithms.
+// Names of collectives may also name buffers, parameters and algorithms.
 const auto compose_def = collective[to(&ast::Compose::collective)] >> !x3::char_(":[.=") >
                          postfix[to(&ast::Compose::region)] >
                          keyword("over") > postfix[to(&ast::Compose::group)] >
@@ -385,7 +385,7 @@ const auto compose_def = collective[to(&ast::Compose::collective)] >> !x3::char_
                            (keyword("to") > expression[to(&ast::Compose::to)])) >
                          -(keyword("using") > postfix[to(&ast::Compose::algorithm)]);
 const auto arrow_def = (x3::lit("->") >> x3::attr(false)) | (x3::lit("+>") >> x3::attr(true));
-// What follows the arrow is a place if a rank follows it.
+// An expression after the arrow is a place if a rank follows it.
 const auto end_at_target = [](auto& context) {
     ast::Transfer& transfer = x3::_val(context);
     transfer.target = std::move(transfer.destination);
@@ -455,7 +455,7 @@ const auto schedule_parameter_def = name[to(&ast::Parameter::name)] >
                                     -('=' > expression[to(&ast::Parameter::value)]);
 const auto approximate_def = keyword("approximate") >> x3::attr(true);
 const auto lossy_def = keyword("lossy") >> x3::attr(true);
-// The second name of an algorithm's header.
+// Stores the second name of an algorithm's header: the target of an exchange, otherwise the root.
 const auto set_second = [](auto& context) {
     ast::Algorithm& algorithm = x3::_val(context);
     (contract_of(algorithm.collective).exchanges() ? algorithm.target : algorithm.root) =

@@ -19,7 +19,7 @@ void refuse_own_name(const ast::Name& name, std::span<const std::string_view> ow
                                   "choose another name");
 }
 
-// The names of one definition that are known at one place, as a stack of blocks.
+// The names of one definition that are known at one point, as a stack of blocks.
 class KnownNames {
   public:
     explicit KnownNames(std::span<const std::string_view> own_names = language_names)

@@ -1,4 +1,4 @@
-// Checks that every name has one meaning where it stands.
+// Checks that every name has a single meaning in its scope.
 #pragma once
 
 #include <string_view>
@@ -7,13 +7,13 @@
 
 namespace hocket::dsl {
 
-// Throws DiagnosticError for a name that is defined where the same name is already known, or that is one of
-// the language's own (`levels`, `world`, `ranks`). The names of levels belong to the topology: a schedule
-// need not know them, and may use them for something else.
+// Throws DiagnosticError for a name that is defined while the same name is already known, or that belongs to
+// the language (`levels`, `world`, `ranks`). Names of levels belong to the topology: a schedule need not know
+// them, and may use them for something else.
 void check_names(const ast::File& file);
 void check_names(const ast::UpdateDefinition& update);
 
-// What the statements of an update know beside its parameters and what they make themselves.
+// The names that an update's statements know besides its parameters and the names that they define.
 inline constexpr std::string_view update_names[] = {"w", "g", "workers", "round"};
 
 }  // namespace hocket::dsl

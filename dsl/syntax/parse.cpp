@@ -10,7 +10,7 @@ using namespace grammar;
 
 const auto skipper = ascii::space | '#' >> *(x3::char_ - '\n') >> ('\n' | x3::eoi);
 
-// The grammar descends recursively. This limits what could make it descend without end.
+// Limits the nesting, and with it the recursion of the grammar.
 void bound_nesting(const SourceFile& file) {
     int brackets = 0, loops = 0;
     const std::string& text = file.text;
@@ -46,7 +46,7 @@ void bound_size(const SourceFile& file) {
         throw DiagnosticError(Span{&file, 0, 1}, "this file is larger than 1 MiB", "is it a .sched file?");
 }
 
-// Puts words and marks of the language in quotes; rules have a description.
+// Quotes words and marks of the language; rules have a description instead.
 std::string readable(std::string expected) {
     if (expected.size() >= 2 && expected.front() == '"') expected = expected.substr(1, expected.size() - 2);
     const bool is_word = reserved_words.find(expected) != nullptr || expected == "medium" || expected == "by";
