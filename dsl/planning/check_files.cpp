@@ -20,10 +20,10 @@ namespace {
 const std::vector<std::string> small_topologies = {
     "1", "2", "3", "4", "5", "6", "7", "8", "16", "2x2", "2x3", "3x2", "4x3", "2x2x2", "3x1x2", "4x2x3"};
 
-constexpr Rank last_in_a_row = 17;  // 1 to 17 are always tried, and these, too:
+constexpr Rank last_in_a_row = 17;  // 1 to 17 are always tried, and so are these:
 constexpr Rank larger[] = {32, 64};
 
-// The sizes for which the condition holds.
+// Returns the sizes that meet the condition.
 template <typename Condition>
 std::vector<Rank> chosen_of(const std::vector<Rank>& sizes, Condition condition) {
     std::vector<Rank> chosen;
@@ -31,8 +31,8 @@ std::vector<Rank> chosen_of(const std::vector<Rank>& sizes, Condition condition)
     return chosen;
 }
 
-// Those of the usual sizes that the condition allows; if these are few, as for powers of 3, also the next
-// larger ones.
+// Returns the usual sizes that meet the condition. If these are few, as for powers of 3, the next larger ones
+// are added.
 template <typename Condition>
 std::vector<Rank> sizes_that_meet(Condition condition) {
     constexpr std::size_t enough = 4;
@@ -46,7 +46,7 @@ std::vector<Rank> sizes_that_meet(Condition condition) {
     return sizes;
 }
 
-// "1 to 5, 8": runs of sizes, folded.
+// Returns "1 to 5, 8": the sizes, with runs folded.
 std::string folded(const std::vector<Rank>& sizes) {
     std::string text;
     for (std::size_t i = 0; i < sizes.size();) {
@@ -59,7 +59,7 @@ std::string folded(const std::vector<Rank>& sizes) {
     return text;
 }
 
-// For what is said of what was checked on so many ranks.
+// Returns the note on the roots that were tried, for the report on these sizes.
 std::string roots_tried(const std::vector<Rank>& sizes) {
     const bool all =
         std::all_of(sizes.begin(), sizes.end(), [](Rank size) { return size <= every_root_up_to; });
@@ -110,7 +110,7 @@ class Checker {
         for (const ast::TopologyDefinition& topology : file.topologies) check(path, topology, library);
     }
 
-    // All files except those that are checked. They are read once, for all checks.
+    // All files except those that are checked, read once for all checks.
     const Library& folders() {
         if (!folders_) folders_.emplace(options_.search_path);
         return *folders_;
@@ -134,7 +134,8 @@ class Checker {
         });
     }
 
-    // Checks on the topologies that the user or the file names, otherwise on a set of small ones.
+    // Checks the schedule on the topologies that the user or the file names, otherwise on a set of small
+    // ones.
     void check(const std::string& path, const ast::Schedule& schedule, const std::vector<std::string>& named,
                const Library& library) {
         judge(path, [&]() -> Finding {
@@ -146,8 +147,8 @@ class Checker {
                     sizes.push_back(check_on(path, schedule, topology, library));
                     done += (done.empty() ? "" : " ") + topology;
                 } catch (const ConditionError& error) {
-                    // The schedule names an algorithm that doesn't run on such a group: there is nothing to
-                    // check.
+                    // The schedule names an algorithm that doesn't run on such a group, so there is nothing
+                    // to check.
                     if (!named.empty()) throw;
                     refusal = error.what();
                 }
@@ -161,7 +162,7 @@ class Checker {
         });
     }
 
-    // Small topologies of many shapes, and those of one level that the schedule's condition allows.
+    // Returns small topologies of many shapes, and those of one level that the schedule's condition allows.
     static std::vector<std::string> topologies_for(const ast::Schedule& schedule) {
         std::vector<std::string> topologies = small_topologies;
         if (!schedule.where) return topologies;
@@ -202,7 +203,7 @@ class Checker {
         return ranks;
     }
 
-    // Whether its words are true is not checked.
+    // Builds the operator. Its words (commutative, associative) are not checked for truth.
     void check(const std::string& path, const ast::OperatorDefinition& definition) {
         judge(path, [&]() -> Finding {
             const Operator op = build_operator(definition);
@@ -210,7 +211,7 @@ class Checker {
         });
     }
 
-    // With 1 for a parameter that has no default.
+    // Builds the update, with 1 for each parameter that has no default.
     void check(const std::string& path, const ast::UpdateDefinition& definition) {
         judge(path, [&]() -> Finding {
             const Update update = build_update(definition, sample_arguments(definition));
@@ -228,7 +229,7 @@ class Checker {
         });
     }
 
-    // What was checked, and where it is right.
+    // The definition that was checked, and where it is right.
     using Finding = std::pair<std::string, std::string>;
 
     template <typename Action>
@@ -246,7 +247,7 @@ class Checker {
 
     void complain(const std::runtime_error& error) {
         ++result_.wrong;
-        // A schedule repeats the error of its algorithm.
+        // A schedule repeats its algorithm's error, so each text is reported once.
         if (said_.insert(error.what()).second) listener_.wrong(error.what());
     }
 

@@ -13,19 +13,20 @@ struct CheckOptions {
     std::vector<std::string> files;
     std::vector<std::string> topologies;  // empty: a set of small ones
     std::vector<Rank> group_sizes;        // empty: 1 to 17, 32, 64, and others that `where` allows
-    // Where there is a root, every one is tried, or the ends and the middle of more than 64 ranks.
+    // If the collective has a root, every rank is tried as root; of more than 64 ranks, both ends and the
+    // middle.
     std::vector<std::string> search_path;
     double timeout = 60;  // seconds, for each definition on each group or topology
 };
 
-// What was found, as it is found. What these functions throw goes through.
+// Receives results as they are found. Exceptions that these functions throw are passed on.
 struct CheckListener {
     std::function<void(const std::string& line)> right;  // "my.sched: schedule mine all_reduce ... on 1 2 3"
-    std::function<void(const std::string& text)> wrong;  // a diagnostic; each is told once
+    std::function<void(const std::string& text)> wrong;  // a diagnostic; each text is reported once
 };
 
 struct CheckResult {
-    int right = 0, wrong = 0;  // definitions, and files that cannot be read
+    int right = 0, wrong = 0;  // counts definitions, and files that cannot be read
 };
 
 CheckResult check_files(const CheckOptions& options, const CheckListener& listener);

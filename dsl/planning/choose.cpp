@@ -17,17 +17,18 @@
 namespace hocket::dsl {
 namespace {
 
-constexpr double alike = 1.12;  // estimates this close are alike: the model leaves out more than that
+constexpr double alike = 1.12;  // ratio of estimates that count as equal: the model's own error is larger
 constexpr std::uint64_t usual_bytes = 1 << 20;
-constexpr double step_limit =
-    1 << 17;  // largest graph to lay out for an estimate: that takes a fraction of a second
+// The largest graph that is laid out for an estimate; this takes a fraction of a second.
+constexpr double step_limit = 1 << 17;
 
 using Algorithms = std::vector<const ast::Algorithm*>;
 
 using Graph = std::shared_ptr<const StepGraph>;
 
-// The estimate of a schedule or algorithm on a topology. `own` is the root's part of it. The estimate is made
-// from all its steps, which `whole` gets if it is not null; if those would be too many, from the root's own.
+// Estimates a schedule or algorithm on a topology. `own` is the graph of the root's steps. The estimate is
+// made from the steps of all ranks, which are stored in `whole` if that is not null; if those would be too
+// many, from the root's own.
 Estimate estimate_of(const StepGraph& own, const Runnable& runnable, const Library& library,
                      const Topology& topology, Rank root, const Chooser& chooser, const Deadline& deadline,
                      Graph* whole = nullptr) {
@@ -43,11 +44,11 @@ Estimate estimate_of(const StepGraph& own, const Runnable& runnable, const Libra
 
 // ---- An algorithm for a group ------------------------------------------------------------------
 
-// The best algorithms for groups, found once.
+// Finds the best algorithm for each group, once.
 class Choices::ForGroups {
   public:
     struct Found {
-        const ast::Algorithm* algorithm = nullptr;  // null: none is right
+        const ast::Algorithm* algorithm = nullptr;  // null: no algorithm is right
         std::string text;
     };
 
@@ -71,11 +72,11 @@ class Choices::ForGroups {
         Estimate estimate;
     };
 
-    // The algorithms that can run on the group.
+    // Returns the algorithms that can run on the group.
     const std::vector<Candidate>& candidates(Collective collective, const Group& group) {
         const auto [entry, is_new] = candidates_.try_emplace({collective, group.levels});
         if (!is_new) return entry->second;
-        // Only one of all groups over these levels has something to bring from a root at a time.
+        // If data come from a root, only one of the groups over these levels has them at a time.
         const Topology levels = restricted_to(group, topology_, !contract_of(collective).spreads());
         for (const ast::Algorithm* algorithm : library_.algorithms(collective)) {
             try {
@@ -84,7 +85,7 @@ class Choices::ForGroups {
                 const StepGraph own = elaborate(runnable, library_, levels, {0, 0, {}, {}, deadline_});
                 entry->second.push_back(
                     {algorithm, estimate_of(own, runnable, library_, levels, 0, {}, deadline_)});
-            } catch (const DiagnosticError&) {  // it cannot even be laid out: never a choice
+            } catch (const DiagnosticError&) {  // it cannot even be laid out, so it is never a choice
             }
         }
         return entry->second;
@@ -94,7 +95,7 @@ class Choices::ForGroups {
         const auto [entry, is_new] = right_.emplace(std::pair(&algorithm, size), false);
         if (!is_new) return entry->second;
         try {
-            // A plan of it is proved with its own root.
+            // Few roots suffice here, because the plan is later proved with its own root.
             verify_algorithm(algorithm, library_, size, ends_and_middle(size), deadline_);
             entry->second = true;
         } catch (const DiagnosticError&) {
@@ -108,9 +109,9 @@ class Choices::ForGroups {
         std::size_t peers;
     };
 
-    // The best first. If the estimates are almost the same, fewer peers come first: what the estimate does
-    // not know (other streams on the way, how long a connection takes to reach its speed again) is worse with
-    // more peers.
+    // Returns the algorithms, the best first. If estimates are almost equal, those with fewer peers come
+    // first, because effects that the estimate leaves out (other streams on the link, the time until a
+    // connection is fast again) grow with the number of peers.
     std::vector<Rated> ranked(Collective collective, const Group& group, double bytes) {
         std::vector<Rated> all;
         for (const Candidate& candidate : candidates(collective, group))
@@ -154,9 +155,9 @@ class Choices::ForGroups {
 
 namespace {
 
-// What part of x each statement without `using` works on, in the order in which the statements are laid out.
-// To find it, each algorithm is replaced by a transfer of all that its group works on, and the result is laid
-// out.
+// Finds the part of x that each statement without `using` works on, in the order in which the statements are
+// laid out. For this it lays the schedule out with each algorithm replaced by a transfer of everything that
+// its group works on.
 class Parts {
   public:
     std::vector<double> find(const Runnable& runnable, const Library& library, const Topology& topology,
@@ -198,7 +199,7 @@ class Parts {
 
 }  // namespace
 
-// What is known about a schedule or algorithm from one root.
+// Facts about a schedule or algorithm, for one root.
 struct Choices::Known {
     std::optional<std::vector<double>> parts;  // see Parts
     std::map<Algorithms, Estimate> estimates;  // by the algorithms that were chosen
@@ -211,8 +212,7 @@ Chooser Choices::chooser(const Runnable& runnable, Rank root, double bytes, std:
         auto& parts = known->parts;
         if (!parts)
             parts = Parts().find(runnable, groups->library(), groups->topology(), root, groups->deadline());
-        // Every statement that comes here leaves one choice, so the number of choices tells which statement
-        // this is.
+        // Every statement that gets here adds one choice, so the number of choices is the statement's index.
         const auto& found = groups->find(collective, group, bytes * (*parts)[choices.size()]);
         if (!found.algorithm)
             throw DiagnosticError(call,
@@ -230,7 +230,7 @@ Chooser Choices::chooser(const Runnable& runnable, Rank root, std::uint64_t byte
 
 // ---- A schedule for the topology ---------------------------------------------------------------
 
-// All that the library has for a collective.
+// All schedules and algorithms that the library has for a collective.
 struct Choices::Field {
     struct Entrant {
         Runnable runnable;
@@ -244,9 +244,10 @@ struct Choices::Field {
 struct Choices::Candidate {
     const Runnable* runnable;
     Chooser chooser;
-    std::size_t detours;  // strands and choices: if two take as long, the plainer one is taken
+    std::size_t
+        detours;  // number of strands and choices; the simpler of two equally fast candidates is taken
     double seconds, busiest_link;
-    Graph whole = nullptr;  // for the proof, if it was laid out just now
+    Graph whole = nullptr;  // for the proof, if it has just been laid out
 };
 
 Choices::Choices(Library& library, const Topology& topology, Proofs& proofs, const Deadline& deadline)
@@ -258,13 +259,13 @@ Choices::Choices(Library& library, const Topology& topology, Proofs& proofs, con
 
 Choices::~Choices() = default;
 
-// For each collective only the last root's field is kept.
+// Keeps only the last root's field of each collective.
 Choices::Field& Choices::field(Collective collective, Rank root) {
     std::unique_ptr<Field>& field = fields_[collective];
     if (field && field->root == root) return *field;
     field = std::make_unique<Field>();
     field->root = root;
-    std::set<std::string> names;  // as PlanRequest::schedule takes them
+    std::set<std::string> names;  // in the form that PlanRequest::schedule takes
     for (const ast::Schedule* schedule : library_.schedules(collective)) names.insert(schedule->name.text);
     for (const ast::Algorithm* algorithm : library_.algorithms(collective))
         names.insert(algorithm->name.text);
@@ -277,7 +278,7 @@ Choices::Field& Choices::field(Collective collective, Rank root) {
     return *field;
 }
 
-// The schedules that can run on the topology, the best first.
+// Returns the schedules that can run on the topology, the best first.
 std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) {
     std::vector<Candidate> result;
     double best = std::numeric_limits<double>::infinity();
@@ -286,7 +287,8 @@ std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) 
             Candidate candidate{&runnable, chooser(runnable, field.root, bytes, known), 0, 0.0, 0.0};
             const StepGraph own = elaborate(runnable, library_, topology_,
                                             {field.root, field.root, candidate.chooser, {}, deadline_});
-            // A schedule that computes does more than its collective promises: only who names it wants that.
+            // A schedule that computes does more than its collective promises, so it runs only if it is
+            // named.
             if (!own.computations.empty() || !own.extras.empty() || !own.parameters.empty()) continue;
             candidate.detours = own.strands.size() + own.choices.size();
             Algorithms algorithms;
@@ -302,7 +304,7 @@ std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) 
             candidate.busiest_link = estimate->second.busiest_link();
             best = std::min(best, candidate.seconds);
             result.push_back(std::move(candidate));
-            // Drop the graphs of candidates that can no longer be chosen: they would only take memory.
+            // Drop the graphs of candidates that can no longer be chosen, to save memory.
             for (Candidate& known : result)
                 if (known.seconds > best * alike) known.whole = nullptr;
         } catch (const DiagnosticError&) {  // it doesn't run on this topology
@@ -313,8 +315,8 @@ std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) 
     };
     std::sort(result.begin(), result.end(),
               [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
-    // Links may be slower than we assume: of candidates that hardly differ, those that load links least come
-    // first.
+    // Links may be slower than assumed, so of candidates with almost equal estimates those that load links
+    // least come first.
     const auto is_alike = [&](const Candidate& c) { return c.seconds <= result[0].seconds * alike; };
     const auto load = [](const Candidate& c) { return std::llround(c.busiest_link * 1e9); };
     std::stable_sort(result.begin(), std::find_if_not(result.begin(), result.end(), is_alike),
@@ -330,7 +332,7 @@ std::optional<Proofs::Proof> Choices::proof_if_right(const Candidate& candidate,
     }
 }
 
-// Why a schedule that is right does not do: "not direct"; null if it meets the demands.
+// Returns the reason why a correct schedule does not meet the demands, such as "not direct"; null if it does.
 const char* Choices::fault_of(const Proofs::Proof& proof, const Demands& demands) {
     if (!allows(*proof.graph, demands.counts))
         return demands.counts == Counts::by_pair ? "not direct" : "moves pieces to other places";

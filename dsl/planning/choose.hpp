@@ -1,4 +1,4 @@
-// Which schedule runs when none is named: the one in the library with the lowest estimate.
+// Chooses the schedule that runs if none is named: the one in the library with the lowest estimate.
 #pragma once
 
 #include <cstdint>
@@ -14,48 +14,48 @@
 
 namespace hocket::dsl {
 
-// What a schedule must keep to, beside what its collective promises.
+// Demands on a schedule besides what its collective promises.
 struct Demands {
     Counts counts = Counts::alike;
-    bool keeps_order = false;     // no operands change places, as the operator is not commutative,
-    bool keeps_grouping = false;  // or are grouped otherwise, as it is not associative (dsl/proof/order.hpp)
+    bool keeps_order = false;  // operands may not change places, because the operator is not commutative
+    bool keeps_grouping =
+        false;  // operands may not be regrouped, because it is not associative (dsl/proof/order.hpp)
 
     friend auto operator<=>(const Demands&, const Demands&) = default;
 };
 
 struct Chosen {
     std::string name;      // for PlanRequest::schedule: "direct", "flat(ring, ring)"
-    std::string why;       // a line: the candidates and their estimates
+    std::string why;       // one line: the candidates and their estimates
     double seconds = 0.0;  // its estimate
 };
 
-// Chooses on one topology. It remembers what it has laid out and estimated, so another choice, for another
-// size, costs little. What it remembers does not change what it chooses, and the choice is the same on all
-// ranks.
+// Chooses schedules on one topology. It remembers graphs and estimates, so that another choice, for another
+// size, costs little; this memory does not influence the result. The choice is the same on all ranks.
 class Choices {
   public:
-    // All must outlive it. deadline: of each call, and may change between calls; DeadlineError when it
-    // passes.
+    // All references must outlive it. deadline: of each call; may change between calls. Calls throw
+    // DeadlineError once it has passed.
     Choices(Library& library, const Topology& topology, Proofs& proofs,
             const Deadline& deadline = no_deadline);
     ~Choices();
 
     // The candidates are all schedules of the collective in the library that run on the topology with their
-    // parameters' defaults, and all its algorithms over all ranks. Returns the candidate with the lowest
-    // estimate for `bytes` of x (0: 1 MiB) that is right. Throws DiagnosticError if there is none. The result
-    // is valid until another root is asked about. `proof`, if not null, gets the proof of the choice, unless
-    // the choice is known from before. Considers only those that meet the demands.
+    // parameters' defaults, and all its algorithms over all ranks. Of those that meet the demands and are
+    // right, returns the one with the lowest estimate for `bytes` of x (0: 1 MiB). Throws DiagnosticError if
+    // there is none. The result is valid until a call names another root. `proof`, if not null, receives the
+    // proof of the choice, unless an earlier call has made the same choice.
     const Chosen& schedule(Collective collective, Rank root, std::uint64_t bytes,
                            std::optional<Proofs::Proof>* proof = nullptr, const Demands& demands = {});
 
-    // The names of all that schedule() chooses among: its choice first, the others by estimate. Only right
-    // ones, and one of those that come to the same steps.
+    // Returns the names of the candidates of schedule(): its choice first, the others by estimate. Only
+    // correct candidates are listed, and of several with the same steps only one.
     std::vector<std::string> names(Collective collective, Rank root, std::uint64_t bytes);
 
-    // Chooses algorithms for the statements without `using` of a schedule on `bytes` of x (0: 1 MiB). For
-    // each statement it takes the library's algorithm with the lowest estimate for the part of x that the
-    // group works on, among those that allow the group and are right on it. Library, topology and the
-    // runnable's definition must outlive it.
+    // Returns a chooser of algorithms for the statements without `using` of a schedule on `bytes` of x (0: 1
+    // MiB). For each statement it takes the library's algorithm with the lowest estimate for the part of x
+    // that the group works on, among those that allow the group and are right on it. Library, topology and
+    // the runnable's definition must outlive it.
     Chooser chooser(const Runnable& runnable, Rank root, std::uint64_t bytes);
 
   private:
@@ -78,7 +78,7 @@ class Choices {
     std::map<Collective, std::unique_ptr<Field>> fields_;
 };
 
-// For a topology that is asked about only once.
+// For a topology on which only one choice is made.
 Chosen choose_schedule(Library& library, const Topology& topology, Collective collective, Rank root,
                        std::uint64_t bytes, const Deadline& deadline = no_deadline);
 std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,

@@ -16,7 +16,7 @@ namespace hocket::dsl {
 
 namespace {
 
-// What can be told about a file without reading it.
+// Properties of a file that are known without reading it.
 using FileState = std::pair<std::filesystem::file_time_type, std::uintmax_t>;
 
 FileState state_of(const std::string& path) {
@@ -27,8 +27,9 @@ FileState state_of(const std::string& path) {
 
 }  // namespace
 
-// What checks on one topology share. Its library holds the files of the folders, the schedule's own file and
-// the topology's, and no others: so what is found there for a schedule does not depend on earlier requests.
+// State that checks on one topology share. Its library holds the files of the folders, the schedule's own
+// file and the topology's, and no others, so that a schedule's name never resolves to a file of an earlier
+// request.
 struct Planner::Site {
     Site(const PlanRequest& request, FileState state, const Library& library_of_all)
         : schedule_file(state),
@@ -90,8 +91,8 @@ class Checked : public CheckedSchedule {
             choices_.push_back(location_of(choice.call) + ": " + choice.text);
     }
 
-    // A rank's local peers have to be projected with it: where their pieces are depends on everything they
-    // do.
+    // All ranks of a host have to be projected together: the places of a rank's pieces depend on all that its
+    // local peers do.
     RankProgram project(Rank rank) const override {
         std::vector<Rank> host;
         for (Rank other = 0; other < levels().ranks(); ++other)
@@ -115,8 +116,8 @@ class Checked : public CheckedSchedule {
     const std::vector<std::string>& choices() const override { return choices_; }
 
   private:
-    // The most messages between hosts that any rank sends and receives. A phase has one for each pair of
-    // ranks.
+    // Returns the most messages between hosts that any rank sends and receives. A phase has one for each pair
+    // of ranks.
     std::uint64_t most_messages() const {
         const StepGraph& graph = this->graph();
         std::vector<std::uint64_t> messages(static_cast<std::size_t>(graph.ranks), 0);
@@ -166,7 +167,7 @@ std::unique_ptr<CheckedSchedule> Planner::check(const PlanRequest& request) {
         throw;
     } catch (const NotFoundError&) {
         throw;
-    } catch (...) {  // a deadline, no memory: the site may be left half done
+    } catch (...) {  // a deadline, or no memory: the site may be incomplete
         site.reset();
         throw;
     }

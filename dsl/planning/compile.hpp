@@ -1,4 +1,5 @@
-// The language's front door for code that runs schedules: from a schedule's name to a checked program.
+// The entry point of the language for code that runs schedules: turns a schedule's name into a checked
+// program.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@
 
 namespace hocket::dsl {
 
-// What is asked for. Names are looked up in search_path (folders of .sched files), in order.
+// A request for a plan. Names are looked up in search_path (folders of .sched files), in order.
 //   schedule: "blueconnect", "flat(ring, doubling)", "my.sched" (the one schedule of this collective in it),
 //             "my.sched:name(args)", or "" for the library's choice for the topology and the size
 //             (dsl/planning/choose.hpp).
@@ -35,15 +36,15 @@ struct PlanRequest {
     std::vector<std::string> search_path;
     Rank ranks = 1;
     Rank root = 0;
-    std::vector<int> hosts = {};  // by rank: ranks with the same number share memory. Empty: no ranks do
+    std::vector<int> hosts = {};  // by rank: ranks with the same number share memory. Empty: none do
     Protocol protocol = Protocol::bandwidth;  // between ranks that share memory
-    std::uint64_t bytes = 0;                  // of x: the size that choices are made for. 0: 1 MiB
-    Deadline deadline = {};                   // for the check and for projections
-    // By pair, for all_to_all only: receivers copy out of local peers' inputs.
+    std::uint64_t bytes = 0;                  // of x: the size for which choices are made. 0: 1 MiB
+    Deadline deadline = {};                   // of the check, and of projections
+    // by_pair, for all_to_all only: receivers copy out of local peers' inputs.
     Counts counts = Counts::alike;
-    // What the plan combines with, if a schedule file defines it; it must outlive the check. A schedule that
-    // needs more of an operator than it promises is refused, or passed over. Null: all that is built in may
-    // be reordered and regrouped.
+    // The operator that the plan combines with, if a schedule file defines it; it must outlive the check. A
+    // schedule that needs more of an operator than this one promises is refused, or not considered. Null: a
+    // built-in operator, all of which may be reordered and regrouped.
     const Operator* op = nullptr;
 };
 
@@ -51,30 +52,30 @@ struct PlanRequest {
 class CheckedSchedule {
   public:
     virtual ~CheckedSchedule() = default;
-    virtual const StepGraph& graph() const = 0;        // what was proved: all ranks' steps
+    virtual const StepGraph& graph() const = 0;        // the steps of all ranks, as proved
     virtual RankProgram project(Rank rank) const = 0;  // from the steps of graph() that concern the rank
     virtual std::uint64_t fingerprint() const = 0;     // of graph()
     virtual const std::string& name() const = 0;       // with arguments: "flat(ring, doubling)"
     virtual const std::string& topology() const = 0;
     virtual const Topology& levels() const = 0;
     virtual const std::vector<std::string>& choices()
-        const = 0;  // what the compiler chose, and why; a line each
+        const = 0;  // the compiler's choices and their reasons, a line each
 };
 
-// Checks schedules. It remembers what it has read, laid out, estimated and proved, so another check on the
-// same topology, say for another size, costs little. It reads the folders of the search path once, and reads
-// a file again if a schedule names it and the file has changed. Not thread-safe; what it returns is, and may
-// outlive it.
+// Checks schedules. It remembers what it has read, laid out, estimated and proved, so that another check on
+// the same topology, for example for another size, costs little. It reads the folders of the search path
+// once, and reads a file again if a schedule names it and the file has changed. Not thread-safe; the results
+// are, and may outlive it.
 class Planner {
   public:
     Planner() = default;
-    // `library`: what was already read from `search_path`, and further files; they are not read again.
+    // `library`: the files already read from `search_path`, and further ones; none of them is read again.
     Planner(std::vector<std::string> search_path, const Library& library);
 
     // Throws like check_schedule.
     std::unique_ptr<CheckedSchedule> check(const PlanRequest& request);
 
-    // What lies in the folders of the search path.
+    // Returns the definitions in the folders of the search path.
     const Library& library(const std::vector<std::string>& search_path);
 
     struct Site;
@@ -85,9 +86,9 @@ class Planner {
     std::map<Key, std::shared_ptr<Site>> sites_;  // by search path, topology, ranks, and schedule's file
 };
 
-// Throws DiagnosticError (dsl/base/diagnostic.hpp) for anything that is wrong with the text, the request or
-// the schedule's meaning; its what() is the whole rendered diagnostic. Throws NotFoundError (the same header)
-// if a name or file does not exist, and DeadlineError (dsl/base/deadline.hpp) if it takes too long.
+// Throws DiagnosticError (dsl/base/diagnostic.hpp) for any fault in the text, the request or the schedule's
+// meaning; its what() returns the whole rendered diagnostic. Throws NotFoundError (the same header) if a name
+// or file does not exist, and DeadlineError (dsl/base/deadline.hpp) if the check takes too long.
 std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request);
 
 }  // namespace hocket::dsl

@@ -13,10 +13,10 @@ namespace hocket::dsl {
 namespace {
 
 constexpr const char* estimating = "estimating how long a schedule takes";
-constexpr double message_share = 0.2;  // of a latency: how long each message keeps its sender busy
+constexpr double message_share = 0.2;  // fraction of the latency for which each message keeps its sender busy
 
-// What each further sender to the same end costs, as a part of the bytes beyond those that switches hold.
-// Measured with 3 and with 7 senders against a ring (docs/decisions/planning-fan-in-cost.md).
+// The cost of each further sender to the same end, as a fraction of the bytes beyond those that switches
+// buffer. Measured with 3 and with 7 senders against a ring (docs/decisions/planning-fan-in-cost.md).
 constexpr double fan_in_cost = 0.08, buffered_bytes = 64 << 10;
 constexpr std::size_t most_sources = 8;
 
@@ -24,7 +24,7 @@ bool is_memory(const Level& level) {
     return level.medium == Medium::memory;
 }
 
-// The levels whose ranks share one end of this level's links.
+// Returns the levels whose ranks share one end of this level's links.
 std::vector<int> sharing_levels(const Topology& topology, int level) {
     std::vector<int> result;
     const std::string& outermost = topology.levels[level].shared_by;
@@ -36,12 +36,12 @@ std::vector<int> sharing_levels(const Topology& topology, int level) {
     return result;
 }
 
-// By what factor a rank's work in memory slows down if so many ranks share the level's cores.
+// Returns the factor by which a rank's work in memory slows down if this many ranks share the level's cores.
 double slowdown(const Level& level, Rank ranks_of_host) {
     return level.cores > 0 ? std::max(1.0, double(ranks_of_host) / level.cores) : 1.0;
 }
 
-// The level's latency and bandwidth if so many ranks share its cores.
+// Return the level's latency and bandwidth if this many ranks share its cores.
 double crowded_latency(const Level& level, Rank ranks_of_host) {
     const double slower = slowdown(level, ranks_of_host);
     return slower > 1 ? slower * (level.latency + core_switch) : level.latency;
@@ -60,8 +60,8 @@ Rank ranks_over(const Topology& topology, Condition counts) {
 
 // ---- Rounds ------------------------------------------------------------------------------------
 
-// The round of each step. A phase is in the first round that comes after all rounds that its ranks have
-// already had in its strand, or before the strand began.
+// Assigns a round to each step. A phase is in the first round after all rounds that its ranks have already
+// had in its strand, or before the strand began.
 class Rounds {
   public:
     explicit Rounds(const StepGraph& graph) : graph_(graph) {}
@@ -88,7 +88,7 @@ class Rounds {
   private:
     struct Progress {
         std::uint32_t next = 0;
-        std::uint32_t block = 0, before = 0;  // the last `parallel` in it, and `next` as it was before that
+        std::uint32_t block = 0, before = 0;  // the last `parallel` in it, and `next` before that began
     };
 
     Progress& progress(std::uint32_t strand, Rank rank) {
@@ -129,7 +129,7 @@ class Estimate::Clocks {
     double run(const Deadline& deadline);
 
   private:
-    // What an end of a link carries in one round, or what a rank does in memory.
+    // The load of one end of a link in one round, or of a rank in memory.
     struct Load {
         double sent = 0, received = 0;
         std::array<std::uint64_t, most_sources> from = {};  // the ends that send to this one
@@ -161,11 +161,11 @@ class Estimate::Clocks {
     const Estimate& estimate_;
     double bytes_;
     std::vector<double> clock_;
-    double floor_ = 0;  // if one rank stands for all: its clock
+    double floor_ = 0;  // the clock of the one rank that stands for all, if there is one
     std::unordered_map<std::uint64_t, Load> loads_;
-    std::unordered_map<Rank, std::size_t> messages_;  // how many the rank sends
-    std::unordered_map<Rank, Pass> passes_;           // what the rank does in memory
-    std::unordered_map<Rank, double> later_;          // clocks after the round
+    std::unordered_map<Rank, std::size_t> messages_;  // the number of messages that the rank sends
+    std::unordered_map<Rank, Pass> passes_;           // the rank's work in memory
+    std::unordered_map<Rank, double> later_;          // the clocks after the round
 };
 
 Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from,
@@ -181,10 +181,10 @@ Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::option
         for (const int other : link.sharing) link.sharers *= topology.levels[other].size;
         links_.push_back(std::move(link));
     }
-    // Within a round, the steps that one rank combines into one region come one after the other.
+    // Within a round, the steps that one rank combines into one region are adjacent.
     const std::vector<std::uint32_t> rounds = Rounds(graph).of_steps(deadline);
-    // Data that a rank moves within its own buffers take as long as a copy in its host's memory, if that is
-    // known.
+    // Data that a rank moves within its own buffers take as long as a copy in its host's memory, if the
+    // topology has such a level.
     const auto memory =
         std::find_if(links_.begin(), links_.end(), [](const Link& link) { return link.memory; });
     std::vector<std::uint32_t> order;
@@ -197,7 +197,7 @@ Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::option
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
     moves_.reserve(order.size());
     std::vector<std::size_t> sent_in(static_cast<std::size_t>(graph.ranks), 0);  // by source
-    std::size_t arrival = 0;  // running number of a phase at a destination
+    std::size_t arrival = 0;  // index of a phase at a destination
     for (std::size_t i = 0; i < order.size(); ++i) {
         const Step& step = graph.steps[order[i]];
         const bool new_round = i == 0 || rounds[order[i]] != rounds[order[i - 1]];
@@ -231,7 +231,7 @@ int Estimate::level_between(const Topology& topology, Rank a, Rank b) const {
     return memory;
 }
 
-// An end is named by the lowest rank that uses it.
+// An end is numbered by the lowest rank that uses it.
 std::uint64_t Estimate::end_of(int level, Rank rank) const {
     Rank lowest = rank;
     for (const int other : links_[level].sharing)
@@ -309,7 +309,8 @@ std::size_t Estimate::most_peers() const {
 }
 
 double Estimate::busiest_link() const {
-    std::unordered_map<std::uint64_t, std::pair<double, double>> loads;  // by end: out and in
+    std::unordered_map<std::uint64_t, std::pair<double, double>>
+        loads;  // by end: the bytes that go out and come in
     for (const Move& move : moves_) {
         if (links_[move.level].memory) continue;
         const double length = regions_[move.region] * (one_for_all_ ? links_[move.level].sharers : 1);
@@ -339,7 +340,7 @@ double share_of(const StepGraph& graph, const Region& region) {
             share += width;
             continue;
         }
-        // In a graph of one rank's steps its own region stands for those of all.
+        // In a graph of one rank's steps, that rank's region stands for all.
         const auto known = std::find_if(extra->regions.begin(), extra->regions.end(),
                                         [](std::uint32_t r) { return r != ExtraBuffer::missing; });
         if (known != extra->regions.end())

@@ -1,4 +1,4 @@
-// How long a step graph takes, by latency and bandwidth alone. A full simulator grows here later.
+// Estimates the time that a step graph takes, from latency and bandwidth alone.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 
 namespace hocket::dsl {
 
-// The time until the last rank is done. Every rank has a clock, which the phases advance:
+// The estimate is the time until the last rank is done. Every rank has a clock, which the phases advance:
 //
 // - Two ranks are joined by the outermost level in which their coordinates differ. Levels of medium memory
 //   count only if no other level differs.
-// - What a rank sends to another in a phase is one message. It arrives after the level's latency, plus the
-//   time in which the busier of its two ends carries all its bytes of the phase. An end belongs to one rank,
-//   or to all the ranks that share it. If several ranks send to one end, the bytes that do not fit on the way
-//   at once take longer, because the streams get in each other's way. A sender is busy for a fifth of the
-//   latency per message, and until its bytes are out. So the clocks show how the parts of a pipeline overlap.
-// - In memory messages cost nothing: the receiver fetches. A phase takes the latency once, plus the bytes
-//   that the rank touches divided by the bandwidth. A combine touches each source, its own operand and the
-//   result; a copy touches both sides. If a host has fewer cores than ranks, both times grow in proportion.
-//   What a rank copies within its own buffers waits for nobody.
-// - Strands, and groups of ranks that have nothing to do with each other, run side by side: the n-th phases
-//   of all of them share the links.
+// - All that a rank sends to another in a phase is one message. It arrives after the level's latency, plus
+//   the time in which the busier of its two ends carries all its bytes of the phase. An end belongs to one
+//   rank, or to all the ranks that share it. If several ranks send to one end, the bytes beyond those in
+//   switches' buffers take longer, because the streams disturb each other. A sender is busy for a fifth of
+//   the latency per message, and until its bytes are out. The clocks thus show how far the stages of a
+//   pipeline overlap.
+// - In memory a message costs its sender nothing, because the receiver fetches the data. A phase takes the
+//   latency once, plus the bytes that the rank touches divided by the bandwidth. A combine touches each
+//   source, its own operand and the result; a copy touches both sides. If a host has fewer cores than
+//   ranks, both times grow in proportion. Copies within a rank's own buffers wait for no other rank.
+// - Strands run side by side, and so do groups of ranks that share no rank: the n-th phases of all of them
+//   share the links.
 //
 // With `seen_from`, the graph holds the steps of that rank only (ElaborateOptions::only), and the rank stands
 // for all: the others on its links carry as much as it does, and phases without it take no time.
@@ -35,10 +36,10 @@ class Estimate {
     Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from = std::nullopt,
              const Deadline& deadline = no_deadline);
 
-    double seconds(double bytes, const Deadline& deadline = no_deadline) const;  // for so many bytes of x
-    // The largest number of ranks from which any one rank gets messages.
+    double seconds(double bytes, const Deadline& deadline = no_deadline) const;  // for this many bytes of x
+    // Returns the largest number of ranks from which a single rank gets messages.
     std::size_t most_peers() const;
-    // The part of x that the busiest end of a link carries, out or in.
+    // Returns the part of x that the busiest end of a link carries, out or in.
     double busiest_link() const;
 
   private:
@@ -48,14 +49,14 @@ class Estimate {
         std::vector<int> sharing;
         Rank sharers;
     };
-    // What the estimate needs to know of a step.
+    // The facts about a step that the estimate needs.
     struct Move {
         Rank source, destination;
         std::uint32_t region;
         int level;
         bool combines;
-        bool again;       // the move before brought the same region to the same rank in the same phase
-        bool goes_along;  // in the message of an earlier one
+        bool again;       // the previous move brought the same region to the same rank in the same phase
+        bool goes_along;  // it is part of an earlier move's message
     };
     class Clocks;
 
@@ -65,9 +66,9 @@ class Estimate {
     Topology topology_;
     std::optional<Rank> one_for_all_;
     std::vector<Link> links_;          // by level
-    std::vector<double> regions_;      // their length: the part of x
+    std::vector<double> regions_;      // their lengths, as fractions of x
     std::vector<Move> moves_;          // round by round
-    std::vector<std::size_t> rounds_;  // where each ends
+    std::vector<std::size_t> rounds_;  // the end of each round
 };
 
 // For a graph that is estimated only once.
@@ -76,13 +77,13 @@ inline double estimate(const StepGraph& graph, const Topology& topology, double 
     return Estimate(graph, topology, seen_from).seconds(bytes);
 }
 
-// The topology of the group's levels alone. all_at_once: all other groups do the same at the same time (and
-// take their part of shared links and cores); otherwise the others rest.
+// Returns the topology of the group's levels alone. all_at_once: all other groups do the same at the same
+// time (and take their part of shared links and cores); otherwise they are idle.
 Topology restricted_to(const Group& group, const Topology& topology, bool all_at_once);
 
-// The part of x that the region covers.
+// Returns the part of x that the region covers.
 double length_of(const Region& region);
-// The bytes of one of the graph's regions, as a part of x's.
+// Returns the bytes of one of the graph's regions, relative to x's.
 double share_of(const StepGraph& graph, const Region& region);
 
 std::string text_of_size(double bytes);    // "64 KiB"

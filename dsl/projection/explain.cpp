@@ -25,7 +25,7 @@ std::string area_text(const RankProgram& program, AreaId area) {
     return fmt::format("scratch {}", slot);
 }
 
-// If an area is read at another place than the one that is written, the text names that place.
+// Returns the area's name; if it is read at a place other than the one written, the text names that place.
 std::string operand_text(const RankProgram& program, const Op& op, AreaId area) {
     if (area < program.first_shifted()) return area_text(program, area);
     const ShiftedArea& shifted = program.shifted[area - program.first_shifted()];
@@ -40,7 +40,7 @@ std::string targets_text(const RankProgram& program, const Op& op) {
     return text;
 }
 
-// "x[0, 1/4), x[1/2, 3/4)".
+// Returns "x[0, 1/4), x[1/2, 3/4)".
 std::string region_text(const RankProgram& program, const Op& op) {
     std::string text;
     for (std::size_t i = 0; i < op.parts(); ++i) {
@@ -50,8 +50,8 @@ std::string region_text(const RankProgram& program, const Op& op) {
     return text;
 }
 
-// Where the parts of a message are: one name if all are in one area, else one for each part. A part that
-// waits for its turn to be used is in "scratch".
+// Returns the areas of a message's parts: one name if all are in one area, otherwise one per part. A part
+// that waits in a slot until it is used is in "scratch".
 std::string areas_text(const RankProgram& program, const Op& op) {
     std::vector<std::string> names;
     for (std::size_t i = 0; i < op.parts(); ++i) {
@@ -138,7 +138,7 @@ std::string operation_text(const RankProgram& program, const Op& op) {
     return fmt::format("combine  {} of {} = {}", region, targets_text(program, op), operands);
 }
 
-// The part's bytes, as a part of x's.
+// Returns the part's size relative to x.
 double share_of(const RankProgram& program, const MessagePart& part) {
     const Rational begin = program.boundaries[part.begin];
     const Rational width = program.boundaries[part.end] - begin;

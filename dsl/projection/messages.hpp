@@ -1,4 +1,5 @@
-// The messages of a phase. All that one rank sends to another in it is one message, of one or more pieces.
+// The messages of a phase. All that one rank sends to another in a phase is one message of one or more
+// pieces.
 #pragma once
 
 #include <span>
@@ -11,14 +12,14 @@ namespace hocket::dsl {
 
 // A step that concerns the host.
 struct HostStep : Step {
-    std::uint32_t completes;  // as in Completion
+    std::uint32_t completes;  // as Completion::by_step
 };
 
 // One piece of a message.
 struct Passage {
-    AtomRange from, to;  // where it is read, where it is written
+    AtomRange from, to;  // the atoms that are read, and those that are written
     bool combines;
-    std::uint32_t completes;  // as in Completion
+    std::uint32_t completes;  // as Completion::by_step
     std::uint32_t origin;
 };
 
@@ -27,9 +28,9 @@ struct Message {
     std::vector<Passage> passages;
 };
 
-// The messages that the host sends or gets in these steps, which are all of one phase. Messages are in the
-// order in which the steps first name their two ranks. Both ends have the pieces in one order, by where they
-// come from, so that pieces that lie side by side there can make one part. host: ascending.
+// Returns the messages that the host's ranks send or receive in these steps, which all belong to one phase.
+// Messages are in the order in which the steps first name their two ranks. Sender and receiver order the
+// pieces by their source places, so that pieces that are adjacent there can form one part. host: ascending.
 std::vector<Message> messages_of(const StepGraph& graph, std::span<const HostStep> steps,
                                  const std::vector<Rank>& host, const OpBuilder& builder);
 

@@ -6,10 +6,10 @@
 namespace hocket::dsl {
 namespace {
 
-// Marks a shifted area. These get their numbers once all others are known.
+// Marks a shifted area. Shifted areas get their numbers once all others are known.
 constexpr AreaId is_shifted = AreaId{1} << 31;
 
-// Sorts the stretches and joins those that meet.
+// Sorts the stretches, and joins those that meet.
 void merge(std::vector<Stretch>& stretches) {
     std::sort(stretches.begin(), stretches.end(),
               [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
@@ -101,7 +101,7 @@ void OpBuilder::after(OpRef ref, OpRef earlier) {
     }
     std::vector<Op>& ops = members_[ref.member].ops;
     std::vector<OpId>& successors = ops[earlier.op].successors;
-    // Edges to the same operation are mostly added one after another.
+    // Edges to one operation are mostly added one after another.
     if (!successors.empty() && successors.back() == ref.op) return;
     successors.push_back(ref.op);
     ++ops[ref.op].waits_for;
@@ -173,7 +173,7 @@ bool OpBuilder::read_since(Memory memory, AtomRange atoms, Stage stage) const {
 
 // ---- Signals ------------------------------------------------------------------------------------
 
-// For each local peer, the last stage that a member's operations wait for.
+// Returns, for each local peer, the last of its stages that a member's operations wait for.
 std::map<Member, Stage> OpBuilder::awaited(Member member) const {
     std::map<Member, Stage> until;
     for (const auto& edges : members_[member].remote)
@@ -184,7 +184,7 @@ std::map<Member, Stage> OpBuilder::awaited(Member member) const {
     return until;
 }
 
-// For each local peer, the last stage in which it uses a member's memory.
+// Returns, for each local peer, the last stage in which it uses a member's memory.
 std::map<Member, Stage> OpBuilder::touched_until(Member member, bool guards_buffers) const {
     std::map<Member, Stage> until;
     for (const Touch& touch : members_[member].touches) {
@@ -214,7 +214,7 @@ void OpBuilder::find_signals() {
     }
 }
 
-// Lays out one member's final list of operations.
+// Emits one member's final list of operations.
 class OpBuilder::Emitter {
   public:
     Emitter(const OpBuilder& builder, Member member, RankProgram& program)
@@ -246,7 +246,7 @@ class OpBuilder::Emitter {
     void stage(OpId begin, OpId end) {
         struct Need {
             Stage stage;
-            OpId first;  // first operation that needs it
+            OpId first;  // the first operation that needs it
         };
         std::map<Member, Need> needs;
         for (OpId id = begin; id < end; ++id)
@@ -263,7 +263,8 @@ class OpBuilder::Emitter {
             for (const RemoteEdge& edge : own_.remote[id]) order(last_await_[edge.member], new_ids_[id]);
         }
         const bool is_signalled = own_.signals.contains(own_.stages[begin]);
-        // A signal also stands for all that was done to local peers' memory in earlier stages.
+        // A signal also announces all earlier accesses to local peers' memory, so they must be complete by
+        // then.
         for (OpId old = begin; old < end; ++old)
             if (is_signalled || !own_.remote[old].empty()) to_be_signalled_.push_back(new_ids_[old]);
         if (!is_signalled) return;
@@ -284,7 +285,7 @@ class OpBuilder::Emitter {
 
     std::uint32_t last_phase() const { return program_.ops.empty() ? 0 : program_.ops.back().phase; }
 
-    // what_for: the operation before which it stands.
+    // what_for: the operation that the await precedes.
     void await(Member local_peer, Stage stage, const Op& what_for, bool guards) {
         const auto known = awaited_.find(local_peer);
         if (known != awaited_.end() && known->second >= stage) return;
@@ -322,9 +323,9 @@ class OpBuilder::Emitter {
     OpId last_signal_ = 0;
 };
 
-// Finds what local peers do with a member's areas.
+// Finds the parts of a member's areas that local peers read and write.
 void OpBuilder::find_sharing(Member member, RankProgram& program) const {
-    bool is_read = false;  // the output
+    bool is_read = false;  // true if a local peer reads the output
     for (Member other = 0; other < members_.size(); ++other) {
         if (other == member) continue;
         const AreaId input = area_for(other, member, input_area),

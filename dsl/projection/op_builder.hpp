@@ -1,10 +1,10 @@
-// Collects the operations of the ranks of one host and finds their order. An operation waits for those that
-// wrote what it reads, and for those that read or wrote what it writes. Between operations of one rank that
-// is an edge. Between local peers it becomes a signal of one and an await of the other. Pieces are counted in
-// atoms: the finest pieces into which any region divides x.
+// Collects the operations of one host's ranks and orders them. An operation waits for those that wrote what
+// it reads, and for those that read or wrote what it writes. Between operations of one rank this dependency
+// is an edge; between local peers it becomes a signal of one and an await of the other. Pieces are counted in
+// atoms, the finest pieces into which any region divides x.
 //
-// Operations come in *stages*, the same on all members. A member waits for local peers only for what they do
-// in earlier stages, so members that go through their stages in order never wait in a circle.
+// Operations are in *stages*, which are the same on all members. A member waits for local peers only for what
+// they do in earlier stages, so members that run their stages in order never wait in a circle.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace hocket::dsl {
 
-using Member = std::uint32_t;  // of the host: index into its ranks
+using Member = std::uint32_t;  // index into the host's ranks
 using Stage = std::uint32_t;
 
 struct OpRef {
@@ -26,11 +26,11 @@ struct OpRef {
 };
 inline constexpr OpRef no_op{};
 
-// A kept area of a member; it gets its number once all scratch slots are known.
+// Marks a kept area of a member. Kept areas get their numbers once all scratch slots are known.
 inline constexpr AreaId is_kept = AreaId{1} << 30;
 
-// A memory of one member in which pieces lie: its input, output, work or a kept area. Kept areas have
-// positions of their own, so their order is found in the same lists as that of the work area.
+// A member's memory in which pieces lie: its input, output, work or a kept area. Kept areas have positions of
+// their own, so the lists that order accesses to the work area order theirs, too.
 struct Memory {
     Member member;
     AreaId area;
@@ -39,35 +39,36 @@ struct Memory {
 class OpBuilder {
   public:
     // members: the host's ranks, ascending. copied_inputs: inputs are copies of the callers' buffers. If they
-    // are not, an input and its output count as one memory, because they may be one.
+    // are not, an input and its output count as one memory, because they may be the same.
     OpBuilder(Atoms division, std::vector<Rank> members, bool copied_inputs);
 
     std::uint32_t atoms() const { return division_.count(); }
     AtomRange atoms_of(const Interval& interval) const { return division_.of(interval); }
     const std::vector<Rational>& boundaries() const { return division_.boundaries(); }
 
-    void begin_stage(Stage stage, std::uint32_t phase);  // ascending, from 1
+    void begin_stage(Stage stage, std::uint32_t phase);  // stages ascend, from 1
     Stage stage_of(OpRef ref) const { return members_[ref.member].stages[ref.op]; }
     const Op& op(OpRef ref) const { return members_[ref.member].ops[ref.op]; }
 
     OpRef add(Member member, Op op);
-    AreaId new_slot(Member member, AtomRange atoms);  // a scratch slot for a message of these atoms
-    // The name that operations of `member` use for `owner`'s input, output or work.
+    AreaId new_slot(Member member, AtomRange atoms);  // returns a scratch slot for a message of these atoms
+    // Returns the area that operations of `member` use for `owner`'s input, output or work.
     AreaId area_for(Member member, Member owner, AreaId area) const;
-    // An area of the member's, to be read at atom `from` by an operation that writes to atom `at`.
+    // Returns a view of the member's area that an operation reads at atom `from` while it writes atom `at`.
     AreaId shifted(Member member, AreaId area, std::uint32_t from, std::uint32_t at);
 
-    // These set the order. An operation that does both calls reads before writes.
+    // Record accesses, which order the operations. For an operation that does both, call reads() before
+    // writes().
     void reads(OpRef op, Memory memory, AtomRange atoms);
     void writes(OpRef op, Memory memory, AtomRange atoms);
     void after(OpRef op, OpRef earlier);
 
-    // Gives an operation's `also` one more area. Nothing may have happened in that area since the operation.
+    // Add one more area to an operation's `also`. Nothing may have used that area since the operation.
     bool can_write_too(OpRef op, Memory memory, AtomRange atoms) const;
     void write_too(OpRef op, Member owner, AreaId area, AtomRange atoms);
 
-    // Gives the operation that combined these atoms an epilogue. False if there is none that wrote exactly
-    // them, or if anything has happened to them since.
+    // Gives the operation that combined these atoms an epilogue. Returns false if no operation wrote exactly
+    // these atoms, or if they have been read or written since.
     bool finish_with(Member member, AreaId area, AtomRange atoms, std::uint32_t computation);
 
     bool read_since(Memory memory, AtomRange atoms, Stage stage) const;
@@ -76,19 +77,19 @@ class OpBuilder {
         return hazards(memory)[atom].readers;
     }
 
-    // To be called when all members have all their operations: returns one member's operations with its
-    // signals and awaits, boundaries, local peers and scratch. origin: for the awaits at the end. kept: how
-    // many such areas there are.
+    // Must be called once all members have all their operations. Returns one member's operations with its
+    // signals and awaits, boundaries, local peers and scratch. origin: of the awaits at the end. kept: the
+    // number of kept areas.
     RankProgram finish(Member member, std::uint32_t origin, std::uint32_t kept = 0);
 
   private:
     struct Hazard {
         OpRef writer = no_op;
-        std::vector<OpRef> readers;  // since it was written
+        std::vector<OpRef> readers;  // the readers since the last write
     };
     struct RemoteEdge {
-        Member member;  // the member that must have come through
-        Stage stage;    // this stage; 0: entered
+        Member member;  // the member that is waited for
+        Stage stage;    // the stage that it must have completed; 0: it has entered
     };
     // A local peer's operation that reads or writes a member's memory.
     struct Touch {
@@ -103,10 +104,10 @@ class OpBuilder {
         std::vector<ShiftedArea> shifted;
         std::vector<Hazard> hazards[areas_of_a_rank];  // by atom
         std::vector<Touch> touches;
-        std::set<Stage> signals;  // the stages after which somebody waits for this member
+        std::set<Stage> signals;  // the stages after which a local peer waits for this member
     };
     class Emitter;
-    // What an operation reads or writes: a place in an area that is not shifted.
+    // A place that an operation reads or writes, in an area that is not shifted.
     struct Touched {
         AreaId area;
         Stretch stretch;

@@ -96,7 +96,7 @@ void Places::bring_together(Member member, AtomRange atoms, std::uint32_t origin
         if (at(member, run.begin) != target) copy(member, run, at(member, run.begin), target, origin);
 }
 
-// The member's operation that has these values in its registers: it wrote or copied them.
+// Returns the member's operation that has these values in registers, because it wrote or copied them.
 OpRef Places::extendable(Member member, AtomRange atoms) const {
     const AreaId place = at(member, atoms.begin);
     const Memory memory{member, place};

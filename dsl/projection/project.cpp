@@ -15,13 +15,12 @@ namespace {
 
 constexpr const char* projecting = "projecting a schedule onto a rank";
 
-// Data that come to a member in a phase and are combined there, from a local peer's memory or a message in a
-// slot.
+// Data that a member combines in a phase. They come from a local peer's memory, or from a message in a slot.
 struct Arrival {
     Rank source;
-    AtomRange atoms;          // where they are combined
-    std::uint32_t from;       // the first of them at the source
-    std::uint32_t completes;  // as in Completion
+    AtomRange atoms;          // the atoms that they are combined into
+    std::uint32_t from;       // the first atom at the source
+    std::uint32_t completes;  // as Completion::by_step
     std::optional<Member> local_peer;
     AreaId slot = 0;
     OpRef receive = no_op;
@@ -30,12 +29,12 @@ struct Arrival {
     std::uint32_t at_source(std::uint32_t atom) const { return from + (atom - atoms.begin); }
 };
 
-// Where a part of a message lands.
+// The place where a part of a message lands.
 struct Landing {
     AtomRange atoms;
     AreaId area;
-    bool in_place, combines;  // neither: it waits in a slot until its place is free
-    std::uint32_t completes;  // as in Completion
+    bool in_place, combines;  // neither: waits in a slot until its place is free
+    std::uint32_t completes;  // as Completion::by_step
     std::uint32_t origin;
 
     bool is_followed_by(const Landing& next) const {
@@ -44,7 +43,7 @@ struct Landing {
     }
 };
 
-// A step that overwrites, among local peers.
+// A step that overwrites data among local peers.
 struct Overwrite {
     Member source, destination;
     AtomRange from, to;
@@ -112,7 +111,7 @@ std::vector<HostStep> steps_of(const StepGraph& graph, const std::vector<Rank>& 
     return steps;
 }
 
-// Where a computation's operands lie. Each rank's piece of selections and sums is an atom.
+// Adds the regions of a computation's operands. Each rank's piece of a selection or of sums is one atom.
 void add_operands(const StepGraph& graph, const Step& step, std::vector<bool>& used,
                   std::vector<Region>& regions) {
     const Computation& computation = graph.computations[step.computation];
@@ -152,7 +151,7 @@ Atoms atoms_of(const StepGraph& graph, const std::vector<HostStep>& steps, const
     return atoms;
 }
 
-// Of all ranks, not of the host's alone: RankProgram::chunks.
+// Returns RankProgram::chunks, so it looks at the regions of all ranks, not only the host's.
 std::uint64_t chunks_of(const StepGraph& graph) {
     const bool is_by_rank = graph.pieces_alike() > 0 || contract_of(graph.collective).is_by_rank();
     std::uint64_t chunks = is_by_rank ? static_cast<std::uint64_t>(graph.ranks) : 1;
@@ -198,7 +197,7 @@ RankProgram Projector::run(Rank rank) {
     builder_.begin_stage(1 + phase * stages_of_a_phase, graph_.phases);
     for (Member member = 0; member < sides_.size(); ++member) complete_output(member);
 
-    // Operations that complete the output have no source line of their own.
+    // Operations that complete the output have no source line.
     const auto end_origin = static_cast<std::uint32_t>(graph_.origins.size());
     const Member self = *member_of(rank);
     const auto kept =
@@ -228,7 +227,8 @@ void Projector::for_pieces(const Step& step, const Call& call) const {
         call(builder_.atoms_of(piece.from), builder_.atoms_of(piece.to));
 }
 
-// All steps read what was there before the phase, so places change at its end.
+// Turns the steps of one phase into operations. All of them read what was there before the phase, so places
+// change at its end.
 void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phase) {
     phase_stage_ = 1 + phase * stages_of_a_phase;
     const auto for_steps = [&](const std::function<void(const HostStep&, std::optional<Member> source,
@@ -287,7 +287,7 @@ Op message_op(Op::Kind kind, Rank peer, std::uint32_t number, std::uint32_t orig
             .origin = origin};
 }
 
-// Sends pieces from where they live, each from its area.
+// Sends pieces from where they are, each from its area.
 void Projector::send(Member member, const Message& message) {
     std::vector<MessagePart> parts;
     for (const Passage& passage : message.passages)
@@ -305,8 +305,9 @@ void Projector::send(Member member, const Message& message) {
         builder_.reads(op, Memory{member, part.area}, AtomRange{part.begin, part.end});
 }
 
-// What this phase sends must be sent before it is overwritten. But a receive that waited for a send of its
-// own phase could wait for ever, because the peer may do the same. So the message lands beside its place.
+// Data that this phase sends must not be overwritten before they are sent. A receive must not wait for a send
+// of its own phase, however: if the peer did the same, both would wait for ever. Such a message lands in a
+// slot instead.
 std::vector<Landing> Projector::landings_of(Member member, const Message& message) {
     std::vector<Landing> landings;
     for (const Passage& passage : message.passages) {
@@ -346,7 +347,7 @@ void Projector::receive(Member member, const Message& message) {
 
 // ---- Combining ----------------------------------------------------------------------------------
 
-// One operation combines all that a phase combines into one place, in the order of ranks.
+// Emits one operation for all that a phase combines into one place, with operands in rank order.
 void Projector::combine_arrivals(Member member) {
     std::vector<Arrival>& arrivals = sides_[member].arrivals;
     std::stable_sort(arrivals.begin(), arrivals.end(),
@@ -383,7 +384,7 @@ void Projector::combine_arrivals(Member member) {
     arrivals.clear();
 }
 
-// Whether it completes the place: either all that arrives there in this phase does, or none of it.
+// Returns true if the arrival completes the atom; then so do all others that arrive there in this phase.
 bool Projector::completes(const Arrival& arrival, std::uint32_t atom) const {
     if (arrival.completes < Completion::first_part) return arrival.completes == Completion::all;
     const Region& part = completion_.parts[arrival.completes - Completion::first_part];
@@ -450,7 +451,7 @@ void Projector::overwrite(std::vector<Overwrite> overwrites) {
         });
     const bool pushes = prefers_push(runs);
     for (const Overwrite& run : runs) {
-        // The cheapest way: another operation writes it along with its own result.
+        // Cheapest of all, another operation writes the data along with its own result.
         if (protocol_ == Protocol::bandwidth && run.from.begin == run.to.begin &&
             places_.extend(run.source, run.from, run.destination))
             continue;
@@ -459,7 +460,7 @@ void Projector::overwrite(std::vector<Overwrite> overwrites) {
     }
 }
 
-// The sender reads once for all its receivers; but if few ranks send to many, the receivers share the work.
+// Pushing reads the data once for all receivers; but if few ranks send to many, the receivers share the work.
 bool Projector::prefers_push(const std::vector<Overwrite>& overwrites) const {
     if (protocol_ == Protocol::latency || copying_ == Copying::by_receivers) return false;
     std::vector<double> pushed(sides_.size(), 0), pulled(sides_.size(), 0);
@@ -477,7 +478,8 @@ bool Projector::push(const Overwrite& overwrite) {
     const auto [source, destination, from, to, origin] = overwrite;
     const std::optional<AreaId> target = places_.free_home(destination, to);
     if (!target) return false;
-    // The source cannot wait for what the destination sends from there in this phase; the destination can.
+    // Within this phase the source cannot wait until the destination has sent its data there; the destination
+    // can.
     if (builder_.read_since(Memory{destination, *target}, to, phase_stage_)) return false;
     const AreaId place = places_.at(source, from.begin);
     const OpRef op =
@@ -514,13 +516,13 @@ void Projector::pull(const Overwrite& overwrite) {
 
 // ---- Computations -------------------------------------------------------------------------------
 
-// The atoms of a buffer like x that correspond to atoms of x.
+// Returns the atoms of a buffer like x that correspond to atoms of x.
 AtomRange Projector::in_buffer(AtomRange atoms, std::int64_t buffer) const {
     const std::uint32_t begin = builder_.atoms_of(Interval{Rational(buffer), Rational(buffer + 1)}).begin;
     return {atoms.begin + begin, atoms.end + begin};
 }
 
-// Whether it makes of each element of x something that depends on that element alone.
+// Returns true if it changes each element of x into a value that depends on that element alone.
 bool is_epilogue(const Computation& computation) {
     const auto& items = computation.formula.items;
     return computation.kind == Computation::Kind::assign && computation.target == 0 &&
@@ -550,7 +552,7 @@ void Projector::compute(Member member, const HostStep& step) {
     }
 }
 
-// atoms: of x, or those of buffers like it. All elements of an operand are in one area.
+// atoms: of x, or the corresponding ones of buffers like it. All elements of an operand are in one area.
 void Projector::compute(Member member, const HostStep& step, AtomRange atoms) {
     const Computation& computation = graph_.computations[step.computation];
     const bool assigns = computation.kind == Computation::Kind::assign;

@@ -1,4 +1,4 @@
-// Step graph -> the program of one rank.
+// Projects a step graph to the program of one rank.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace hocket::dsl {
 
-// Who copies among local peers: the side that reads or writes less, or always the receivers.
+// The side that copies among local peers: the one that reads or writes less, or always the receivers.
 enum class Copying : std::uint8_t { by_either, by_receivers };
 
-// `graph` is of a schedule that has passed verification. The rank's program is made of those of its steps
-// that concern the host, and of nothing else. project decides where each piece lives (input, output, work,
-// scratch), splits and merges transfers into operations, and finds what each must wait for. It fills in
-// everything but the names and the fingerprint. Throws DeadlineError.
+// Makes the rank's program from the steps of a verified `graph` that concern the host, and from nothing else.
+// It decides where each piece is (input, output, work, scratch), splits and merges transfers into operations,
+// and finds what each must wait for. It fills in everything but the names and the fingerprint. Throws
+// DeadlineError.
 //
-// host: the ranks that share memory with `rank`, itself included, ascending. Among them a transfer is a load
-// by the receiver or a store by the sender; all of them must be projected with the same graph and arguments.
-// completion: what the proof found to be completed, and where; without it no operation completes anything.
-// copying: who moves data that are only overwritten.
+// host: the ranks that share memory with `rank`, itself included, ascending. A transfer among them is a load
+// by the receiver or a store by the sender, so all of them must be projected with the same graph and
+// arguments. completion: the completed places that the proof found; if empty, no operation completes
+// anything. copying: the side that moves data that are only overwritten.
 RankProgram project(const StepGraph& graph, Rank rank, std::vector<Rank> host,
                     Protocol protocol = Protocol::bandwidth, const Deadline& deadline = no_deadline,
                     const Completion& completion = {}, Copying copying = Copying::by_either);
