@@ -1,4 +1,4 @@
-// Parameters, arguments and ranges: what schedules, algorithms and topologies have in common.
+// Binds parameters, arguments and ranges, which schedules, algorithms and topologies have in common.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace hocket::dsl {
 
-// Adds the parameters to the scope: the reference's arguments by position, then the defaults. Names without a
-// meaning stand for themselves (Symbol). Parameters without a default get their values at each start and take
-// no argument. Returns the name with its arguments: "flat(ring, doubling)".
+// Adds the parameters to the scope: the reference's arguments by position, then the defaults. Unknown names
+// stand for themselves (Symbol). Parameters without a default get their values at each start and take no
+// argument. Returns the name with its arguments: "flat(ring, doubling)".
 std::string bind_parameters(const std::string& name, const std::vector<ast::Parameter>& parameters,
                             const ast::Expression& reference, Scope& scope);
 
-// The values that a loop runs over, in order.
+// Returns the values that a loop runs over, in order.
 std::vector<Value> values_of(const ast::Range& range, const Evaluator& evaluator);
 
 }  // namespace hocket::dsl

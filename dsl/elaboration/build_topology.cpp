@@ -31,7 +31,7 @@ class TopologyBuilder {
     TopologyBuilder(Topology& topology, Scope& scope)
         : topology_(topology), scope_(scope), evaluator_(scope, nullptr) {}
 
-    // To be called when all levels exist.
+    // Must be called once all levels exist.
     void check_names(const std::vector<ast::TopologyStatement>& statements) const {
         for (const ast::TopologyStatement& statement : statements) {
             if (const auto* loop = std::get_if<ast::TopologyFor>(&statement.node)) check_names(loop->body);
@@ -67,7 +67,7 @@ class TopologyBuilder {
         if (topology_.levels.size() == most_levels)
             throw DiagnosticError(definition.name.span,
                                   fmt::format("a topology of more than {} levels", most_levels));
-        // Levels that a loop makes are told apart by their number.
+        // Levels that a loop makes get a number after their name.
         for (std::size_t number = topology_.levels.size(); is_taken(level.name); ++number)
             level.name = definition.name.text + std::to_string(number);
         topology_.levels.push_back(std::move(level));

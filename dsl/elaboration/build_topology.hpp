@@ -1,4 +1,4 @@
-// Runs a topology's definition.
+// Builds a topology from its definition.
 #pragma once
 
 #include "dsl/graph/topology.hpp"
@@ -6,7 +6,7 @@
 
 namespace hocket::dsl {
 
-// Uses the arguments of the reference (by position, then the defaults). Throws DiagnosticError.
+// Binds the reference's arguments by position, then the defaults. Throws DiagnosticError.
 Topology build_topology(const ast::TopologyDefinition& definition, const ast::Expression& reference);
 
 }  // namespace hocket::dsl

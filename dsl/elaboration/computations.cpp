@@ -26,7 +26,7 @@ ViewId Computations::add_buffer(ExtraBuffer buffer, View view) {
     return views_.add(std::move(view));
 }
 
-// Where in x, or at the same places in a buffer like it, the rank's part of a view lies.
+// Returns the place of the rank's part of a view, in x or in a buffer like it.
 Region Computations::place_of(ViewId view, Rank rank) const {
     return views_[view].in(0).held(topology_, rank);
 }
@@ -44,7 +44,7 @@ void Computations::check_everywhere(ViewId view, Span span) const {
                               "computations take place on all ranks: broadcast or scatter the data first");
 }
 
-// The rank's part, which must be one stretch.
+// Returns the rank's part, which must be one stretch.
 Region Computations::stretch_of(ViewId view, Rank rank, Span span) const {
     Region region = place_of(view, rank);
     if (region.size() != 1)
@@ -83,7 +83,7 @@ void Computations::add_step(std::uint32_t computation, Rank rank, Region region,
                             static_cast<std::uint32_t>(graph_.held.size() - 1)});
 }
 
-// What the rank has of the selections and sums that the terms read.
+// Returns the pieces that the rank holds of the selections and sums that the terms read.
 std::vector<std::uint32_t> Computations::held_by(Rank rank, const Terms& terms) {
     std::vector<std::uint32_t> held;
     const auto add = [&](const Operand& operand) {

@@ -1,4 +1,4 @@
-// Lays out what a schedule calculates on each rank, and the buffers that it makes for that.
+// Lays out a schedule's computations, and the buffers that they need.
 #pragma once
 
 #include <optional>
@@ -15,17 +15,17 @@ class Computations {
                  std::optional<Rank> only)
         : graph_(graph), topology_(topology), views_(views), transfers_(transfers), only_(only) {}
 
-    // Each gives a name to a new buffer.
+    // Each of these names a new buffer.
     void given(const ast::Name& name, Scope& scope);
     void state(const ast::State& state, Span span, Scope& scope);
-    // If the value is mstopk(...) or total(...); false for all others.
+    // Returns false, and does nothing, unless the value is mstopk(...) or total(...).
     bool let(const ast::Let& let, Span span, Scope& scope);
 
     void assign(const ast::Assign& assign, Span span, const Scope& scope);
-    // From now on each rank works on its own part of what it has all of.
+    // Makes each rank work on its own part from here on, of a buffer of which it has all.
     void partition(const ast::Partition& partition, Span span, const Scope& scope);
 
-    // Throws if `collective` cannot run on this buffer.
+    // Throws DiagnosticError if `collective` cannot run on this buffer.
     void check_composition(ViewId view, Collective collective, Span span) const;
 
   private:

@@ -68,7 +68,7 @@ void check_root(Collective collective, bool has_root, Span header) {
                           fmt::format("its header must name the buffer and the root: {}(x, root)", name));
 }
 
-// Checks what a composition needs of its buffer, and what it says about its root.
+// Checks the composition's buffer, and its `from` or `to`.
 void check_composition(const ast::Compose& compose, View::Division division, const std::string& over,
                        Span span) {
     const Contract contract = contract_of(compose.collective);
@@ -169,7 +169,7 @@ void Elaborator::statement(const ast::Statement& statement, Scope& scope, Arena*
     transfers_.transfer(std::get<ast::Transfer>(node), statement.span, scope, *arena);
 }
 
-// False if the statement is none that computes.
+// Returns false if the statement is not a computation.
 bool Elaborator::compute(const ast::Statement& statement, Scope& scope, const Arena* arena) {
     const auto& node = statement.node;
     const auto* let = std::get_if<ast::Let>(&node);
@@ -190,7 +190,7 @@ bool Elaborator::compute(const ast::Statement& statement, Scope& scope, const Ar
     return true;
 }
 
-// A schedule's own transfers are between all ranks, and use the buffers divided over all levels.
+// A schedule's own transfers are between all ranks, and use buffers divided over all levels.
 void Elaborator::own_transfers(const ast::Statement& statement, Scope& scope) {
     Arena world{world_group(topology_), {}, Span(), false};
     world.members = members_of(topology_, world.group, 0);
@@ -251,7 +251,7 @@ const ast::Algorithm& Elaborator::algorithm_for(const ast::Compose& compose, con
     return *algorithm;
 }
 
-// One rank of each group. If only one rank's steps are wanted: that rank, for its group.
+// Returns one rank of each group. If only one rank's steps are wanted, returns that rank, for its group.
 std::vector<Rank> Elaborator::anchors(const Group& group) const {
     if (options_.only) return {*options_.only};
     std::vector<Rank> result;
@@ -280,7 +280,7 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
     const auto& named_root = compose.from ? compose.from : compose.to;
     const Rank root = named_root ? static_cast<Rank>(wrap(evaluate.integer(*named_root), graph_.ranks)) : 0;
     view.divide(topology_, group, span);
-    // Only the groups that have the data take part.
+    // Only groups that hold the data take part.
     std::vector<Rank> taking_part;
     for (const Rank rank : anchors(group))
         if (view.is_in(topology_, group, rank)) taking_part.push_back(rank);

@@ -1,4 +1,4 @@
-// Syntax tree + topology -> step graph.
+// Elaborates a syntax tree on a topology to a step graph.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace hocket::dsl {
 
-// A schedule with its arguments, or an algorithm that runs on all ranks: one of the two is null.
+// A schedule with its arguments, or an algorithm that runs on all ranks; the other pointer is null.
 struct Runnable {
     const ast::Schedule* schedule = nullptr;
     const ast::Algorithm* algorithm = nullptr;
@@ -28,8 +28,8 @@ using Chooser =
 
 struct ElaborateOptions {
     Rank root = 0;
-    std::optional<Rank>
-        only;  // lay out only the steps of this rank, in the same order and with the same meaning
+    // If set, only this rank's steps are laid out, in the same order and with the same meaning.
+    std::optional<Rank> only;
     Chooser choose;
     // Called for each algorithm in use, with the size of its group, before its steps are laid out.
     std::function<void(const ast::Algorithm&, Rank size, Span call)> on_use = {};
@@ -40,7 +40,7 @@ struct ElaborateOptions {
 StepGraph elaborate(const Runnable& runnable, const Library& library, const Topology& topology,
                     const ElaborateOptions& options);
 
-// Whether the algorithm's `where` allows this group.
+// Returns true if the algorithm's `where` allows this group.
 bool is_allowed(const ast::Algorithm& algorithm, const Group& group);
 
 }  // namespace hocket::dsl

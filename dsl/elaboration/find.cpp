@@ -27,7 +27,7 @@ const Definition* only_one(const std::vector<Definition>& definitions, Collectiv
     return found;
 }
 
-// "one, other"
+// Returns "one, other": the names of the collective's definitions.
 template <typename Definition>
 std::string names_for(const std::vector<Definition>& definitions, Collective collective) {
     std::string names;
@@ -51,12 +51,14 @@ Runnable schedule_runnable(const ast::Schedule& schedule, const ast::Expression&
     return runnable;
 }
 
-// Topologies that are in no file: "2x3", or "" for one level of all ranks. No levels for any other text.
+// Returns a topology that is in no file: "2x3", or "" for one level of all ranks. Returns no levels for any
+// other text.
 Topology short_topology(const std::string& text, Rank ranks) {
     return grid_topology(text.empty() ? std::to_string(ranks) : text);
 }
 
-// What an operator's or update's reference names. found: of all files; names: theirs.
+// Returns the definition that a reference to an operator or update names. found: its definition in any file,
+// if there is one; names: all known names.
 template <typename Definition>
 const Definition& definition_of(const Library::Reference& reference, const Library& library,
                                 const Definition* found, const std::vector<std::string>& names,
@@ -78,7 +80,7 @@ const Definition& definition_of(const Library::Reference& reference, const Libra
     throw NotFoundError(fmt::format("{} defines no {} '{}'", reference.path, kind, name));
 }
 
-// Whether a text for an update is its statements, and not its name: these assign, outside of parentheses.
+// Returns true if the text is an update's statements, not its name: statements assign outside of parentheses.
 bool is_statements(const std::string& text) {
     int depth = 0;
     for (const char c : text) {
@@ -88,7 +90,7 @@ bool is_statements(const std::string& text) {
     return false;
 }
 
-// A short form that is spelled wrongly may look like a file.
+// A misspelled short form may look like a file's name.
 Library::Reference resolve_topology(Library& library, const std::string& text) try {
     return library.resolve(text);
 } catch (const NotFoundError& error) {
@@ -153,7 +155,7 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
     if (reference.file && reference.call.text.empty()) {
         if (const auto* schedule = only_one(reference.file->schedules, collective))
             return schedule_runnable(*schedule, reference.call);
-        // An algorithm in a file with several schedules is a part of them.
+        // In a file with several schedules, an algorithm is only a part of them.
         const std::string schedules = names_for(reference.file->schedules, collective);
         const auto* algorithm =
             schedules.empty() ? only_one(reference.file->algorithms, collective) : nullptr;

@@ -1,4 +1,4 @@
-// What a text names: a topology, an operator, an update, or a schedule or algorithm of a collective.
+// Resolves texts to a topology, an operator, an update, or a schedule or algorithm of a collective.
 // (PlanRequest lists the forms.)
 #pragma once
 
@@ -13,11 +13,11 @@
 
 namespace hocket::dsl {
 
-// They throw DiagnosticError if something is wrong with the text, NotFoundError if nothing has the name.
-// `ranks` 0: as many as the topology has.
+// These functions throw DiagnosticError if the text is wrong, NotFoundError if nothing has the name. `ranks`
+// 0: any number.
 Topology find_topology(Library& library, const std::string& text, Rank ranks);
 Runnable find_runnable(Library& library, const std::string& text, Collective collective);
-// The first collective for which there is such a schedule or algorithm; all_reduce for "".
+// Returns the first collective that has such a schedule or algorithm; all_reduce for "".
 Collective first_collective_of(const std::string& text, const std::vector<std::string>& search_path);
 // text: "absmax", "my.sched:absmax", or "my.sched" if that file has one operator.
 Operator find_operator(Library& library, const std::string& text);
@@ -25,8 +25,7 @@ Operator find_operator(Library& library, const std::string& text);
 // themselves: "w = w - 0.1 * g / workers".
 Update find_update(Library& library, const std::string& text);
 
-// Throws like find_topology unless the topology is right for `ranks`. Reads the folders only if it has a
-// name.
+// Throws like find_topology unless the topology fits `ranks`. Reads the folders only if it has a name.
 void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks);
 
 }  // namespace hocket::dsl

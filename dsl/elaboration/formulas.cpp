@@ -68,7 +68,7 @@ class FormulaBuilder {
     FormulaBuilder(const Scope& scope, const Evaluator& evaluator, const StepGraph& graph, const Views& views)
         : scope_(scope), evaluator_(evaluator), graph_(graph), views_(views) {}
 
-    // The sums and differences at the top of an expression may have sparse terms.
+    // Splits the sums and differences at the top of an expression, which may have sparse terms.
     void add_terms(const ast::Expression& expression, bool negative) {
         if (is_sum(expression) && has_sparse(expression)) {
             add_terms(expression.args[0], negative);
@@ -90,7 +90,7 @@ class FormulaBuilder {
         if (!is_first) terms.formula.push(negative ? Op::subtract : Op::add);
     }
 
-    // cleared(e, s)
+    // Adds a `cleared(e, s)`. Returns false for any other expression.
     bool add_cleared(const ast::Expression& expression) {
         if (expression.kind != Kind::call || expression.text != "cleared") return false;
         check_arguments(expression, 2);
@@ -122,7 +122,7 @@ class FormulaBuilder {
         }
     }
 
-    // The buffer, or part of one, that the expression names.
+    // Returns the buffer, or the part of one, that the expression names.
     Operand operand(const ast::Expression& expression) const {
         const Value value = evaluator_.evaluate(expression);
         const auto* reference = std::get_if<ViewRef>(&value);
@@ -145,7 +145,7 @@ class FormulaBuilder {
                (expression.op == ast::Operator::add || expression.op == ast::Operator::subtract);
     }
 
-    // Only then are the terms taken apart: otherwise a - (b - c) would be calculated as a - b + c.
+    // Terms are split only if some are sparse: otherwise a - (b - c) would be calculated as a - b + c.
     bool has_sparse(const ast::Expression& expression) const {
         if (is_sum(expression)) return has_sparse(expression.args[0]) || has_sparse(expression.args[1]);
         return sparse_of(expression).has_value();
@@ -229,7 +229,7 @@ class FormulaBuilder {
         terms.formula.push(function->second.op);
     }
 
-    // dense(s), or sum(s) of a selection.
+    // Returns the selection in dense(s) or sum(s).
     std::optional<Operand> sparse_of(const ast::Expression& expression) const {
         if (expression.kind != Kind::call || (expression.text != "dense" && expression.text != "sum"))
             return std::nullopt;

@@ -1,4 +1,4 @@
-// The expressions of computations -> formulas over elements.
+// Translates the expressions of computations to formulas over elements.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ struct Operand {
     ViewId view;
     std::int64_t buffer;
     Span span;
-    bool is_own_only = false;  // dense(s): of a selection the rank's own, which has not been gathered yet
+    bool is_own_only = false;  // dense(s): only the rank's own selection, which has not been gathered
 };
 
-// One side of an assignment, or what is added up.
+// The terms of an assignment's right side, or of a total.
 struct Terms {
     Formula formula;
     std::vector<Operand> elements, scalars;  // by index in the formula
@@ -30,12 +30,12 @@ struct Terms {
     std::vector<Sparse> sparse;
 };
 
-// Throws DiagnosticError for what is no expression over elements. sparse: whether terms such as dense(s),
-// sum(s) and cleared(e, s) may stand in it.
+// Throws DiagnosticError if the expression is not one over elements. sparse: whether it may have terms such
+// as dense(s), sum(s) and cleared(e, s).
 Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scope, const Evaluator& evaluator,
                const StepGraph& graph, const Views& views);
 
-// The buffer of x's kind that the expression names. Throws DiagnosticError.
+// Returns the buffer of x's kind that the expression names. Throws DiagnosticError.
 Operand buffer_of(const ast::Expression& expression, const Evaluator& evaluator, const StepGraph& graph,
                   const Views& views);
 

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Whether this errno is about the file itself. Any other one is about what this process cannot do now.
+// Returns true if this errno is about the file itself. Any other is about the state of this process.
 bool is_about_the_file(int error) {
     constexpr int errors[] = {ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, ELOOP, ENAMETOOLONG, irregular_file};
     return std::find(std::begin(errors), std::end(errors), error) != std::end(errors);
@@ -40,7 +40,7 @@ std::string read_file(const std::string& path) {
     }
 }
 
-// Adds a text to `missing` if the folder does not exist.
+// Returns the files of the folder. Adds a text to `missing` if the folder does not exist.
 std::vector<std::string> schedule_files(const std::string& folder, std::vector<std::string>& missing) {
     std::vector<std::string> paths;
     for (const std::string& place : {folder, folder + "/topologies"}) {
@@ -57,8 +57,8 @@ std::vector<std::string> schedule_files(const std::string& folder, std::vector<s
     return paths;
 }
 
-// The shortest path to a file: people read messages in some working directory. That directory may have been
-// removed.
+// Returns the shortest path to a file, because people read messages in some working directory. That directory
+// may have been removed.
 std::string display_path(const std::string& path) {
     std::error_code error;
     const fs::path here = fs::current_path(error);
@@ -66,7 +66,7 @@ std::string display_path(const std::string& path) {
     return error || relative.starts_with("..") ? path : relative;
 }
 
-// The first definition of each name wins, as in find.
+// Returns the first definition of each name, which is the one that `find` returns.
 template <typename Definition, typename Files>
 std::vector<const Definition*> distinct(const Files& files, std::vector<Definition> ast::File::*member,
                                         Collective collective) {
@@ -79,7 +79,7 @@ std::vector<const Definition*> distinct(const Files& files, std::vector<Definiti
     return result;
 }
 
-// The first definition of the name, or null.
+// Returns the first definition of the name, or null.
 template <typename Definition, typename Files>
 const Definition* first_of(const Files& files, std::vector<Definition> ast::File::*member,
                            const std::string& name) {
@@ -97,7 +97,7 @@ std::vector<std::string> names_of(const Files& files, std::vector<Definition> as
     return {names.begin(), names.end()};
 }
 
-// A file may define a name once for each collective.
+// A file may define a name once per collective.
 void reject_duplicates(const ast::File& tree) {
     std::map<std::string, Span> seen;
     const auto check = [&](const std::string& key, const ast::Name& name) {

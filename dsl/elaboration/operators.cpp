@@ -11,10 +11,10 @@
 namespace hocket::dsl {
 namespace {
 
-// What the expressions of schedules may contain beside: there are no selections and no sums here.
+// Functions of schedules' expressions that an operator cannot use: it has no selections and no sums.
 constexpr std::string_view of_schedules[] = {"sum", "dense", "cleared", "mstopk", "total"};
 
-// Every kernel has the formula once for each operand: more would take seconds to compile.
+// Every kernel repeats the formula for each operand; a longer one would take seconds to compile.
 constexpr std::size_t most_items = 256;
 
 void refuse_schedules_functions(const ast::Expression& expression, const ast::OperatorDefinition& of) {
@@ -31,7 +31,7 @@ void refuse_schedules_functions(const ast::Expression& expression, const ast::Op
 
 Operator build_operator(const ast::OperatorDefinition& definition) {
     refuse_schedules_functions(definition.value, definition);
-    // The two are whole buffers, 0 and 1, of a schedule that has nothing else.
+    // The operands are whole buffers, 0 and 1, of a schedule that has nothing else.
     const StepGraph graph;
     Views views;
     Scope scope;

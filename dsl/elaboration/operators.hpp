@@ -1,4 +1,4 @@
-// Syntax tree -> operator.
+// Builds an operator from its syntax tree.
 #pragma once
 
 #include "dsl/graph/operator.hpp"
@@ -6,8 +6,8 @@
 
 namespace hocket::dsl {
 
-// Throws DiagnosticError if its value is not made of its two names, numbers and functions of elements. The
-// result does not depend on the syntax tree.
+// Throws DiagnosticError unless its value is made only of its two names, numbers and functions of elements.
+// The result does not depend on the syntax tree.
 Operator build_operator(const ast::OperatorDefinition& definition);
 
 }  // namespace hocket::dsl

@@ -10,8 +10,9 @@ namespace {
 
 using ast::Expression;
 
-constexpr std::int64_t limit = std::int64_t{1}
-                               << 40;  // larger numbers are not solved for: this is far from overflow
+constexpr std::int64_t limit =
+    std::int64_t{1}  // Larger numbers are not solved for; the limit is far from overflow.
+    << 40;
 
 std::optional<std::size_t> variable_of(const Expression& expression, const std::vector<Domain>& domains) {
     if (expression.kind == Expression::Kind::name)
@@ -27,7 +28,7 @@ bool depends(const Expression& expression, const std::vector<Domain>& domains) {
     return false;
 }
 
-// The endpoint as a linear form of its variable; it must be congruent to the member modulo the group's size.
+// The endpoint as a linear form of its variable. It must be congruent to the member modulo the group's size.
 struct Congruence {
     std::size_t variable;
     std::int64_t sign = 1;  // sign * variable + offset
@@ -56,7 +57,8 @@ std::optional<Congruence> linear(const Expression& expression, const std::vector
     return result;
 }
 
-// variable xor constant, the constant not negative: every value that wraps to `member` is tried.
+// Solves `variable xor constant`, for a constant that is not negative, by trying every value that wraps to
+// `member`.
 std::optional<Solution> solve_xor(const Expression& expression, Rank member, Rank size,
                                   const std::vector<Domain>& domains, const Evaluator& evaluator) {
     if (expression.kind != Expression::Kind::operation || expression.op != ast::Operator::bit_xor)
@@ -86,7 +88,7 @@ std::optional<Solution> solve(const Expression& endpoint, Rank member, Rank size
                               const std::vector<Domain>& domains, const Evaluator& evaluator) {
     for (const Domain& domain : domains)
         if (domain.begin < -limit || domain.end > limit) return std::nullopt;
-    // The endpoint is wrapped around the group anyway.
+    // An endpoint is wrapped around the group in any case.
     if (endpoint.kind == Expression::Kind::operation && endpoint.op == ast::Operator::modulo &&
         !depends(endpoint.args[1], domains) && evaluator.integer(endpoint.args[1]) == size)
         return solve(endpoint.args[0], member, size, domains, evaluator);

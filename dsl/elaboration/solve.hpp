@@ -1,5 +1,5 @@
-// Which iterations of an `each` concern a rank. Endpoints such as `r + 1` are solved for their variable, so
-// that one rank's steps are found without walking those of all ranks.
+// Finds the iterations of an `each` that concern a rank. It solves endpoints such as `r + 1` for their
+// variable, so that one rank's steps are found without walking those of all ranks.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ struct Solution {
     std::vector<std::int64_t> values;  // ascending, inside the domain
 };
 
-// The values of one variable for which `endpoint`, wrapped around `size`, is `member`. Nothing if the
-// expression does not have a form that can be solved (one variable, in sums, differences and xor with terms
-// that depend on no variable).
+// Returns the values of one variable for which `endpoint`, wrapped around `size`, is `member`. Returns
+// nullopt if the expression is not of a form that can be solved (one variable, in sums, differences and xor
+// with terms that depend on no variable).
 std::optional<Solution> solve(const ast::Expression& endpoint, Rank member, Rank size,
                               const std::vector<Domain>& domains, const Evaluator& evaluator);
 

@@ -14,7 +14,7 @@ namespace hocket::dsl {
 namespace {
 
 constexpr std::size_t most_steps_and_iterations = 1 << 25;
-constexpr std::size_t work_of_a_look = 1 << 8;  // between two looks at the clock
+constexpr std::size_t work_of_a_look = 1 << 8;  // between two reads of the clock
 
 }  // namespace
 
@@ -63,7 +63,7 @@ ChunkRange Transfers::chunk_range(const ast::Expression& region, const Evaluator
     return {view, chunk, chunk + 1};
 }
 
-// A composition has been checked; this is for the schedule's own transfers.
+// Compositions are checked elsewhere; this is for the schedule's own transfers.
 void Transfers::check_can_move(ViewId view, Span span) const {
     const ExtraBuffer* extra = graph_.extra_at(views_[view].buffer());
     if (extra)
@@ -125,8 +125,9 @@ void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& s
                             origin_index(span, arena.call), strand, transfer.combines});
 }
 
-// Each boundary is rounded where it lies. So two places have the same length for every count only if they lie
-// alike in the ranks' pieces, which all have one length; or alike in x, if x is not divided by rank.
+// Each boundary is rounded at its own position. Two places therefore have the same length for every count
+// only if they have the same position within the ranks' pieces, which all have one length, or within x if x
+// is not divided by rank.
 void Transfers::check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target) const {
     const Region &from = graph_.regions[region], &to = graph_.regions[target];
     const auto refuse = [&](std::string message, const char* hint) {
@@ -148,7 +149,7 @@ void Transfers::check_alike(const ast::Transfer& transfer, std::uint32_t region,
                               : "a piece can only come to another piece's place if x is divided by rank");
 }
 
-// Runs one `each`: all its iterations, or those that can concern the wanted rank.
+// Runs one `each`: all its iterations, or those that may concern the wanted rank.
 class EachRunner {
   public:
     EachRunner(Transfers& transfers, const ast::Each& each, Scope& scope, Arena& arena)
@@ -181,7 +182,7 @@ class EachRunner {
     }
 
   private:
-    // The iterations of an `each` are a product: no range may depend on another of its variables.
+    // The iterations of an `each` are a product, so no range may depend on another of its variables.
     void refuse_dependent(const ast::Expression& expression) const {
         for (const ast::Binding& binding : each_.bindings)
             if (expression.kind == ast::Expression::Kind::name && expression.text == binding.name.text)
@@ -202,8 +203,8 @@ class EachRunner {
                                                   : Domain{binding.name.text, last, first};
     }
 
-    // Finds the iterations in which an endpoint is the wanted rank. False if they cannot be found: then all
-    // are walked.
+    // Finds the iterations in which an endpoint is the wanted rank. Returns false if they cannot be found;
+    // then all are walked.
     bool concerned(std::vector<std::vector<std::int64_t>>& tuples) {
         const auto me = std::find(arena_.members.begin(), arena_.members.end(), *transfers_.only_);
         const Rank member = static_cast<Rank>(me - arena_.members.begin());
@@ -222,7 +223,7 @@ class EachRunner {
         return true;
     }
 
-    // A constant part may have no value where `where` keeps it from being evaluated.
+    // A constant part may have no value if `where` keeps it from being evaluated.
     std::optional<Solution> solution_of(const ast::Expression& endpoint, Rank member) const {
         try {
             return solve(endpoint, member, arena_.group.size, domains_, evaluator_);
@@ -231,8 +232,8 @@ class EachRunner {
         }
     }
 
-    // Walks the product of the domains, one of which is narrowed to the solution; runs the iterations, or
-    // collects them.
+    // Walks the product of the domains, one of which is narrowed to the solution, and runs or collects the
+    // iterations.
     void all(std::vector<std::int64_t>& values, std::size_t depth, const std::optional<Solution>& solution,
              std::vector<std::vector<std::int64_t>>* collected) {
         if (depth == domains_.size()) return collected ? collected->push_back(values) : iteration(values);

@@ -1,4 +1,4 @@
-// Lays out the transfers of algorithms, and of schedules themselves, as steps.
+// Lays out the transfers of algorithms, and those of schedules themselves, as steps.
 #pragma once
 
 #include <map>
@@ -13,34 +13,34 @@
 
 namespace hocket::dsl {
 
-// Chunks [first, last) of a view, in a group's own numbering.
+// The chunks [first, last) of a view, in a group's own numbering.
 struct ChunkRange {
     ViewId view = 0;
     Rank first = 0, last = 0;
     auto operator<=>(const ChunkRange&) const = default;
 };
 
-// A group of ranks that an algorithm runs on, or all ranks, for a schedule's own transfers.
+// A group of ranks on which an algorithm runs, or all ranks, for a schedule's own transfers.
 struct Arena {
     Group group;
     std::vector<Rank> members;
     Span call;
-    bool in_algorithm = true;                          // in one, the topology's names are unknown
-    std::map<ChunkRange, std::uint32_t> regions = {};  // index in the graph, for ranges that were met before
+    bool in_algorithm = true;                          // algorithms don't know the topology's names
+    std::map<ChunkRange, std::uint32_t> regions = {};  // index in the graph, for ranges that were seen before
 };
 
 class Transfers {
   public:
-    // Lays steps out into the graph; with `only`, that rank's steps only. All references must outlive it.
+    // Adds steps to the graph; with `only`, just that rank's steps. All references must outlive it.
     Transfers(StepGraph& graph, const Topology& topology, Views& views, std::optional<Rank> only,
               const Deadline& deadline)
         : graph_(graph), topology_(topology), views_(views), only_(only), deadline_(deadline) {}
 
-    // Lay out a statement; each is a phase of its own.
+    // Lay out one statement each, as a phase of its own.
     void each(const ast::Each& each, Scope& scope, Arena& arena);
     void transfer(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena);
 
-    // Gives a name to a value; a part of a buffer becomes a view. arena: null in a schedule.
+    // Names a value; a part of a buffer becomes a view. arena: null in a schedule.
     void let(const ast::Let& let, Scope& scope, const Arena* arena);
 
     // arena: null in a schedule.
@@ -48,15 +48,15 @@ class Transfers {
         return {scope, arena && arena->in_algorithm ? nullptr : &topology_};
     }
 
-    // Counts every step, loop iteration and piece of a region: a schedule that needs too many of them is a
-    // mistake.
+    // Counts every step, loop iteration and piece of a region. Throws DiagnosticError if there are too many,
+    // since such a schedule is a mistake.
     void count_work(Span span, std::size_t work = 1);
 
-    // The region's index in the graph, which holds each region once; the same for an origin.
+    // Return the index of the region or origin in the graph, which holds each only once.
     std::uint32_t intern(Region region);
     std::uint32_t origin_index(Span transfer, Span call);
 
-    std::uint32_t strand = 0;  // the strand of steps from now on
+    std::uint32_t strand = 0;  // the strand of the steps that follow
 
   private:
     friend class EachRunner;
@@ -74,7 +74,7 @@ class Transfers {
     const Deadline& deadline_;
     std::unordered_multimap<std::uint64_t, std::uint32_t> region_numbers_;         // by hash
     std::map<std::pair<const char*, const char*>, std::uint32_t> origin_numbers_;  // by the statements' texts
-    std::size_t work_ = 0, looked_ = 0;  // work_ when the clock was last looked at
+    std::size_t work_ = 0, looked_ = 0;  // looked_: the value of work_ at the last read of the clock
 };
 
 }  // namespace hocket::dsl

@@ -16,7 +16,7 @@ namespace {
 using Expression = ast::Expression;
 using UpdateStep = Update::Step;
 
-// A kernel is compiled for each statement: more would take seconds.
+// A kernel is compiled for each statement; more would take seconds.
 constexpr std::size_t most_formula_items = 256, most_statements = 64;
 
 double number_of(const Expression& expression) {
@@ -74,7 +74,7 @@ class UpdateBuilder {
         graph_.extras.push_back(std::move(buffer));
         numbers_.push_back(number);
     }
-    // The number in the update of a buffer or sum.
+    // Returns the update's number for a buffer or sum.
     std::uint32_t number_of_buffer(std::int64_t buffer) const {
         return buffer == 0 ? Update::weights
                            : numbers_[static_cast<std::size_t>((buffer - first_extra) / extra_stride)];
@@ -82,7 +82,7 @@ class UpdateBuilder {
 
     // ---- Expressions ---------------------------------------------------------------------------
 
-    // Whether it is the same for all elements and tensors.
+    // Returns true if the expression has the same value for all elements and tensors.
     bool is_uniform(const Expression& expression) const {
         switch (expression.kind) {
             case Expression::Kind::integer:
@@ -115,7 +115,7 @@ class UpdateBuilder {
         return terms;
     }
 
-    // A number of the update, with the expression's value.
+    // Adds a number with the expression's value to the update.
     StartParameter add_number(const Expression& uniform) {
         Update::Number number;
         if (is_power(uniform)) {
@@ -128,7 +128,8 @@ class UpdateBuilder {
         return {static_cast<std::uint32_t>(Update::first_number + update_.numbers.size() - 1)};
     }
 
-    // A name that stands for it. No text can hold it: it begins with a mark of comments.
+    // Returns a name that stands for the expression. It begins with the mark of comments, so no text can
+    // contain it.
     Expression named(const Expression& uniform) {
         const StartParameter number = add_number(uniform);
         hidden_names_.push_back(fmt::format("#{}", number.index));
@@ -147,7 +148,7 @@ class UpdateBuilder {
         return result;
     }
 
-    // Numbers of the update in place of all that is the same for all elements.
+    // Replaces every part that is the same for all elements by a number of the update.
     Expression with_numbers(const Expression& expression) {
         if (has_parts(expression) && is_uniform(expression)) return named(expression);
         if (is_power(expression))
@@ -237,11 +238,11 @@ class UpdateBuilder {
 
     const ast::UpdateDefinition& definition_;
     Update update_;
-    StepGraph graph_;  // of a schedule that has the same buffers
+    StepGraph graph_;  // of a schedule with the same buffers
     Views views_;
     Scope scope_;
     Evaluator evaluator_{scope_, nullptr};
-    std::vector<std::uint32_t> numbers_;  // of graph_.extras, in the update
+    std::vector<std::uint32_t> numbers_;  // of graph_.extras: their numbers in the update
     std::vector<const ast::Name*> states_;
     std::deque<std::string> hidden_names_;
 };

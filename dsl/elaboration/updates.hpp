@@ -1,4 +1,4 @@
-// Syntax tree -> update.
+// Builds an update from its syntax tree.
 #pragma once
 
 #include <span>
@@ -9,15 +9,15 @@
 
 namespace hocket::dsl {
 
-// The values of the parameters, in order: the call's arguments by position, then the defaults. Throws
-// DiagnosticError if one is missing, or is no number.
+// Returns the values of the parameters, in order: the call's arguments by position, then the defaults. Throws
+// DiagnosticError if one is missing, or is not a number.
 std::vector<double> update_arguments(const ast::UpdateDefinition& definition, const ast::Expression& call);
 
-// The defaults, and 1 for a parameter without one: to look at a definition that nobody has called.
+// Returns the defaults, and 1 for a parameter without one, to check a definition without a call.
 std::vector<double> sample_arguments(const ast::UpdateDefinition& definition);
 
-// arguments: a value for each parameter. Throws DiagnosticError for what an update cannot do. The result does
-// not depend on the syntax tree.
+// arguments: a value for each parameter. Throws DiagnosticError for anything that an update cannot do. The
+// result does not depend on the syntax tree.
 Update build_update(const ast::UpdateDefinition& definition, std::span<const double> arguments);
 
 }  // namespace hocket::dsl

@@ -93,7 +93,7 @@ Value Evaluator::evaluate(const Expression& expression) const {
 }
 
 std::int64_t Evaluator::integer(const Expression& expression) const {
-    // The common cases, without making a Value.
+    // Common cases first, which need no Value.
     if (expression.kind == Expression::Kind::integer) return expression.number;
     if (expression.kind == Expression::Kind::operation) return operation(expression);
     if (expression.kind == Expression::Kind::name)

@@ -1,4 +1,4 @@
-// Values of the language while a schedule is elaborated, and the names that stand for them.
+// The language's values while a schedule is elaborated, and the names that stand for them.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,30 @@
 
 namespace hocket::dsl {
 
-// A buffer under one of its names; the elaborator knows which part of it each rank holds.
+// A buffer under one of its names. The elaborator knows which part of it each rank holds.
 struct ViewRef {
     ViewId view = 0;
 };
-// `x.part(1 of 2)`, before `let` gives it a name.
+// `x.part(1 of 2)`, before `let` names it.
 struct PartOf {
     ViewId view = 0;
     std::int64_t index = 0, parts = 1;
 };
-// A name that stands for itself: an algorithm that is passed to a schedule.
+// A name that stands for itself: an algorithm passed to a schedule.
 struct Symbol {
     std::string name;
 };
 using GroupList = std::vector<Group>;
-// A parameter whose value is given at each start.
+// A parameter that gets its value at each start.
 struct StartParameter {
     std::uint32_t index = 0;
 };
 
 using Value = std::variant<std::int64_t, Group, GroupList, ViewRef, PartOf, Symbol, double, StartParameter>;
 
-const char* kind_of(const Value& value);  // "a number", "a group", ...
+const char* kind_of(const Value& value);  // returns "a number", "a group", ...
 
-// Names, innermost last. Names point into the syntax tree, which outlives the scope.
+// The names in scope, innermost last. They point into the syntax tree, which outlives the scope.
 class Scope {
   public:
     void add(std::string_view name, Value value) { entries_.push_back({name, std::move(value)}); }
@@ -44,7 +44,7 @@ class Scope {
             if (entry->name == name) return &entry->value;
         return nullptr;
     }
-    std::string names() const {  // "x, g, s"
+    std::string names() const {  // returns "x, g, s"
         std::string text;
         for (const Entry& entry : entries_) text += (text.empty() ? "" : ", ") + std::string(entry.name);
         return text;
@@ -60,10 +60,10 @@ class Scope {
     std::vector<Entry> entries_;
 };
 
-// Expression -> value. Throws DiagnosticError: unknown names, wrong kinds, overflow, division by zero.
+// Evaluates expressions. Throws DiagnosticError: unknown names, wrong kinds, overflow, division by zero.
 class Evaluator {
   public:
-    // Without a topology, `levels`, `world` and the levels' names are unknown (inside algorithms).
+    // Without a topology (inside algorithms), `levels`, `world` and the levels' names are unknown.
     Evaluator(const Scope& scope, const Topology* topology) : scope_(scope), topology_(topology) {}
 
     Value evaluate(const ast::Expression& expression) const;
@@ -84,7 +84,7 @@ class Evaluator {
     const Topology* topology_;
 };
 
-// Mathematical modulo: the result is in [0, size); size is positive.
+// Returns the mathematical modulo, in [0, size). size must be positive.
 constexpr std::int64_t wrap(std::int64_t value, std::int64_t size) {
     const std::int64_t rest = value % size;
     return rest < 0 ? rest + size : rest;

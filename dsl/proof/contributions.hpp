@@ -1,4 +1,4 @@
-// Sets of ranks, each stored once: two values are equal exactly if their numbers are.
+// Sets of ranks, each stored once, so that two sets are equal exactly if their numbers are.
 #pragma once
 
 #include <xxhash.h>
@@ -21,12 +21,12 @@ class Contributions {
   public:
     static constexpr SetId undefined = 0;  // no value at all
     static constexpr SetId overlap = ~SetId{0};
-    // A value to which no rank's input has contributed: none of the functions below takes it.
+    // The set of a value to which no rank's input has contributed. None of the functions below accepts it.
     static constexpr SetId of_none = ~SetId{1};
 
     explicit Contributions(Rank ranks)
         : words_((ranks + 63) / 64), ranks_(ranks), numbers_(0, Hash{*this}, Equal{*this}) {
-        append();  // no rank: undefined
+        append();  // number 0: undefined
     }
     Contributions(const Contributions&) = delete;
 
@@ -41,9 +41,9 @@ class Contributions {
         return intern();
     }
 
-    // The union of two disjoint sets; `overlap` if they are not disjoint.
+    // Returns the union of two disjoint sets; `overlap` if they are not disjoint.
     SetId unite(SetId a, SetId b) {
-        // Pieces that move together mostly hold the same sets.
+        // Pieces that move together mostly hold the same sets, so remember the last union.
         if (a != last_.a || b != last_.b) last_ = {a, b, compute_union(a, b)};
         return last_.sum;
     }
@@ -57,11 +57,12 @@ class Contributions {
         return ranks;
     }
 
-    // The smallest rank that is in both, in `a` but not in `b`; -1 if there is none.
+    // Return the lowest rank that is in both sets (common), or in `a` but not in `b` (missing); -1 if there
+    // is none.
     Rank common(SetId a, SetId b) const { return first(a, b, true); }
     Rank missing(SetId a, SetId b) const { return first(a, b, false); }
 
-    // Of a set that is not empty.
+    // The set must not be empty.
     Rank lowest(SetId set) const { return common(set, set); }
     Rank highest(SetId set) const {
         Rank rank = ranks_ - 1;
@@ -69,7 +70,7 @@ class Contributions {
         return rank;
     }
 
-    // "{0, 2, 3}", with at most eight ranks.
+    // Returns "{0, 2, 3}", with at most eight ranks.
     std::string text(SetId set) const {
         if (set == undefined) return "nothing";
         std::string result;
@@ -115,7 +116,7 @@ class Contributions {
         return overlap;
     }
 
-    // Adds one more set, still empty.
+    // Appends a set, which is still empty.
     std::uint64_t* append() {
         if (count_ == blocks_.size() * sets_of_a_block)
             blocks_.push_back(std::make_unique<std::uint64_t[]>(sets_of_a_block * words_));
@@ -124,7 +125,7 @@ class Contributions {
         return bits;
     }
 
-    // The number of the last set. If there was one like it before, the last one is removed.
+    // Returns the number of the last set. If an equal one exists, that one's, and the last set is removed.
     SetId intern() {
         const auto [entry, is_new] = numbers_.insert(count_ - 1);
         if (!is_new) --count_;
@@ -143,8 +144,8 @@ class Contributions {
         SetId a = overlap, b = overlap, sum = overlap;
     } last_;
     SetId count_ = 0;
-    std::vector<std::unique_ptr<std::uint64_t[]>>
-        blocks_;  // bits, set after set; blocks stay at their addresses
+    // The sets' bits, set after set. Blocks keep their addresses.
+    std::vector<std::unique_ptr<std::uint64_t[]>> blocks_;
     std::unordered_set<SetId, Hash, Equal> numbers_;
 };
 

@@ -9,8 +9,8 @@
 namespace hocket::dsl {
 namespace {
 
-// Whether the step takes what the source has for the destination to where the destination wants it, each part
-// to its own place in the piece.
+// Returns true if the step moves what the source has for the destination directly to its place there, each
+// part to its own place in the piece.
 bool goes_straight(const StepGraph& graph, const Step& step) {
     if (step.combines) return false;
     const Rational input(step.destination, graph.ranks),
@@ -24,7 +24,7 @@ bool goes_straight(const StepGraph& graph, const Step& step) {
 
 }  // namespace
 
-// A rank alone has no steps: what it has for itself is already where it belongs.
+// A single rank has no steps: its piece for itself is already in place.
 const Step* first_detour(const StepGraph& graph) {
     const auto found = std::find_if(graph.steps.begin(), graph.steps.end(),
                                     [&](const Step& step) { return !goes_straight(graph, step); });

@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::size_t most_kept_steps = 1 << 20;  // about 30 MiB; the last graph is kept whatever its size
 
-// "", if it has none.
+// Returns the text for the root; "" if the collective has none.
 std::string root_text(Collective collective, Rank root) {
     const Contract& contract = contract_of(collective);
     return contract.has_root() ? fmt::format(" {} rank {}", contract.spreads() ? "from" : "to", root) : "";
 }
 
-// A fault may exist on this topology only, or with this root: the message names both.
+// Elaborates the schedule, and names topology and root in error messages: a fault may exist only with them.
 StepGraph elaborate_on(const Topology& topology, const Runnable& runnable, const Library& library,
                        const ElaborateOptions& options) {
     try {
@@ -73,7 +73,7 @@ void add_computations(const StepGraph& graph, std::vector<std::int64_t>& numbers
 }  // namespace
 
 std::uint64_t fingerprint(const StepGraph& graph) {
-    // Each list comes after its length: otherwise an element of one list could be read as another's.
+    // Each list is preceded by its length, so that no element of one list can be read as another's.
     std::vector<std::int64_t> numbers{static_cast<int>(graph.collective), graph.ranks, graph.root,
                                       graph.buffers};
     numbers.push_back(static_cast<std::int64_t>(graph.steps.size()));
@@ -135,7 +135,7 @@ Proofs::Proof Proofs::prove(const Runnable& runnable, Rank root, const Chooser& 
                             std::shared_ptr<const StepGraph> laid_out) {
     auto& proved = proved_[{runnable.schedule, runnable.algorithm, runnable.name, root}];
     if (!proved.empty()) {
-        // One rank's steps are enough to learn what is chosen this time.
+        // The steps of one rank are enough to learn which algorithms are chosen this time.
         StepGraph own = elaborate(runnable, library_, topology_, {root, root, choose, {}, deadline_});
         if (const auto entry = proved.find(algorithms_of(own.choices)); entry != proved.end()) {
             Proved& known = entry->second;
@@ -182,18 +182,19 @@ Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable
                                   root_text(runnable.collective(), graph.root)),
                       deadline_);
     } catch (const DiagnosticError&) {
-        // If an algorithm is wrong by itself, report its fault in its own, smaller terms.
+        // If an algorithm is wrong by itself, report its fault in its own terms, which are smaller.
         try {
             for (const auto& [algorithm, size] : algorithms_in(graph, runnable))
                 verify_algorithm(*algorithm, library_, size, roots_to_try(size), deadline_);
-        } catch (const DeadlineError&) {  // we know that it is wrong, and only lack the better words for it
+        } catch (
+            const DeadlineError&) {  // the schedule is known to be wrong; only the better message is missing
         }
         throw;
     }
 }
 
-// The algorithms in use, with the sizes of their groups. The schedule is laid out once more to find them;
-// only a wrong one pays for that.
+// Returns the algorithms in use, with the sizes of their groups. Lays the schedule out once more to find
+// them, which only a wrong schedule pays for.
 std::set<std::pair<const ast::Algorithm*, Rank>> Proofs::algorithms_in(const StepGraph& graph,
                                                                        const Runnable& runnable) const {
     std::set<std::pair<const ast::Algorithm*, Rank>> used;

@@ -1,4 +1,4 @@
-// What has been verified on a topology: each schedule is proved once, however often it is asked for.
+// The proofs on a topology: each schedule is proved once, however often it is requested.
 #pragma once
 
 #include <cstdint>
@@ -17,48 +17,48 @@
 
 namespace hocket::dsl {
 
-// Made of all ranks' steps: equal exactly if all ranks do the same, however the text is spelled.
+// Returns a hash of all ranks' steps: equal exactly if all ranks do the same, however the text is spelled.
 std::uint64_t fingerprint(const StepGraph& graph);
 
-// Which roots are tried where none is given: all, if there are no more ranks than this; otherwise both ends
-// and the middle.
+// The roots to try if none is given: all, if there are no more ranks than this; otherwise both ends and the
+// middle.
 inline constexpr Rank every_root_up_to = 64;
 std::set<Rank> roots_to_try(Rank ranks);
 std::set<Rank> ends_and_middle(Rank ranks);
 
-// Verifies it by itself, on one level of so many ranks; if it has a root, with each of these. Throws
-// DiagnosticError, DeadlineError.
+// Verifies the algorithm by itself, on one level of this many ranks; if it has a root, with each of these.
+// Throws DiagnosticError, DeadlineError.
 void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size,
                       const std::set<Rank>& roots, const Deadline& deadline = no_deadline);
 
-// A chooser that makes these choices, in this order.
+// Returns a chooser that makes these choices, in this order.
 Chooser chooser_of(std::vector<Choice> choices);
 
 class Proofs {
   public:
-    // All must outlive it. deadline: of each proof; it may change between proofs.
+    // All references must outlive it. deadline: of each proof; it may change between proofs.
     Proofs(const Library& library, const Topology& topology, const Deadline& deadline = no_deadline)
         : library_(library), topology_(topology), deadline_(deadline) {}
 
     struct Proof {
-        std::shared_ptr<const StepGraph> graph;  // what was proved: the steps of all ranks
+        std::shared_ptr<const StepGraph> graph;  // the steps of all ranks, as proved
         std::uint64_t fingerprint;               // of the graph
         std::shared_ptr<const Completion> completion;
-        std::vector<Choice> choices;  // what the chooser chose this time
+        std::vector<Choice> choices;  // the chooser's choices this time
     };
-    // Throws DiagnosticError if the schedule is wrong; DeadlineError. `laid_out`, if there is one, holds all
-    // ranks' steps as this chooser lays them out: then they are not laid out again.
+    // Throws DiagnosticError if the schedule is wrong; DeadlineError. `laid_out`, if not null, holds all
+    // ranks' steps as this chooser lays them out, so that they are not laid out again.
     Proof prove(const Runnable& runnable, Rank root, const Chooser& choose,
                 std::shared_ptr<const StepGraph> laid_out = nullptr);
 
-    // What it needs of an operator. Throws DeadlineError.
+    // Returns what the proved schedule needs of an operator. Throws DeadlineError.
     const OrderNeeds& order_needs_of(const Proof& proof);
 
   private:
     using Algorithms = std::vector<const ast::Algorithm*>;
     using Key = std::tuple<const ast::Schedule*, const ast::Algorithm*, std::string, Rank>;
 
-    // A graph lives as long as somebody works with it, or as long as there is room.
+    // A graph lives as long as a caller holds it, or as long as there is room.
     struct Proved {
         std::uint64_t fingerprint;
         std::shared_ptr<const Completion> completion;
@@ -75,9 +75,9 @@ class Proofs {
     const Library& library_;
     const Topology& topology_;
     const Deadline& deadline_;
-    std::map<Key, std::map<Algorithms, Proved>> proved_;  // by the algorithms chosen
+    std::map<Key, std::map<Algorithms, Proved>> proved_;  // by the chosen algorithms
     std::map<std::uint64_t, OrderNeeds> order_needs_;     // by fingerprint
-    std::deque<std::shared_ptr<const StepGraph>> kept_;   // the last ones that there is room for
+    std::deque<std::shared_ptr<const StepGraph>> kept_;   // the most recent ones for which there is room
     std::size_t kept_steps_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// What the proof knows of a value beside whose contributions are in it. Each trait is stored once: two values
-// have the same one exactly if the numbers are equal.
+// Traits: what the proof knows of a value besides the ranks that contributed to it. Each trait is stored
+// once, so that two are equal exactly if their numbers are.
 #pragma once
 
 #include <algorithm>
@@ -18,29 +18,29 @@ namespace hocket::dsl {
 using TraitId = std::uint32_t;
 
 struct Trait {
-    // The computations that it went through, whatever they were made of; 0: none. Values of several ranks are
-    // combined only if they have the same.
+    // The computations that the value went through, whatever its operands were; 0: none. Values of several
+    // ranks are combined only if their histories are equal.
     std::uint32_t history = 0;
-    // How it was made, of what, and in which order. Two values with the same contributions and the same
-    // number are the same, bit for bit. 0: an input, or what a state held at the beginning.
+    // How the value was made, from which values, in which order. Two values with the same contributions and
+    // the same number here are equal bit for bit. 0: an input, or the content of a state at the beginning.
     std::uint32_t value = 0;
-    // A bit for each extra buffer: states whose content of earlier starts is in it; and `fresh`.
+    // A bit for each extra buffer: the states whose content of earlier starts is in the value. Also `fresh`.
     std::uint64_t states = 0;
     // Those of them whose content went into the value itself, and not only into a condition or a comparison.
     std::uint64_t carried = 0;
-    std::uint32_t left_by = 0;  // if not 0, one more than the number of the selection that left it
-    SetId left_set = Contributions::undefined;  // the contributions to what was left
-    std::uint32_t selected = 0;                 // what ranks have selected and is in it: Traits::pieces()
-    bool has_sent = false;  // perhaps there are contributions in it that a selection has sent as well
+    std::uint32_t left_by = 0;  // if not 0, one more than the index of the selection that left the value
+    SetId left_set = Contributions::undefined;  // the contributions to what the selection left
+    std::uint32_t selected = 0;                 // the ranks' selected pieces in the value: Traits::pieces()
+    bool has_sent = false;  // true if it may hold contributions that a selection has also sent
 
-    static constexpr std::uint64_t fresh = std::uint64_t{1} << 63;  // x as it is given to this start
+    static constexpr std::uint64_t fresh = std::uint64_t{1} << 63;  // x as this start gets it
 
     friend auto operator<=>(const Trait&, const Trait&) = default;
 };
 
 class Traits {
   public:
-    static constexpr TraitId plain = 0;  // of x
+    static constexpr TraitId plain = 0;  // the trait of x
 
     Traits() { intern({.states = Trait::fresh}); }
 
@@ -51,12 +51,12 @@ class Traits {
         return entry->second;
     }
 
-    // What a computation does with values.
+    // The way in which a computation uses values.
     enum class Use : std::uint8_t { result, selected_piece, sum };
 
-    // What a computation makes of values with these histories, in the order in which it names them. A
-    // statement that runs twice, in a loop, is two computations: its constants may differ. origin: of the
-    // statement, for messages.
+    // Returns the history of the values that a computation makes from values with histories `of`, in the
+    // order in which it names them. A statement that runs twice, in a loop, is two computations, because its
+    // constants may differ. origin: of the statement, for messages.
     std::uint32_t history(std::uint32_t computation, Use use, std::vector<std::uint32_t> of,
                           std::uint32_t origin) {
         const auto [entry, is_new] = histories_.try_emplace({computation, use, std::move(of)},
@@ -64,21 +64,21 @@ class Traits {
         if (is_new) origins_.push_back(origin);
         return entry->second;
     }
-    // The statement that came last in it. Not for history 0.
+    // Returns the origin of the last statement in the history, which must not be 0.
     std::uint32_t origin_of(std::uint32_t history) const { return origins_[history]; }
 
-    // The number of the value that a computation makes of values, given by contributions and number one after
-    // the other, and of other numbers on which it depends.
+    // Returns the number of the value that a computation makes. `of` holds the contributions and the number
+    // of each operand in turn, and other numbers on which the value depends.
     std::uint32_t value(std::uint32_t computation, Use use, std::vector<std::uint32_t> of) {
         return number({computation, use, std::move(of)});
     }
-    // Of values that are combined in this order, given likewise.
+    // Returns the number of the combination of values in this order, given likewise.
     std::uint32_t folded(std::vector<std::uint32_t> of) {
         return number({~std::uint32_t{0}, Use{}, std::move(of)});
     }
 
-    // The number of a set of selected pieces: what one rank has selected with one statement is a piece. 0:
-    // there are none.
+    // Return the number of a set of selected pieces; 0 is the empty set. A piece is what one rank has
+    // selected with one statement.
     std::uint32_t with_piece(std::uint32_t pieces, std::uint32_t piece) {
         std::vector<std::uint32_t> all = sets_of_pieces_[pieces];
         const auto at = std::lower_bound(all.begin(), all.end(), piece);
@@ -97,11 +97,11 @@ class Traits {
         }
         return entry->second;
     }
-    // Ascending.
+    // Returns the pieces in ascending order.
     const std::vector<std::uint32_t>& pieces(std::uint32_t number) const { return sets_of_pieces_[number]; }
 
-    // A value is the sum of terms: itself, and whatever it was added up of, as that was then. To be called
-    // for the traits that were added to make `sum`.
+    // A value is the sum of terms: itself, and the values that were added to make it, as they were then. Must
+    // be called for the traits that were added to make `sum`.
     void add_terms(TraitId sum, const std::vector<TraitId>& added) {
         std::set<TraitId>& all = terms_[sum];
         for (const TraitId term : added) {

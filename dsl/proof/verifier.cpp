@@ -48,7 +48,7 @@ void Verifier::bound_size() const {
             "schedules over levels need far fewer steps than flat ones");
 }
 
-// The atoms of this rank's x in such a share.
+// Returns the atoms of this rank's share of x.
 std::vector<AtomRange> Verifier::atoms_of(Share share, Rank rank) const {
     if (share == Share::none) return {};
     if (share == Share::own) return division_.of(graph_.owned_by(rank));
@@ -113,7 +113,7 @@ void Verifier::run_start() {
     if (knows_states_ && !graph_.lossy) check_states_go_on();
 }
 
-// All reads of a phase come before its writes.
+// Runs all reads of a phase before its writes.
 void Verifier::run_phase(std::size_t begin, std::size_t end) {
     values_.clear();
     value_atoms_.clear();
@@ -246,7 +246,7 @@ void Verifier::combine(std::size_t index, std::size_t to, std::size_t value) {
 
 // ---- Strands -----------------------------------------------------------------------------------
 
-// Whether the two run side by side: their ways up lead to different strands of one `parallel`.
+// Returns true if the two run side by side: their ancestors include different strands of one `parallel`.
 bool Verifier::concurrent(std::uint32_t a, std::uint32_t b) const {
     for (std::uint32_t x = a; x != 0; x = graph_.strands[x].parent)
         for (std::uint32_t y = b; y != 0; y = graph_.strands[y].parent)
@@ -258,7 +258,7 @@ void Verifier::check_strands(const Step& step, std::size_t at, bool writes) {
     const auto clash = [&](std::uint32_t other) {
         return other != nothing && other != step.strand && concurrent(other, step.strand);
     };
-    // Strands that only read the same place don't disturb each other; the earlier reader stays on record.
+    // Strands that only read the same place don't disturb each other, so the earlier reader stays recorded.
     if (clash(strand_write_[at]) || (writes && clash(strand_read_[at])))
         fail(step,
              fmt::format("this strand {} {} of rank {}, which a parallel strand {}",
@@ -272,7 +272,7 @@ void Verifier::check_strands(const Step& step, std::size_t at, bool writes) {
 
 // ---- The result --------------------------------------------------------------------------------
 
-// What a place must hold: the contributions, and of which atom of the input.
+// Returns what each place must hold: the contributions, and the atom of the input that they are of.
 std::vector<Verifier::Expected> Verifier::expected_of(Rank rank) {
     std::vector<Expected> expected(output_.end - output_.begin, {everyone_, 0});
     for (std::uint32_t i = 0; i < expected.size(); ++i) expected[i].atom = input_.begin + i;
@@ -293,9 +293,10 @@ std::vector<Verifier::Expected> Verifier::expected_of(Rank rank) {
 
 void Verifier::check_result() {
     std::vector<Expected> expected;
-    std::vector<std::size_t> first_holder(trait_.empty() ? 0 : atoms_, place_limit);  // by atom: a place
+    std::vector<std::size_t> first_holder(trait_.empty() ? 0 : atoms_,
+                                          place_limit);  // by atom: the first place that holds it
     for (Rank rank = 0; rank < graph_.ranks; ++rank) {
-        // Only the result of an exchange differs by rank.
+        // Expected values differ by rank only for an exchange.
         if (rank == 0 || contract_.exchanges()) expected = expected_of(rank);
         for (const AtomRange range : atoms_of(contract_.output.of(rank == graph_.root), rank))
             for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
@@ -303,7 +304,7 @@ void Verifier::check_result() {
                 const Expected& wanted = expected[atom];
                 if (state_[at] != wanted.contributions || atom_at(at) != wanted.atom)
                     refuse_result(at, wanted);
-                // What was calculated of it must be the same wherever the same is promised.
+                // Calculated values must be equal on all ranks to which the same result is promised.
                 if (trait_.empty()) continue;
                 std::size_t& first = first_holder[atom];
                 if (first == place_limit) first = at;
@@ -358,7 +359,7 @@ void Verifier::refuse_result(std::size_t at, const Expected& expected) {
 
 // ---- Messages ----------------------------------------------------------------------------------
 
-// The atom's place in its buffer, as "chunk 2 of 6" if it is one of equal chunks.
+// Returns the atom's place in its buffer, as "chunk 2 of 6" if it is one of equal chunks.
 std::string Verifier::chunk_text(std::size_t place) const {
     const auto atom = static_cast<std::uint32_t>(place % atoms_);
     const Rational position = division_.boundaries()[atom];

@@ -1,4 +1,4 @@
-// The proof of verify.hpp: runs a step graph on symbols.
+// The proof behind verify.hpp: runs a step graph on symbols.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ inline constexpr std::uint32_t nothing = ~std::uint32_t{0};
 
 class Verifier {
   public:
-    // All must outlive it.
+    // All references must outlive it.
     Verifier(const StepGraph& graph, const std::string& subject, const Deadline& deadline);
     Completion run();
-    // What the graph needs of an operator (verifier_order.cpp); instead of run().
+    // Called instead of run(): returns what the graph needs of an operator (verifier_order.cpp).
     OrderNeeds order_needs();
 
   private:
@@ -48,8 +48,8 @@ class Verifier {
 
     // The order of operands (verifier_order.cpp).
     struct Operand {
-        std::size_t place;  // that it is combined into
-        Rank rank;          // that it comes from
+        std::size_t place;  // into which it is combined
+        Rank rank;          // from which it comes
         SetId set;
         std::size_t step;
         TraitId trait;
@@ -62,18 +62,19 @@ class Verifier {
     void note_join(SetId left, SetId right, std::size_t step);
 
     // Computations (verifier_computations.cpp).
-    // What is known of a number while a formula is run.
+    // The facts about a number while a formula is run.
     struct Known {
         SetId set = Contributions::of_none;
         std::uint64_t states = 0;
         std::uint64_t carried = 0;                  // see Trait
-        bool is_uniform = true;                     // the same on all ranks
-        bool is_linear = true;                      // in what it was made of
+        bool is_uniform = true;                     // equal on all ranks
+        bool is_linear = true;                      // in the values that it was made of
         SetId left_set = Contributions::undefined;  // see Trait
         std::uint32_t selected = 0;                 // see Trait
         bool has_sent = false;
     };
-    // What a value was made of, for its trait: as Traits::history() and Traits::value() take it.
+    // The values that a value was made of, for its trait: in the form that Traits::history() and
+    // Traits::value() take.
     struct MadeOf {
         std::vector<std::uint32_t> histories, values;
         void add(SetId set, const Trait& trait) {
@@ -85,14 +86,14 @@ class Verifier {
     void note_terms(const Step& step, std::uint32_t atom, const std::vector<std::uint32_t>& summands,
                     TraitId sum);
 
-    // What a rank's selection or sums were made of.
+    // The values that a rank's selection or sums were made of.
     struct Selection {
         struct Entry {
             SetId set;
             TraitId trait;
         };
-        std::uint32_t begin = 0;          // an atom of x
-        std::vector<Entry> entries = {};  // of the atoms from there on; none: not made yet
+        std::uint32_t begin = 0;          // the first atom, of x
+        std::vector<Entry> entries = {};  // one per atom from `begin` on; empty: not made yet
         std::uint32_t step = nothing;
 
         bool has(std::uint32_t atom) const { return begin <= atom && atom < begin + entries.size(); }
@@ -109,7 +110,7 @@ class Verifier {
     // A selected piece that a computation reads.
     struct Selected {
         const Selection& selection;
-        Rank rank;  // that selected it
+        Rank rank;  // the rank that selected it
         const Selection::Entry& entry;
     };
     Known with_selection(const Step& step, Known value, const Selected& selected, std::uint32_t atom);
@@ -164,7 +165,7 @@ class Verifier {
     [[noreturn]] void refuse_result(std::size_t place, const Expected& expected);
 
     std::size_t place(Rank rank, std::uint32_t atom) const { return std::size_t(rank) * atoms_ + atom; }
-    // The atom of the input whose contributions the place holds.
+    // Returns the atom of the input whose contributions the place holds.
     std::uint32_t atom_at(std::size_t place) const {
         return graph_.moves ? atom_[place] : static_cast<std::uint32_t>(place % atoms_);
     }
@@ -184,30 +185,30 @@ class Verifier {
     SetId everyone_ = Contributions::undefined;
     Atoms division_;
     std::uint32_t atoms_ = 1;
-    AtomRange input_, output_;  // where the ranks' data are, at the start and at the end
+    AtomRange input_, output_;  // the ranks' data at the start, and at the end
     std::vector<std::vector<AtomRange>> regions_;
 
     // By place (rank and atom).
     std::vector<SetId> state_;
-    std::vector<std::uint32_t>
-        atom_;  // the atom of the input that it holds; filled only if data change places
-    std::vector<std::uint32_t> writer_;  // last step that wrote
-    std::vector<std::uint32_t> strand_write_,
-        strand_read_;  // last strand that wrote, read; filled only with strands
-    // Filled only if the graph computes, or has buffers for that.
+    // The atom of the input that it holds. Filled only if data change places.
+    std::vector<std::uint32_t> atom_;
+    std::vector<std::uint32_t> writer_;  // the last step that wrote
+    // The last strand that wrote, and the last that read. Filled only if there are strands.
+    std::vector<std::uint32_t> strand_write_, strand_read_;
+    // Filled only if the graph computes, or has buffers for computations.
     std::vector<TraitId> trait_;
     Traits traits_;
     std::vector<Selection> selections_;  // by extra buffer and rank
-    std::vector<bool> was_read_;         // by place, of states: whether what they held was used
-    // By place, of states: the contributions to what they hold when a start begins, or of_none if that is the
+    std::vector<bool> was_read_;         // by place, of states: true if the content was used
+    // By place, of states: the contributions to the content when a start begins, or of_none if that is the
     // same on all ranks.
     std::vector<SetId> kept_;
-    bool knows_states_ = false;    // kept_ is right
+    bool knows_states_ = false;    // true once kept_ is complete
     std::vector<bool> kept_sent_;  // by place, of states: Trait::has_sent when a start begins
-    // By extra buffer: states that may hold the same contributions when a start begins, a bit for each.
+    // By extra buffer: the states that may hold the same contributions when a start begins, a bit for each.
     std::vector<std::uint64_t> aliases_;
     Completion completion_;
-    std::vector<SetId> values_;  // what the current phase reads, in order
+    std::vector<SetId> values_;  // the values that the current phase reads, in order
     std::vector<std::uint32_t> value_atoms_;
     std::vector<TraitId> value_traits_;
     std::vector<std::pair<std::size_t, std::uint32_t>> folded_;  // in the current phase: places and numbers

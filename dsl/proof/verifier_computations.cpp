@@ -1,5 +1,5 @@
-// What a rank calculates, on symbols. A value keeps its contributions. In which way it was calculated is part
-// of it, too: only values that were calculated alike can be combined, and what all ranks are promised must be
+// Runs computations on symbols. A value keeps its contributions, and the way in which it was calculated: only
+// values that were calculated alike can be combined, and a result that is promised to all ranks must be
 // calculated alike on all of them.
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 namespace hocket::dsl {
 
 using Op = Formula::Op;
-// The atom of a buffer like x that corresponds to an atom of x.
+// Returns the atom of a buffer like x that corresponds to an atom of x.
 std::uint32_t Verifier::mirrored(std::uint32_t atom, std::int64_t buffer) const {
     if (buffer == 0) return atom;
     return division_.of(Interval{Rational(buffer), Rational(buffer + 1)}).begin + atom;
@@ -48,7 +48,7 @@ std::string Verifier::history_text(std::uint32_t history) const {
     return fmt::format("went through `{}`", folded_text(span));
 }
 
-// How two values differ that are called so.
+// Explains how two values with these names were calculated differently.
 std::string Verifier::difference_text(const std::string& one, std::uint32_t history, const std::string& other,
                                       std::uint32_t of_other) const {
     const std::string first = history_text(history), second = history_text(of_other);
@@ -90,7 +90,7 @@ void Verifier::refuse_differing(std::size_t at, std::size_t other) {
     throw DiagnosticError(std::move(diagnostic));
 }
 
-// Of what is sent and what is here already, calculated alike.
+// Merges the traits of the value that is sent and the one here, which must have been calculated alike.
 void Verifier::combine_traits(const Step& step, std::size_t to, std::size_t value) {
     const Trait sent = traits_[value_traits_[value]];
     Trait trait = traits_[trait_[to]];
@@ -121,7 +121,7 @@ Verifier::Known Verifier::value_at(const Step& step, std::int64_t buffer, std::u
     if (extra && extra->kind == ExtraBuffer::Kind::state &&
         (trait.states >> (extra - graph_.extras.data()) & 1) != 0)
         was_read_[from] = true;
-    // A state that keeps what all ranks have is uniform, too, once that is known of it.
+    // A state with the same content on all ranks is uniform, too, once the proof has learned that.
     const bool is_given = extra && extra->kind == ExtraBuffer::Kind::given;
     const bool is_uniform = is_given || (knows_states_ && state_[from] == Contributions::of_none);
     return {.set = state_[from],
@@ -179,12 +179,12 @@ Verifier::Known Verifier::joined(const Step& step, const Formula::Item& item, co
     return result;
 }
 
-// Whether these are the parts of several ranks, but not of all.
+// Returns true for the parts of several ranks, but not of all.
 bool Verifier::is_partial(SetId set) {
     return set != Contributions::of_none && set != everyone_ && sets_.single(sets_.lowest(set)) != set;
 }
 
-// Sums of several ranks stay sums only if what is done to their parts is linear.
+// Sums over several ranks stay sums only if the computation on their parts is linear.
 void Verifier::check_is_whole_or_linear(const Step& step, const Known& value, std::uint32_t atom) {
     if (!is_partial(value.set)) return;
     completion_.computes_on_parts = true;
@@ -280,7 +280,7 @@ void Verifier::compute(std::size_t index) {
     }
 }
 
-// Of which values, as they are now, the result is the sum.
+// Records the values, as they are now, that the result is a sum of.
 void Verifier::note_terms(const Step& step, std::uint32_t atom, const std::vector<std::uint32_t>& summands,
                           TraitId sum) {
     if (summands.empty() || !graph_.approximate) return;

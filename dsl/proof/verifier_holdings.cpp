@@ -1,4 +1,4 @@
-// Which ranks hold the same of a state, and which of these values are all that is held together.
+// Finds the ranks that hold equal values of a state, and the values that together are its total.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,8 @@ void append(std::vector<Holding>& holdings, const Interval& where, Holding next)
 
 }  // namespace
 
-// What ranks hold of one element. sets: by rank, the contributions; undefined where it keeps nothing.
+// Returns what the ranks hold of one element. sets: by rank, the contributions; undefined if the rank keeps
+// nothing.
 std::vector<Holding> Verifier::holdings_of(const ExtraBuffer& state, const std::vector<SetId>& sets) {
     std::vector<Holding> holdings(sets.size());
     std::map<SetId, Rank> first;
@@ -44,7 +45,7 @@ std::vector<Holding> Verifier::holdings_of(const ExtraBuffer& state, const std::
         counted = sum;
         holdings[static_cast<std::size_t>(rank)].is_counted = true;
     }
-    // An average divides what is complete, so it is not the sum of the parts that others keep.
+    // An average divides the complete sum, so it is not the sum of the parts that other ranks keep.
     const auto is_whole = [&](Rank rank) { return set_of(rank) == everyone_; };
     if (std::any_of(firsts.begin(), firsts.end(), is_whole) && firsts.size() > 1)
         throw DiagnosticError(
@@ -70,7 +71,7 @@ std::vector<Holding> Verifier::holdings_of(const ExtraBuffer& state, const std::
     return holdings;
 }
 
-// Who holds what of the states: so what was saved can be brought to other ranks.
+// Finds the holdings of all states, so that saved states can be brought to other ranks.
 void Verifier::find_holdings() {
     const auto ranks = static_cast<std::size_t>(graph_.ranks);
     for (const ExtraBuffer& state : graph_.extras) {

@@ -1,4 +1,4 @@
-// The proof's run on symbols, watching the order in which operands are combined (order.hpp).
+// Runs the proof on symbols while tracking the order in which operands are combined (order.hpp).
 #include <algorithm>
 #include <tuple>
 
@@ -17,8 +17,8 @@ OrderNeeds Verifier::order_needs() {
     return std::move(order_needs_);
 }
 
-// All operands of the phase's combines, by the place that they are combined into, then by their rank: so they
-// are folded.
+// Collects the operands of the phase's combines and folds them: ordered by the place that they are combined
+// into, then by rank.
 void Verifier::fold(std::size_t begin, std::size_t end) {
     operands_.clear();
     std::size_t value = 0;
@@ -42,8 +42,8 @@ void Verifier::fold(std::size_t begin, std::size_t end) {
     }
 }
 
-// Calls take(operand, is_own) for the operands [first, last) of operands_ and the receiver's own value, in
-// the order in which they are folded.
+// Calls take(operand, is_own) for the operands [first, last) of operands_ and for the receiver's own value,
+// in the order in which they are folded.
 template <typename Take>
 void Verifier::in_order_of_fold(std::size_t first, std::size_t last, Take take) {
     const std::size_t place = operands_[first].place;
@@ -60,7 +60,8 @@ void Verifier::in_order_of_fold(std::size_t first, std::size_t last, Take take) 
     if (is_own_due) take(own, true);
 }
 
-// Operands are not exchanged, not even those of two: the larger of -0 and +0 is the one that comes first.
+// Operands keep their order, even if there are only two: of -0 and +0, `max` returns the one that comes
+// first.
 void Verifier::number_fold(std::size_t first, std::size_t last) {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> operands;
     in_order_of_fold(first, last, [&](const Operand& operand, bool) {
@@ -84,7 +85,7 @@ void Verifier::note_fold(std::size_t first, std::size_t last) {
 }
 
 void Verifier::note_join(SetId left, SetId right, std::size_t step) {
-    // Pieces that move together mostly hold the same sets.
+    // Pieces that move together mostly hold the same sets, so skip a repeated pair.
     if (left == last_join_.first && right == last_join_.second) return;
     last_join_ = {left, right};
     const Rank left_lowest = sets_.lowest(left), left_highest = sets_.highest(left);

@@ -1,5 +1,5 @@
-// What the proof knows of selections, and of sums over tensors: what they were made of, and that each is used
-// once.
+// Proves the use of selections, and of sums over tensors: tracks what they were made of, and proves that each
+// is used once.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace hocket::dsl {
 
 using Use = Computation::Sparse::Use;
 
-// For each sparse term and each sum: the ranks whose pieces the rank holds.
+// Returns, for each sparse term and each sum, the ranks whose pieces the rank holds.
 std::vector<std::vector<std::uint32_t>> Verifier::pieces_held(const Step& step) {
     const Computation& computation = graph_.computations[step.computation];
     std::vector<std::vector<std::uint32_t>> all;
@@ -57,7 +57,7 @@ Verifier::Known Verifier::with_selection(const Step& step, Known value, const Se
     return value;
 }
 
-// What is left of a value once what was selected of it is taken away.
+// Returns what remains of a value once the selected part is taken away.
 Verifier::Known Verifier::without_selection(const Step& step, Known value, const Selected& selected,
                                             std::uint32_t atom, bool clears) {
     const Computation& computation = graph_.computations[step.computation];
@@ -105,7 +105,7 @@ Verifier::Known Verifier::without_selection(const Step& step, Known value, const
     return value;
 }
 
-// Selections of several ranks are added like values that are combined.
+// Proves that selections of several ranks that are added were made alike, as for values that are combined.
 void Verifier::check_selected_alike(const Step& step, const Selected& selected, TraitId first,
                                     std::uint32_t atom) {
     if (traits_[selected.entry.trait].history == traits_[first].history) return;
@@ -123,7 +123,7 @@ Verifier::Known Verifier::with_sparse(const Step& step, Known value, std::uint32
                                       const std::vector<std::vector<std::uint32_t>>& pieces, MadeOf& of) {
     const Computation& computation = graph_.computations[step.computation];
     const Known formula = value;
-    std::optional<TraitId> first;  // of the selected values that are added
+    std::optional<TraitId> first;  // the first of the selected values that are added
     for (std::size_t term = 0; term < computation.sparse.size(); ++term) {
         const auto [buffer, use] = computation.sparse[term];
         const auto extra = static_cast<std::size_t>(graph_.extra_at(buffer) - graph_.extras.data());
@@ -149,7 +149,7 @@ Verifier::Known Verifier::with_sparse(const Step& step, Known value, std::uint32
             const Trait& from = traits_[selected.entry.trait];
             of.histories.push_back(traits_.history(select.computation, Traits::Use::selected_piece,
                                                    {from.history}, select.origin));
-            // Which of those that tie are selected differs by rank.
+            // Elements that tie may be selected differently on each rank.
             of.values.push_back(traits_.value(select.computation, Traits::Use::selected_piece,
                                               {rank, selected.entry.set, from.value}));
             value = use == Use::add ? with_selection(step, value, selected, atom)
@@ -160,7 +160,7 @@ Verifier::Known Verifier::with_sparse(const Step& step, Known value, std::uint32
     return value;
 }
 
-// Several ranks make parts of one sum: what each of them adds beside its part would be in it several times.
+// If several ranks make parts of one sum, anything else that each adds would be in the sum several times.
 void Verifier::check_adds_to_nothing(const Step& step, const Known& formula, SetId set, std::uint32_t atom) {
     if (!knows_states_ || !is_partial(set)) return;
     const auto& items = graph_.computations[step.computation].formula.items;
@@ -174,8 +174,8 @@ void Verifier::check_adds_to_nothing(const Step& step, const Known& formula, Set
          {}, "x = sum(s) alone, and the rest once the data of all ranks are combined");
 }
 
-// Sums are numbers that all ranks have alike once every part of x is in them, and once, and each part was
-// calculated alike.
+// Proves that a sum over tensors is the same number on all ranks: it has every part of x exactly once, and
+// each part was calculated alike.
 void Verifier::check_sums(const Step& step, std::int64_t buffer, const std::vector<std::uint32_t>& pieces,
                           MadeOf& of) {
     const ExtraBuffer& extra = *graph_.extra_at(buffer);
@@ -211,18 +211,18 @@ void Verifier::check_sums(const Step& step, std::int64_t buffer, const std::vect
                  extra.name),
              {{extra.span, "each rank adds up its own part"}},
              fmt::format("all_gather {} first", extra.name));
-    // What is calculated with a sum is calculated alike only if the sum is the same, bit for bit.
+    // A value made with a sum is calculated alike only if the sum is the same, bit for bit.
     of.histories.push_back(traits_.history(step.computation, Traits::Use::sum, parts.values, step.origin));
     of.values.push_back(traits_.value(step.computation, Traits::Use::sum, std::move(parts.values)));
 }
 
-// from: where the value is.
+// from: the value's place.
 void Verifier::check_selectable(const Step& step, const Known& value, std::size_t from) {
     const auto refuse = [&](const char* why, std::vector<Note> notes, const char* hint) {
         fail(step, fmt::format("rank {} selects from {}, {}", step.source, chunk_text(from), why),
              std::move(notes), hint);
     };
-    // What was sent is learned when the contributions of all states are known.
+    // has_sent is known only once the contributions of all states are.
     if (value.set == Contributions::of_none && (knows_states_ || value.has_sent))
         refuse("of which no rank's input is part", {}, "");
     if (value.has_sent)
@@ -234,8 +234,8 @@ void Verifier::check_selectable(const Step& step, const Known& value, std::size_
                last_write(from, "added here"), "select from what was not selected from before");
 }
 
-// Whether values with these contributions, of these states and of x, may hold something of the same. What all
-// ranks have of a state is of everyone.
+// Returns true if values with these contributions, of these states and of x, may have contributions in
+// common. Content of a state that is the same on all ranks counts as everyone's.
 bool Verifier::may_be_same(SetId set, std::uint64_t states, SetId other, std::uint64_t others_states) {
     if ((with_aliases(states) & with_aliases(others_states)) == 0) return false;
     const auto known = [&](SetId of, std::uint64_t from) {
@@ -245,7 +245,7 @@ bool Verifier::may_be_same(SetId set, std::uint64_t states, SetId other, std::ui
     return one != Contributions::of_none && two != Contributions::of_none && sets_.common(one, two) >= 0;
 }
 
-// Each contribution enters one selection at most.
+// Proves that each contribution enters at most one selection.
 void Verifier::check_selected_once(const Step& step, const Known& value, std::uint32_t atom,
                                    std::size_t from) {
     if (!knows_states_) return;
@@ -269,7 +269,7 @@ void Verifier::check_selected_once(const Step& step, const Known& value, std::ui
     }
 }
 
-// By atom of x: the number of all that was selected there.
+// Returns, by atom of x, the number of the set of all pieces that were selected there.
 std::vector<std::uint32_t> Verifier::selected_by_atom() {
     std::vector<std::uint32_t> all(atoms_, 0);
     for (std::size_t s = 0; s < graph_.extras.size(); ++s) {
@@ -283,7 +283,7 @@ std::vector<std::uint32_t> Verifier::selected_by_atom() {
     return all;
 }
 
-// What was selected is in all results, or it would be lost.
+// Proves that everything selected is in all results; otherwise it would be lost.
 void Verifier::check_all_selected_arrive() {
     const std::vector<std::uint32_t> selected = selected_by_atom();
     for (Rank rank = 0; rank < graph_.ranks; ++rank)
@@ -305,7 +305,7 @@ void Verifier::refuse_lost(std::size_t at, std::uint32_t piece) {
          fmt::format("x = sum({}) adds up what all ranks have selected", graph_.extras[piece / ranks].name));
 }
 
-// scalars: the sums in it.
+// scalars: the sums that the formula uses.
 void Verifier::keep_selection(const Step& step, const MadeOf& scalars) {
     const Computation& computation = graph_.computations[step.computation];
     const ExtraBuffer& extra = *graph_.extra_at(computation.target);
@@ -335,7 +335,7 @@ void Verifier::keep_selection(const Step& step, const MadeOf& scalars) {
     }
 }
 
-// Whether the first sparse term's selections are of this atom, too.
+// Returns true if the first sparse term's selections include this atom.
 bool Verifier::is_selected_from(const Step& step, std::uint32_t atom,
                                 const std::vector<std::vector<std::uint32_t>>& pieces) const {
     const std::int64_t buffer = graph_.computations[step.computation].sparse[0].buffer;

@@ -1,5 +1,5 @@
-// What states hold when a start begins: what they hold when one ends. The proof learns it by running a start
-// again and again, from states that hold nothing, until nothing is new.
+// Learns the content of states at the beginning of a start, which is their content at the end of the previous
+// one. It runs the start repeatedly, beginning with states that hold nothing, until nothing new is found.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace hocket::dsl {
 
-// Calls call(rank, atom of x, place) for all that the state keeps.
+// Calls call(rank, atom of x, place) for every atom that the state keeps.
 template <typename Call>
 void Verifier::for_kept(std::size_t state, Call call) {
     const ExtraBuffer& extra = graph_.extras[state];
@@ -22,20 +22,20 @@ void Verifier::for_kept(std::size_t state, Call call) {
     }
 }
 
-// The contributions to what is in the place, whether or not a selection left it.
+// Returns the contributions to the content of the place, including content that a selection left.
 SetId Verifier::left_in(std::size_t at) const {
     const Trait& trait = traits_[trait_[at]];
     return trait.left_by != 0 ? trait.left_set : state_[at];
 }
 
-// True if something is new, and the start is to be run again.
+// Returns true if something new was found, so that the start must run again.
 bool Verifier::learn_states() {
     if (learn_sets()) return true;
     const bool aliases = learn_aliases(), sent = learn_sent();
     return aliases || sent;
 }
 
-// What all who keep an element have complete is no part of anything: it is what all ranks have.
+// If all ranks that keep an element hold it complete, it is what all ranks have, and counts as nobody's part.
 bool Verifier::learn_sets() {
     bool is_new = false;
     for (std::size_t state = 0; state < graph_.extras.size(); ++state) {
@@ -61,7 +61,7 @@ bool Verifier::learn_sets() {
     return is_new;
 }
 
-// Two states that are left with something of the same, of one state or of x, may hold the same contributions.
+// Finds states that may hold the same contributions: both end with content of one state, or of x.
 bool Verifier::learn_aliases() {
     std::vector<std::vector<std::uint64_t>> of(graph_.extras.size(), std::vector<std::uint64_t>(atoms_, 0));
     for (std::size_t state = 0; state < of.size(); ++state)
@@ -100,8 +100,8 @@ bool Verifier::learn_sent() {
     return is_new;
 }
 
-// Whether what is left in the place may hold contributions that a selection of this start has sent, or one of
-// an earlier start. at: of the rank, where an atom of x is.
+// Returns true if the content left in the place may have contributions that a selection of this or an earlier
+// start has sent. at: the place of the rank's atom of x.
 bool Verifier::is_sent(Rank rank, std::uint32_t atom, std::size_t at) {
     const Trait& trait = traits_[trait_[at]];
     if (trait.has_sent || trait.selected != 0) return true;
@@ -119,7 +119,8 @@ bool Verifier::is_sent(Rank rank, std::uint32_t atom, std::size_t at) {
     return false;
 }
 
-// What was selected must be taken out of the states that it came from, or it counts again in the next start.
+// Proves that selected values are taken out of the states that they came from; otherwise they would count
+// again in the next start.
 void Verifier::check_states() {
     const auto ranks = static_cast<std::size_t>(graph_.ranks);
     for (std::size_t state = 0; state < graph_.extras.size(); ++state)
@@ -128,7 +129,7 @@ void Verifier::check_states() {
                 const Selection& selection = selections_[s * ranks + static_cast<std::size_t>(rank)];
                 if (graph_.extras[s].kind != ExtraBuffer::Kind::selection || !selection.has(atom)) continue;
                 if ((traits_[selection.at(atom).trait].states >> state & 1) == 0) continue;
-                // It may hold something else by now.
+                // The state may hold something else by now.
                 if ((traits_[trait_[at]].states & traits_[selection.at(atom).trait].states) == 0) continue;
                 if (traits_[trait_[at]].left_by == s + 1) continue;
                 const std::string& name = graph_.extras[state].name;
@@ -143,10 +144,10 @@ void Verifier::check_states() {
         });
 }
 
-// What a state held when the start began must go on: in a state, or in a result. A part of it that was
-// selected and sent is not all of it.
+// Proves that everything a state held when the start began continues in a state or in a result. A part that
+// was selected and sent does not count as all of it.
 void Verifier::check_states_go_on() {
-    std::vector<std::uint64_t> kept(atoms_, 0);  // by atom of x: the states that go on there
+    std::vector<std::uint64_t> kept(atoms_, 0);  // by atom of x: the states whose content continues there
     for (std::size_t state = 0; state < graph_.extras.size(); ++state)
         for_kept(state, [&](Rank, std::uint32_t atom, std::size_t at) {
             kept[atom] |= traits_[trait_[at]].carried;
@@ -175,11 +176,12 @@ void Verifier::check_states_go_on() {
         });
 }
 
-// The proof takes a state for calculated alike on all ranks, and for the same wherever the same contributions
-// are in it. So it must be left like that.
+// The proof assumes that a state is calculated alike on all ranks, and that it is equal wherever its
+// contributions are. This proves that a start leaves it so.
 void Verifier::check_kept_alike() {
     for (std::size_t state = 0; state < graph_.extras.size(); ++state) {
-        std::vector<std::vector<std::size_t>> holders(atoms_);  // by atom: places of different contributions
+        std::vector<std::vector<std::size_t>> holders(
+            atoms_);  // by atom: places with different contributions
         for_kept(state, [&](Rank rank, std::uint32_t atom, std::size_t at) {
             const Trait& trait = traits_[trait_[at]];
             bool is_known = false;
