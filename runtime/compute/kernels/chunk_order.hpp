@@ -1,5 +1,5 @@
-// The order in which sums over a tensor are formed. The processor's kernels and the device's keep to it, and
-// so do ranks that each sum up a part of the chunks: all get the same bits.
+// Defines the order in which sums over a tensor are formed. The processor's kernels and the device's keep to
+// it, and so do ranks that each sum some of the chunks: all get the same bits.
 //
 // A tensor is divided into chunks of 65,536 elements; the last may be shorter. Lane l of 256 adds, in float32
 // and in ascending order, the products of elements l, l + 256, l + 512, ... of its chunk; product and sum are

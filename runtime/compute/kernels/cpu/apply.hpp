@@ -1,4 +1,4 @@
-// What an operator makes of two values: the one definition for all types that the operator exists for.
+// Defines the result of each operator on two values, once for all types that the operator exists for.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace hocket::kernels {
 
-// Which NaN a floating-point sum or product of several NaNs gives is not defined. Integers wrap around. They
-// are calculated without sign, where C++ defines that, and at least as wide as unsigned, so that nothing is
-// promoted to a type with sign.
+// Hocket does not define which NaN results from a floating-point sum or product of several NaNs. Integers
+// wrap around: they are calculated as unsigned, where C++ defines overflow, and at least as wide as
+// `unsigned`, so that no operand is promoted to a signed type.
 template <typename T>
 using Wrapping = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
 
@@ -30,8 +30,8 @@ T product(T a, T b) {
         return a * b;
 }
 
-// With a the result so far and b the next operand. a != a: NaN. So if any operand is NaN the result is the
-// first NaN with its bits unchanged, and of two zeros the later one is taken.
+// a is the result so far, b the next operand. a != a holds only for NaN, so if any operand is NaN the result
+// is the first NaN with its bits unchanged; of two zeros the later one is taken.
 template <typename T>
 T max(T a, T b) {
     return a != a ? a : a > b ? a : b;
@@ -57,7 +57,7 @@ T bxor(T a, T b) {
     return static_cast<T>(a ^ b);
 }
 
-// Divides a complete result; integers towards 0.
+// Divides a complete result; integers are rounded towards 0.
 template <typename T>
 T divided(T value, std::uint32_t divisor) {
     if constexpr (!std::is_integral_v<T>) return value / static_cast<T>(divisor);
@@ -66,7 +66,7 @@ T divided(T value, std::uint32_t divisor) {
     return static_cast<T>(static_cast<Wide>(value) / static_cast<Wide>(divisor));
 }
 
-// T: the Worked type of a row that the operator exists for.
+// T: the Worked type of a row for which the operator exists.
 template <ReduceOp op, typename T>
 T apply(T a, T b) {
 #define HOCKET_APPLY(name, text, constant, combination, ...) \

@@ -10,8 +10,8 @@
 
 namespace hocket::kernels {
 
-// Calls use(item, chunk, number) for the chunks number `begin` .. `end - 1`, counted over all items of the
-// list, one after another; `chunk` is counted in the item. Items have a `count` of elements.
+// Calls use(item, chunk, number) for the chunks with numbers `begin` to `end - 1`, counted over all items of
+// the list; `chunk` is the index within the item. Items have a `count` of elements.
 template <typename List, typename Use>
 void for_each_chunk(const List& list, std::size_t begin, std::size_t end, const Use& use) {
     std::size_t before = 0;
@@ -23,7 +23,7 @@ void for_each_chunk(const List& list, std::size_t begin, std::size_t end, const 
     }
 }
 
-// Calls use(first, length) for each row of a chunk: an element for each lane, but for the last row.
+// Calls use(first, length) for each row of a chunk: one element per lane; the last row may be shorter.
 template <typename Use>
 void for_each_row(std::size_t count, std::size_t chunk, const Use& use) {
     const std::size_t end = std::min((chunk + 1) * chunk_elements, count);
@@ -31,7 +31,7 @@ void for_each_row(std::size_t count, std::size_t chunk, const Use& use) {
         use(first, std::min(chunk_lanes, end - first));
 }
 
-// A row as float32: where it is, or widened.
+// Returns a row as float32: the row itself, or a widened copy in `widened`.
 inline const float* row_at(DataType type, const std::byte* elements, std::size_t first, std::size_t length,
                            float* widened) {
     if (type == DataType::float32) return reinterpret_cast<const float*>(elements) + first;
@@ -39,13 +39,13 @@ inline const float* row_at(DataType type, const std::byte* elements, std::size_t
     return widened;
 }
 
-// What the lanes of one chunk have added up.
+// The sums of one chunk's lanes.
 class LaneSums {
   public:
     void add_products(const float* a, const float* b, std::size_t length) {
         for (std::size_t lane = 0; lane < length; ++lane) lanes_[lane] += a[lane] * b[lane];
     }
-    // The sum of all lanes, which are spent then.
+    // Returns the sum of all lanes, and overwrites them.
     float total() {
         for (std::size_t width = chunk_lanes / 2; width > 0; width /= 2)
             for (std::size_t lane = 0; lane < width; ++lane) lanes_[lane] += lanes_[lane + width];

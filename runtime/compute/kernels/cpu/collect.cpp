@@ -12,7 +12,7 @@
 namespace hocket::kernels {
 namespace {
 
-// Few elements are large enough, so a block is looked at as a whole first.
+// Few elements are large enough, so each block is first tested as a whole.
 template <typename Word>
 void collect_portable(const Word* words, std::size_t count, std::uint32_t first, Word floor,
                       Collection<Word>& to) {
@@ -43,11 +43,11 @@ void append_hits(std::uint32_t hits, const Word* words, std::uint32_t first, Col
     }
 }
 
-// Magnitudes have no sign bit, so the comparison of numbers with sign is right for them.
+// Magnitudes have no sign bit, so the signed comparison is correct for them.
 __attribute__((target("avx2"))) void collect_avx2(const std::uint32_t* words, std::size_t count,
                                                   std::uint32_t first, std::uint32_t floor,
                                                   Collection<std::uint32_t>& to) {
-    if (floor == 0) return collect_portable(words, count, first, floor, to);  // there is no floor - 1
+    if (floor == 0) return collect_portable(words, count, first, floor, to);  // floor - 1 would wrap around
     const __m256i sizes = _mm256_set1_epi32(0x7fffffff);
     const __m256i below = _mm256_set1_epi32(static_cast<int>(floor - 1));
     std::size_t i = 0;
@@ -79,7 +79,7 @@ __attribute__((target("avx2"))) void collect_avx2(const std::uint16_t* words, st
         const auto* from = reinterpret_cast<const __m256i*>(words + i);
         const __m256i low = _mm256_cmpgt_epi16(_mm256_and_si256(_mm256_loadu_si256(from), sizes), below);
         const __m256i high = _mm256_cmpgt_epi16(_mm256_and_si256(_mm256_loadu_si256(from + 1), sizes), below);
-        // Packing keeps the order within each half of 8; the permutation puts the halves in order.
+        // Packing keeps the order within each half of 8; the permutation then orders the halves.
         const __m256i both = _mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xd8);
         const auto hits = static_cast<std::uint32_t>(_mm256_movemask_epi8(both));
         append_hits(hits, words + i, first + static_cast<std::uint32_t>(i), to);
@@ -89,11 +89,11 @@ __attribute__((target("avx2"))) void collect_avx2(const std::uint16_t* words, st
 
 #define HOCKET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,popcnt")))
 
-// GCC 12 takes the conversions without a mask for a use of what was never set.
+// GCC 12 warns that the conversions without a mask use an uninitialized value.
 constexpr __mmask16 all = 0xffff;
 
-// Numbers are pressed together in a register: some processors take a hundred cycles and more to do so in
-// memory.
+// Compresses the numbers in a register, because compressing to memory takes some processors more than a
+// hundred cycles.
 HOCKET_AVX512 inline void append_pressed(__m512i numbers, __mmask16 hits, __m512i indices,
                                          Collection<std::uint32_t>& to) {
     _mm512_storeu_si512(to.words + to.count, _mm512_maskz_compress_epi32(hits, numbers));
@@ -114,7 +114,7 @@ HOCKET_AVX512 inline __m512i indices_from(std::size_t index) {
     return _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(index)), steps);
 }
 
-// Where elements are large enough: which of a vector's.
+// A vector that has hits, and the mask of them.
 template <typename Hits>
 struct Block {
     std::uint16_t first;
@@ -122,8 +122,8 @@ struct Block {
 };
 constexpr std::size_t stretch = 2048;
 
-// First all vectors with a hit are listed, then they are taken apart: neither has a branch that a processor
-// would often guess wrong, as it would where one element of a hundred is a hit.
+// Lists all vectors with a hit first, and then takes them apart. Neither loop has a branch that the processor
+// would often mispredict, as it would if one element in a hundred is a hit.
 HOCKET_AVX512 void collect_avx512(const std::uint32_t* words, std::size_t count, std::uint32_t first,
                                   std::uint32_t floor, Collection<std::uint32_t>& to) {
     const __m512i sizes = _mm512_set1_epi32(0x7fffffff), least = _mm512_set1_epi32(static_cast<int>(floor));

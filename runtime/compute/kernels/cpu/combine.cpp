@@ -47,7 +47,7 @@ void combine(DataType type, ReduceOp op, std::span<std::byte* const> destination
     });
 }
 
-// Works in strips, so that the source is read from memory only once if there are many destinations.
+// Copies in strips, so that with many destinations the source is read from memory only once.
 void copy(std::span<std::byte* const> destinations, const std::byte* source, std::size_t bytes) {
     constexpr std::size_t strip = 32 * 1024;
     const std::size_t step = destinations.size() > 1 ? strip : bytes;

@@ -15,7 +15,7 @@
 namespace hocket::kernels {
 namespace {
 
-constexpr std::size_t widened_strip = 512;  // elements, widened in the first cache
+constexpr std::size_t widened_strip = 512;  // elements, widened in the first-level cache
 
 template <typename Stored>
 void widen_each(const Stored* from, std::size_t count, float* to) {
@@ -23,7 +23,7 @@ void widen_each(const Stored* from, std::size_t count, float* to) {
 }
 
 #if defined(__x86_64__)
-// The same bits as half.hpp's arithmetic, of which compilers make no vectors.
+// Gives the same bits as half.hpp's arithmetic, which compilers don't vectorize.
 __attribute__((target("f16c"))) void widen_eights(const Float16* from, std::size_t count, float* to) {
     std::size_t i = 0;
     for (; i + 8 <= count; i += 8)
@@ -34,14 +34,15 @@ __attribute__((target("f16c"))) void widen_eights(const Float16* from, std::size
 
 #endif
 
-// Compiled for each set of vectors that a processor may have. The bits are the same: no product is fused with
-// a sum.
+// Compiled for each vector width that a processor may have. The bits are the same, because no product is
+// fused with a sum.
 [[gnu::always_inline]] inline void add_each(const float* elements, const float* residual, std::size_t count,
                                             float decay, float scale, float* to) {
     for (std::size_t i = 0; i < count; ++i) to[i] = decay * residual[i] + scale * elements[i];
 }
 
-// Exponents of ones alone. Magnitudes have no sign, so numbers with sign serve, which vectors compare.
+// Tests for exponents of all ones. Magnitudes have no sign bit, so they are compared as signed integers, for
+// which vector instructions exist.
 [[gnu::always_inline]] inline bool any_non_finite_each(const float* numbers, std::size_t count) {
     std::int32_t found = 0;
     for (std::size_t i = 0; i < count; ++i)
@@ -116,10 +117,10 @@ void accumulate(DataType type, const std::byte* elements, const float* residual,
 }
 
 Split split(float value, DataType sent_as) {
-    // The sign of the 0 that is left is the value's: -0 + 0 would be 0.
+    // The 0 that is left takes the value's sign, because -0 + 0 would be 0.
     if (!std::isfinite(value)) return {value, 0};
     const float sent = nearest(value, sent_as), left = value - sent;
-    // So far out of the type's range that the rest is no float32: all of it stays.
+    // The value is so far out of the type's range that the rest is not a float32; all of it stays.
     if (double{value} - double{sent} != double{left}) return {std::copysign(0.f, value), value};
     return {sent, left == 0 ? std::copysign(0.f, value) : left};
 }

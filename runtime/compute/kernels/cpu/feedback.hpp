@@ -8,7 +8,7 @@
 
 namespace hocket::kernels {
 
-// to[i] = elements[i] as float32. For floating-point types of 16 bits. Thread-safe.
+// to[i] = elements[i] as float32, for 16-bit floating-point types. Thread-safe.
 void widen(DataType type, const std::byte* elements, std::size_t count, float* to);
 
 // to[i] = decay * residual[i] + scale * elements[i], i in 0 .. count - 1, each product and the sum rounded to
@@ -16,15 +16,15 @@ void widen(DataType type, const std::byte* elements, std::size_t count, float* t
 void accumulate(DataType type, const std::byte* elements, const float* residual, std::size_t count,
                 float decay, float scale, float* to);
 
-// A value as it is sent, and what is left of it: sent + left is the value, bit for bit.
+// The part of a value that is sent, and the part that is left: sent + left is the value, bit for bit.
 struct Split {
     float sent, left;
 };
-// sent is a number of the type: the nearest one if it is in range, else the largest, or 0 where the rest
-// would not be a float32 (float16: from about 5e8). Of infinities and NaNs nothing is left.
+// Splits a value. `sent` is a number of the type: the nearest one if it is in range, otherwise the largest;
+// or 0 if the rest would not be a float32 (float16: from about 5e8). Of infinities and NaNs nothing is left.
 Split split(float value, DataType sent_as);
 
-// Whether an infinity or a NaN is among the numbers.
+// Returns true if an infinity or a NaN is among the numbers.
 bool any_non_finite(const float* numbers, std::size_t count);
 
 }  // namespace hocket::kernels

@@ -10,10 +10,10 @@ namespace hocket::kernels {
 namespace {
 
 #if defined(__x86_64__)
-// With fewer bytes the store buffer hides the fetching of lines.
+// For fewer bytes, the store buffer hides the time that fetching lines takes.
 constexpr std::size_t least_bytes = 1024;
 
-// Whether string instructions write whole lines without reading them ("enhanced rep movsb").
+// Returns true if string instructions write whole lines without reading them ("enhanced rep movsb").
 bool has_fast_strings() {
     unsigned a, b, c, d;
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b >> 9 & 1) != 0;

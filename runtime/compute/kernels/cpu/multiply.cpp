@@ -23,8 +23,8 @@ void multiply_each(Stored* products, const Stored* source, std::size_t count, Wo
 }
 
 #if defined(__x86_64__)
-// Eight at a time: compilers do not make this of the integer arithmetic in half.hpp. The processor's
-// conversions give the same bits.
+// Multiplies eight at a time, because compilers don't vectorize the integer arithmetic in half.hpp. The
+// processor's conversions give the same bits.
 __attribute__((target("f16c"))) void multiply_eights(Float16* products, const Float16* source,
                                                      std::size_t count, float by) {
     const __m256 factors = _mm256_set1_ps(by);
@@ -50,7 +50,7 @@ void multiply_block(Stored* products, const Stored* source, std::size_t count, W
     multiply_each(products, source, count, by);
 }
 
-// Works in blocks that fit the first cache: each is calculated there and then handed over.
+// Calculates each block in the first-level cache, and then hands it over.
 template <DataType type>
 void multiply_as(std::byte* to, const std::byte* from, std::size_t count, double factor) {
     using Stored = typename ElementOf<type>::Stored;
@@ -81,8 +81,8 @@ std::optional<std::string> why_no_factor(DataType type, double factor) {
             if (!std::isfinite(factor) || std::abs(factor) <= Limits::max()) return std::nullopt;
             return fmt::format("is beyond the range in which {} is calculated", name_of(t));
         } else {
-            // The number after the largest one: a power of two, so it is a double even if the largest itself
-            // is not.
+            // The number after the largest one is a power of two, so it is a double even if the largest
+            // itself is not.
             const double least = static_cast<double>(Limits::min()), behind = std::ldexp(1., Limits::digits);
             if (factor >= least && factor < behind && factor == std::trunc(factor)) return std::nullopt;
             return fmt::format("is not a whole number from {} to {}, as it must be for {}", Limits::min(),

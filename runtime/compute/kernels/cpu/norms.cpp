@@ -25,7 +25,7 @@ float sum_chunk(DataType type, const Factors& pair, std::size_t chunk) {
 
 void sum_chunks(DataType type, std::span<const Factors> pairs, std::size_t first, std::span<float> sums,
                 unsigned threads) {
-    // A thread is worth starting for a few chunks.
+    // Starting a thread pays from a few chunks on.
     const auto parts = static_cast<unsigned>(std::clamp<std::size_t>(sums.size() / 4, 1, threads));
     in_parallel(parts, [&](unsigned part) {
         for_each_chunk(pairs, first + part_begin(sums.size(), 1, part, parts),

@@ -10,7 +10,7 @@
 namespace hocket::kernels {
 namespace {
 
-constexpr std::size_t chunk = 4096;  // elements whose sum is formed by itself
+constexpr std::size_t chunk = 4096;  // elements that have a sum of their own
 constexpr std::size_t lanes = 16;
 
 template <typename Word>
@@ -22,7 +22,7 @@ float value_of(Word bits, DataType type) {
                                          : static_cast<float>(std::bit_cast<BFloat16>(bits));
 }
 
-// The least magnitude that is not below the number.
+// Returns the least magnitude that is not below the number.
 template <typename Word>
 Word at_least(double number, DataType type) {
     Word low = 0, high = infinity_of<Word>(type);
@@ -36,14 +36,14 @@ Word at_least(double number, DataType type) {
     return low;
 }
 
-// Of the elements that are finite.
+// Statistics of the finite elements.
 struct Statistics {
     double sum = 0;
     float largest = 0;
     std::size_t finite = 0;
 };
 
-// The order of the additions is fixed: 16 lanes, which are added pair by pair.
+// The additions have a fixed order: 16 lanes, which are then added pair by pair.
 template <typename Word>
 Statistics statistics_of(const Word* words, std::size_t count, DataType type) {
     const Word least = infinity_of<Word>(type);
@@ -136,7 +136,7 @@ std::size_t select_by_thresholds(Selector<Word>& selector, const Elements<Word>&
             left = ratio;
             perhaps = threshold;
         }
-        if (reached == k) break;  // no other threshold selects anything else
+        if (reached == k) break;  // other thresholds would not change the selection
     }
     selector.select_between(k, sure, perhaps, options.draw, to);
     return k;

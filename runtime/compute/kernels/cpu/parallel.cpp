@@ -11,7 +11,7 @@ Team::Team(unsigned parts) : parts_(parts) {
     try {
         for (unsigned part = 1; part < parts; ++part)
             threads_.push_back(start_thread("hocket-kernel", [this, part] { serve(part); }));
-    } catch (const std::exception&) {  // no more threads, or no memory for one
+    } catch (const std::exception&) {  // the system starts no more threads, or has no memory for one
     }
 }
 

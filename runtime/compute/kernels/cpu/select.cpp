@@ -8,21 +8,21 @@
 namespace hocket::kernels {
 namespace {
 
-constexpr std::size_t strip = 2048;  // elements; fits the first cache
-constexpr std::size_t least_elements_for_a_thread =
-    64 * 1024;                                      // with fewer elements, starting it takes longer
-constexpr std::size_t least_for_a_pass = 8 * 1024;  // with fewer, waking it takes longer
+constexpr std::size_t strip = 2048;  // elements; fits the first-level cache
+// For fewer elements, starting a thread costs more than it saves.
+constexpr std::size_t least_elements_for_a_thread = 64 * 1024;
+constexpr std::size_t least_for_a_pass = 8 * 1024;  // for fewer, waking a thread costs more than it saves
 
-constexpr std::size_t samples_of_top = 256;  // wanted among the k largest
+constexpr std::size_t samples_of_top = 256;  // samples wanted among the k largest
 
 constexpr int digits_of_bin = 11;
 constexpr std::size_t bins = std::size_t{1} << digits_of_bin, tables = 2;
 template <typename Word>
 constexpr unsigned digits_of_fraction = sizeof(Word) == 4 ? 23 : 14;
 
-// Counts elements by their magnitude: bin b is for those from low + (b << shift) on, the last for all that
-// are larger, too; none is below `low`, or it is in no bin. Neighbours count in different tables: a table
-// that is asked for one bin again and again waits for itself.
+// Counts elements by magnitude: bin b counts those from low + (b << shift) on, and the last bin also all
+// larger ones. Elements below `low` are not counted. Neighbours count in different tables, because
+// consecutive increments of one bin of one table would wait for each other.
 template <typename Word>
 void count_sizes(const View<Word>& view, std::uint64_t low, std::uint64_t high, unsigned shift,
                  std::vector<std::uint32_t>& counts) {
@@ -30,7 +30,7 @@ void count_sizes(const View<Word>& view, std::uint64_t low, std::uint64_t high, 
     const auto width = static_cast<Word>(high - low - 1);
     for (std::size_t i = 0; i < view.count; ++i) {
         const auto distance = static_cast<Word>(magnitude(view.words[i]) - low);
-        if (distance > width) continue;  // also what is below `low`
+        if (distance > width) continue;  // also if it is below `low`
         ++counts[i % tables * bins + std::min<std::size_t>(distance >> shift, bins - 1)];
     }
 }
@@ -59,7 +59,7 @@ std::size_t Selector<Word>::begin(unsigned part) const {
     return part_begin(elements_.count, strip, part, parts_);
 }
 
-// What is left to select from may be too little for several threads.
+// Runs on one thread if too few elements are left to select from.
 template <typename Word>
 void Selector<Word>::for_parts(const std::function<void(unsigned)>& work) const {
     std::size_t left = 0;
@@ -68,7 +68,7 @@ void Selector<Word>::for_parts(const std::function<void(unsigned)>& work) const 
     for (unsigned part = 0; part < parts_; ++part) work(part);
 }
 
-// For the elements that one part takes out: all of k may lie in one.
+// Returns the room for the elements that one part takes out; one part may hold all k.
 template <typename Word>
 std::size_t Selector<Word>::room_for(std::size_t k) const {
     const std::size_t largest_part = elements_.count / parts_ + strip;
@@ -86,7 +86,7 @@ std::size_t Selector<Word>::select(std::size_t k, const Draw& draw, const Destin
                             Word{1} + std::uint64_t{magnitude(static_cast<Word>(~Word{0}))},
                             std::vector<typename Boundary<Word>::Counts>(parts_),
                             {}};
-    // Few elements more than k were taken out, so the k-th is near the floor: within an eighth of it.
+    // Only a few more than k elements were taken out, so the k-th is near the floor: within an eighth of it.
     if (few) boundary = narrowed(boundary, digits_of_fraction<Word> - 3 - digits_of_bin, k);
     while (boundary.high - boundary.low > 1) {
         const int width = std::bit_width(boundary.high - boundary.low - 1);
@@ -137,8 +137,8 @@ void Selector<Word>::calculate_all() {
     calculated_ = true;
 }
 
-// A magnitude that the k-th largest is not below, nor far above, in all likelihood; 0 if sampling does not
-// pay. Whole cache lines are sampled, all over the elements.
+// Returns a magnitude that the k-th largest probably reaches, and exceeds only a little; 0 if sampling does
+// not pay. Samples whole cache lines, spread over all elements.
 template <typename Word>
 Word Selector<Word>::sampled_floor(std::size_t k) const {
     constexpr std::size_t line = 64 / sizeof(Word);
@@ -165,12 +165,12 @@ Word Selector<Word>::sampled_floor(std::size_t k) const {
     return static_cast<Word>(bin << shift);
 }
 
-// Leaves only elements of at least the floor to select from. False, with no change, if these are fewer than k
-// or too many. Calculates all elements in any case.
+// Keeps only elements of at least the floor to select from. Returns false, with nothing changed, if these are
+// fewer than k or too many. Calculates all elements in any case.
 template <typename Word>
 bool Selector<Word>::take_out(Word floor, std::size_t k) {
     const std::size_t room = room_for(k);
-    // One block of memory: an allocator that has it again keeps it for the next call, without new pages.
+    // One block of memory, which the allocator keeps for the next call, so that it needs no new pages.
     const std::size_t bytes = room * (sizeof(std::uint32_t) + sizeof(Word));
     room_.reset();
     room_ = std::make_unique_for_overwrite<std::byte[]>(parts_ * bytes);
@@ -208,7 +208,7 @@ void Selector<Word>::take_out_part(unsigned part, Word floor, std::size_t room) 
     }
 }
 
-// The boundary within one bin of 2^shift magnitudes.
+// Returns the boundary within one bin of 2^shift magnitudes.
 template <typename Word>
 Boundary<Word> Selector<Word>::narrowed(const Boundary<Word>& boundary, unsigned shift, std::size_t k) const {
     for_parts(
@@ -233,12 +233,12 @@ Boundary<Word> Selector<Word>::narrowed(const Boundary<Word>& boundary, unsigned
     throw std::logic_error("fewer elements than were counted before");
 }
 
-// Writes all elements above the boundary, and of those at it as many as are needed.
+// Writes all elements above the boundary, and as many as needed of those at it.
 template <typename Word>
 void Selector<Word>::emit(std::size_t k, const Boundary<Word>& boundary, const Draw& draw,
                           const Destination<Word>& to) const {
     const std::size_t needed = k - boundary.all.above, from = first_of_ties(draw, boundary.all.at, needed);
-    // How many elements the parts before this one write.
+    // Returns the number of elements that the parts before this one write.
     const auto written_before = [&](unsigned part) {
         std::size_t above = 0, ties = 0;
         for (unsigned before = 0; before < part; ++before)
@@ -246,11 +246,11 @@ void Selector<Word>::emit(std::size_t k, const Boundary<Word>& boundary, const D
         return above + std::min(ties > from ? ties - from : 0, needed);
     };
     for_parts([&](unsigned part) {
-        std::size_t tie = 0;  // of all parts
+        std::size_t tie = 0;  // counted over all parts
         for (unsigned before = 0; before < part; ++before) tie += boundary.of_part[before].at;
         const View<Word>& view = views_[part];
-        // Each element is written where the next one that is selected belongs: without a branch, which a
-        // processor would often guess wrong.
+        // Every element is written to the place of the next selected one. This avoids a branch that the
+        // processor would often mispredict.
         const std::size_t end = written_before(part + 1);
         for (std::size_t at = written_before(part), i = 0; at < end; ++i) {
             const Word size = magnitude(view.words[i]);

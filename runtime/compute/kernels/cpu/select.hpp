@@ -14,18 +14,18 @@
 
 namespace hocket::kernels {
 
-// The elements that are selected from. Word: std::uint16_t or std::uint32_t.
+// The elements to select from. Word: std::uint16_t or std::uint32_t.
 template <typename Word>
 struct Elements {
     const Word* words;
     std::size_t count;  // up to 2^32
-    // Calculates the words first .. first + n - 1 and writes them to `to`; null if they are there already.
-    // The selection calls it once for each word with to == words + first, several threads at a time, and for
-    // some words before that with another `to`.
+    // Calculates the words first to first + n - 1 and writes them to `to`; null if they are already there.
+    // The selection calls it once for each word with to == words + first, from several threads at a time, and
+    // before that for some words with another `to`.
     std::function<void(std::size_t first, std::size_t n, Word* to)> calculate;
 };
 
-// Where a selection is written, k of each.
+// The memory for a selection, with room for k of each.
 template <typename Word>
 struct Destination {
     Word* words;
@@ -45,51 +45,51 @@ struct View {
     }
 };
 
-// What is known of the k-th largest magnitude: it is one of low .. high - 1.
+// The range of the k-th largest magnitude: it is one of low .. high - 1.
 template <typename Word>
 struct Boundary {
     struct Counts {
-        std::size_t above = 0;  // elements with magnitudes from `high` on
-        std::size_t at = 0;     // between the two
+        std::size_t above = 0;  // elements with magnitudes of at least `high`
+        std::size_t at = 0;     // elements with magnitudes of low .. high - 1
     };
     std::uint64_t low, high;
     std::vector<Counts> of_part;
     Counts all;
 };
 
-// Which cache lines are sampled, of `lines`: multiples of the golden ratio are spread evenly.
+// Returns the index of a cache line to sample, of `lines`. Multiples of the golden ratio are spread evenly.
 constexpr std::size_t sampled_line(std::size_t number, std::size_t lines) {
     const std::uint64_t fraction = number * 0x9e3779b97f4a7c15 >> 32;
     return static_cast<std::size_t>(fraction * lines >> 32);
 }
 
-// Usually reads the elements once: a sample gives a floor that a few more than k elements reach, and these
-// are taken out. Where the sample misleads, or does not pay, the elements are counted by their magnitudes
-// until few enough are left.
+// Selects elements, usually reading them once: a sample gives a floor that a few more than k elements reach,
+// and these are taken out. If the sample misleads, or does not pay, elements are counted by magnitude until
+// few enough are left.
 template <typename Word>
 class Selector {
   public:
-    // Both must live as long as the selector.
+    // Both must outlive the selector.
     Selector(const Elements<Word>& elements, Team& team);
 
-    // Writes exactly min(k, count) elements, in ascending order of their indices, with their bits as they
-    // are: those of largest magnitude, and of those that tie for the last places as many as are needed, from
+    // Writes exactly min(k, count) elements with their bits unchanged, in ascending order of their indices:
+    // those of largest magnitude, and of those that tie for the last places as many as needed, from
     // first_of_ties on. Returns their number.
     std::size_t select(std::size_t k, const Draw& draw, const Destination<Word>& to);
 
     // Writes exactly k elements: all of a magnitude of at least `sure`, which are at most k, and as many as
-    // are needed of those that have at least `perhaps`, from first_of_ties on.
+    // needed of those of at least `perhaps`, from first_of_ties on.
     void select_between(std::size_t k, Word sure, Word perhaps, const Draw& draw,
                         const Destination<Word>& to);
 
-    // Calculates the elements, where that has not been done.
+    // Calculates the elements unless that has been done.
     void calculate_all();
 
   private:
-    // What a part has taken out.
+    // The elements that a part has taken out.
     struct Kept {
         Collection<Word> collection;
-        bool all;  // none was left out for want of room
+        bool all;  // false if some were left out for lack of room
     };
 
     std::size_t select_all(const Draw& draw, const Destination<Word>& to);
@@ -108,13 +108,15 @@ class Selector {
     Team& team_;
     const unsigned parts_;
     bool calculated_;
-    std::unique_ptr<std::byte[]> room_;  // for what all parts take out, allocated together
+    std::unique_ptr<std::byte[]>
+        room_;  // the memory for the elements that all parts take out, allocated together
     std::vector<Kept> kept_;
-    mutable std::vector<std::vector<std::uint32_t>> counts_;  // of each part: threads must not allocate
-    std::vector<View<Word>> views_;  // what is left to select from, one for each part
+    mutable std::vector<std::vector<std::uint32_t>>
+        counts_;                     // by part, allocated in advance because threads must not allocate
+    std::vector<View<Word>> views_;  // by part: the elements that are left to select from
 };
 
-// How many threads are worth starting to select from so many elements.
+// Returns the number of threads that pay off for a selection from this many elements.
 unsigned parts_for(std::size_t count, unsigned threads);
 
 extern template class Selector<std::uint16_t>;

@@ -36,7 +36,7 @@ Selected topk_of(DataType type, const std::byte* elements, std::size_t count, st
     return selected;
 }
 
-// The elements with their residual, a strip at a time.
+// The sums of elements and residual, calculated strip by strip.
 class Accumulation {
   public:
     Accumulation(DataType type, const std::byte* elements, const Feedback& feedback)
@@ -76,7 +76,7 @@ void write_as(DataType type, float value, std::byte* values, std::size_t i) {
     });
 }
 
-// Sends what was selected, and keeps the rest. Returns whether something is not finite.
+// Writes the values to send, and keeps the rest. Returns true if a selected value is not finite.
 bool settle(const float* selected, const std::uint32_t* indices, std::size_t count, const Feedback& feedback,
             Team& team, std::byte* values) {
     std::atomic<bool> non_finite{false};
@@ -92,7 +92,8 @@ bool settle(const float* selected, const std::uint32_t* indices, std::size_t cou
     return non_finite;
 }
 
-// What was not selected of infinities and NaNs must not stay: it would come back in every step to come.
+// Clears infinities and NaNs that were not selected; in the residual they would come back in every later
+// step.
 bool drop_non_finite(float* residual, std::size_t count, Team& team) {
     std::atomic<bool> found{false};
     team.run([&](unsigned part) {

@@ -1,4 +1,4 @@
-// Lists of tensors for kernels that take a block for each chunk (kernels/chunk_order.hpp).
+// Lists of tensors, for kernels with one block per chunk (kernels/chunk_order.hpp).
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,15 @@ namespace hocket::kernels::cuda {
 
 static_assert(chunk_lanes == block_threads);
 
-// A list travels as a parameter of a kernel: up to 4 KiB, with the kernel's other parameters.
+// A list is a parameter of a kernel, so it has at most 4 KiB with the kernel's other parameters.
 constexpr unsigned most_listed = 110, list_bytes = 4096 - 128;
 
-// Items that have a `count` of elements, and which chunks of theirs one launch is for.
+// Items with a `count` of elements, and the chunks of them that one launch is for.
 template <typename Item>
 struct ChunkList {
     struct Entry {
         Item item;
-        std::int32_t first_chunk;  // of the item: its number, counted from the launch's first; may be below 0
+        std::int32_t first_chunk;  // of the item, counted from the launch's first chunk; may be below 0
         std::uint32_t number;      // of the item, in the caller's list
     };
     static constexpr unsigned most = std::min<unsigned>(most_listed, (list_bytes - 8) / sizeof(Entry));
@@ -30,7 +30,7 @@ struct ChunkList {
     unsigned n;
 };
 
-// The entry that the chunk belongs to: the last one that begins at it or before.
+// Returns the entry that has the chunk: the last one that begins at it or before.
 template <typename Item>
 __device__ const typename ChunkList<Item>::Entry& entry_of(const ChunkList<Item>& list, unsigned chunk) {
     unsigned low = 0, high = list.n - 1;
@@ -44,7 +44,7 @@ __device__ const typename ChunkList<Item>::Entry& entry_of(const ChunkList<Item>
     return list.entries[low];
 }
 
-// The elements of a chunk, counted in its item.
+// The elements of a chunk, counted within its item.
 struct ChunkRange {
     std::uint64_t begin, end;
 
@@ -54,11 +54,11 @@ struct ChunkRange {
           end(begin + chunk_elements < entry.item.count ? begin + chunk_elements : entry.item.count) {}
 };
 
-// The sum of what the block's threads, the lanes of a chunk, have added up; thread 0 gets it. All threads of
-// a block call it.
+// Returns, to thread 0, the sum over the block's threads, which are the lanes of a chunk. All threads of a
+// block must call it.
 __device__ inline float sum_of_lanes(float own) {
     HOCKET_SHARED(float[chunk_lanes], lanes);
-    __syncthreads();  // an earlier call may still be read
+    __syncthreads();  // the result of an earlier call may still be read
     lanes[threadIdx.x] = own;
     for (unsigned width = chunk_lanes / 2; width >= warp_lanes; width /= 2) {
         __syncthreads();
@@ -72,13 +72,13 @@ __device__ inline float sum_of_lanes(float own) {
     return sum;
 }
 
-// Calls enqueue(list, done, blocks) for lists that have the chunks number `first` .. `first + chunks - 1` of
-// all items, counted over them; `done` of these are in earlier lists. It returns a cudaError_t.
+// Calls enqueue(list, done, blocks) for lists that together have the chunks `first` to `first + chunks - 1`,
+// counted over all items. `done`: the number of these chunks in earlier lists. enqueue returns a cudaError_t.
 template <typename Item, typename Enqueue>
 int for_each_launch(const Item* items, std::uint64_t n_items, std::uint64_t first, std::uint64_t chunks,
                     const Enqueue& enqueue) {
     ChunkList<Item> list{};
-    // Chunks of earlier items, of earlier launches, of this one.
+    // Chunks: of earlier items; of earlier launches; of this launch.
     std::uint64_t before = 0, done = 0, listed = 0;
     for (std::uint64_t i = 0; i < n_items && done + listed < chunks; ++i) {
         const std::uint64_t begin = before, end = before += chunks_of(items[i].count);
@@ -95,7 +95,7 @@ int for_each_launch(const Item* items, std::uint64_t n_items, std::uint64_t firs
     return listed > 0 ? enqueue(list, done, static_cast<unsigned>(listed)) : ok;
 }
 
-// Calls action(element) with an element of a type that has_norm, for its C++ type.
+// Calls action(element) with an element of the C++ type for a type that has_norm.
 template <typename Action>
 int with_stored(DataType type, const Action& action) {
     return with_type(type, [&]<DataType t>(TypeConstant<t>) {

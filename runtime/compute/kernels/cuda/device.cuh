@@ -1,5 +1,5 @@
-// What all kernels of the device are made of. They compile with nvcc, and, for the tests, as C++ with
-// tests/support/simt.hpp, which then is included first and defines what the device has.
+// Device functions that all kernels share. They compile with nvcc, and, for the tests, as C++ with
+// tests/support/simt.hpp, which is then included first and defines what CUDA provides.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ template <typename Type>
 using Shared = Type;
 #define HOCKET_SHARED(type, name) __shared__ ::hocket::kernels::cuda::Shared<type> name
 
-// Every kernel that is launched anywhere in this library: load_kernels() needs a list.
+// All kernels that this library launches; load_kernels() needs the list.
 inline std::vector<const void*>& known_kernels() {
     static std::vector<const void*> known;
     return known;
@@ -31,11 +31,11 @@ const bool Known<kernel>::is_known = (known_kernels().push_back(reinterpret_cast
 
 template <auto kernel, typename... Arguments>
 void launch(unsigned blocks, unsigned threads, void* stream, const Arguments&... arguments) {
-    if (!Known<kernel>::is_known) return;  // never: it makes the compiler define it
+    if (!Known<kernel>::is_known) return;  // never true: it makes the compiler instantiate the variable
     kernel<<<blocks, threads, 0, static_cast<cudaStream_t>(stream)>>>(arguments...);
 }
 
-// Their code, to the current device.
+// Loads the code of all kernels to the current device.
 inline int load_kernels() {
     for (const void* kernel : known_kernels()) {
         cudaFuncAttributes attributes;
@@ -44,7 +44,7 @@ inline int load_kernels() {
     return cudaSuccess;
 }
 
-// Both return a cudaError_t.
+// These return a cudaError_t.
 inline int clear(void* memory, std::size_t bytes, void* stream) {
     return cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(stream));
 }
@@ -58,7 +58,7 @@ inline const char* error_words(int error) {
     return cudaGetErrorString(static_cast<cudaError_t>(error));
 }
 
-// A word by which blocks tell each other something: what was written before the one is seen after the other.
+// Access a word by which blocks notify each other: writes before the store are seen after the load.
 __device__ inline std::uint64_t load_acquire(const std::uint64_t* from) {
     std::uint64_t value;
     asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
@@ -75,13 +75,13 @@ __device__ inline void store_release(std::uint64_t* to, std::uint64_t value) {
 
 namespace hocket::kernels::cuda {
 
-constexpr int ok = 0, invalid_value = 1;  // of cudaError_t
+constexpr int ok = 0, invalid_value = 1;  // values of cudaError_t
 
 constexpr unsigned warp_lanes = 32, block_threads = 256, block_warps = block_threads / warp_lanes;
 constexpr unsigned all_lanes = 0xffffffff;
-constexpr unsigned most_blocks = 1024;  // of a kernel whose blocks go on until nothing is left to do
+constexpr unsigned most_blocks = 1024;  // of a kernel whose blocks run until no work is left
 
-// atomicAdd exists for this type of 64 bits.
+// The 64-bit type that atomicAdd supports.
 using Counter = unsigned long long;
 static_assert(sizeof(Counter) == sizeof(std::uint64_t));
 
@@ -99,13 +99,13 @@ __device__ inline unsigned warp() {
 __device__ inline unsigned bits_of(unsigned mask) {
     return static_cast<unsigned>(__popc(mask));
 }
-// How many lanes below the calling one are in the mask.
+// Returns the number of lanes in the mask below the calling one.
 __device__ inline unsigned lanes_below(unsigned mask) {
     return bits_of(mask & ((1u << lane()) - 1));
 }
 
-// Calls use(i, load(i)) for each i below count, each in one of the grid's threads. Several loads are under
-// way before the first value is used.
+// Calls use(i, load(i)) for each i below count, each in one of the grid's threads. Several loads are in
+// flight before the first value is used.
 template <typename Load, typename Use>
 __device__ void for_each_of_grid(std::uint64_t count, const Load& load, const Use& use) {
     constexpr unsigned steps = 8;
@@ -120,7 +120,7 @@ __device__ void for_each_of_grid(std::uint64_t count, const Load& load, const Us
     }
 }
 
-// The sum of the values of this lane and those below it. All lanes of a warp call it.
+// Returns the sum of the values of this lane and all lower ones. All lanes of a warp must call it.
 template <typename Value>
 __device__ Value sum_up_to_lane(Value value) {
     for (unsigned distance = 1; distance < warp_lanes; distance *= 2) {
@@ -134,8 +134,8 @@ __device__ Value sum_of_warp(Value value) {
     return __shfl_sync(all_lanes, sum_up_to_lane(value), warp_lanes - 1);
 }
 
-// Whether the calling block is the last of the grid to come here. It then sees what all others wrote before.
-// All threads of a block call it.
+// Returns true if the calling block is the grid's last one to call it; it then sees all that the others wrote
+// before. All threads of a block must call it.
 __device__ inline bool is_last_block(unsigned* arrived) {
     HOCKET_SHARED(bool, last);
     __threadfence();
@@ -148,8 +148,9 @@ __device__ inline bool is_last_block(unsigned* arrived) {
     return last;
 }
 
-// The next piece of work for the block, in the order in which blocks ask: who waits for the pieces before its
-// own waits for blocks that run. All threads of a block call it; it is a barrier for them.
+// Returns the next piece of work for the block. Pieces are given out in order, so a block that waits for the
+// pieces before its own waits only for blocks that are running. All threads of a block must call it; it is a
+// barrier for them.
 __device__ inline std::uint64_t next_ticket(Counter* tickets) {
     HOCKET_SHARED(std::uint64_t, ticket);
     __syncthreads();
@@ -158,14 +159,15 @@ __device__ inline std::uint64_t next_ticket(Counter* tickets) {
     return ticket;
 }
 
-// Where in a table of counts a rank lies, counted from the highest bin.
+// The place of a rank in a table of counts, counted from the highest bin.
 struct Found {
     std::uint32_t bin;
-    std::uint64_t above, at;  // in higher bins; in this one
+    std::uint64_t above, at;  // the counts in higher bins, and in this one
 };
 
-// The highest bin with which at least `wanted` are reached; 0 if there are fewer. bins is a multiple of
-// block_threads, which is the number of threads of a block; all of them call it.
+// Returns the highest bin at which at least `wanted` elements are reached, counted from the top; bin 0 if
+// there are fewer. bins must be a multiple of block_threads, the number of threads of a block; all of them
+// must call it.
 template <typename Count>
 __device__ Found find_from_top(const Count* counts, unsigned bins, std::uint64_t wanted) {
     HOCKET_SHARED(std::uint64_t[block_warps], of_warp);

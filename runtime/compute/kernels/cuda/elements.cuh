@@ -1,4 +1,4 @@
-// What is selected from: elements as they are, or their sums with a residual.
+// The elements that are selected from: plain ones, or their sums with a residual.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@
 
 namespace hocket::kernels::cuda {
 
-// Calls the action with an element of the type, null; can_select(type).
+// Calls the action with a null pointer to an element of a type that can_select.
 template <typename Action>
 int with_selectable(DataType type, const Action& action) {
     if (type == DataType::float16) return action(static_cast<const Float16*>(nullptr));
@@ -32,8 +32,8 @@ struct PlainElements {
     __device__ void keep(std::uint64_t, Word) const {}
 };
 
-// decay * residual + scale * element, each product and the sum rounded. `keep` leaves the sum in the
-// residual, which it was calculated from: it is not loaded again then.
+// decay * residual + scale * element; each product and the sum are rounded. `keep` overwrites the residual,
+// from which the sum was calculated, so load(i) must not follow keep(i).
 template <typename Stored>
 struct Sums {
     using Word = std::uint32_t;
@@ -58,7 +58,7 @@ __device__ inline float with_sign_of(float value, float sign) {
     return std::bit_cast<float>(magnitude(std::bit_cast<std::uint32_t>(value)) | bits);
 }
 
-// The number of the type that is nearest to the value, the largest one if that is out of range.
+// Returns the type's number nearest to the value, or its largest one if the value is out of range.
 template <typename Stored>
 __device__ float nearest(float value) {
     const float narrow = widened(static_cast<Stored>(value));
@@ -69,7 +69,7 @@ __device__ float nearest(float value) {
     return with_sign_of(std::bit_cast<float>(largest), value);
 }
 
-// As split() of kernels/cpu/feedback.hpp.
+// The device's version of split() in kernels/cpu/feedback.hpp.
 __device__ inline Split split_on_device(float value, DataType sent_as) {
     if (!is_finite(value)) return {value, 0};
     const float sent = sent_as == DataType::float16    ? nearest<Float16>(value)

@@ -1,4 +1,4 @@
-// Writes what was selected, in ascending order of the indices.
+// Writes the selected elements, in ascending order of their indices.
 #pragma once
 
 #include "runtime/compute/kernels/cuda/kernels.hpp"
@@ -7,7 +7,7 @@
 
 namespace hocket::kernels::cuda {
 
-// Where elements go that are selected as they are. `write` returns whether the element is finite.
+// The output of elements that are selected unchanged. `write` returns true if the element is finite.
 template <typename Word>
 struct PlainOutput {
     Word* values;
@@ -21,7 +21,7 @@ struct PlainOutput {
     }
 };
 
-// Where sums go: what is sent of them, and what is left to the residual.
+// The output of sums: `values` receives the part to send, and the residual the rest.
 struct SettledOutput {
     void* values;
     std::uint32_t* indices;
@@ -38,10 +38,10 @@ struct SettledOutput {
     }
 };
 
-// Where the boundary lies, and which of the elements at it are selected.
+// The boundary of the selection, and the elements at it that are selected.
 struct Boundary {
     std::uint64_t low, high;
-    std::uint64_t needed, from;  // of those at the boundary: so many, from this one on
+    std::uint64_t needed, from;  // of the elements at the boundary, this many are selected, from this one on
 
     __device__ Boundary(const State& state, std::uint64_t k, const Draw& draw)
         : low(state.low),
@@ -50,14 +50,14 @@ struct Boundary {
           from(first_of_ties(draw, state.at, needed)) {}
 
     __device__ bool takes(std::uint64_t tie) const { return tie >= from && tie - from < needed; }
-    // How many of the first `ties` are selected.
+    // Returns how many of the first `ties` are selected.
     __device__ std::uint64_t taken_of(std::uint64_t ties) const {
         const std::uint64_t behind = ties > from ? ties - from : 0;
         return behind < needed ? behind : needed;
     }
 };
 
-// status: words of 0, two for each tile.
+// status: two words per tile, which must be 0.
 template <typename Word, typename Output>
 __global__ void __launch_bounds__(block_threads)
     emit(Candidates<Word> candidates, std::uint64_t k, Draw draw, Output output, std::uint64_t* status,
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(block_threads)
     for (std::uint64_t tile; (tile = next_ticket(&state->emit_tickets)) < tiles;) {
         const std::uint64_t first = tile * emit_tile + warp() * (emit_steps * warp_lanes) + lane();
         Word words[emit_steps];
-        unsigned above[emit_steps], ties[emit_steps];  // lanes
+        unsigned above[emit_steps], ties[emit_steps];  // masks of lanes
         std::uint64_t before[2] = {0, 0};
         for (unsigned step = 0; step < emit_steps; ++step) {
             const std::uint64_t i = first + step * warp_lanes;
@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(block_threads)
     if (__any_sync(all_lanes, !all_finite) && lane() == 0) atomicOr(non_finite, 1u);
 }
 
-// What was not selected of infinities and NaNs must not stay in the residual. Those that were selected have
-// set `non_finite`; without a selection (`look`) it is set here.
+// Clears infinities and NaNs in the residual that were not selected. Selected ones have already set
+// `non_finite`; without a selection (`look`), this kernel sets it.
 static __global__ void __launch_bounds__(block_threads)
     drop_non_finite(float* residual, std::uint64_t count, bool look, std::uint32_t* non_finite) {
     if (!look && *non_finite == 0) return;

@@ -1,4 +1,4 @@
-// What the library says of itself.
+// The library's version, and the names of its errors.
 #include "runtime/compute/kernels/cuda/device.cuh"
 #include "runtime/compute/kernels/cuda/kernels.hpp"
 

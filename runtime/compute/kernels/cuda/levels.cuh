@@ -1,12 +1,12 @@
-// Finds the k-th largest magnitude: counts magnitudes by their leading digits, then those that have the right
-// ones by the digits that follow.
+// Finds the k-th largest magnitude: counts magnitudes by their leading digits, then those with the right
+// leading digits by the digits that follow.
 #pragma once
 
 #include "runtime/compute/kernels/cuda/topk_state.cuh"
 
 namespace hocket::kernels::cuda {
 
-// Counts the elements whose digits before this level's are those of `low`.
+// Counts the elements whose digits before this level's equal those of `low`.
 template <typename Word>
 __device__ void count_digits(const View<Word>& view, std::uint32_t low, unsigned level, Counter* counts) {
     HOCKET_SHARED(std::uint32_t[bins], of_block);
@@ -18,7 +18,7 @@ __device__ void count_digits(const View<Word>& view, std::uint32_t low, unsigned
         view.count, [&](std::uint64_t i) { return view.words[i]; },
         [&](std::uint64_t, Word word) {
             const std::uint32_t distance = magnitude(word) - low;
-            if (distance <= width) atomicAdd(of_block + (distance >> shift), 1u);  // not what is below `low`
+            if (distance <= width) atomicAdd(of_block + (distance >> shift), 1u);  // skips those below `low`
         });
     __syncthreads();
     for (unsigned bin = threadIdx.x; bin < bins; bin += block_threads)
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(block_threads)
     if (level == 0 && !state->few && fits) state->exact_floor = state->low;
 }
 
-// All elements are selected.
+// Sets the state to select all elements.
 static __global__ void select_all(std::uint64_t count, State* state) {
     if (threadIdx.x != 0 || blockIdx.x != 0) return;
     state->above = count;

@@ -1,4 +1,4 @@
-// Positions in an output that tiles of an input share, in one pass: decoupled look-back (Merrill and Garland,
+// Computes the output positions of an input's tiles in one pass: decoupled look-back (Merrill and Garland,
 // "Single-pass parallel prefix scan with decoupled look-back", 2016).
 #pragma once
 
@@ -6,13 +6,13 @@
 
 namespace hocket::kernels::cuda {
 
-// What a tile has told the others is in the two highest bits of its status word, a count in the rest. Words
-// are 0 at first.
+// The two highest bits of a tile's status word say what the tile has published, and the other bits hold a
+// count. Words are initially 0.
 constexpr unsigned count_bits = 62;
 constexpr std::uint64_t own_count = 1, count_up_to_it = 2, counts_only = (std::uint64_t{1} << count_bits) - 1;
 
-// Tells the count of the tile, and returns the sum of the counts of all tiles before it. A whole warp calls
-// it.
+// Publishes the tile's count, and returns the sum of the counts of all tiles before it. A whole warp must
+// call it.
 __device__ inline std::uint64_t look_back(std::uint64_t* status, std::uint64_t tile, std::uint64_t count) {
     if (lane() == 0 && tile > 0) store_release(status + tile, own_count << count_bits | count);
     std::uint64_t before = 0;
@@ -31,9 +31,9 @@ __device__ inline std::uint64_t look_back(std::uint64_t* status, std::uint64_t t
     return before;
 }
 
-// Each warp has counted its part of a tile, `kinds` counts. Makes of each the sum of those before it: of the
-// earlier tiles, and of the lower warps. All threads of a block call it, between two calls of next_ticket.
-// status: as many words for each kind as there are tiles, one kind after another.
+// Turns each warp's counts, `kinds` numbers for its part of the tile, into the sums of all counts before: of
+// earlier tiles, and of lower warps. All threads of a block must call it, between two calls of next_ticket.
+// status: for each kind as many words as there are tiles, one kind after another.
 template <unsigned kinds>
 __device__ void sum_before(std::uint64_t* status, std::uint64_t tiles, std::uint64_t tile,
                            std::uint64_t (&counts)[kinds]) {

@@ -9,7 +9,7 @@
 namespace hocket::kernels::cuda {
 namespace {
 
-// A block for each chunk, a thread for each lane.
+// Uses one block per chunk, and one thread per lane.
 template <typename Stored>
 __global__ void __launch_bounds__(block_threads)
     sum_listed_chunks(const ChunkList<Factors> list, float* sums) {
@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(block_threads)
     const auto* a = reinterpret_cast<const Stored*>(entry.item.a);
     const auto* b = reinterpret_cast<const Stored*>(entry.item.b);
     const ChunkRange chunk(entry, blockIdx.x);
-    constexpr unsigned steps = 8;  // loads that are under way at a time
+    constexpr unsigned steps = 8;  // loads in flight at a time
     float sum = 0;
     for (std::uint64_t first = chunk.begin + threadIdx.x; first < chunk.end; first += steps * chunk_lanes) {
         Stored x[steps], y[steps];
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(block_threads)
     if (threadIdx.x == 0) sums[blockIdx.x] = total;
 }
 
-// Tensors, and where the sums of their chunks are.
+// Tensors, and the places of their chunks' sums.
 struct SumList {
     struct Entry {
         std::uint64_t first_chunk, chunks;
@@ -42,7 +42,7 @@ struct SumList {
     Entry entries[most_listed];
 };
 
-// A warp for each tensor. Its lanes fetch the sums; each of them adds all, one after another.
+// Uses one warp per tensor. Its lanes load the sums, and each lane adds all of them in order.
 __global__ void finish_norms(const SumList list, const float* sums, float* norms) {
     const SumList::Entry& tensor = list.entries[blockIdx.x];
     double sum = 0;

@@ -1,4 +1,4 @@
-// Steps of the optimizers in kernels/optimizers, as kernels/cpu/optimizers/step.hpp has them.
+// Steps of the optimizers in kernels/optimizers, as in kernels/cpu/optimizers/step.hpp.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace hocket::kernels::cuda {
 
-constexpr unsigned loads_under_way = 4;  // of each array, in each thread
+constexpr unsigned loads_under_way = 4;  // of each array, per thread
 
 template <typename Step>
 using TensorOf = OptimizedTensor<Step::states>;
@@ -39,7 +39,7 @@ __device__ void for_each_element(const OptimizedTensor<n>& tensor, const ChunkRa
     }
 }
 
-// A block for each chunk, a thread for each lane.
+// Uses one block per chunk, and one thread per lane.
 template <typename Step, typename Stored>
 __global__ void __launch_bounds__(block_threads)
     sum_norms_of_chunks(const ChunkList<TensorOf<Step>> list, const Step step, NormSums* sums) {
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(block_threads)
     if (threadIdx.x == 0) sums[blockIdx.x] = {all_weights, all_directions};
 }
 
-// A block for each chunk.
+// Uses one block per chunk.
 template <typename Step, typename Stored>
 __global__ void __launch_bounds__(block_threads)
     apply_to_chunks(const ChunkList<TensorOf<Step>> list, const Step step, const float* ratios,
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(block_threads)
         });
 }
 
-// Tensors, and where the sums of their chunks are.
+// Tensors, and the places of their chunks' sums.
 struct SumsList {
     struct Entry {
         std::uint64_t first_chunk, chunks;
@@ -80,7 +80,7 @@ struct SumsList {
     Entry entries[most_listed];
 };
 
-// A warp for each tensor. Its lanes fetch the sums; each of them adds all, one after another.
+// Uses one warp per tensor. Its lanes load the sums, and each lane adds all of them in order.
 template <typename Step>
 __global__ void find_trust_ratios(const SumsList list, const Step step, const NormSums* sums, float* ratios,
                                   std::uint32_t* non_finite) {

@@ -1,12 +1,12 @@
-// The paper's own way to find a threshold; kernels/cpu/paper_topk.hpp says what it does. Here, too, the order
-// of the additions is fixed.
+// Finds a threshold by the paper's own algorithm, as kernels/cpu/paper_topk.hpp documents. The order of the
+// additions is fixed here, too.
 #pragma once
 
 #include "runtime/compute/kernels/cuda/topk_state.cuh"
 
 namespace hocket::kernels::cuda {
 
-constexpr std::uint64_t paper_chunk = 4096;  // elements whose sum is formed by itself, by as many lanes:
+constexpr std::uint64_t paper_chunk = 4096;  // elements with a sum of their own, formed by as many lanes:
 constexpr unsigned paper_lanes = 16;
 
 template <typename Stored>
@@ -16,7 +16,7 @@ __device__ float value_of(WordOf<Stored> bits) {
     return widened(std::bit_cast<Stored>(bits));
 }
 
-// The least magnitude that is not below the number.
+// Returns the least magnitude that is not below the number.
 template <typename Stored>
 __device__ std::uint32_t at_least(double number, std::uint32_t infinity) {
     std::uint32_t low = 0, high = infinity;
@@ -30,7 +30,7 @@ __device__ std::uint32_t at_least(double number, std::uint32_t infinity) {
     return low;
 }
 
-// The sum of each chunk's finite magnitudes, and the number and the largest of all.
+// Sums each chunk's finite magnitudes, and finds the number and the largest of all.
 template <typename Stored>
 __global__ void __launch_bounds__(block_threads)
     sum_magnitudes(const WordOf<Stored>* words, std::uint64_t count, std::uint32_t infinity, double* sums,
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(block_threads)
         double sum = 0;
         float largest = 0;
         Counter finite = 0;
-        constexpr unsigned steps = 8;  // loads that are under way at a time
+        constexpr unsigned steps = 8;  // loads in flight at a time
         for (std::uint64_t first = begin; first < end; first += steps * paper_lanes) {
             WordOf<Stored> sizes[steps];
             for (unsigned step = 0; step < steps; ++step) {
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(block_threads)
                 sizes[step] = i < end ? magnitude(words[i]) : static_cast<WordOf<Stored>>(infinity);
             }
             for (const auto size : sizes) {
-                const float value = size < infinity ? value_of<Stored>(size) : 0;  // 0 leaves a sum as it is
+                const float value = size < infinity ? value_of<Stored>(size) : 0;  // 0 does not change a sum
                 sum = __dadd_rn(sum, value);
                 largest = value > largest ? value : largest;
                 finite += size < infinity;
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(block_threads)
     }
 }
 
-// What is selected if the search ends here.
+// Sets the boundary of the selection, in case the search ends here.
 __device__ inline void set_boundary(State& state, std::uint32_t sure, std::uint32_t perhaps) {
     state.high = sure;
     state.low = perhaps;
@@ -78,7 +78,7 @@ __device__ inline void set_boundary(State& state, std::uint32_t sure, std::uint3
     state.at = state.bisection.reached_perhaps - state.bisection.reached_sure;
 }
 
-// Adds the chunks' sums up, one after another. One warp.
+// Adds the chunks' sums in order. Runs as one warp.
 template <typename Stored>
 __global__ void find_mean(const double* sums, std::uint64_t count, std::uint64_t k, std::uint32_t infinity,
                           State* state) {
@@ -93,13 +93,13 @@ __global__ void find_mean(const double* sums, std::uint64_t count, std::uint64_t
     }
     if (lane() != 0) return;
     Bisection& search = state->bisection;
-    state->boundary_known = count - search.finite < k;  // else the selection is exact
+    state->boundary_known = count - search.finite < k;  // otherwise the selection is exact
     search.done = !state->boundary_known;
     search.low = sum / static_cast<double>(search.finite);
     search.threshold = search.at_mean = at_least<Stored>(search.low, infinity);
 }
 
-// What the search does when the elements that reach a threshold have been counted.
+// Chooses the next step of the search, once the elements that reach a threshold have been counted.
 template <typename Stored>
 __device__ void choose_next(State& state, std::uint64_t count, std::uint64_t k, bool first,
                             std::uint32_t infinity) {
@@ -121,7 +121,7 @@ __device__ void choose_next(State& state, std::uint64_t count, std::uint64_t k, 
         search.reached_perhaps = search.reached;
         set_boundary(state, state.high, search.threshold);
     }
-    if (!first && search.reached == k) search.done = 1;  // no other threshold selects anything else
+    if (!first && search.reached == k) search.done = 1;  // other thresholds would not change the selection
     search.reached = 0;
     search.ratio = search.left + (search.right - search.left) / 2;
     const double step = __dmul_rn(search.ratio, __dsub_rn(search.high, search.low));

@@ -1,4 +1,4 @@
-// A magnitude that a few more than k elements reach, in all likelihood.
+// Finds a magnitude that probably a few more than k elements reach.
 #pragma once
 
 #include <cmath>
@@ -7,17 +7,17 @@
 
 namespace hocket::kernels::cuda {
 
-// How many elements are sampled, in lines of a warp's width from all over them.
+// The number of sampled elements, in lines of a warp's width spread over all elements.
 struct SamplePlan {
-    std::uint64_t lines;     // there are
-    std::uint32_t sampled;   // lines; 0: sampling does not pay
-    std::uint64_t wanted;    // of the elements sampled, as many are to reach the floor
-    std::uint64_t too_many;  // if more do, the floor says too little
+    std::uint64_t lines;     // the number of all lines
+    std::uint32_t sampled;   // the number of sampled lines; 0: sampling does not pay
+    std::uint64_t wanted;    // the number of sampled elements that should reach the floor
+    std::uint64_t too_many;  // if more do, the floor excludes too little
 };
 
 inline SamplePlan plan_sample(std::uint64_t count, std::uint64_t k) {
     constexpr std::uint64_t fewest = 8192, most = 1u << 18;
-    // So many that about 256 of the k largest are among them, but at most an eighth of all.
+    // Enough that about 256 of the k largest are among them, but at most an eighth of all.
     std::uint64_t elements = 256 * (count / k);
     elements = elements < fewest ? fewest : elements > most ? most : elements;
     elements = elements < count / 8 ? elements : count / 8;
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(block_threads)
     for (unsigned i = 0; i < lines_of_warp; ++i) {
         const unsigned number = (blockIdx.x * block_warps + warp()) * lines_of_warp + i;
         if (number >= plan.sampled) break;
-        // Spread evenly: multiples of the golden ratio.
+        // Multiples of the golden ratio are spread evenly.
         const std::uint64_t fraction = number * 0x9e3779b97f4a7c15 >> 32, line = fraction * plan.lines >> 32;
         const unsigned bin = magnitude(elements.load(line * warp_lanes + lane())) >> shift;
         const unsigned same = __match_any_sync(all_lanes, bin);

@@ -1,4 +1,4 @@
-// Takes the few elements out that are large enough, in one read of all.
+// Takes out the few elements that are large enough, in a single read of all.
 #pragma once
 
 #include "runtime/compute/kernels/cuda/look_back.cuh"
@@ -6,7 +6,7 @@
 
 namespace hocket::kernels::cuda {
 
-// Whether an infinity or a NaN is among the sums: then nothing else is done.
+// Looks for an infinity or a NaN among the sums; if there is one, the other kernels do nothing.
 template <typename Elements>
 __global__ void __launch_bounds__(block_threads)
     look_for_non_finite(Elements elements, std::uint64_t count, State* state, std::uint32_t* non_finite) {
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(block_threads)
     atomicOr(non_finite, 1u);
 }
 
-// Calculates all sums without taking anything out.
+// Calculates all sums without taking any out.
 template <typename Elements>
 __device__ void calculate_all(const Elements& elements, std::uint64_t count) {
     for_each_of_grid(
@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(block_threads)
     if (!state->skip) calculate_all(elements, count);
 }
 
-// The words of those taken out go to `to`; again: a second time, if the first was in vain. Where more are
-// found than there is room for, they are counted only. status: words of 0, one for each tile.
+// Writes the words that are taken out to `to`. again: a second attempt, if the first one failed. If there is
+// not enough room, elements are only counted. status: one word per tile, which must be 0.
 template <typename Elements>
 __global__ void __launch_bounds__(block_threads)
     take_out(Elements elements, Candidates<typename Elements::Word> to, std::uint64_t k, bool again,
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(block_threads)
     for (std::uint64_t tile; (tile = next_ticket(tickets)) < tiles;) {
         const std::uint64_t first = tile * take_out_tile + warp() * (take_out_steps * warp_lanes) + lane();
         Word words[take_out_steps];
-        unsigned hits[take_out_steps];  // of the warp
+        unsigned hits[take_out_steps];  // masks of the warp's lanes
         for (unsigned step = 0; step < take_out_steps; ++step) {
             const std::uint64_t i = first + step * warp_lanes;
             words[step] = i < to.count ? elements.load(i) : Word{0};

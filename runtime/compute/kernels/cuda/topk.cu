@@ -16,7 +16,7 @@ constexpr std::uint64_t tiles_of(std::uint64_t count, std::uint64_t tile) {
     return (count + tile - 1) / tile;
 }
 
-// Where things lie in a workspace, in bytes. What lies before `cleared` is 0 at first.
+// The layout of a workspace, in bytes. Everything before `cleared` is initially 0.
 struct Layout {
     std::uint64_t take_out, take_out_again, emit;  // status words of tiles
     std::uint64_t cleared;
@@ -51,7 +51,7 @@ bool is_valid(const Selection& selection, std::uint64_t word_size, const Workspa
            workspace.bytes >= workspace_of(word_size, selection.count, selection.k);
 }
 
-// One selection. Elements: what is selected from; Stored: how the words that it leaves are to be read.
+// One selection. Elements: the elements to select from. Stored: the type of the words that they leave.
 template <typename Elements, typename Stored, typename Output>
 class Launches {
     using Word = typename Elements::Word;

@@ -1,4 +1,5 @@
-// What the kernels of one selection tell each other, in the device's memory: the host never waits for it.
+// The data that the kernels of one selection pass to each other, in device memory: the host never waits for
+// it.
 #pragma once
 
 #include <limits>
@@ -8,7 +9,7 @@
 
 namespace hocket::kernels::cuda {
 
-constexpr unsigned take_out_steps = 16, emit_steps = 8;  // elements of a thread in a tile
+constexpr unsigned take_out_steps = 16, emit_steps = 8;  // elements per thread in a tile
 constexpr std::uint64_t take_out_tile = block_threads * take_out_steps,
                         emit_tile = block_threads * emit_steps;
 
@@ -18,7 +19,7 @@ constexpr unsigned most_levels = 3;
 
 template <typename Word>
 constexpr unsigned digits_of = std::numeric_limits<Word>::digits - 1;  // of a magnitude
-// How far a magnitude is shifted at a level. The levels together look at all digits.
+// shift_of: the shift of a magnitude at a level. The levels together cover all digits.
 template <typename Word>
 constexpr unsigned levels = (digits_of<Word> + digits_of_bin - 1) / digits_of_bin;
 template <typename Word>
@@ -30,26 +31,26 @@ constexpr unsigned shift_of(unsigned level) {
 // The search for a threshold by the paper's Algorithm 1; see paper.cuh.
 struct Bisection {
     double low, high, left, right, ratio;
-    std::uint32_t threshold;  // a magnitude: elements that reach it are counted next
+    std::uint32_t threshold;  // a magnitude: the elements that reach it are counted next
     std::uint32_t at_mean;
     std::uint32_t done;
     std::uint32_t largest;  // bits of a float
     Counter finite, reached, reached_sure, reached_perhaps;
 };
 
-// All 0 at first.
+// Initially all 0.
 struct State {
-    // What is known of the k-th largest magnitude.
-    std::uint64_t above, at;  // elements of larger magnitude than the boundary; at it
-    std::uint32_t low,
-        high;  // at the boundary are those from low to high - 1; a high of 0 stands for low + 1
-    // Elements of at least a floor are taken out of the others, to select from these few. 0: they are not.
+    // The range of the k-th largest magnitude.
+    std::uint64_t above, at;  // the number of elements above the boundary, and at it
+    // The boundary: magnitudes from low to high - 1. A high of 0 stands for low + 1.
+    std::uint32_t low, high;
+    // Elements of at least a floor are taken out, to select only from these few. 0: none are taken out.
     std::uint32_t floor;        // from a sample
-    std::uint32_t exact_floor;  // from counts of all elements, if too many or too few reached the other one
-    std::uint32_t few;          // whether they were taken out
-    std::uint64_t found;        // how many
-    std::uint32_t skip;         // an element is not finite, and nothing is to be done
-    std::uint32_t non_finite;   // where the caller does not ask for it
+    std::uint32_t exact_floor;  // from counts of all elements, if too many or too few reached `floor`
+    std::uint32_t few;          // true if they were taken out
+    std::uint64_t found;        // the number of them
+    std::uint32_t skip;         // an element is not finite, so nothing is done
+    std::uint32_t non_finite;   // used if the caller does not ask for it
     std::uint32_t boundary_known;
     Bisection bisection;
     Counter take_out_tickets, take_out_again_tickets, emit_tickets;
@@ -58,12 +59,12 @@ struct State {
     std::uint32_t sampled[sample_bins];
 };
 
-// Those that are left to select from: all elements, or the few that were taken out.
+// The elements that are left to select from: all, or the few that were taken out.
 template <typename Word>
 struct Candidates {
     const Word* all;
     std::uint64_t count;
-    Word* words;  // taken out, in ascending order of their indices
+    Word* words;  // those taken out, in ascending order of their indices
     std::uint32_t* indices;
     std::uint64_t room;
 };

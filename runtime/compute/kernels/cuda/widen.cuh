@@ -1,4 +1,4 @@
-// Numbers of 16 bits as float32.
+// Converts 16-bit numbers to float32.
 #pragma once
 
 #include "runtime/base/half.hpp"
@@ -11,7 +11,7 @@ __device__ float widened(Stored number) {
     return static_cast<float>(number);
 }
 #if defined(__CUDA_ARCH__)
-// One instruction, where half.hpp's arithmetic branches. The same bits but for NaNs.
+// Takes one instruction where half.hpp's arithmetic branches. Gives the same bits, except for NaNs.
 template <>
 __device__ inline float widened(Float16 number) {
     float value;

@@ -1,6 +1,7 @@
-// LAMB: Adam, with a rate of each tensor's own (You et al., "Large batch optimization for deep learning:
-// training BERT in 76 minutes", ICLR 2020, Algorithm 2, with the identity for its function phi). With weights
-// w, gradient g, first moment m and second moment v of a tensor, and t the number of the step, from 1 on:
+// LAMB: Adam, with a separate rate for each tensor (You et al., "Large batch optimization for deep learning:
+// training BERT in 76 minutes", ICLR 2020, Algorithm 2, with the identity as its function phi). For weights
+// w, gradient g, first moment m and second moment v of a tensor, and the number t of the step, counted from
+// 1:
 //
 //   m = beta1 * m + (1 - beta1) * g
 //   v = beta2 * v + (1 - beta2) * g^2
@@ -16,11 +17,12 @@ namespace hocket::kernels {
 
 struct LambOptions {
     double rate, beta1, beta2, epsilon, decay;
-    std::uint64_t step;  // from 1 on
+    std::uint64_t step;  // counted from 1
     bool adaptive;       // false: all ratios are 1
 };
 
-// base^exponent by products alone: the same bits everywhere, which std::pow does not promise.
+// Returns base^exponent by products alone, which have the same bits everywhere; std::pow does not promise
+// that.
 inline double power(double base, std::uint64_t exponent) {
     double result = 1;
     for (; exponent > 0; exponent /= 2, base *= base)
@@ -28,8 +30,8 @@ inline double power(double base, std::uint64_t exponent) {
     return result;
 }
 
-// One step, and what it does with one element of each. All is float32, each result rounded. The constants are
-// calculated as float64 and rounded once; the moments are multiplied by 1 / (1 - beta^t).
+// One step, and its effect on a single element. All calculations are float32, and each result is rounded. The
+// constants are calculated as float64 and rounded once; the moments are multiplied by 1 / (1 - beta^t).
 struct LambStep {
     static constexpr unsigned states = 2;  // the first and the second moment
 
@@ -52,15 +54,15 @@ struct LambStep {
           second(options.beta2, options.step),
           adaptive(options.adaptive) {}
 
-    // u; the moments become those of the step.
+    // Returns u, and updates the moments.
     HOCKET_BOTH_SIDES float direction(float weight, float gradient, float (&moments)[states]) const {
         using namespace rounded;
         moments[0] = sum(product(first.keep, moments[0]), product(first.take, gradient));
         moments[1] = sum(product(second.keep, moments[1]), product(product(second.take, gradient), gradient));
         const float deviation = root(product(moments[1], second.correct));
         const float adam = quotient(product(moments[0], first.correct), sum(deviation, epsilon));
-        // A deviation that is infinite makes this 0, and the moment is lost: let it be NaN, so that the norm
-        // tells. A difference of 0 is added elsewhere, which has no branches.
+        // An infinite deviation would make this 0, and the moment would be lost. NaN instead of 0 makes the
+        // norm show it. The added difference is 0 otherwise, and needs no branch.
         const float visible = sum(adam, difference(deviation, deviation));
         return sum(visible, product(decay, weight));
     }

@@ -1,6 +1,6 @@
-// LARS: momentum, with a rate of each tensor's own (You, Gitman, Ginsburg, "Large batch training of
-// convolutional networks", 2017, Algorithm 1; equation 11 of Shi et al., MLSys 2021). With weights w,
-// gradient g and momentum v of a tensor:
+// LARS: momentum, with a separate rate for each tensor (You, Gitman, Ginsburg, "Large batch training of
+// convolutional networks", 2017, Algorithm 1; equation 11 of Shi et al., MLSys 2021). For weights w, gradient
+// g and momentum v of a tensor:
 //
 //   ratio = trust * |w| / (|g| + decay * |w| + epsilon)
 //   v = momentum * v + rate * ratio * (g + decay * w)
@@ -16,8 +16,8 @@ struct LarsOptions {
     bool adaptive;  // false: all ratios are 1
 };
 
-// One step, and what it does with one element of each. Products and sums are float32, each one rounded; a
-// ratio is calculated as float64, and rounded once.
+// One step, and its effect on a single element. Products and sums are float32, each rounded; a ratio is
+// calculated as float64 and rounded once.
 struct LarsStep {
     static constexpr unsigned states = 1;  // the momentum
 
@@ -33,7 +33,7 @@ struct LarsStep {
           epsilon(options.epsilon),
           adaptive(options.adaptive) {}
 
-    // What the ratio sets against the weights.
+    // Returns the vector whose norm the ratio compares with the weights' norm.
     HOCKET_BOTH_SIDES float direction(float, float gradient, float (&)[states]) const { return gradient; }
 
     HOCKET_BOTH_SIDES double ratio(double weights, double gradient) const {

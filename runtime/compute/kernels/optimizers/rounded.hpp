@@ -1,5 +1,5 @@
-// Arithmetic of which each result is rounded as IEEE 754 says, on the processor and on a device: the same
-// bits.
+// Arithmetic that rounds each result as IEEE 754 defines, on the processor and on a device, so that both get
+// the same bits.
 #pragma once
 
 #include <cmath>
@@ -10,8 +10,8 @@
 #define HOCKET_BOTH_SIDES
 #endif
 
-// On a device by the names that fix the rounding, so that no option of nvcc changes it. On the processor
-// -ffp-contract=off keeps a product and a sum apart.
+// On a device, the intrinsics' names fix the rounding, so that no option of nvcc changes it. On the
+// processor, -ffp-contract=off keeps product and sum apart.
 #if defined(__CUDA_ARCH__)
 #define HOCKET_ROUNDED(on_device, on_processor) return on_device
 #else

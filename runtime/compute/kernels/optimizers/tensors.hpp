@@ -1,14 +1,13 @@
-// What optimizers that scale each tensor's rate by its norms work on. A step goes in three parts, so that
-// ranks can divide the first and the last among them, by chunks (chunk_order.hpp):
+// The tensors of optimizers that scale each tensor's rate by its norms. A step has three parts, so that ranks
+// can divide the first and the last by chunks (chunk_order.hpp):
 //
 //   1. the sums of squares of each chunk: of the weights, and of the direction in which they would go.
-//   Nothing
-//      is written to the tensors.
+//      The tensors are not written.
 //   2. each tensor's trust ratio, from the sums of all of its chunks.
-//   3. the weights and the states become those of the step.
+//   3. the update of the weights and the states.
 //
 // The processor's kernels (cpu/optimizers/step.hpp) and the device's (cuda/optimizers.cuh) do this for any
-// optimizer; lars.hpp and lamb.hpp say what one does with an element.
+// optimizer; lars.hpp and lamb.hpp define the calculation for an element.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +18,8 @@
 
 namespace hocket::kernels {
 
-// One tensor of a model. The gradient may have another type; all else is float32. The optimizer says what its
-// states are.
+// One tensor of a model. The gradient may have another type; everything else is float32. The optimizer
+// defines its states.
 template <unsigned n_states>
 struct OptimizedTensor {
     float* weights;
@@ -34,8 +33,8 @@ struct NormSums {
     float weights, direction;
 };
 
-// Of a tensor with these norms. 1 if one of them is 0, or if the optimizer is to take all rates as they are.
-// NaN if a norm, or the rate that the ratio gives, is not finite: then no tensor takes the step.
+// Returns the ratio for a tensor with these norms: 1 if one of them is 0, or if the optimizer is not
+// adaptive; NaN if a norm, or the rate that the ratio gives, is not finite. Then no tensor takes the step.
 template <typename Step>
 HOCKET_BOTH_SIDES float trust_ratio(const Step& step, double weights, double direction) {
     constexpr double infinity = std::numeric_limits<double>::infinity();

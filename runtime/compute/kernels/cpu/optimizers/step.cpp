@@ -9,7 +9,8 @@
 namespace hocket::kernels {
 namespace {
 
-constexpr std::size_t least_for_a_thread = 2;  // chunks; with fewer, starting it takes longer
+constexpr std::size_t least_for_a_thread =
+    2;  // chunks; for fewer, starting a thread costs more than it saves
 
 template <unsigned n>
 struct Row {
@@ -28,8 +29,7 @@ Row<n> row_of_tensor(const OptimizedTensor<n>& tensor, DataType gradients, std::
     return row;
 }
 
-// The steps are passed by value: what is stored could else be part of them, and each number would be loaded
-// again.
+// Steps are passed by value: a reference might alias the stores, so that each number would be loaded again.
 template <typename Step, unsigned n>
 [[gnu::always_inline]] inline void find_directions(const Step step, const Row<n> row, float* directions) {
     for (std::size_t i = 0; i < row.length; ++i) {
