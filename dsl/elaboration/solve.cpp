@@ -10,9 +10,8 @@ namespace {
 
 using ast::Expression;
 
-constexpr std::int64_t limit =
-    std::int64_t{1}  // Larger numbers are not solved for; the limit is far from overflow.
-    << 40;
+// Larger numbers are not solved for; the limit is far from overflow.
+constexpr std::int64_t limit = std::int64_t{1} << 40;
 
 std::optional<std::size_t> variable_of(const Expression& expression, const std::vector<Domain>& domains) {
     if (expression.kind == Expression::Kind::name)

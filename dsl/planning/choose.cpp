@@ -244,8 +244,7 @@ struct Choices::Field {
 struct Choices::Candidate {
     const Runnable* runnable;
     Chooser chooser;
-    std::size_t
-        detours;  // number of strands and choices; the simpler of two equally fast candidates is taken
+    std::size_t detours;  // number of strands and choices; ties go to the smaller one
     double seconds, busiest_link;
     Graph whole = nullptr;  // for the proof, if it has just been laid out
 };

@@ -17,9 +17,8 @@ namespace hocket::dsl {
 // Demands on a schedule besides what its collective promises.
 struct Demands {
     Counts counts = Counts::alike;
-    bool keeps_order = false;  // operands may not change places, because the operator is not commutative
-    bool keeps_grouping =
-        false;  // operands may not be regrouped, because it is not associative (dsl/proof/order.hpp)
+    bool keeps_order = false;     // operands may not change places, if the operator is not commutative,
+    bool keeps_grouping = false;  // nor be regrouped, if it is not associative (dsl/proof/order.hpp)
 
     friend auto operator<=>(const Demands&, const Demands&) = default;
 };

@@ -309,8 +309,7 @@ std::size_t Estimate::most_peers() const {
 }
 
 double Estimate::busiest_link() const {
-    std::unordered_map<std::uint64_t, std::pair<double, double>>
-        loads;  // by end: the bytes that go out and come in
+    std::unordered_map<std::uint64_t, std::pair<double, double>> loads;  // by end: bytes out and in
     for (const Move& move : moves_) {
         if (links_[move.level].memory) continue;
         const double length = regions_[move.region] * (one_for_all_ ? links_[move.level].sharers : 1);

@@ -186,8 +186,7 @@ Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable
         try {
             for (const auto& [algorithm, size] : algorithms_in(graph, runnable))
                 verify_algorithm(*algorithm, library_, size, roots_to_try(size), deadline_);
-        } catch (
-            const DeadlineError&) {  // the schedule is known to be wrong; only the better message is missing
+        } catch (const DeadlineError&) {  // the schedule is wrong; only the better message is missing
         }
         throw;
     }

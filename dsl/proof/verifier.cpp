@@ -293,8 +293,7 @@ std::vector<Verifier::Expected> Verifier::expected_of(Rank rank) {
 
 void Verifier::check_result() {
     std::vector<Expected> expected;
-    std::vector<std::size_t> first_holder(trait_.empty() ? 0 : atoms_,
-                                          place_limit);  // by atom: the first place that holds it
+    std::vector<std::size_t> first_holder(trait_.empty() ? 0 : atoms_, place_limit);  // by atom: a place
     for (Rank rank = 0; rank < graph_.ranks; ++rank) {
         // Expected values differ by rank only for an exchange.
         if (rank == 0 || contract_.exchanges()) expected = expected_of(rank);

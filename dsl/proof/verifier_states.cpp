@@ -180,8 +180,7 @@ void Verifier::check_states_go_on() {
 // contributions are. This proves that a start leaves it so.
 void Verifier::check_kept_alike() {
     for (std::size_t state = 0; state < graph_.extras.size(); ++state) {
-        std::vector<std::vector<std::size_t>> holders(
-            atoms_);  // by atom: places with different contributions
+        std::vector<std::vector<std::size_t>> holders(atoms_);  // by atom: places of different contributions
         for_kept(state, [&](Rank rank, std::uint32_t atom, std::size_t at) {
             const Trait& trait = traits_[trait_[at]];
             bool is_known = false;

@@ -16,24 +16,24 @@ bool is_work(const dsl::Op& op) {
     return op.kind == dsl::Op::Kind::combine || op.kind == dsl::Op::Kind::copy;
 }
 
-// A combine or copy: the kernels that do it, and their arguments.
+// A combine or copy: its kernels, and their arguments.
 struct Step {
     KernelShape shape;
-    Code code = nullptr;         // null: no combine or copy
-    Kernel* streamed = nullptr;  // compiled when a count first needs it
+    Code code = nullptr;         // null: not a combine or copy
+    Kernel* streamed = nullptr;  // compiled once a count needs it
     std::uint64_t least_streamed = no_streaming;
     dsl::BoundaryId begin = 0, end = 0;
     std::uint32_t operands = 0, destinations = 0;
-    std::uint32_t given = 0;   // to the kernel as the number of operands
-    std::size_t area_ids = 0;  // where its area ids begin
+    std::uint32_t given = 0;   // passed to the kernel as the number of operands
+    std::size_t area_ids = 0;  // the first of its area ids
 };
 
 class Program final : public CompiledProgram {
   public:
-    // Null: there is none.
+    // Returns null if there is no such kernel.
     using Find = Kernel* (*)(const KernelShape&);
 
-    // Not complete if `find` does not find a kernel for each operation.
+    // The program is incomplete if `find` returns null for one of its operations.
     Program(const dsl::RankProgram& program, DataType type, ReduceOp op, const dsl::Formula& defined,
             Find find)
         : type_(type), boundaries_(program.boundaries), find_(find) {
@@ -102,7 +102,7 @@ class Program final : public CompiledProgram {
         code(areas, &area_ids_[step.area_ids], begin, bytes, step.given, step.destinations);
     }
 
-    // Streams what can be streamed: whole blocks, from the first cache line of the destinations on.
+    // Streams as many whole blocks as possible, from the destinations' first cache line on.
     void run_large(const Step& step, std::byte* const* areas, std::uint64_t begin,
                    std::uint64_t bytes) const {
         const std::uint64_t head = streaming_head(areas, &area_ids_[step.area_ids], step.operands,
@@ -114,7 +114,7 @@ class Program final : public CompiledProgram {
         call(step.code, step, areas, begin + head + streamed, bytes - head - streamed);
     }
 
-    // The shapes of all kernels that it may call.
+    // Returns the shapes of all kernels that the program may call.
     std::vector<KernelShape> shapes() const {
         std::set<KernelShape> shapes;
         for (const Step& step : steps_) {
@@ -129,7 +129,7 @@ class Program final : public CompiledProgram {
     const Find find_;
     bool is_complete_ = true;
     std::vector<Step> steps_;
-    std::vector<std::uint32_t> area_ids_;  // for each step, the destinations' first, then the operands'
+    std::vector<std::uint32_t> area_ids_;  // for each step, the destinations', then the operands'
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ Library load() {
     return library;
 }
 
-// Never destroyed: threads may still compile when the process ends.
+// Never destroyed, because threads may still compile when the process exits.
 struct Search {
     std::atomic<const Library*> found = nullptr;
     std::atomic<const NoCompiler*> failure = nullptr;
@@ -50,7 +50,7 @@ Search& search() {
 
 const Library& library() {
     if (const Library* const found = search().found.load(std::memory_order_acquire)) return *found;
-    // A child that was forked meanwhile would find the lock taken, and half a library.
+    // Without this lock, a child forked meanwhile would find the lock taken and the library half loaded.
     const auto lock = forks::no_fork();
     if (const Library* const found = search().found.load(std::memory_order_relaxed)) return *found;
     if (const NoCompiler* const failure = search().failure.load(std::memory_order_relaxed)) throw *failure;

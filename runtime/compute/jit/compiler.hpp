@@ -1,7 +1,7 @@
-// The compiler, which is in a library of its own (runtime/compute/jit/llvm): it is loaded when a process
-// first has something to compile, because LLVM costs more time and memory than all the rest of Hocket. It is
-// looked for as runtime/base/plugin.hpp says; the variable is HOCKET_JIT_LIBRARY. Whether there is one is
-// found out once.
+// The compiler, which is in a library of its own (runtime/compute/jit/llvm). The library is loaded when a
+// process first has something to compile, because LLVM costs more time and memory than the rest of Hocket. It
+// is searched as runtime/base/plugin.hpp documents; the variable is HOCKET_JIT_LIBRARY. The search is done
+// only once.
 #pragma once
 
 #include <functional>
@@ -13,37 +13,38 @@
 
 namespace hocket::jit {
 
-// The library cannot be loaded, or does not fit: the text says which files were tried, and why each was
-// refused.
+// Thrown if the library cannot be loaded, or is of another version. The text lists the files that were tried,
+// and why each was refused.
 class NoCompiler : public Error {
   public:
     using Error::Error;
 };
 
-// False in a build without LLVM, and once the library could not be loaded. Loads nothing. Thread-safe.
+// Returns false in a build without LLVM, and once the library could not be loaded. Loads nothing.
+// Thread-safe.
 bool may_compile();
 
 // Loads the library. Throws NoCompiler. Thread-safe; takes forks::no_fork().
 void require_compiler();
 
-// Calls what compiles. False if it throws NoCompiler: then that is logged, once in the process, and the
-// caller goes on with the interpreter. Thread-safe.
+// Calls `compile`. Returns false if it throws NoCompiler; this is logged once per process, and the caller
+// continues with the interpreter. Thread-safe.
 bool try_to_compile(const std::function<void()>& compile);
 
-// For one thread at a time. All functions throw NoCompiler, hocket::Error (internal) with LLVM's words, or
-// std::bad_alloc.
+// Used by one thread at a time. All functions throw NoCompiler, hocket::Error (internal) with LLVM's message,
+// or std::bad_alloc.
 class Compiler {
   public:
-    // For this machine. changed_features: LLVM's names, "+a,-b".
+    // Compiles for this machine. changed_features: LLVM's names, "+a,-b".
     explicit Compiler(const std::string& changed_features = "");
     ~Compiler();
     Compiler(const Compiler&) = delete;
 
-    // Each shape only once. The code lives as long as this.
+    // Each shape may be compiled only once. The code lives as long as this object.
     Code compile(const KernelShape& shape);
     FormulaCode compile(const FormulaShape& shape);
 
-    // The kernels as text.
+    // Returns the kernels as text.
     std::string print(const std::vector<KernelShape>& shapes, Language language);
 
   private:

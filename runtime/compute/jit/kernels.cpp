@@ -13,11 +13,12 @@
 namespace hocket::jit {
 namespace {
 
-// Never destroyed: threads may still be running kernels when the process ends. Guarded by forks::no_fork(): a
-// child that was forked while a thread compiles would find another lock taken, and half a kernel.
+// Never destroyed, because threads may still be running kernels when the process exits. Guarded by
+// forks::no_fork(), because a child forked while a thread compiles would find any other lock taken, and a
+// kernel half compiled.
 struct Process {
     std::unique_ptr<Compiler> compiler;
-    std::map<KernelShape, Kernel> kernels;  // a map, so kernels stay at their addresses
+    std::map<KernelShape, Kernel> kernels;  // a map, because kernels must keep their addresses
     std::map<KernelShape, Kernel> precompiled_kernels;
     std::map<FormulaShape, FormulaCode> formulas;
 };
@@ -27,7 +28,7 @@ Process& process() {
     return process;
 }
 
-// Hold this while something is compiled: one thread at a time, and no fork meanwhile.
+// Returns a lock to hold while compiling: only one thread compiles at a time, and no fork happens meanwhile.
 std::unique_lock<std::mutex> compiling() {
     require_compiler();  // takes the same lock
     return forks::no_fork();
@@ -43,7 +44,7 @@ bool is_one_copy(const KernelShape& shape) {
     return shape.operands == 1 && shape.destinations == 1;
 }
 
-// A copy from one area to another needs no generated code: libc's memcpy is as fast.
+// A copy from one area to another needs no generated code, because libc's memcpy is as fast.
 void copy_one(std::byte* const* areas, const std::uint32_t* area_ids, std::uint64_t begin,
               std::uint64_t bytes, std::uint64_t, std::uint64_t) {
     std::byte *to = areas[area_ids[0]] + begin, *from = areas[area_ids[1]] + begin;
@@ -58,7 +59,7 @@ Kernel& find_kernel(const KernelShape& shape) {
 }
 
 Kernel* find_precompiled_kernel(const KernelShape& shape) {
-    if (!has_precompiled_code()) return nullptr;  // also of copies: those that stream would be missing
+    if (!has_precompiled_code()) return nullptr;  // copies included, because streaming ones would be missing
     KernelShape general = shape;
     if (shape.divisor > 1 && row_of(shape.type).kind == kind::floating)
         general.divisor = KernelShape::divisor_by_call;
@@ -76,7 +77,7 @@ FormulaCode find_formula(const FormulaShape& shape) {
 }
 
 Code Kernel::compile() {
-    // Where nothing can be compiled, libc copies what should be streamed, too.
+    // If nothing can be compiled, libc also does the copies that should be streamed.
     if (is_one_copy(shape_) && (!shape_.streamed || !try_to_compile(require_compiler))) {
         code_.store(copy_one, std::memory_order_release);
         return copy_one;
@@ -90,7 +91,7 @@ Code Kernel::compile() {
 
 void with_code_without(const std::string& feature, const KernelShape& shape,
                        const std::function<void(Code)>& action) {
-    Compiler compiler("-" + feature);  // keeps the code
+    Compiler compiler("-" + feature);  // owns the code
     action(compiler.compile(shape));
 }
 

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::uint64_t line = 64;
 
-// The size of the cache that cores share; on a large machine, the part of it that a few ranks can count on.
+// Returns the size of the cache that cores share; on a large machine, the part of it that a few ranks can
+// expect.
 std::uint64_t shared_cache() {
     static const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
     constexpr std::uint64_t usual = 32 << 20;

@@ -1,4 +1,4 @@
-// What a start of a schedule that computes is given beside x.
+// The arguments of a start, besides x, of a schedule that computes.
 #pragma once
 
 #include <cstddef>

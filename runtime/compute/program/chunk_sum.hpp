@@ -1,4 +1,4 @@
-// Sums in the order of kernels/chunk_order.hpp.
+// Computes sums in the order of kernels/chunk_order.hpp.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace hocket::compute {
 inline constexpr std::size_t formula_block = 512;
 static_assert(formula_block % kernels::chunk_lanes == 0 && kernels::chunk_elements % formula_block == 0);
 
-// values(first, n): where the numbers first .. first + n - 1 are, n up to a block.
+// values(first, n): returns the numbers first .. first + n - 1; n is at most a block.
 template <typename T, typename Values>
 double chunk_sum(std::size_t count, Values values) {
     using namespace kernels;

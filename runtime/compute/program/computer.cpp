@@ -27,7 +27,7 @@ bool selects(const dsl::RankProgram& program) {
     });
 }
 
-// More elements than there are.
+// Larger than any number of elements.
 constexpr std::uint64_t all_at_once = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t strip_elements = 1 << 14;
 
@@ -120,8 +120,9 @@ void Computer::run(dsl::OpId id, const Start& start) const {
 
 // ---- Formulas ----------------------------------------------------------------------------------
 
-// Calls for each tensor of which some of the elements first .. first + count - 1 are, with these elements
-// (counted from `first`) and the formula's inputs. most: elements at a time.
+// Calls call(tensor, inputs, begin, n) for each tensor that has some of the elements first .. first + count -
+// 1, with the range of these elements (counted from `first`) and the formula's inputs. most: elements per
+// call.
 template <typename Call>
 void Computer::for_tensors(const dsl::Op& op, const Start& start, std::uint64_t first, std::uint64_t count,
                            std::uint64_t most, Call call) const {
@@ -142,7 +143,7 @@ void Computer::for_tensors(const dsl::Op& op, const Start& start, std::uint64_t 
             here[i] = {operands[i].elements + (begin - first) * element_size(operands[i].type),
                        operands[i].type};
         for (std::size_t i = 0; i < scalars.size(); ++i) {
-            scalars[i] = 0;  // in the order of ranks
+            scalars[i] = 0;  // added in rank order
             for (const dsl::MessagePart& piece : op.reads[n + computation.sparse.size() + i])
                 scalars[i] += reinterpret_cast<const double*>(at(piece, start))[ends_.empty() ? 0 : tensor];
         }
@@ -151,7 +152,7 @@ void Computer::for_tensors(const dsl::Op& op, const Start& start, std::uint64_t 
     }
 }
 
-// The first element of x, or of a buffer like it, that the part begins at.
+// Returns the first element of the part, counted in x or in a buffer like it.
 std::uint64_t element_of(const dsl::MessagePart& part, DataType type, const Computer::Start& start) {
     return start.byte_offsets[part.begin] / element_size(type);
 }
@@ -164,7 +165,7 @@ void Computer::assign(const dsl::Op& op, const Start& start) const {
                         count =
                             (start.byte_offsets[op.end] - start.byte_offsets[op.begin]) / element_size(type);
     std::vector<SparseTerm> terms = sparse_terms(op, start, first);
-    // Most often the element stays where it is, and only the sparse terms change it.
+    // Most often the formula is the target itself, and only the sparse terms change it.
     const bool stays = computation.formula.items.size() == 1 && computation.elements.size() == 1 &&
                        computation.elements[0] == computation.target && at(op.reads[0][0], start) == target;
     const bool rounds_once =
@@ -206,8 +207,8 @@ std::vector<SparseTerm> Computer::sparse_terms(const dsl::Op& op, const Start& s
     return terms;
 }
 
-// Numbers of 16 bits are calculated as float32 from the formula to the last term, so that they are rounded
-// once: in strips that stay in the processor's cache.
+// Calculates 16-bit numbers as float32 from the formula to the last term, so that they are rounded once.
+// Works in strips, which stay in the processor's cache.
 void Computer::assign_by_strips(const dsl::Op& op, const Start& start, std::vector<SparseTerm>& terms,
                                 const Target& target) const {
     std::vector<float> strip(std::min(target.count, strip_elements));
@@ -318,7 +319,7 @@ bool Computer::is_feedback(dsl::OpId add_id, dsl::OpId select_id, dsl::OpId subt
     found.x = 1 - found.e;
     found.select = select_id;
     if (sum.elements[found.x] != 0) return false;
-    // mstopk(e), e = e - dense(s), all of the same region and of nothing that others still write.
+    // mstopk(e) and e = e - dense(s), for the same region, which no operation still writes.
     const bool selects_e =
         selection.kind == dsl::Computation::Kind::select && selection.elements[0] == sum.target;
     const bool takes_away = rest.kind == dsl::Computation::Kind::assign && rest.target == sum.target &&

@@ -1,4 +1,4 @@
-// Carries out what a rank's program computes: formulas, selections and sums.
+// Executes the computations of a rank's program: formulas, selections and sums.
 #pragma once
 
 #include <cstddef>
@@ -19,25 +19,25 @@
 namespace hocket::compute {
 
 struct ComputeOptions {
-    std::vector<std::uint64_t> tensors = {};  // the elements of each, if x is a list of tensors
-    unsigned threads = 1;                     // for a selection
-    bool compiled = false;                    // formulas by generated code
+    std::vector<std::uint64_t> tensors = {};  // the elements of each tensor, if x is a list of tensors
+    unsigned threads = 1;                     // for each selection
+    bool compiled = false;                    // true: formulas run as generated code
 };
 
-// Immutable, and so thread-safe.
+// Immutable, and therefore thread-safe.
 class Computer {
   public:
-    // The program must outlive it. Throws Error (invalid_argument) if the schedule does not compute with this
-    // type, or if its selections would be combined with another operator than a sum.
+    // The program must outlive it. Throws Error (invalid_argument) if the schedule cannot compute with this
+    // type, or if its selections would be combined with an operator other than a sum.
     Computer(const dsl::RankProgram& program, DataType type, const Reduction& op, ComputeOptions options);
     Computer(const Computer&) = delete;
-    // Throws as the constructor does.
+    // Throws like the constructor.
     static void check(const dsl::RankProgram& program, DataType type, const Reduction& op);
 
     std::uint64_t tensors() const { return ends_.empty() ? 1 : ends_.size(); }
     const std::vector<std::uint64_t>& tensor_ends() const { return ends_; }
-    // Throws Error (invalid_argument) if the tensors are not all of x, or if more elements would be selected
-    // from than an index can tell apart.
+    // Throws Error (invalid_argument) if the tensors' elements don't add up to `count`, or if a selection
+    // would be from more elements than an index can distinguish.
     void check_count(std::uint64_t count) const;
 
     struct Start {
@@ -45,16 +45,16 @@ class Computer {
         const ExtraLayout& extras;
         std::byte* const* areas;  // virtual bases
         const Arguments& arguments;
-        std::uint64_t number;  // of this plan's starts: decides which of those that tie are selected
+        std::uint64_t number;  // the number of this start of the plan; it decides which of the elements that
+                               // tie are selected
     };
-    // An operation of kind compute whose region is not empty. Throws std::bad_alloc.
+    // Runs an operation of kind compute, whose region must not be empty. Throws std::bad_alloc.
     void run(dsl::OpId op, const Start& start) const;
 
   private:
-    // `e = e + x`, `let s = mstopk(e, density)`, `e = e - dense(s)`: error feedback, in one pass over x and
-    // e.
+    // Error feedback in one pass over x and e: `e = e + x`, `let s = mstopk(e, density)`, `e = e - dense(s)`.
     struct Feedback {
-        std::size_t x, e;  // which of the first one's elements
+        std::size_t x, e;  // indices into the first operation's elements
         dsl::OpId select;
     };
 
@@ -80,12 +80,12 @@ class Computer {
 
     const dsl::RankProgram& program_;
     DataType type_;
-    std::vector<std::uint64_t> ends_;  // of the tensors, in elements; empty: one tensor
+    std::vector<std::uint64_t> ends_;  // of the tensors, in elements; empty: x is one tensor
     unsigned threads_;
-    std::vector<FormulaRunner> formulas_;    // by computation; where sparse terms follow, in the working type
-    std::optional<FormulaRunner> rounding_;  // from the working type
+    std::vector<FormulaRunner> formulas_;     // by computation; in the working type if sparse terms follow
+    std::optional<FormulaRunner> rounding_;   // from the working type
     std::map<dsl::OpId, Feedback> feedback_;  // by the first operation
-    std::vector<bool> is_done_before_;        // by operation: the first one of a feedback does it
+    std::vector<bool> is_done_before_;  // by operation: true if the first operation of a feedback does it
 };
 
 }  // namespace hocket::compute

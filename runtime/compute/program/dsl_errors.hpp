@@ -1,4 +1,4 @@
-// How the language's errors become the runtime's.
+// Translates the language's errors to the runtime's.
 #pragma once
 
 #include "dsl/base/deadline.hpp"
@@ -8,7 +8,7 @@
 
 namespace hocket {
 
-// Turns the language's errors into the runtime's.
+// Calls `call`, and rethrows the language's errors as the runtime's.
 template <typename Call>
 auto in_dsl(Call call) {
     try {

@@ -53,7 +53,7 @@ ExtraLayout::Stretch ExtraLayout::region(std::size_t extra, dsl::Rank rank) cons
 
 std::uint64_t ExtraLayout::offset(const dsl::Rational& position) const {
     const std::int64_t whole = position.num() / position.den();
-    // The end of a buffer is not the beginning of the next one.
+    // The position may be the end of a buffer, which is never the beginning of the next one.
     const bool is_end = (whole - dsl::first_extra) % dsl::extra_stride != 0;
     const std::int64_t buffer = is_end ? whole - 1 : whole;
     const auto extra = static_cast<std::size_t>((buffer - dsl::first_extra) / dsl::extra_stride);

@@ -1,9 +1,9 @@
-// Where the buffers beside x lie, of a schedule that computes.
+// The layout of the buffers besides x, for a schedule that computes.
 //
-// States and given buffers have areas of their own; a position in them lies at its fraction of the count, as
-// in x. Selections and sums lie in the work area, behind x, one piece for each rank. A piece of a selection
-// holds its values and then, at a multiple of 4 bytes, their indices, which count from the beginning of the
-// region that the rank selected from. A piece of sums holds a float64 for each tensor.
+// States and given buffers have areas of their own; a position in them is at its fraction of the count, as in
+// x. Selections and sums are in the work area behind x, one piece per rank. A piece of a selection holds its
+// values and then, at a multiple of 4 bytes, their indices, which count from the beginning of the region that
+// the rank selected from. A piece of sums holds a float64 for each tensor.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,13 @@
 
 namespace hocket::compute {
 
-// The type that states and given buffers have: float32 for all types of up to 32 bits.
+// Returns the type of states and given buffers: float32 for all types of up to 32 bits.
 constexpr DataType working_type(DataType type) {
     return type == DataType::float64 ? DataType::float64 : DataType::float32;
 }
 
-// Where the indices begin in a piece of a selection: the bytes of its k values, and what aligns the indices.
+// Returns the offset of the indices in a selection's piece: the bytes of its k values, rounded up to the
+// alignment.
 constexpr std::uint64_t bytes_of_values(std::uint64_t k, DataType type) {
     return (k * element_size(type) + sizeof(std::uint32_t) - 1) / sizeof(std::uint32_t) *
            sizeof(std::uint32_t);
@@ -30,20 +31,20 @@ constexpr std::uint64_t bytes_of_values(std::uint64_t k, DataType type) {
 class ExtraLayout {
   public:
     ExtraLayout() = default;
-    // densities: of each extra buffer; only those of selections count. tensors: how many there are.
+    // densities: by extra buffer; used for selections only. tensors: their number.
     ExtraLayout(const dsl::RankProgram& program, DataType type, const Layout& layout,
                 std::vector<double> densities, std::uint64_t tensors);
 
-    // The work area's bytes, x and its alignment included.
+    // Returns the work area's bytes, including x and its alignment.
     std::uint64_t work_bytes() const { return work_bytes_; }
-    // The offset of a position in its area. Only for positions beyond x.
+    // Returns the offset of a position in its area. Only for positions beyond x.
     std::uint64_t offset(const dsl::Rational& position) const;
 
-    // The elements that a rank selects in the extra buffer of that number.
+    // Returns the number of elements that a rank selects in this extra buffer.
     std::uint64_t selected(std::size_t extra, dsl::Rank rank) const {
         return selected_[extra][static_cast<std::size_t>(rank)];
     }
-    // The first element of x, and the number of them, in the rank's region.
+    // The first element of x in a rank's region, and the number of elements.
     struct Stretch {
         std::uint64_t begin, count;
     };
@@ -56,11 +57,11 @@ class ExtraLayout {
     Layout layout_{0};
     std::uint64_t element_ = 0, work_bytes_ = 0;
     std::vector<double> densities_;
-    std::vector<std::vector<std::uint64_t>> selected_,
-        begins_;  // by extra buffer; begins: of pieces, and the end
+    // By extra buffer. begins_: of the pieces, and then the end.
+    std::vector<std::vector<std::uint64_t>> selected_, begins_;
 };
 
-// The densities of a start. Throws Error (invalid_argument) for one that is not from 0 to 1.
+// Returns the densities of a start. Throws Error (invalid_argument) if one is not from 0 to 1.
 std::vector<double> densities_of(const dsl::RankProgram& program, const Arguments* arguments);
 
 }  // namespace hocket::compute

@@ -54,7 +54,7 @@ class Loop {
         for (std::size_t i = 0; i < n; ++i) a[i] = function(a[i], b[i]);
     }
 
-    // What it takes from the stack begins at `a`, and so does what it leaves.
+    // Takes the operands from the stack at `a`, and leaves the result there.
     void calculate(const dsl::Formula::Item& item, std::size_t first, std::size_t n, T* a) const {
         switch (item.op) {
             case Op::number:
@@ -114,7 +114,7 @@ class Loop {
         }
     }
 
-    // What does not depend on elements is calculated once.
+    // Calculates values that don't depend on elements once.
     void fold(const dsl::Formula::Item& item) {
         const std::size_t n = operands_of(item.op);
         const bool is_uniform =
@@ -162,7 +162,7 @@ void run_formula(const dsl::Formula& formula, const FormulaInputs& inputs, std::
                 for (std::size_t i = 0; i < n; ++i) results[first + i] = static_cast<Stored>(values[i]);
             }
         } else {
-            no_such_row(t);  // a plan has refused it
+            no_such_row(t);  // plans refuse it earlier
         }
     });
 }

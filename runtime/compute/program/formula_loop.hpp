@@ -1,4 +1,4 @@
-// Runs a formula over elements, block by block, so that what is between two of its operations stays in the
+// Runs a formula over elements, block by block, so that the values between its operations stay in the
 // processor's cache.
 #pragma once
 
@@ -21,16 +21,16 @@ struct FormulaOperand {
 struct FormulaInputs {
     std::span<const FormulaOperand> elements;  // by index
     std::span<const double> parameters;
-    std::span<const double> scalars;  // of the tensor that the elements are of
+    std::span<const double> scalars;  // of the tensor that has the elements
 };
 
-// to[i] = formula, i in 0 .. count - 1, calculated as float32, or as float64 if `to` is; rounded once to its
-// type. `to` may be one of the operands, but not overlap one otherwise. Thread-safe.
+// to[i] = formula, i in 0 .. count - 1, calculated as float32, or as float64 if `to` is float64; rounded once
+// to the type of `to`. `to` may be one of the operands, but must not overlap one otherwise. Thread-safe.
 void run_formula(const dsl::Formula& formula, const FormulaInputs& inputs, std::size_t count, DataType type,
                  std::byte* to);
 
-// The sum of the formula over the elements: in the order of kernels/chunk_order.hpp, where products are
-// calculated in float64 if an operand is, else in float32. Thread-safe.
+// Returns the sum of the formula over the elements, in the order of kernels/chunk_order.hpp; products are
+// calculated in float64 if an operand is, otherwise in float32. Thread-safe.
 double sum_formula(const dsl::Formula& formula, const FormulaInputs& inputs, std::size_t count);
 
 }  // namespace hocket::compute

@@ -1,5 +1,5 @@
-// A formula for certain types of operands and result: generated code, or the loop of formula_loop.hpp. Both
-// give the same bits.
+// Runs a formula for fixed types of operands and result, by generated code or by the loop of
+// formula_loop.hpp. Both give the same bits.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@
 
 namespace hocket::compute {
 
-// Immutable, and so thread-safe.
+// Immutable, and therefore thread-safe.
 class FormulaRunner {
   public:
-    // elements: the types of the formula's operands, by index. target: that of run()'s results. compiled: by
-    // generated code, if there is a compiler; then hocket::Error is thrown as in runtime/compute/jit. The
+    // elements: the types of the formula's operands, by index. target: the type of run()'s results. compiled:
+    // use generated code, if there is a compiler; hocket::Error is then thrown as in runtime/compute/jit. The
     // formula must outlive it.
     FormulaRunner(const dsl::Formula& formula, const std::vector<DataType>& elements, DataType target,
                   bool compiled);
 
-    // As run_formula() and sum_formula().
+    // Like run_formula() and sum_formula().
     void run(const FormulaInputs& inputs, std::size_t count, std::byte* to) const;
     double sum(const FormulaInputs& inputs, std::size_t count) const;
 
@@ -32,7 +32,7 @@ class FormulaRunner {
 
     const dsl::Formula& formula_;
     DataType target_;
-    jit::FormulaCode code_ = nullptr;  // null: the loop
+    jit::FormulaCode code_ = nullptr;  // null: runs the loop
 };
 
 }  // namespace hocket::compute

@@ -16,14 +16,14 @@ namespace {
 using BufferKind = dsl::ExtraBuffer::Kind;
 
 constexpr char magic[8] = {'H', 'K', 'T', 'S', 'T', 'A', 'T', '2'};
-constexpr std::size_t magic_name = 7;  // then the number of the format
+constexpr std::size_t magic_name = 7;  // followed by the number of the format
 constexpr std::uint64_t longest_name = 4096, most_elements = std::uint64_t{1} << 47;
 
 [[noreturn]] void refuse_state(const std::string& text) {
     throw Error(Status::invalid_argument, text);
 }
 
-// The schedule's name without its arguments: they may change from one job to the next.
+// Returns the schedule's name without its arguments, which may differ from job to job.
 std::string base_name(const std::string& schedule) {
     return schedule.substr(0, schedule.find('('));
 }
@@ -75,7 +75,7 @@ class KeptState::Reader {
     std::size_t number_;
 };
 
-// What is between the magic and the checksum, once both are right.
+// Checks magic and checksum, and returns a reader of the bytes between them.
 KeptState::Reader KeptState::content_of(std::span<const std::byte> bytes, std::size_t number) {
     const Reader reader(bytes, number);
     std::uint64_t checksum;
@@ -92,15 +92,15 @@ KeptState::Reader KeptState::content_of(std::span<const std::byte> bytes, std::s
     return {content.subspan(sizeof magic), number};
 }
 
-// One rank's saved state. Values lie in the caller's memory.
+// One rank's saved state. Its values are in the caller's memory.
 struct KeptState::Saved {
     std::uint64_t ranks, rank, count, starts, checksum;
     struct Values {
         Region region = {};
-        std::vector<Held> held = {};  // in the job that saved it
+        std::vector<Held> held = {};  // as it was in the job that saved it
         std::span<const std::byte> bytes = {};
     };
-    std::vector<Values> values;  // by extra buffer; empty for those that are no states
+    std::vector<Values> values;  // by extra buffer; empty for those that are not states
 };
 
 KeptState::KeptState(const dsl::RankProgram& program, DataType type)
@@ -186,11 +186,11 @@ std::vector<std::byte> KeptState::save() const {
 
 std::uint64_t KeptState::count_of(std::span<const std::byte> saved) {
     Reader reader = content_of(saved, 0);
-    reader.take(3 * sizeof(std::uint64_t));  // its type, and whose it is
+    reader.take(3 * sizeof(std::uint64_t));  // element size, number of ranks, rank
     return reader.number();
 }
 
-// Of a rank's values in the region. Throws where they are not ascending, or lie outside of it.
+// Reads the holdings of a rank. Throws if they are not ascending, or lie outside the region.
 std::vector<KeptState::Held> KeptState::parse_held(Reader& reader, const Region& region,
                                                    std::uint64_t ranks) {
     const std::uint64_t count = reader.number();
@@ -230,7 +230,7 @@ KeptState::Saved KeptState::parse(std::span<const std::byte> bytes, std::size_t 
         std::vector<Held> held = parse_held(reader, region, saved.ranks);
         if (region.end - region.begin > reader.left() / element_size(type_)) reader.bad("it ends early");
         const auto values = reader.take((region.end - region.begin) * element_size(type_));
-        // Those that a loop has made have one name; they are saved in their order.
+        // States made in a loop share one name; they are saved in order.
         std::size_t index = 0;
         while (index < found.size() &&
                (found[index] || program_.extras[index].buffer.kind != BufferKind::state ||
@@ -250,7 +250,7 @@ KeptState::Saved KeptState::parse(std::span<const std::byte> bytes, std::size_t 
     return saved;
 }
 
-// All of one job, each rank once.
+// Checks that the saved states are of one job, with each rank once.
 void KeptState::check_complete(const std::vector<Saved>& all) const {
     if (all.empty())
         refuse_state("no saved state is given; give those of all ranks of the job that saved them");
@@ -293,7 +293,7 @@ void KeptState::gather(std::size_t extra, const std::vector<Saved>& all, T* to) 
          program_.extras[extra].holdings[static_cast<std::size_t>(program_.rank)]) {
         if (!holding.takes_total) continue;
         const Region here{holding.where.begin.offset(count), holding.where.end.offset(count)};
-        for (const Saved& saved : all) {  // in the order of ranks
+        for (const Saved& saved : all) {  // in rank order
             const auto& [region, held, bytes] = saved.values[extra];
             for (const Held& one : held) {
                 if (!one.is_counted) continue;

@@ -13,47 +13,48 @@
 
 namespace hocket::compute {
 
-// Not thread-safe. Throws Error (invalid_argument; out_of_memory where memory is taken).
+// Not thread-safe. Throws Error (invalid_argument; out_of_memory where memory is allocated).
 class KeptState {
   public:
     // The program must outlive it. type: of x.
     KeptState(const dsl::RankProgram& program, DataType type);
 
-    // Takes memory for x of so many elements, all 0, unless it has it for as many already. A state has one
-    // count until it is reset.
+    // Allocates the states for x of this many elements, all 0, unless that has been done for this count. A
+    // state has one count until it is reset.
     void prepare(std::uint64_t count);
-    // Throws if it is for another count.
+    // Throws if the states have another count.
     void check_count(std::uint64_t count) const;
-    // Null for a buffer that is no state. Where its region begins.
+    // Returns the beginning of the state's region; null for a buffer that is not a state.
     std::byte* memory(std::size_t extra) { return values_[extra].empty() ? nullptr : values_[extra].data(); }
 
-    // Starts have their turn one after another, so that each sees what the one before it left.
+    // Starts take turns, so that each sees what the previous one left.
     std::uint64_t take_turn() { return turns_++; }
     bool is_turn(std::uint64_t turn) const { return turn == ended_; }
     void end_turn() { ++ended_, ++starts_; }
-    // The start ended with an error: what the states hold is neither the old nor the new.
+    // Ends the turn of a start that failed, whose states are neither the old nor the new ones.
     void fail_turn() { ++ended_, has_failed_ = true; }
     bool is_busy() const { return turns_ != ended_; }
-    std::uint64_t starts() const { return starts_; }  // since the state was new: the step of random draws
-    // What the next start goes on from; the same on all ranks, or these would keep what is of different
-    // steps: which states were loaded, and how many starts there were since.
+    std::uint64_t starts() const { return starts_; }  // since the state was new; it counts the random draws
+    // Identify the state from which the next start continues: the states that were loaded, and the number of
+    // starts. Both must be equal on all ranks, which would otherwise keep values of different steps.
     std::uint64_t step() const { return starts_ + (turns_ - ended_); }
-    std::uint64_t loaded() const { return loaded_; }  // 0: none were
+    std::uint64_t loaded() const { return loaded_; }  // 0: none were loaded
 
-    // Forgets all: the next start may have another count.
+    // Forgets all states; the next start may have another count.
     void reset();
 
-    // The elements of x of what was saved, and whole; load() checks the rest.
+    // Returns the count of x in a saved state, after checking that the state is complete; load() checks the
+    // rest.
     static std::uint64_t count_of(std::span<const std::byte> saved);
 
-    // As bytes that load() takes, on any number of ranks. Throws after a start that failed.
+    // Returns the states as bytes for load(), on any number of ranks. Throws after a start that failed.
     std::vector<std::byte> save() const;
-    // Takes what all ranks of a job have saved, of this schedule and one count, in any order. If this job has
-    // as many ranks, which hold the same as those did (dsl::Holding), each takes its own. Otherwise an
-    // element's values are added in the order of the ranks, one of those that are the same. The total goes to
-    // those of the new ranks that hold the contributions of one rank, and the others get 0. So nothing is
-    // lost, nothing counts twice, and ranks that hold the same have the same. If it throws, nothing has
-    // changed. What was saved of 0 elements goes on for any count.
+    // Loads the states that all ranks of a job have saved, of this schedule and one count, in any order. If
+    // this job has the same number of ranks, with the same holdings (dsl::Holding), each rank loads its own.
+    // Otherwise an element's counted values are added in rank order; the total goes to the new ranks that
+    // hold the contributions of one particular rank, and the others get 0. Thus nothing is lost or counted
+    // twice, and ranks that hold the same contributions get the same values. If it throws, nothing has
+    // changed. A state that was saved for 0 elements continues with any count.
     void load(std::span<const std::span<const std::byte>> saved);
 
   private:
@@ -61,7 +62,7 @@ class KeptState {
         std::uint64_t begin, end;
         friend bool operator==(const Region&, const Region&) = default;
     };
-    struct Held {  // as dsl::Holding, in elements
+    struct Held {  // dsl::Holding, in elements
         Region where;
         std::uint64_t like;
         bool is_counted;

@@ -57,7 +57,7 @@ void Reduction::combine(DataType type, std::span<std::byte* const> destinations,
         if constexpr (row_of(t).kind == kind::floating)
             combine_as<t>(defined_->formula, destinations, operands, count);
         else
-            no_such_row(t);  // a plan has refused it
+            no_such_row(t);  // plans refuse it earlier
     });
 }
 

@@ -1,4 +1,4 @@
-// What a plan combines with: an operator of runtime/base/types.hpp, or one that a schedule file defines.
+// The operator that a plan combines with: one of runtime/base/types.hpp, or one that a schedule file defines.
 #pragma once
 
 #include <compare>
@@ -18,26 +18,26 @@ namespace hocket::compute {
 class Reduction {
   public:
     Reduction(ReduceOp op) : op_(op) {}
-    // Not null.
+    // `defined` must not be null.
     explicit Reduction(std::shared_ptr<const dsl::Operator> defined) : defined_(std::move(defined)) {}
 
-    // Null: built in. Then, and only then, built_in() is what it is.
+    // Returns null for a built-in operator; only then may built_in() be used.
     const dsl::Operator* defined() const { return defined_.get(); }
     ReduceOp built_in() const { return op_; }
 
     std::string_view name() const { return defined_ ? defined_->name : name_of(op_); }
-    // An operator of a schedule file is calculated as formulas are, in floating-point numbers.
+    // An operator of a schedule file is calculated like a formula, in floating-point numbers.
     bool supports(DataType type) const {
         return defined_ ? row_of(type).kind == kind::floating : hocket::supports(op_, type);
     }
     bool multiplies() const { return !defined_ && row_of(op_).multiplies; }
-    // Adds up, whatever it does before and after.
+    // Returns true if it combines by addition, whatever it does at the start and the end.
     bool is_sum() const { return !defined_ && row_of(op_).combination == Combination::sum; }
     std::uint32_t divisor(std::uint32_t ranks) const { return defined_ ? 1 : divisor_of(op_, ranks); }
-    // The same on two ranks exactly if both calculate the same.
+    // Returns a number that is equal on two ranks exactly if both calculate the same.
     std::uint64_t identity() const;
 
-    // As kernels::combine(), and by the same rules: calculated in the type's Worked type, and rounded once.
+    // Like kernels::combine(), with the same rules: calculates in the type's Worked type, and rounds once.
     void combine(DataType type, std::span<std::byte* const> destinations,
                  std::span<const std::byte* const> operands, std::size_t count, std::uint32_t divisor) const;
 

@@ -1,10 +1,10 @@
-// What libhocket and the library that has LLVM (libhocket_jit.so, from runtime/compute/jit/llvm) know of each
-// other: these functions, and the shapes of code in this folder. libhocket loads the library when it first
-// has something to compile (compiler.hpp), because to load LLVM costs a process more than all the rest of
-// Hocket.
+// The interface between libhocket and the library with LLVM (libhocket_jit.so, from
+// runtime/compute/jit/llvm): these functions, and the shapes of code in this folder. libhocket loads the
+// library when it first has something to compile (compiler.hpp), because loading LLVM costs a process more
+// than the rest of Hocket.
 //
-// No exception and no type with virtual functions goes through these functions. Each side has its own copy of
-// C++'s types, so neither would know the other's.
+// No exception and no type with virtual functions crosses this interface: each side has its own copy of C++'s
+// types, so neither would recognize the other's.
 #pragma once
 
 #include <cstddef>
@@ -18,37 +18,38 @@
 
 namespace hocket::jit {
 
-// Hocket's version, and a number that a change of anything in this folder, or of what it includes, takes the
-// next of: a library of another version is refused. Code of another Hocket could also give other bits.
+// Hocket's version, and a number that increases with every change to this folder or to what it includes. A
+// library of another version is refused, also because its code might give other bits.
 inline constexpr const char* interface_version = HOCKET_VERSION "/2";
 HOCKET_JIT_API const char* hocket_jit_interface_version() noexcept;
 
-// Makes machine code, and keeps it. For one thread at a time.
+// Generates machine code, and owns it. Used by one thread at a time.
 struct Generator;
 
 enum class Language : std::uint8_t { llvm_ir, assembly };
 
-// For this machine. changed_features: LLVM's names, "+a,-b"; or "". Null: no memory.
+// Generates for this machine. changed_features: LLVM's names, "+a,-b"; or "". Returns null if there is no
+// memory.
 HOCKET_JIT_API Generator* hocket_jit_create(const char* changed_features) noexcept;
 
-// Its code is gone, too.
+// Destroys the generator and its code.
 HOCKET_JIT_API void hocket_jit_destroy(Generator* generator) noexcept;
 
-// Each kernel is compiled once by a generator. These return success; internal, with LLVM's words as the text;
-// or out_of_memory.
+// A generator compiles each kernel once. These return success; internal, with LLVM's message as the text; or
+// out_of_memory.
 HOCKET_JIT_API Status hocket_jit_compile_kernel(Generator* generator, const KernelShape* shape,
                                                 Code* code) noexcept;
 HOCKET_JIT_API Status hocket_jit_compile_formula(Generator* generator, const FormulaShape* shape,
                                                  FormulaCode* code) noexcept;
 
-// Kernels as text, which is not code of the generator.
+// Prints kernels as text, which does not become code of the generator.
 HOCKET_JIT_API Status hocket_jit_print(Generator* generator, const KernelShape* shapes, std::size_t count,
                                        Language language) noexcept;
 
-// What the last of these calls has printed, or why it failed. Valid until the next one.
+// Returns the text that the last call printed, or the reason why it failed. Valid until the next call.
 HOCKET_JIT_API const char* hocket_jit_text(const Generator* generator) noexcept;
 
-// All but the version, without "hocket_jit_".
+// All functions but the version's, without "hocket_jit_".
 #define HOCKET_JIT_FUNCTIONS(X) X(create) X(destroy) X(compile_kernel) X(compile_formula) X(print) X(text)
 
 }  // namespace hocket::jit

@@ -35,7 +35,7 @@ T take(const char* what, llvm::Expected<T> value) {
 }
 
 orc::JITTargetMachineBuilder processor(const std::string& changed_features, const std::string& cpu) {
-    // Not thread-safe by themselves, and each generator may have a thread of its own.
+    // These are not thread-safe, and each generator may be used by another thread.
     [[maybe_unused]] static const bool is_initialized = [] {
         return !llvm::InitializeNativeTarget() && !llvm::InitializeNativeTargetAsmPrinter();
     }();
@@ -45,10 +45,10 @@ orc::JITTargetMachineBuilder processor(const std::string& changed_features, cons
         builder.getFeatures() = llvm::SubtargetFeatures();  // the CPU's own
     }
     builder.addFeatures(llvm::SubtargetFeatures(changed_features).getFeatures());
-    // LLVM's JIT linker uses these, too. They are set here so that the assembly we print is that of the code
+    // LLVM's JIT linker uses these, too. They are set here so that the printed assembly is that of the code
     // that runs.
     builder.setRelocationModel(llvm::Reloc::PIC_).setCodeModel(llvm::CodeModel::Small);
-    // The next level would order instructions once more, which takes as long as everything else and gains
+    // The next level would schedule instructions once more, which takes as long as everything else and gains
     // nothing.
     builder.setCodeGenOptLevel(llvm::CodeGenOptLevel::Less);
     return builder;
@@ -138,7 +138,7 @@ std::string CodeGenerator::object(std::span<const KernelShape> shapes, const std
         if (function.isDeclaration()) continue;
         function.setName(prefix + function.getName());
         function.setVisibility(llvm::GlobalValue::HiddenVisibility);
-        function.setUWTableKind(llvm::UWTableKind::Async);  // so that debuggers and profilers see who called
+        function.setUWTableKind(llvm::UWTableKind::Async);  // for the stack traces of debuggers and profilers
     }
     return emit(*module, llvm::CodeGenFileType::ObjectFile);
 }

@@ -1,4 +1,4 @@
-// Machine code from shapes, by LLVM.
+// Generates machine code from shapes, with LLVM.
 #pragma once
 
 #include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
@@ -14,22 +14,22 @@
 
 namespace hocket::jit {
 
-// For one thread at a time. All functions throw hocket::Error(internal) with LLVM's words.
+// Used by one thread at a time. All functions throw hocket::Error(internal) with LLVM's message.
 class CodeGenerator {
   public:
-    // For this machine, or for another processor: cpu is LLVM's name of it, "" for this machine's.
-    // changed_features: LLVM's names, "+a,-b".
+    // cpu: the processor to generate for, by LLVM's name; "" for this machine's. changed_features: LLVM's
+    // names, "+a,-b".
     explicit CodeGenerator(const std::string& changed_features, const std::string& cpu = "");
 
-    // Each kernel only once. The code lives as long as this.
+    // Each kernel may be compiled only once. The code lives as long as this object.
     Code compile(const KernelShape& shape);
     FormulaCode compile(const FormulaShape& shape);
 
     std::string llvm_ir(std::span<const KernelShape> shapes);
     std::string assembly(std::span<const KernelShape> shapes);
 
-    // An object file, to be linked into a library. Its functions are hidden; their names are the kernels',
-    // after the prefix.
+    // Returns an object file, to be linked into a library. Its functions are hidden, and named after the
+    // kernels, with the prefix.
     std::string object(std::span<const KernelShape> shapes, const std::string& prefix);
 
   private:
@@ -40,7 +40,7 @@ class CodeGenerator {
     llvm::orc::JITTargetMachineBuilder builder_;
     std::unique_ptr<llvm::TargetMachine> machine_;
     std::unique_ptr<llvm::orc::LLJIT> jit_;
-    std::size_t formulas_ = 0;  // that have names
+    std::size_t formulas_ = 0;  // the number of named formulas
 };
 
 }  // namespace hocket::jit

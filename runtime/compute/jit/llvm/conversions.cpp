@@ -9,7 +9,7 @@ namespace {
 
 using llvm::Value;
 
-// The type with these elements and as many lanes as the value has.
+// Returns the type with this element and the value's number of lanes.
 llvm::Type* like(Value* value, llvm::Type* element) {
     return value->getType()->getWithNewType(element);
 }
@@ -55,12 +55,12 @@ Value* narrowed_bits(llvm::IRBuilder<>& ir, Value* bits) {
     return ir.CreateTrunc(bits, like(bits, ir.getInt16Ty()));
 }
 
-// Whether the machine converts float16 itself, so that LLVM calls no function for it.
+// Returns true if the machine converts float16 itself, so that LLVM does not call a function for it.
 bool has_float16(const llvm::TargetMachine& machine) {
     return machine.getTargetTriple().isAArch64() || machine.getMCSubtargetInfo()->checkFeatures("+f16c");
 }
 
-// As in runtime/base/half.hpp, but this selects results where that code branches.
+// As in runtime/base/half.hpp, but selects results where that code branches.
 Value* float16_to_float(llvm::IRBuilder<>& ir, Value* value) {
     const Bits bits = widened_bits(ir, value), size = (bits & 0x7fff) << 13, sign = (bits & 0x8000) << 16;
     Value* units = ir.CreateUIToFP(bits & 0x7fff, like(bits, ir.getFloatTy()));
@@ -105,7 +105,7 @@ Value* Conversion<BFloat16, float>::widen(llvm::IRBuilder<>& ir, const llvm::Tar
     return float_of_bits(ir, widened_bits(ir, value) << 16);
 }
 
-// As in runtime/base/half.hpp. The machines' own instruction treats denormal numbers as zero.
+// As in runtime/base/half.hpp, because the machines' own instruction treats denormal numbers as zero.
 Value* Conversion<BFloat16, float>::narrow(llvm::IRBuilder<>& ir, const llvm::TargetMachine&, Value* value) {
     const Bits bits = bits_of_float(ir, value), upper = bits >> 16;
     const Bits rounded = (bits + 0x7fff + (upper & 1)) >> 16;

@@ -1,4 +1,4 @@
-// Generated code that converts values from the type in memory to the type for calculations, and back.
+// Generates code that converts values from the type in memory to the type for calculations, and back.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -12,8 +12,8 @@ inline llvm::Value* as_it_is(llvm::IRBuilder<>&, const llvm::TargetMachine&, llv
     return value;
 }
 
-// One for each pair of Stored and Worked in the rows of types.hpp. Values are elements, or vectors of
-// elements.
+// One specialization for each pair of Stored and Worked in the rows of types.hpp. Values are elements, or
+// vectors of elements.
 template <typename Stored, typename Worked>
 struct Conversion;
 

@@ -1,4 +1,4 @@
-// What generated code needs to know of an element type.
+// The properties of an element type that generated code depends on.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -25,7 +25,7 @@ template <typename T>
 inline llvm::Type* stored_type(llvm::LLVMContext& context) {
     if constexpr (std::is_same_v<T, float>) return llvm::Type::getFloatTy(context);
     if constexpr (std::is_same_v<T, double>) return llvm::Type::getDoubleTy(context);
-    return llvm::Type::getIntNTy(context, 8 * sizeof(T));  // also types that are widened before use
+    return llvm::Type::getIntNTy(context, 8 * sizeof(T));  // also for types that are widened before use
 }
 
 template <typename Stored, typename Worked>

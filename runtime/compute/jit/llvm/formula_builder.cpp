@@ -67,7 +67,7 @@ class FormulaBuilder {
         return lanes == 1 ? type : llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes));
     }
 
-    // An operand's numbers in the type for calculations.
+    // Loads an operand's numbers, and converts them to the type for calculations.
     Value* load(std::size_t operand, Value* index, std::size_t lanes) {
         const Elements& own = operands_[operand];
         Value* const address = ir_.CreateInBoundsGEP(own.stored, bases_[operand], index);
@@ -88,7 +88,7 @@ class FormulaBuilder {
                                llvm::Align(target_.stored_bytes));
     }
 
-    // for (; index + lanes <= count; index += lanes); returns the index after it.
+    // Emits for (; index + lanes <= count; index += lanes); returns the index after the loop.
     Value* loop(const char* name, Value* begin, std::size_t lanes) {
         Value* const step = ir_.getInt64(lanes);
         Value* const limit = ir_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, function_->getArg(count),

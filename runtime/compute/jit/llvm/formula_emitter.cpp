@@ -53,7 +53,7 @@ Value* FormulaEmitter::value(const std::vector<Value*>& elements, std::size_t la
     return stack.back();
 }
 
-// 1 or 0, as an integer.
+// Returns 1 or 0, as an integer.
 Value* FormulaEmitter::truth(Value* condition) {
     return ir_.CreateZExt(condition, condition->getType()->getWithNewType(ir_.getInt32Ty()));
 }
@@ -62,7 +62,7 @@ Value* FormulaEmitter::is_true(Value* value) {
     return ir_.CreateFCmpUNE(value, llvm::Constant::getNullValue(value->getType()));
 }
 
-// As kernels/cpu/apply.hpp has it: NaN if one of the two is.
+// As in kernels/cpu/apply.hpp: NaN if one of the two is.
 Value* FormulaEmitter::chosen(bool larger, Value* a, Value* b) {
     Value* const wins = larger ? ir_.CreateFCmpOGT(a, b) : ir_.CreateFCmpOLT(a, b);
     return ir_.CreateSelect(ir_.CreateFCmpUNO(a, a), a, ir_.CreateSelect(wins, a, b));

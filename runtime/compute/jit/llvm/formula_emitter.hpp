@@ -1,4 +1,4 @@
-// Generated code for formulas: what a computation makes of elements that have been loaded.
+// Generates code for formulas, from elements that have already been loaded.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -12,16 +12,16 @@
 
 namespace hocket::jit {
 
-// Gives bit for bit what runtime/compute/program/formula_loop.cpp does: there is no fast-math flag anywhere.
+// Gives the same bits as runtime/compute/program/formula_loop.cpp, because no fast-math flag is used.
 class FormulaEmitter {
   public:
-    // worked: float or double, the type for calculations. What does not depend on elements is calculated
-    // once, where `ir` stands now. uniform: gives a parameter's or a sum's value, as `worked`.
+    // worked: float or double, the type for calculations. Values that don't depend on elements are calculated
+    // once, at the current position of `ir`. uniform: returns a parameter's or a sum's value, as `worked`.
     FormulaEmitter(llvm::IRBuilder<>& ir, const llvm::TargetMachine& machine,
                    std::span<const dsl::Formula::Item> items, llvm::Type* worked,
                    const std::function<llvm::Value*(const dsl::Formula::Item&)>& uniform);
 
-    // The formula's value, of as many lanes as `elements` have; they are of the type for calculations, by
+    // Returns the formula's value, with as many lanes as `elements`, which have the type for calculations, by
     // index. lanes: 1 for a single value.
     llvm::Value* value(const std::vector<llvm::Value*>& elements, std::size_t lanes);
 
@@ -36,7 +36,7 @@ class FormulaEmitter {
     llvm::IRBuilder<>& ir_;
     const llvm::TargetMachine& machine_;
     std::span<const dsl::Formula::Item> items_;
-    std::vector<llvm::Value*> uniform_;  // by item: its value if no element is in it, else null
+    std::vector<llvm::Value*> uniform_;  // by item: its value if it depends on no element, otherwise null
 };
 
 }  // namespace hocket::jit

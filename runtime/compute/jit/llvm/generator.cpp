@@ -1,4 +1,4 @@
-// The library's side of the interface: no exception leaves it.
+// The library's side of the interface. No exception leaves it.
 #include "runtime/compute/jit/interface/generator.hpp"
 
 #include <exception>
@@ -14,12 +14,12 @@ namespace hocket::jit {
 struct Generator {
     const std::string changed_features;
     std::string text = "";
-    std::optional<CodeGenerator> code = std::nullopt;  // made by the first call that needs it
+    std::optional<CodeGenerator> code = std::nullopt;  // created by the first call that needs it
 };
 
 namespace {
 
-// What the action returns is the text.
+// Calls the action and keeps the text that it returns.
 template <typename Action>
 Status guarded(Generator& generator, const Action& action) noexcept {
     try {

@@ -43,13 +43,13 @@ class KernelBuilder {
   private:
     using Values = std::vector<llvm::Value*>;
 
-    // Consecutive values in memory, from element `index` on: the work of one iteration of a kernel's loops.
+    // Consecutive values in memory, from element `index` on: the work of one iteration of a loop.
     struct Piece {
         llvm::Value* index;
-        std::size_t lanes;  // in each value: 1 for an element, more for a vector
-        std::size_t count;  // how many values
+        std::size_t lanes;  // per value: 1 for an element, more for a vector
+        std::size_t count;  // the number of values
     };
-    // Emits code that reads all operands at a piece and writes all destinations.
+    // Emits code that reads all operands at a piece and writes it to all destinations.
     using Work = std::function<void(const Piece&)>;
     using LoopBody = llvm::function_ref<Values(llvm::Value* index, const Values& carried)>;
 
@@ -80,7 +80,7 @@ class KernelBuilder {
     const Elements elements_;
     std::optional<FormulaEmitter> defined_, epilogue_;
     llvm::Function* kernel_;
-    llvm::Value* count_;  // number of the kernel's elements
+    llvm::Value* count_;  // the number of elements
 };
 
 KernelBuilder::KernelBuilder(const KernelShape& shape, llvm::TargetMachine& machine, llvm::Module& module)
@@ -111,7 +111,7 @@ KernelBuilder::KernelBuilder(const KernelShape& shape, llvm::TargetMachine& mach
 }
 
 void KernelBuilder::run() {
-    // The width of a vector register depends on the machine only, but LLVM can only be asked with a function.
+    // The width of a vector register depends only on the machine, but LLVM's query needs a function.
     const unsigned vector_bits = machine_.getTargetTransformInfo(*kernel_)
                                      .getRegisterBitWidth(llvm::TargetTransformInfo::RGK_FixedWidthVector)
                                      .getFixedValue();
@@ -123,18 +123,18 @@ void KernelBuilder::run() {
         if (!shape_.streamed) index = pieces("vectors", index, {nullptr, lanes, 1}, work);
     }
     if (shape_.streamed)
-        // Other cores may see streaming stores later than stores that follow them, but not later than this
-        // fence.
+        // Other cores may see streaming stores later than stores that follow, but not later than this fence.
         ir_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
     else
         pieces("elements", index, {nullptr, 1, 1}, work);
     ir_.CreateRetVoid();
 }
 
-// Four vectors are enough independent chains of additions to hide their latency. With many operands, a block
-// takes half of the registers: then the operands' streams alternate less often, which the prefetchers like,
-// and pointers that live on the stack are loaded less often. But streaming stores to several destinations are
-// slower with larger blocks. And LLVM's scheduler takes quadratic time for a block.
+// Returns the number of vectors in a block. Four are enough independent chains of additions to hide their
+// latency. With many operands, a block takes half of the registers: the operands' streams then alternate less
+// often, which suits the prefetchers, and pointers that are on the stack are loaded less often. Streaming
+// stores to several destinations are slower with larger blocks, however, and LLVM's scheduler takes time
+// quadratic in a block's length.
 std::size_t KernelBuilder::block_vectors(unsigned vector_bits) const {
     constexpr std::size_t few_vectors = 4, many_operands = 8, most_accesses = 300;
     const std::size_t many_vectors = vector_bits >= 512 ? 16 : 8;
@@ -144,13 +144,13 @@ std::size_t KernelBuilder::block_vectors(unsigned vector_bits) const {
     return many_vectors * streams <= most_accesses ? many_vectors : many_vectors / 2;
 }
 
-// The address of the first element in the k-th area of area_ids.
+// Returns the address of the first element in the k-th area of area_ids.
 llvm::Value* KernelBuilder::pointer(llvm::Value* k) {
     llvm::Value* id = ir_.CreateLoad(
         ir_.getInt32Ty(), ir_.CreateGEP(ir_.getInt32Ty(), kernel_->getArg(area_ids), k), "area_id");
     llvm::Value* area =
         ir_.CreateGEP(ir_.getPtrTy(), kernel_->getArg(areas), ir_.CreateZExt(id, ir_.getInt64Ty()));
-    // Not inbounds: a virtual base may lie outside the memory that it stands for.
+    // Not inbounds, because a virtual base may lie outside the memory that it stands for.
     return ir_.CreateGEP(ir_.getInt8Ty(), ir_.CreateLoad(ir_.getPtrTy(), area, "base"),
                          kernel_->getArg(begin_bytes), "pointer");
 }
@@ -204,7 +204,7 @@ KernelBuilder::Work KernelBuilder::any_work() {
     };
 }
 
-// Works on pieces of the given shape as long as a whole one is left; returns the index where that ended.
+// Works on pieces of the given shape as long as a whole one is left. Returns the index where it stopped.
 llvm::Value* KernelBuilder::pieces(const std::string& name, llvm::Value* begin, Piece shape,
                                    const Work& work) {
     const std::size_t step = shape.count * shape.lanes;
@@ -218,7 +218,7 @@ llvm::Value* KernelBuilder::pieces(const std::string& name, llvm::Value* begin, 
     return loop(name, begin, limit, step, {}, body).back();
 }
 
-// for (index = begin; index < limit; index += step) carried = body(index, carried); returns the carried
+// Emits for (index = begin; index < limit; index += step) carried = body(index, carried); returns the carried
 // values and then the index, as they are after the loop.
 KernelBuilder::Values KernelBuilder::loop(const std::string& name, llvm::Value* begin, llvm::Value* limit,
                                           std::size_t step, Values carried, LoopBody body) {
@@ -254,7 +254,7 @@ llvm::Type* KernelBuilder::stored_value(const Piece& piece) {
     return llvm::FixedVectorType::get(elements_.stored, static_cast<unsigned>(piece.lanes));
 }
 
-// The address of the k-th value of the piece.
+// Returns the address of the piece's k-th value.
 llvm::Value* KernelBuilder::address(llvm::Value* base, const Piece& piece, std::size_t k) {
     llvm::Value* at_index = ir_.CreateInBoundsGEP(elements_.stored, base, piece.index);
     return k == 0 ? at_index : ir_.CreateInBoundsGEP(stored_value(piece), at_index, ir_.getInt64(k));
@@ -284,7 +284,7 @@ KernelBuilder::Values KernelBuilder::finished(Values values) {
     return values;
 }
 
-// Divides; integers towards 0.
+// Divides; integers are rounded towards 0.
 llvm::Value* KernelBuilder::divided(llvm::Value* value) {
     llvm::Type* type = value->getType();
     if (shape_.divisor == KernelShape::divisor_by_call) {
@@ -297,8 +297,8 @@ llvm::Value* KernelBuilder::divided(llvm::Value* value) {
     if (type->isFPOrFPVectorTy())
         return ir_.CreateFDiv(value, llvm::ConstantFP::get(type, shape_.divisor), "average");
     const unsigned bits = type->getScalarSizeInBits();
-    // The divisor may be too large for the type. Then no value is as large as the divisor, with one
-    // exception: if the divisor is one more than the largest number, the smallest number is.
+    // The divisor may be too large for the type. Then no value reaches it in magnitude, with one exception:
+    // if the divisor is one more than the largest number, the smallest number does.
     const unsigned magnitude = elements_.is_signed ? bits - 1 : bits;
     if (magnitude < 32 && shape_.divisor >> magnitude != 0) {
         llvm::Value* zero = llvm::Constant::getNullValue(type);
@@ -338,7 +338,7 @@ KernelBuilder::Values KernelBuilder::apply(Values a, const Values& b) {
     return a;
 }
 
-// Gives bit for bit what kernels/cpu/apply.hpp defines: there is no fast-math flag anywhere.
+// Gives the same bits as kernels/cpu/apply.hpp, because no fast-math flag is used.
 llvm::Value* KernelBuilder::apply(llvm::Value* a, llvm::Value* b) {
     if (defined_) return defined_->value({a, b}, lanes_of(a));
     const bool floating = a->getType()->isFPOrFPVectorTy(), is_signed = elements_.is_signed;
@@ -367,8 +367,8 @@ llvm::Value* KernelBuilder::apply(llvm::Value* a, llvm::Value* b) {
     no_such_row(shape_.op);
 }
 
-// For max and min. The machine's own instructions have the rule "a > b ? a : b". Only a NaN in `a` costs one
-// more comparison and a blend; that is cheaper than llvm.maximum, which also orders zeros.
+// For max and min. The machine's own instructions follow the rule "a > b ? a : b". A NaN in `a` costs one
+// more comparison and a blend, which is cheaper than llvm.maximum, which also orders zeros.
 llvm::Value* KernelBuilder::choose(llvm::Value* a_wins, llvm::Value* a, llvm::Value* b, const char* name) {
     llvm::Value* chosen = ir_.CreateSelect(a_wins, a, b, name);
     if (!a->getType()->isFPOrFPVectorTy()) return chosen;

@@ -1,5 +1,5 @@
-// Run while Hocket is built: compiles the usual kernels into an object file, and writes the table of their
-// names that goes with it.
+// Runs while Hocket is built: compiles the usual kernels into an object file, and writes the table of their
+// names.
 //
 //     precompile OBJECT TABLE
 #include <fmt/format.h>

@@ -1,5 +1,4 @@
-// In place of what runtime/compute/jit/llvm/precompile.cpp generates, in a build that has no precompiled
-// kernels.
+// Replaces the output of runtime/compute/jit/llvm/precompile.cpp in a build without precompiled kernels.
 #include "runtime/compute/jit/precompiled/precompiled.hpp"
 
 namespace hocket::jit {

@@ -1,5 +1,5 @@
-// Kernels that come compiled with Hocket, so that a job of the usual collectives never loads LLVM. They are
-// made when Hocket is built, by the generator that also compiles at run time
+// Kernels that are compiled with Hocket, so that a job with the usual collectives never loads LLVM. The
+// generator that also compiles at run time makes them while Hocket is built
 // (runtime/compute/jit/llvm/precompile.cpp), for a level of processors (level.hpp) instead of the machine
 // that runs them; their bits are the same.
 #pragma once
@@ -17,15 +17,15 @@ struct PrecompiledKernel {
     Code code;
 };
 
-// Whether this build has any, and this machine can run them. Thread-safe.
+// Returns true if this build has precompiled kernels and this machine can run them. Thread-safe.
 bool has_precompiled_code();
 
-// The code for a kernel of this shape; null if none comes with Hocket, or this machine cannot run it.
+// Returns the code of a kernel of this shape; null if there is none, or if this machine cannot run it.
 // Thread-safe.
 Code precompiled_code(const KernelShape& shape);
 
-// All of them, in the order of their names; none in a build without LLVM, for a sanitizer, or on another
-// machine than the one that it is for.
+// All precompiled kernels, in the order of their names. Empty in a build without LLVM, for a sanitizer, or
+// for a machine other than the one that builds.
 extern const std::span<const PrecompiledKernel> precompiled_kernels;
 
 }  // namespace hocket::jit

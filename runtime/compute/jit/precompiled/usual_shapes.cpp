@@ -8,7 +8,7 @@ namespace {
 using enum DataType;
 constexpr DataType summed[] = {float32, bfloat16, float16, float64, int32, int64, uint8};
 constexpr DataType averaged[] = {float32, bfloat16, float16, float64};
-// Losses, flags, and what Hocket's own rendezvous agree on.
+// The types of losses, of flags, and of the values that Hocket's own rendezvous agrees on.
 constexpr DataType chosen_from[] = {float32, int32, int64};
 
 }  // namespace
@@ -16,7 +16,7 @@ constexpr DataType chosen_from[] = {float32, int32, int64};
 std::vector<KernelShape> usual_shapes() {
     std::set<KernelShape> shapes;
     const auto add = [&](const KernelShape& shape) {
-        // One plain copy is libc's memcpy (jit/kernels.cpp).
+        // A plain copy of one operand is libc's memcpy (jit/kernels.cpp).
         if (shape.operands > 1 || shape.destinations > 1) shapes.insert(shape);
         if (machine_streams) shapes.insert(shape.streaming());
     };
@@ -27,8 +27,8 @@ std::vector<KernelShape> usual_shapes() {
             for (const DataType type : averaged)
                 add(KernelShape::of(type, ReduceOp::sum, operands, destinations,
                                     KernelShape::divisor_by_call));
-            // Where hosts have as many ranks as others, that is to one rank, to one and its local peer, and
-            // to all.
+            // If all hosts have the same number of ranks, a result goes to one rank, to one and its local
+            // peer, or to all.
             if (destinations > 2 && destinations != operands) continue;
             for (const DataType type : chosen_from)
                 for (const ReduceOp op : {ReduceOp::max, ReduceOp::min})

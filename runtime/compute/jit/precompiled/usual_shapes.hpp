@@ -1,5 +1,5 @@
-// Which kernels come compiled: those of what frameworks reduce most. Each costs Hocket about a kilobyte, and
-// its build some milliseconds.
+// Lists the kernels that are compiled with Hocket: those for the reductions that frameworks use most. Each
+// costs Hocket about a kilobyte, and its build some milliseconds.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace hocket::jit {
 
-// Up to so many operands and destinations: the ranks of a host, whose memories one kernel combines or copies
-// to. What comes from other hosts is an operand, too.
+// The most operands and destinations: the ranks of a host, whose memories one kernel combines or copies to.
+// Data from other hosts are an operand, too.
 inline constexpr std::size_t most_usual_ranks = 8;
 
-// The kernels, and those that stream; averages by a divisor_by_call. Each only once.
+// Returns the kernels and their streaming versions, each once. Averages have a divisor_by_call.
 std::vector<KernelShape> usual_shapes();
 
 }  // namespace hocket::jit

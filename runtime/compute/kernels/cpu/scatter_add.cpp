@@ -9,8 +9,7 @@
 namespace hocket::kernels {
 namespace {
 
-constexpr std::size_t least_values_for_a_thread =
-    32 * 1024;  // values; for fewer, starting a thread costs more than it saves
+constexpr std::size_t least_values_for_a_thread = 32 * 1024;  // for fewer, a thread does not pay
 
 template <DataType type, DataType value_type>
 void add_each_value(std::byte* dense, const std::byte* values, const std::uint32_t* indices,

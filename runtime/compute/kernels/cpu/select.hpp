@@ -108,11 +108,9 @@ class Selector {
     Team& team_;
     const unsigned parts_;
     bool calculated_;
-    std::unique_ptr<std::byte[]>
-        room_;  // the memory for the elements that all parts take out, allocated together
+    std::unique_ptr<std::byte[]> room_;  // for the elements that all parts take out
     std::vector<Kept> kept_;
-    mutable std::vector<std::vector<std::uint32_t>>
-        counts_;                     // by part, allocated in advance because threads must not allocate
+    mutable std::vector<std::vector<std::uint32_t>> counts_;  // by part: threads must not allocate
     std::vector<View<Word>> views_;  // by part: the elements that are left to select from
 };
 

@@ -40,8 +40,7 @@ struct Selection {
     const void* elements;
     std::uint64_t count;  // up to most_selectable
     std::uint64_t k;
-    std::uint32_t
-        thresholds;  // 0: exact; otherwise N of the paper's Algorithm 1, which takes that many passes
+    std::uint32_t thresholds;  // 0: exact; otherwise N of the paper's Algorithm 1, for N passes
     Draw draw;
     void* values;            // min(k, count), of the elements' type, or as feedback defines
     std::uint32_t* indices;  // min(k, count)

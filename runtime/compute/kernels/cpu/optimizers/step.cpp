@@ -9,8 +9,7 @@
 namespace hocket::kernels {
 namespace {
 
-constexpr std::size_t least_for_a_thread =
-    2;  // chunks; for fewer, starting a thread costs more than it saves
+constexpr std::size_t least_for_a_thread = 2;  // chunks; for fewer, a thread does not pay
 
 template <unsigned n>
 struct Row {
