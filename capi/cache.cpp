@@ -1,4 +1,4 @@
-// hkt_cache_*: checks and translates arguments, no more.
+// hkt_cache_*: checks and translates the arguments, nothing more.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -118,7 +118,7 @@ std::unique_ptr<cache::Cache> open_cache(const hkt_cache_options& given) {
     return std::make_unique<cache::Cache>(std::move(options));
 }
 
-// The calling thread's copies of the texts that calls give it.
+// The calling thread's copies of the texts that these functions return.
 struct Texts {
     std::string io, trouble, damage, peer_trouble, findings;
 };

@@ -18,7 +18,7 @@ using namespace hocket;
 
 namespace {
 
-constexpr std::chrono::seconds longest_calls_take{5};  // once they are told to end
+constexpr std::chrono::seconds longest_calls_take{5};  // after they were told to end
 
 static_assert(HKT_ALL_WAITING == engine::those_waiting);
 static_assert(HKT_EXECUTOR_DEFAULT == static_cast<int>(engine::ExecutorKind::automatic) &&
@@ -27,7 +27,7 @@ static_assert(HKT_EXECUTOR_DEFAULT == static_cast<int>(engine::ExecutorKind::aut
 
 thread_local std::string borrowed_text;  // the calling thread's copy of a communicator's text
 
-// For a communicator of some of its ranks, to which the program has said nothing of its own.
+// Makes the handle of a communicator for some of this one's ranks; the program has set no options for it.
 std::unique_ptr<hkt_comm> handle_like(const hkt_comm& whole) {
     auto made = std::make_unique<hkt_comm>();
     made->interruption = whole.interruption;
@@ -45,7 +45,8 @@ hkt_status make_group(const char* function, const std::string& what, hkt_comm& c
     return HKT_SUCCESS;
 }
 
-// Calls of other threads end before the communicator goes. False: one does not, and needs what it works on.
+// Waits until the calls of other threads have ended, before the communicator is freed. Returns false if one
+// does not end: it still needs what it works on.
 bool others_have_ended(hkt_comm& comm) {
     using namespace std::chrono_literals;
     const auto is_still = [&] { return comm.calls.load(std::memory_order_acquire) == 0; };
@@ -58,7 +59,8 @@ bool others_have_ended(hkt_comm& comm) {
     return false;
 }
 
-// What hkt_request_callback promised is called before the communicator goes. False: this is such a call.
+// Makes the calls that hkt_request_callback promised, before the communicator is freed. Returns false if this
+// is such a call itself.
 bool has_called_all(hkt_comm& comm) {
     if (comm.engine->caller().is_this_thread()) {
         log_line(

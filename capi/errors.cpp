@@ -7,7 +7,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/status_text.hpp"
 
-// The version is meson.build's. The header cannot ask Meson for it, so it has the numbers again.
+// The version is defined in meson.build. The header cannot ask Meson for it, so it repeats the numbers.
 #define HOCKET_TEXT(number) #number
 #define HOCKET_DOTTED(major, minor, patch) HOCKET_TEXT(major) "." HOCKET_TEXT(minor) "." HOCKET_TEXT(patch)
 static_assert(std::string_view(HOCKET_VERSION) ==

@@ -11,23 +11,23 @@
 
 namespace hocket::capi {
 
-// What is published about a struct: its name, the size of its first version and, if callers fill it in, the
-// defaults of its fields. No program can have a smaller size than the first.
+// Facts about a published struct: its name, the size of its first version and, if callers fill it in, the
+// defaults of its fields. No program can pass a size below that of the first version.
 template <typename Struct>
 struct Published;
 
-// Sizes above this are taken for memory that was never set. No struct of hocket.h comes near it.
+// Sizes above this are taken for uninitialized memory. No struct of hocket.h comes near it.
 constexpr std::size_t largest_struct = 4096;
 
 namespace growth {
 
-// Throws Error(invalid_argument) unless `size` can be that of a published struct. `cure` ends the message.
+// Throws Error(invalid_argument) unless `size` is possible for a published struct. `cure` ends the message.
 void check_size(std::size_t size, std::size_t first, const char* name, const char* cure);
 
 // Throws Error(invalid_argument) if the place for an answer is null.
 void check_place(const void* to, const char* name);
 
-// Overwrites the part of `options` that the caller knows; before, `options` holds the defaults. Throws
+// Overwrites the part of `options` that the caller knows; on entry, `options` holds the defaults. Throws
 // Error(invalid_argument) if the caller sets anything beyond `known`, the size that this library knows.
 void take(void* options, std::size_t known, const void* given, std::size_t size, const char* name);
 
@@ -37,7 +37,7 @@ void give(void* to, std::size_t size, const void* answer, std::size_t known);
 
 }  // namespace growth
 
-// The caller's options, as the struct that this library knows. A null pointer gives the defaults.
+// Returns the caller's options as the struct that this library knows. A null pointer gives the defaults.
 template <typename Options>
 Options read_options(const Options* given) {
     using Known = Published<Options>;
@@ -49,7 +49,7 @@ Options read_options(const Options* given) {
     return options;
 }
 
-// The caller's place for an answer. It is checked before the work for the answer begins.
+// The caller's pointer to an answer. It is checked before the work for the answer begins.
 template <typename Answer>
 class Place {
   public:
@@ -67,8 +67,8 @@ class Place {
 };
 
 // ---- The structs ---------------------------------------------------------------------------------------
-// `last_field` is today's last field. A struct may not end in padding: an older program leaves arbitrary
-// bytes in its padding, and a later field would lie there.
+// `last_field` is the last field in this version. A struct must not end in padding: older programs leave
+// arbitrary bytes in their padding, where a later field would lie.
 #define HKT_SIZE_UP_TO(Struct, field) (offsetof(Struct, field) + sizeof(Struct::field))
 #define HKT_ENDS_WITH(Struct, last_field)                                \
     static_assert(HKT_SIZE_UP_TO(Struct, last_field) == sizeof(Struct)); \

@@ -1,5 +1,6 @@
-// What the opaque handles of hocket.h are. An hkt_request is a Request by another name (an engine::Execution
-// or MessageRequest, a cache::Batch, a params::ParameterRequest), so a start allocates nothing.
+// The types behind the opaque handles of hocket.h. An hkt_request is a Request by another name (an
+// engine::Execution or MessageRequest, a cache::Batch, a params::ParameterRequest), so a start allocates
+// nothing.
 #pragma once
 
 #include <atomic>
@@ -23,12 +24,12 @@
 
 namespace hocket::capi {
 
-// What every handle remembers: which process made it. See runtime/base/forks.hpp.
+// The base of every handle. It remembers which process made the handle: see runtime/base/forks.hpp.
 class Handle {
   public:
     bool is_of_a_parent() const { return made_in_ != forks::generation(); }
 
-    // Throws Error(invalid_argument). what: "communicator".
+    // Throws Error(invalid_argument) if a parent process made the handle. what: "communicator".
     void require_own(const char* what) const {
         if (is_of_a_parent()) [[unlikely]]
             refuse_a_parents(what);
@@ -40,8 +41,9 @@ class Handle {
     const std::uint32_t made_in_ = forks::generation();
 };
 
-// Gives up what a handle of a parent holds: its threads do not exist here, its locks may be held for ever,
-// and its descriptors were closed when the process forked. The memory stays until the process ends.
+// Releases what a handle of the parent process holds without destroying it: its threads do not exist here,
+// its locks may be held for ever, and its descriptors were closed when the process forked. The memory stays
+// until the process ends.
 template <typename Held>
 void give_up(std::unique_ptr<Held>& held) {
     [[maybe_unused]] Held* const kept = held.release();
@@ -51,7 +53,7 @@ void give_up(std::shared_ptr<Held>& held) {
     [[maybe_unused]] const auto* const kept = new std::shared_ptr<Held>(std::move(held));
 }
 
-// What a program says of its waits: hkt_comm_options.is_interrupted, and that of others.
+// The program's function that may end a wait: hkt_comm_options.is_interrupted, or that of another struct.
 struct Interruption {
     static constexpr std::chrono::milliseconds asked_every{50};
 
@@ -68,21 +70,21 @@ struct hkt_comm : hocket::capi::Handle {
     hocket::capi::MadeOperators operators;
     hocket::capi::LastError last_error;
     hocket::capi::Interruption interruption;
-    std::atomic<int> calls{0};  // that are under way: hkt_comm_destroy lets them end
+    std::atomic<int> calls{0};  // under way; hkt_comm_destroy waits for them
 };
 
 struct hkt_plan : hocket::capi::Handle {
     hkt_comm* comm;
     double factor;             // as in engine::Start
-    std::uint64_t pieces = 1;  // of x, of the count that a start is given
+    std::uint64_t pieces = 1;  // x has so many times the count of a start
     std::unique_ptr<hocket::engine::SizedPlans> plans;
     std::vector<std::uint64_t> tensor_counts;                     // empty: x is one tensor
-    std::shared_ptr<hocket::engine::GatherMemory> gather_memory;  // if it has tensors
+    std::shared_ptr<hocket::engine::GatherMemory> gather_memory;  // null unless x is a list of tensors
     std::once_flag explained;
     std::string explanation;
     std::mutex state_mutex;
-    std::optional<std::uint64_t> state_count = std::nullopt;  // of the starts of a plan that keeps a state
-    bool has_empty_state = false;  // without a count: it was started with none, or what was loaded had none
+    std::optional<std::uint64_t> state_count = std::nullopt;  // of the starts, if the plan keeps a state
+    bool has_empty_state = false;  // the state has no count: the start or the loaded state was empty
 };
 
 struct hkt_cache : hocket::capi::Handle {
@@ -97,7 +99,7 @@ struct hkt_params : hocket::capi::Handle {
 
 namespace hocket::capi {
 
-// The communicator that a plan's calls belong to; null if there is no plan.
+// Returns the communicator that a plan belongs to; null if there is no plan.
 inline hkt_comm* comm_of(const hkt_plan* plan) {
     return plan == nullptr ? nullptr : plan->comm;
 }
@@ -109,8 +111,9 @@ inline Request& request_of(hkt_request* request) {
     return *reinterpret_cast<Request*>(request);
 }
 
-// As in errors.hpp, for a call of this communicator; null: the caller gave none. A text about a parent's
-// communicator is kept for hkt_last_error: what that communicator has must not be touched.
+// Like guarded() in errors.hpp, for a call of this communicator; null if the caller gave none. An error about
+// a communicator of the parent process is kept for hkt_last_error, because such a communicator must not be
+// touched.
 template <typename Call>
 hkt_status guarded(hkt_comm* comm, Call call) noexcept {
     if (comm == nullptr) return guarded(call);

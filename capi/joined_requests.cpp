@@ -28,15 +28,16 @@ bool wait_for_part(Request& part, engine::Communicator& engine, std::chrono::ste
 JoinedRequest& JoinedRequests::join(const std::vector<Request*>& parts) {
     const std::lock_guard lock(mutex_);
     std::unique_lock<std::mutex> its;
-    // One that is locked is waited for, perhaps for what this thread is about to start. And nobody waits here
-    // for a mutex with mutex_ held: tell_end() takes them the other way round.
+    // Skips a request whose mutex is locked: a thread waits for that request, perhaps for an operation that
+    // this thread is about to start. No thread waits for a request's mutex while it holds mutex_, because
+    // tell_end() locks them in the opposite order.
     auto idle = std::ranges::find_if(all_, [&its](const auto& one) {
         its = std::unique_lock(one->mutex, std::try_to_lock);
         return its && !one->is_lent;
     });
     if (idle == all_.end()) {
         idle = all_.insert(all_.end(), std::make_unique<JoinedRequest>());
-        its = std::unique_lock((*idle)->mutex, std::try_to_lock);  // nobody else knows of it
+        its = std::unique_lock((*idle)->mutex, std::try_to_lock);  // no other thread knows of it
     }
     JoinedRequest& joined = **idle;
     joined.parts = parts;
@@ -90,7 +91,7 @@ void JoinedRequests::count(void* countdown) {
     one.owner->drop(one, 1, true);
 }
 
-// The last part tells, unless the program has got an error instead.
+// The last part to end tells the program, unless tell_end() has failed.
 void JoinedRequests::drop(Countdown& countdown, std::size_t parts, bool tells) {
     engine::Endings::Way way;
     {

@@ -18,21 +18,22 @@ namespace hocket::capi {
 struct JoinedRequest : Request {
     JoinedRequest() : Request(Type::joined) {}
 
-    std::mutex mutex;  // guards what follows; whoever waits holds it
+    std::mutex mutex;  // guards the members below; held by a thread that waits
     bool is_lent = false;
-    std::vector<Request*> parts;  // null: it has ended, and is gone
-    std::exception_ptr failure;   // of the first part that failed
+    std::vector<Request*> parts;  // null: the part has ended and was freed
+    std::exception_ptr failure;   // the failure of the first part that failed
 };
 
-// Those of one communicator. They are used again, and none is freed before the communicator, so one that is
-// gone is told from one that is the program's. Thread-safe.
+// The joined requests of one communicator. They are reused, and none is freed before the communicator, so a
+// handle that was already given back can be told from one that is in use. Thread-safe.
 class JoinedRequests {
   public:
-    // The parts belong to it from now on. Throws std::bad_alloc; then they are the caller's as before.
+    // Takes ownership of the parts. If it throws std::bad_alloc, they still belong to the caller.
     JoinedRequest& join(const std::vector<Request*>& parts);
 
-    // True: all parts have ended, and it is gone. Throws the failure of the first part that failed, once all
-    // have ended; Error(invalid_argument) for one that is gone.
+    // Returns true if all parts have ended; the request is given back then. Once all have ended, throws the
+    // failure of the first part that failed. Throws Error(invalid_argument) if the request was already given
+    // back.
     static bool wait(JoinedRequest& joined, engine::Communicator& engine,
                      std::chrono::steady_clock::time_point until);
 
@@ -40,7 +41,7 @@ class JoinedRequests {
     void tell_end(JoinedRequest& joined, engine::Communicator& engine, engine::Endings::Way way);
 
   private:
-    // What is still to be told of a joined request.
+    // A notification that is pending until all parts of a joined request have ended.
     struct Countdown {
         JoinedRequests* owner;
         engine::Endings::Way way;

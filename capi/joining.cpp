@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What rank 0 puts into the store if it cannot invite anybody, so that the others need not wait for it.
+// Rank 0 sets this in the store if it cannot invite the others, so that they need not wait for it.
 constexpr std::string_view refusal = "rank 0 failed: ";
 
 [[noreturn]] void store_failed(const char* function, const std::string& key, int code) {
@@ -45,7 +45,7 @@ hkt_unique_id invite_in(const hkt_store& store, const std::string& key) {
     try {
         put(store, key, text_of(id));
     } catch (const Error&) {
-        transport::take_lobby(transport::Invitation::parse(text_of(id)));  // nobody will come
+        transport::take_lobby(transport::Invitation::parse(text_of(id)));  // nobody will join there
         throw;
     }
     return id;
@@ -56,7 +56,7 @@ hkt_unique_id find_in(const hkt_store& store, const std::string& key, std::chron
     std::size_t bytes = 0;
     const auto began = Clock::now();
     if (const int code = store.get(store.user, key.c_str(), value, sizeof value, &bytes, timeout.count())) {
-        if (Clock::now() - began >= timeout * 9 / 10)  // clocks differ
+        if (Clock::now() - began >= timeout * 9 / 10)  // the ranks' clocks differ
             throw Error(
                 Status::timeout,
                 fmt::format("rank 0 has not put the key {} into the store within {} ms (hkt_store.get "
@@ -149,7 +149,7 @@ void accept_invitation(const hkt_comm_options& given, engine::Options& options) 
         const std::string key = key_of(store);
         const auto began = Clock::now();
         id = is_first ? invite_in(store, key) : find_in(store, key, options.join_timeout);
-        // What is left of the time to join in.
+        // Reduces the join timeout by the time that the wait took.
         const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began);
         options.join_timeout = std::max(options.join_timeout - waited, std::chrono::milliseconds(1));
     }

@@ -1,5 +1,5 @@
-// How ranks find each other where no address is known beforehand: by an id that the program hands to them, or
-// by a store of the program's own, in which they find that id.
+// How ranks find each other without a known address: by an id that the program passes to them, or by a store
+// of the program's own, from which they read that id.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,21 @@ void invite(hkt_unique_id& id);
 
 std::string text_of(const hkt_unique_id& id);
 
-// How many processes wait at it to be taken in. Throws Error(invalid_argument).
+// Returns how many processes are waiting at the id to be taken in. Throws Error(invalid_argument).
 std::size_t waiting_at(const hkt_unique_id& id);
 
-// Turns away those that wait at it. Throws Error(invalid_argument).
+// Turns away the processes that are waiting at the id. Throws Error(invalid_argument).
 void close_door(const hkt_unique_id& id);
 
-// Whether the ranks meet so. Throws Error(invalid_argument) if the caller says in two ways where they meet.
+// Returns true if the ranks meet by an id or a store. Throws Error(invalid_argument) if the caller names the
+// meeting place in two ways.
 bool meets_by_invitation(const hkt_comm_options& given);
 
-// Puts into the options where the ranks meet, if they meet by invitation. Waits, in the store, for rank 0.
-// Throws Error (invalid_argument; bootstrap, timeout: what the store says).
+// Sets the options' rendezvous if the ranks meet by invitation. With a store, waits for rank 0. Throws Error
+// (invalid_argument; bootstrap, timeout: as the store reports).
 void accept_invitation(const hkt_comm_options& given, engine::Options& options);
 
-// An error of joining, with how the ranks meet, if they do so in a store.
+// Returns an error of joining, extended by how the ranks meet if they meet by a store.
 Error with_rendezvous(const hkt_comm_options& given, const Error& error);
 
 }  // namespace hocket::capi

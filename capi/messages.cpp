@@ -9,7 +9,7 @@ using namespace hocket;
 
 namespace {
 
-// message: all but its data and their size. buffer: a send only reads it.
+// message: complete except for the data and their size. buffer: a send only reads it.
 hkt_status start_message(const char* function, engine::MessageStart message, void* buffer, std::size_t count,
                          hkt_type type, hkt_comm* comm, hkt_request** request) {
     return capi::guarded(comm, [&] {

@@ -13,7 +13,7 @@
 namespace hocket::capi {
 namespace {
 
-constexpr std::uint32_t serials = (HKT_OP_LAST - first_made) / first_made;  // how many there are
+constexpr std::uint32_t serials = (HKT_OP_LAST - first_made) / first_made;  // numbers of one constant
 
 int draw_number(int constant) {
     static std::atomic<std::uint32_t> next{0};
@@ -50,7 +50,7 @@ hkt_op MadeOperators::keep(int constant, Made made) {
                     fmt::format("the communicator has {} operators, and no number for another: destroy those "
                                 "that are not needed (hkt_op_destroy)",
                                 serials));
-    // Numbers start again after 8 million. Those that are still in use are skipped.
+    // Numbers start again after 8 million. Those still in use are skipped.
     for (;;) {
         const int number = draw_number(constant);
         if (made_.emplace(number, made).second) return static_cast<hkt_op>(number);

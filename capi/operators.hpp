@@ -1,5 +1,5 @@
-// Operators that are made for a communicator: with a factor, or as a schedule file defines them; and what a
-// call's hkt_op stands for.
+// Operators that are made for a communicator, either with a factor or as a schedule file defines them, and
+// the lookup of a call's hkt_op.
 #pragma once
 
 #include <map>
@@ -13,16 +13,16 @@
 
 namespace hocket::capi {
 
-// The operators of one communicator. Their numbers are drawn for the whole process. So a number that belongs
-// to another communicator, or whose operator was destroyed, is noticed. All functions are thread-safe.
+// The operators of one communicator. Numbers are unique in the process, so a number that belongs to another
+// communicator, or whose operator was destroyed, is refused. All functions are thread-safe.
 class MadeOperators {
   public:
     struct Made {
-        double factor = 1;                                       // of one that multiplies
-        std::shared_ptr<const dsl::Operator> defined = nullptr;  // else what the file says
+        double factor = 1;                                       // for an operator that multiplies
+        std::shared_ptr<const dsl::Operator> defined = nullptr;  // the file's; null if it multiplies
     };
 
-    // op: one that multiplies. Both throw Error(out_of_memory).
+    // op: an operator that multiplies. Both throw Error(out_of_memory).
     hkt_op make(ReduceOp op, double factor);
     hkt_op make(std::shared_ptr<const dsl::Operator> defined);
 
@@ -43,8 +43,8 @@ struct Operator {
 };
 
 // Both throw Error(invalid_argument) where op_of (vocabulary.hpp) does, and for an operator that was not made
-// for the communicator. Also for a factor that the type cannot hold, and for one that a schedule file defines
-// if the type is no floating-point one.
+// for the communicator. They also throw it for a factor that the type cannot hold, and for an operator from a
+// schedule file if the type is not a floating-point one.
 Operator multiplying_operator(ReduceOp op, const hkt_op& given, DataType type, const MadeOperators& made);
 Operator defined_operator(const hkt_op& given, DataType type, const MadeOperators& made);
 inline Operator operator_of(const hkt_op& given, DataType type, const MadeOperators& made) {

@@ -42,7 +42,7 @@ struct Placed {
     bool is_written;
 };
 
-// What lies together, for people.
+// Ranges in the same place, for error texts.
 struct Group {
     std::string where, names;
     std::size_t count = 0;
@@ -80,7 +80,7 @@ struct Group {
                     function, text));
 }
 
-// The one that ends last.
+// Keeps the range that ends last.
 void take_later(const Range*& so_far, const Range* range) {
     if (so_far == nullptr || range->end() > so_far->end()) so_far = range;
 }
@@ -134,7 +134,7 @@ void check_ranges(const char* function, const std::vector<Range>& written, const
             check_alone(function, range);
             if (range.count > 0) placed.push_back({&range, ranges == &written});
         }
-    // In the order of their addresses, a range overlaps an earlier one if and only if it overlaps the one
+    // In the order of addresses, a range overlaps an earlier one if and only if it overlaps the earlier one
     // that ends last.
     std::stable_sort(placed.begin(), placed.end(),
                      [](const Placed& a, const Placed& b) { return a.range->first() < b.range->first(); });

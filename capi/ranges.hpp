@@ -1,4 +1,5 @@
-// Memory that a caller passes to a kernel: whether it is there, aligned, and nobody else's.
+// Checks of the memory that a caller passes to a kernel: it must not be null, must be aligned, and must not
+// overlap other memory of the call.
 #pragma once
 
 #include <cstddef>
@@ -18,30 +19,30 @@ struct Range {
     const char* name;
     const void* begin;
     std::size_t count, size;
-    std::size_t index = alone;  // which one of a list of that name
+    std::size_t index = alone;  // the index in a list of that name
 
     std::uintptr_t first() const { return reinterpret_cast<std::uintptr_t>(begin); }
     std::uintptr_t end() const { return first() + count * size; }
     std::string words() const;
 };
 
-// Throws Error(invalid_argument) if `memory`, which the text calls `name`, is that of a device.
+// Throws Error(invalid_argument) if `memory`, called `name` in the text, belongs to a device.
 void refuse_device(const char* function, const std::string& name, const void* memory);
 
 // The device that the memory of a call is on.
 struct OnDevice {
     const device::Driver* driver;
     device::Place place;
-    std::string doing;  // "hkt_topk with x (0x7f...) on device 0", for errors
+    std::string doing;  // for errors: "hkt_topk with x (0x7f...) on device 0"
 };
 
-// None: all of the ranges are the host's memory. Those that are null or have no elements count for nothing.
-// Throws Error(invalid_argument), with the place of each, if they are not all on the host, or all in one
+// Returns nullopt if all ranges are host memory. Ranges that are null or have no elements are ignored. Throws
+// Error(invalid_argument), which names the place of each range, unless all are on the host or all in one
 // context of one device.
 std::optional<OnDevice> find_device(const char* function, const std::vector<Range>& ranges);
 
-// Throws Error(invalid_argument), which begins with the function's name, if one that has elements is null,
-// not aligned, or larger than memory, or if one that is written overlaps another one. Takes n log n steps.
+// Throws Error(invalid_argument), which begins with the function's name, if a range with elements is null,
+// not aligned, or larger than memory, or if a written range overlaps another one. Takes O(n log n) steps.
 void check_ranges(const char* function, const std::vector<Range>& written, const std::vector<Range>& read);
 
 }  // namespace hocket::capi

@@ -22,14 +22,14 @@ Request& checked(hkt_request* request, const char* function) {
     return capi::request_of(request);
 }
 
-// What a request is that belongs to no communicator; null: it belongs to one.
+// Returns a description of a request that belongs to no communicator; null if it belongs to one.
 const char* what_without_comm(const Request& request) {
     if (request.type == Request::Type::batch) return "a batch of a cache";
     if (request.type == Request::Type::parameters) return "a push or pull of parameters";
     return nullptr;
 }
 
-// The communicator that keeps the request's error text; null if the calling thread keeps it.
+// Returns the communicator that keeps the request's error text; null if the calling thread keeps it.
 hkt_comm* comm_of(hkt_request* request) {
     if (request == nullptr) return nullptr;
     const Request& of = capi::request_of(request);
@@ -98,7 +98,8 @@ Clock::time_point end_of(const char* function, std::int64_t timeout_ms) {
     return Clock::now() + std::chrono::milliseconds(limit);
 }
 
-// The communicator of several requests, collectives and messages. places: in the caller's list.
+// Returns the communicator of several requests, collectives and messages. places: their places in the
+// caller's list.
 hkt_comm* comm_of_all(const char* function, const std::vector<Request*>& requests,
                       const std::vector<std::size_t>& places) {
     if (requests.empty()) capi::refuse(fmt::format("{}: there is no request", function));
@@ -115,7 +116,7 @@ hkt_comm* comm_of_all(const char* function, const std::vector<Request*>& request
     return static_cast<hkt_comm*>(requests[0]->user);
 }
 
-// The communicator of the request, which it will tell of its end.
+// Returns the communicator that will tell the program when the request has ended.
 hkt_comm& comm_that_tells(hkt_request* request, const char* function) {
     Request& started = checked(request, function);
     if (const char* const what = what_without_comm(started))
@@ -131,7 +132,7 @@ void tell_end(hkt_comm& comm, Request& request, engine::Endings::Way way) {
         comm.engine->tell_end(request, std::move(way));
 }
 
-// A descriptor of our own of the program's eventfd.
+// Returns a duplicate descriptor of the program's eventfd.
 transport::Socket own_eventfd(int eventfd) {
     constexpr std::string_view expected = "anon_inode:[eventfd]";
     char kind[expected.size() + 1];

@@ -16,7 +16,7 @@ using namespace hocket;
 
 namespace {
 
-// The calling thread's copy of the text that a call gives it.
+// Returns the text through `to` and keeps a copy of it for the calling thread.
 void give(std::string text, const char** to) {
     thread_local std::string own_text;
     own_text = std::move(text);
@@ -27,7 +27,7 @@ double seconds(const engine::Options& options) {
     return std::chrono::duration<double>(options.timeout).count();
 }
 
-// The collective that is asked for, or the first for which the schedule exists.
+// Returns the given collective, or else the first one for which the schedule exists.
 dsl::Collective collective_of(int32_t given, const std::string& schedule,
                               const std::vector<std::string>& search_path) {
     if (given != -1) return capi::collective_of(static_cast<hkt_collective>(given));
@@ -46,7 +46,7 @@ hkt_status hkt_schedule_check(const char* file, const char* topology, const char
         dsl::CheckOptions options;
         options.files = {file}, options.search_path = job.schedule_path, options.timeout = seconds(job);
         if (topology != nullptr) options.topologies = {topology};
-        in_dsl([&] { dsl::Library(options.search_path).load(file); });  // is it there, can it be read?
+        in_dsl([&] { dsl::Library(options.search_path).load(file); });  // throws if unreadable
         std::string right, wrong;
         const auto add_to = [](std::string& all) {
             return [&all](const std::string& line) { all += line + "\n"; };

@@ -17,7 +17,7 @@ namespace {
 template <typename Constant>
 struct Name {
     Constant constant;
-    std::string_view in_c, text;  // both end in a 0
+    std::string_view in_c, text;  // both end in a null character
 };
 
 #define HOCKET_NAME(name, text, constant, ...) {constant, #constant, text},
@@ -28,7 +28,7 @@ constexpr Name<hkt_op> op_names[] = {HOCKET_REDUCE_OPS(HOCKET_NAME)};
 constexpr Name<hkt_collective> collective_names[] = {HOCKET_COLLECTIVES(HOCKET_NAME)};
 #undef HOCKET_NAME
 
-// Every constant of hocket.h must have a row: the compiler complains about a switch that leaves one out.
+// Every constant of hocket.h must have a row; the compiler warns of a switch that leaves one out.
 #define HOCKET_CASE(name, text, constant, ...) case constant:
 constexpr bool has_row(hkt_type type) {
     switch (type) { HOCKET_DATA_TYPES(HOCKET_CASE) return true; }
@@ -37,7 +37,7 @@ constexpr bool has_row(hkt_type type) {
 constexpr bool has_row(hkt_op op) {
     switch (op) {
         HOCKET_REDUCE_OPS(HOCKET_CASE) return true;
-        case HKT_OP_LAST:  // no operator
+        case HKT_OP_LAST:  // not an operator
             return false;
     }
     return false;
@@ -58,7 +58,7 @@ std::string all_in_c(const Name<Constant> (&names)[size]) {
     return fmt::format("{}", fmt::join(all, ", "));
 }
 
-// The operators that a caller can pass without making them first.
+// Lists the operators that a caller can pass without making them first.
 std::string ops_in_c() {
     std::vector<std::string_view> all;
     for (const auto& name : op_names)

@@ -1,4 +1,4 @@
-// Types, operators and collectives under the names of hocket.h. Its constants are those of the rows.
+// Types, operators and collectives under the names of hocket.h. The rows' constants are those of hocket.h.
 #pragma once
 
 #include <cstring>
@@ -19,7 +19,7 @@ inline constexpr hkt_op all_ops[] = {HOCKET_REDUCE_OPS(HOCKET_CONSTANT)};
 inline constexpr hkt_collective all_collectives[] = {HOCKET_COLLECTIVES(HOCKET_CONSTANT)};
 #undef HOCKET_CONSTANT
 
-// C callers may pass any number as an enum; C++ must not even look at such a value.
+// C callers may pass any number as an enum; in C++, reading such a value as the enum is undefined behaviour.
 template <typename Enum>
 int number_of(const Enum& value) {
     static_assert(sizeof(Enum) == sizeof(int));
@@ -28,8 +28,9 @@ int number_of(const Enum& value) {
     return number;
 }
 
-// Operators that are made for a communicator (operators.hpp) have numbers from here on. Such a number modulo
-// this one is the constant of the operator's row, or that of operators that schedule files define.
+// Operators that are made for a communicator (operators.hpp) have numbers from first_made on. Such a number
+// modulo first_made is the constant of the operator's row, or defined_constant for operators from schedule
+// files.
 inline constexpr int first_made = 256, defined_constant = 255;
 
 inline bool is_defined(const hkt_op& given) {
@@ -37,7 +38,7 @@ inline bool is_defined(const hkt_op& given) {
     return number >= first_made && number % first_made == defined_constant && number != HKT_OP_LAST;
 }
 
-// The row of a constant, or of an operator that may have been made; nullopt if there is no such row.
+// Returns the row of a constant, or of an operator that may have been made; nullopt if there is no such row.
 inline std::optional<DataType> find_type(const hkt_type& given) {
     switch (number_of(given)) {
 #define HOCKET_CASE(name, text, constant, ...) \
@@ -79,8 +80,9 @@ inline std::optional<dsl::Collective> find_collective(const hkt_collective& give
     return std::nullopt;
 }
 
-// The row of what a call was given (for operators see operators.hpp). They throw Error(invalid_argument), and
-// name what there is, if there is no such row or if the operator does not exist for the type.
+// Return the row of a value that a call was given (for operators see operators.hpp). They throw
+// Error(invalid_argument), which lists the known names, if there is no such row or if the operator does not
+// exist for the type.
 [[noreturn]] void refuse_type(const hkt_type& given);
 [[noreturn]] void refuse_op(const hkt_op& given, DataType type);
 inline DataType type_of(const hkt_type& given) {
@@ -94,7 +96,7 @@ inline ReduceOp op_of(const hkt_op& given, DataType type) {
 }
 dsl::Collective collective_of(const hkt_collective& given);
 
-// The message about a buffer whose address is not a multiple of its element size.
+// Returns the message about a buffer whose address is not a multiple of its element size.
 std::string not_aligned(const char* buffer, DataType type);
 
 }  // namespace hocket::capi

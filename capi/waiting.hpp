@@ -1,4 +1,4 @@
-// Waits that a program may end early.
+// Waits that a program may interrupt.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,8 +11,9 @@
 
 namespace hocket::capi {
 
-// wait_until(T): waits until then; whether what is waited for has ended. The program is asked between such
-// waits whether to go on. what_goes_on: for the text if it is not to.
+// wait_until(T) waits until T and returns a value that is true if the operation has ended. Between such
+// waits, the program is asked whether to go on. what_goes_on: ends the error's text if the program interrupts
+// the wait.
 template <typename WaitUntil>
 auto wait_unless_interrupted(const char* function, const Interruption& interruption,
                              std::chrono::steady_clock::time_point until, WaitUntil wait_until,

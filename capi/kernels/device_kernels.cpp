@@ -55,7 +55,7 @@ std::size_t topk_workspace(DataType type, std::size_t count, std::size_t k, bool
     return device::kernel_library().topk_workspace(with_residual ? DataType::float32 : type, count, k);
 }
 
-// The two sums of each chunk, then the ratio of each tensor. Norms take one sum of each.
+// The workspace holds two sums for each chunk, then a ratio for each tensor. Norms use one sum for each.
 std::size_t tensors_workspace(std::size_t chunks, std::size_t tensors) {
     return chunks * sizeof(kernels::NormSums) + tensors * sizeof(float);
 }

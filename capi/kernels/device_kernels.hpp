@@ -1,5 +1,5 @@
-// Calls of kernels whose memory is a device's (hocket.h, "Kernels on devices"): they are enqueued there. The
-// callers have checked everything but the workspace.
+// Calls of kernels that work on a device's memory (hocket.h, "Kernels on devices") are enqueued on the
+// device. The callers have checked all arguments but the workspace.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace hocket::capi {
 
-// What the caller gives a kernel to work in.
+// The workspace that the caller gives a kernel.
 struct GivenWorkspace {
     void* memory;
     std::size_t bytes;
@@ -20,13 +20,14 @@ struct GivenWorkspace {
     Range range() const { return {"the workspace", memory, memory != nullptr ? bytes : 0, 1}; }
 };
 
-// Bytes that a selection needs; loads the kernels. Throws as device::kernel_library().
+// Returns the bytes that a selection needs; loads the kernels. Throws as device::kernel_library().
 std::size_t topk_workspace(DataType type, std::size_t count, std::size_t k, bool with_residual);
 
-// Bytes for norms and optimizers over tensors with so many chunks (kernels/chunk_order.hpp) in all.
+// Returns the bytes that norms and optimizers need for tensors with so many chunks (kernels/chunk_order.hpp)
+// in all.
 std::size_t tensors_workspace(std::size_t chunks, std::size_t tensors);
 
-// They throw Error(invalid_argument) for a workspace that is too small or not aligned, and what
+// They throw Error(invalid_argument) if the workspace is too small or not aligned, and whatever
 // device::KernelCall throws. feedback: null if there is no residual.
 void topk_on_device(const OnDevice& device, const kernels::cuda::Selection& selection,
                     const kernels::Feedback* feedback, const GivenWorkspace& workspace);

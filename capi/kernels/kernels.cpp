@@ -1,5 +1,5 @@
-// Kernels by themselves: what callers pass is checked here, whole, before anything is written. Where their
-// memory lies decides who calculates.
+// Kernels as functions of their own. All arguments are checked before anything is written. The memory's place
+// decides which processor calculates.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -80,14 +80,14 @@ void append(std::vector<Range>& to, const std::vector<Range>& more) {
     to.insert(to.end(), more.begin(), more.end());
 }
 
-// The device, if the call's memory is on one.
+// Returns the device if the call's memory is on one.
 std::optional<capi::OnDevice> find_device(const char* function, const std::vector<Range>& written,
                                           const std::vector<Range>& read) {
     std::vector<Range> all = written;
     append(all, read);
     return capi::find_device(function, all);
 }
-// The same. `beside`: what is written on a device alone.
+// Likewise. `beside`: memory that is written only by calls on a device.
 std::optional<capi::OnDevice> find_device(const char* function, std::vector<Range>& written,
                                           const std::vector<Range>& read, const std::vector<Range>& beside) {
     std::vector<Range> all = written;
@@ -97,14 +97,14 @@ std::optional<capi::OnDevice> find_device(const char* function, std::vector<Rang
     return device;
 }
 
-// Lists of pointers and counts, which are read by the call, wherever the tensors are.
+// Checks arrays of pointers and counts. The call reads them on the host, wherever the tensors are.
 void check_lists(const char* function, const std::vector<Range>& lists) {
     check_ranges(function, {}, lists);
     for (const Range& list : lists)
         if (list.count > 0) capi::refuse_device(function, list.words(), list.begin);
 }
 
-// What a call of hkt_topk is for.
+// The arguments of hkt_topk.
 struct TopkCall {
     const std::byte* x;
     std::size_t count;
@@ -131,7 +131,7 @@ void check_topk_count(const char* function, std::size_t count) {
                         function, count));
 }
 
-// The device, if the call's memory is on one.
+// Returns the device if the call's memory is on one.
 std::optional<capi::OnDevice> check_topk_memory(const TopkCall& call, DataType value_type,
                                                 const GivenWorkspace& workspace) {
     const char* const function = "hkt_topk";
@@ -206,19 +206,19 @@ void take_norms(const void* const* tensors, const std::size_t* counts, std::size
     kernels::norms(checked, list, check_threads(function, threads), norms);
 }
 
-// What a step multiplies with or adds, as float32.
+// Checks a factor or summand of a step, which must fit a float32.
 void check_number(const char* function, const char* name, double value) {
     constexpr double most = std::numeric_limits<float>::max();
     if (!(value >= 0 && value <= most))
         capi::refuse(fmt::format("{}: {} is {}; it must be from 0 to {:.8g}", function, name, value, most));
 }
-// How much of an average stays.
+// Checks the share of a running average that a step keeps.
 void check_share(const char* function, const char* name, double value) {
     if (!(value >= 0 && value < 1))
         capi::refuse(fmt::format("{}: {} is {}; it must be at least 0, and below 1", function, name, value));
 }
 
-// What a step of an optimizer is for, as the caller lists it.
+// The tensors of an optimizer's step, as the caller lists them.
 template <unsigned n>
 struct TensorLists {
     float* const* weights;
@@ -241,7 +241,7 @@ std::vector<Range> ranges_of(const TensorLists<n>& lists) {
     return ranges;
 }
 
-// Tensors that were checked, and the device that they are on.
+// Tensors that were checked, and the device that they are on, if any.
 template <unsigned n>
 struct CheckedTensors {
     std::vector<kernels::OptimizedTensor<n>> list;

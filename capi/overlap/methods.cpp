@@ -13,7 +13,7 @@ using overlap::Method;
 
 namespace {
 
-// By the numbers of hkt_overlap_method.
+// Indexed by hkt_overlap_method.
 constexpr std::array methods{Method::optimum,    Method::sequential, Method::layers,  Method::algorithm1,
                              Method::algorithm2, Method::ibatch,     Method::mg_wfbp, Method::buckets};
 static_assert(methods.size() == std::size(overlap::all_methods));

@@ -1,4 +1,4 @@
-// hkt_overlap_plan: checks and translates arguments, no more.
+// hkt_overlap_plan: checks and translates the arguments, nothing more.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// hkt_overlap: checks and translates arguments, no more.
+// hkt_overlap: checks and translates the arguments, nothing more.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -23,7 +23,7 @@ using namespace hocket;
 struct hkt_overlap : hocket::capi::Handle {
     std::unique_ptr<overlap::Run> run;
     capi::Interruption interruption;
-    hkt_comm* comm = nullptr;  // among ranks; keeps the texts of errors, too
+    hkt_comm* comm = nullptr;  // null unless it runs among ranks; also keeps the error texts
 };
 
 namespace {
@@ -68,7 +68,7 @@ overlap::RunOptions run_options_of(const hkt_overlap_run_options& given) {
     return options;
 }
 
-// The layers of a call.
+// The layers that a call was given.
 struct Layers {
     std::vector<std::string> names;
     std::vector<std::size_t> tensors;
@@ -118,7 +118,7 @@ std::vector<To*> places_of(const std::vector<capi::Range>& memory) {
     return places;
 }
 
-// What ranks combine: tensors of one type.
+// Returns the gradients that the ranks combine: tensors of one type.
 overlap::RankedGradients gradients_of(const char* function, hkt_comm& comm, const hkt_params_tensor* tensors,
                                       std::size_t count, void* const* gradients,
                                       const hkt_overlap_run_options& given) {
@@ -181,7 +181,7 @@ hkt_overlap* overlap_handle_of(std::unique_ptr<overlap::Run> run, const capi::In
     return made.release();
 }
 
-// What a rank brings along, and what of it must be alike on all ranks.
+// A rank's run, and the values that must be alike on all ranks.
 struct Brought {
     std::unique_ptr<overlap::Run> run;
     overlap::Description description;
@@ -204,7 +204,8 @@ Brought bring(const char* function, hkt_comm& comm, const hkt_params_tensor* ten
         std::move(description)};
 }
 
-// The others would wait for it. Whether they could be told is their error, not this rank's.
+// Tells the other ranks, which would otherwise wait for this one. If they cannot be told, they report that
+// error themselves; this rank does not.
 void tell_that_this_one_is_refused(hkt_comm& comm) {
     try {
         overlap::difference_among_ranks(*comm.engine, nullptr);
@@ -212,7 +213,7 @@ void tell_that_this_one_is_refused(hkt_comm& comm) {
     }
 }
 
-// The text of an error is for hkt_comm_last_error, too, if there is a communicator.
+// Runs the call. An error's text is also kept for hkt_comm_last_error if there is a communicator.
 template <typename Call>
 hkt_status noting(hkt_comm* comm, const Call& call) {
     try {
@@ -223,7 +224,7 @@ hkt_status noting(hkt_comm* comm, const Call& call) {
     }
 }
 
-// A step of an iteration that may wait.
+// Runs a step of an iteration that may wait.
 template <typename Step>
 hkt_status step(hkt_overlap* handle, const char* function, const Step& take) {
     return capi::guarded([&] {

@@ -1,4 +1,4 @@
-// Options of hkt_params_*, checked and translated.
+// Checks and translates the options of hkt_params_*.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace hocket::capi {
 
-// A model as a call was given it.
+// The model that a call was given.
 struct GivenModel {
     const hkt_params_tensor* tensors;
     std::size_t count;
@@ -22,8 +22,8 @@ struct GivenModel {
 
 // All throw Error(invalid_argument).
 
-// Of a worker among ranks: where the server is, the secret, the number and the number of workers are left
-// out. The job is as it was given: see params::check() and params::settle_update().
+// For a worker among ranks: the server's address, the secret, the worker's number and the number of workers
+// are left out. The job is not checked here: see params::check() and params::settle_update().
 params::WorkerOptions options_among_ranks(const char* function, const GivenModel& model,
                                           const hkt_params_options& given);
 params::WorkerOptions options_of_worker(const char* function, const GivenModel& model,
@@ -34,7 +34,7 @@ params::ServerOptions options_of_server(const hkt_params_server_options& given);
 std::string secret_of(const char* given);
 // given 0: HOCKET_TIMEOUT_MS, or its default.
 std::chrono::milliseconds timeout_of(const char* name, std::int64_t given);
-// name: of what was given.
+// name: what the text was given as, for errors.
 transport::Endpoint endpoint_of(const std::string& name, const std::string& text);
 
 }  // namespace hocket::capi

@@ -1,4 +1,4 @@
-// hkt_params_server_*, and hkt_params_status.
+// hkt_params_server_* and hkt_params_status.
 #include "capi/params/server.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Servers' handles.
+// The handle of a server.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// hkt_params_*: checks and translates arguments, no more.
+// hkt_params_*: checks and translates the arguments, nothing more.
 #include <fmt/format.h>
 
 #include <cstddef>
@@ -21,7 +21,7 @@ params::Client& opened(const hkt_params* handle, const char* function) {
     return *handle->client;
 }
 
-// The pointers of a call, one a tensor.
+// Returns the pointers of a call, one for each tensor.
 template <typename To, typename From>
 std::vector<To*> tensors_of(const char* function, const char* name, From* const* given, std::size_t count) {
     capi::check_array(given, count, function, name);
@@ -38,7 +38,7 @@ std::uint32_t number_of(const char* function, std::size_t tensor) {
     return static_cast<std::uint32_t>(tensor);
 }
 
-// Waits for what was started, or gives it to the caller.
+// Waits for the request that was started, or passes it to the caller.
 hkt_status finish(hkt_params* params, params::ParameterRequest* started, hkt_request** request) {
     if (request == nullptr) {
         params->client->wait(started, std::chrono::steady_clock::time_point::max());
@@ -168,7 +168,7 @@ hkt_status hkt_params_pull(hkt_params* params, size_t first, size_t count, void*
                 fmt::format("{}: the staleness is HKT_UNBOUNDED, where the service was opened for a "
                             "number of rounds",
                             function));
-        // As unsigned, HKT_UNBOUNDED is more than any number of rounds.
+        // As an unsigned number, HKT_UNBOUNDED exceeds any number of rounds.
         const auto most = static_cast<params::Clock>(staleness);
         return finish(params, from.pull(number_of(function, first), pointers, most), request);
     });

@@ -15,7 +15,7 @@ using capi::check_comm;
 using capi::start;
 using dsl::Collective;
 
-// A collective that its own function starts. factor: for an operator that multiplies.
+// A collective with a function of its own. factor: for an operator that multiplies.
 struct Call {
     engine::PlanChoice choice;
     double factor = 1;
@@ -51,7 +51,7 @@ Call combining(const hkt_comm& comm, Collective collective, const hkt_type& type
     return {{.collective = collective, .type = row, .op = std::move(reduction), .root = root}, factor};
 }
 
-// One number for each rank; none if `given` is null, as displacements may be.
+// Returns one number for each rank; none if `given` is null, as displacements may be.
 std::vector<std::uint64_t> numbers(const hkt_comm* comm, const std::size_t* given) {
     if (given == nullptr) return {};
     return {given, given + comm->engine->size()};
@@ -62,7 +62,7 @@ std::vector<std::uint64_t> counts_of(const hkt_comm* comm, const std::size_t* gi
     return numbers(comm, given);
 }
 
-// counts: those of all ranks.
+// counts: the counts of all ranks.
 hkt_status start_uneven(hkt_comm* comm, const Call& call, const void* send, void* recv,
                         const std::size_t* counts, hkt_request** request) {
     if (request != nullptr) *request = nullptr;

@@ -1,4 +1,4 @@
-// Plans, and the states that they keep.
+// Plans and their states.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -47,7 +47,7 @@ hkt_status start(hkt_plan& plan, const void* send, void* recv, std::size_t count
     return status;
 }
 
-// recv is written before a further buffer is read for the last time.
+// A further buffer must not overlap recv, which is written before the buffer is read for the last time.
 void check_further_buffer(hkt_plan& plan, std::size_t index, const void* buffer, const void* recv,
                           std::size_t count) {
     const auto& made = *plan.comm->engine->plan_for(*plan.plans, count).plan;
@@ -71,7 +71,7 @@ void check_further_buffer(hkt_plan& plan, std::size_t index, const void* buffer,
     capi::refuse_device("hkt_plan_start_with", fmt::format("buffers[{}]", index), buffer);
 }
 
-// The state of a plan whose starts have this count; nothing is in flight meanwhile.
+// Calls the action on the state for starts with this count, while no operation is in flight.
 template <typename Action>
 void with_state(hkt_plan& plan, std::uint64_t count, Action action) {
     const auto& made = plan.comm->engine->plan_for(*plan.plans, count).plan;
@@ -209,7 +209,7 @@ hkt_status hkt_plan_load_state(hkt_plan* plan, const void* const* saved, const s
                             elements, plan->pieces));
         const std::uint64_t before = plan->state_count.value_or(starts_with);
         with_state(*plan, starts_with, [&](compute::KeptState& state) { state.load(all); });
-        // Two counts may share a plan, and so a state.
+        // Two counts may share a plan and therefore a state.
         const auto plan_for = [&](std::uint64_t count) {
             return plan->comm->engine->plan_for(*plan->plans, count).plan.get();
         };

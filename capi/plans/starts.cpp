@@ -21,7 +21,7 @@ inline void check_buffer(const char* name, const void* buffer, const engine::Pla
     if (buffer == nullptr || !is_aligned) refuse_buffer(name, buffer, plan.type());
 }
 
-// What this rank sends to `peer`, or receives from it.
+// The range of memory that this rank sends to `peer` or receives from it.
 struct PairPiece {
     std::uintptr_t begin, end;
     bool is_received;
@@ -39,11 +39,11 @@ struct PairPiece {
                     received.peer, other.peer));
 }
 
-// A piece that is received may overlap nothing else.
+// Refuses a received piece that overlaps any other piece.
 void check_apart(std::vector<PairPiece>& pieces) {
     std::sort(pieces.begin(), pieces.end(),
               [](const PairPiece& a, const PairPiece& b) { return a.begin < b.begin; });
-    const PairPiece *sent = nullptr, *received = nullptr;  // those so far that reach furthest
+    const PairPiece *sent = nullptr, *received = nullptr;  // the pieces so far that reach furthest
     for (const PairPiece& piece : pieces) {
         if (received && piece.begin < received->end) refuse_overlap(*received, piece);
         if (piece.is_received && sent && piece.begin < sent->end) refuse_overlap(piece, *sent);
@@ -52,7 +52,7 @@ void check_apart(std::vector<PairPiece>& pieces) {
     }
 }
 
-// Refuses a displacement that takes its piece beyond what memory can hold. layout: that of all pieces.
+// Refuses a displacement that places a piece beyond addressable memory. layout: of all pieces.
 void check_places(const engine::Plan& plan, const Layout& layout) {
     const std::uint64_t most = plan.most_elements();
     if (layout.count() <= most) return;
@@ -68,10 +68,10 @@ void check_places(const engine::Plan& plan, const Layout& layout) {
                                    describe_piece(is_received, static_cast<std::size_t>(rank), place, count),
                                    most, name_of(plan.type())));
         }
-    plan.elements_of_x(layout.count());  // throws: the counts are too large
+    plan.elements_of_x(layout.count());  // throws if the counts are too large
 }
 
-// Like check_buffers, where each pair of ranks has a count of its own.
+// Like check_buffers, for different counts for each pair of ranks.
 void check_pairs(const engine::Plan& plan, const void* send, const void* recv, const Layout& layout) {
     const std::uint64_t element = element_size(plan.type());
     check_places(plan, layout);
@@ -100,7 +100,7 @@ void check_pairs(const engine::Plan& plan, const void* send, const void* recv, c
     check_apart(pieces);
 }
 
-// "recv + 4 elements (16 bytes)", "recv"
+// Returns, for example, "recv + 4 elements (16 bytes)" or "recv".
 std::string relative_to_recv(std::uintptr_t address, std::uintptr_t recv, std::uint64_t element) {
     if (address == recv) return "recv";
     const std::uintptr_t bytes = address < recv ? recv - address : address - recv;
@@ -108,8 +108,8 @@ std::string relative_to_recv(std::uintptr_t address, std::uintptr_t recv, std::u
                        bytes == element ? "" : "s", bytes);
 }
 
-// Refuses buffers that are null, or that overlap in a way that would silently give wrong results. What this
-// costs shows in small starts: where all pieces are alike, no layout is made for it.
+// Refuses buffers that are null, or that overlap in a way that would silently give wrong results. Small
+// starts notice the cost of this check, so no layout is made where all pieces are alike.
 void check_buffers(const engine::Plan& plan, const void* send, const void* recv,
                    const engine::Extent& extent) {
     if (plan.is_by_pair()) return check_pairs(plan, send, recv, *extent.uneven);

@@ -1,4 +1,4 @@
-// What all starts of plans have in common: checks of the caller's buffers, then the start itself.
+// Steps common to all starts of plans: the caller's buffers are checked, then the operation starts.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace hocket::capi {
 
-// Throws Error (invalid_argument) if there is no communicator.
+// Throws Error(invalid_argument) if comm is null.
 void check_comm(const hkt_comm* comm, const char* function);
 
 // Blocks if `request` is null. Throws Error.

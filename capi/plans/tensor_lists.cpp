@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* function = "hkt_plan_start_with";
 
-// The array of pointers is the caller's.
+// A list of tensors. The caller owns the array of pointers.
 class List {
   public:
     List(std::string name, const void* pointers, const std::vector<std::uint64_t>& counts, DataType type)
@@ -42,7 +42,7 @@ class List {
     std::span<const std::uint64_t> bytes() const { return bytes_; }  // of each tensor
     std::uint64_t all_bytes() const { return all_bytes_; }
 
-    // Where its elements lie, if they do so one after another; else null.
+    // Returns the address of the list's elements if they lie one after another, otherwise null.
     const std::byte* place() const {
         const Range *first = nullptr, *last = nullptr;
         for (const Range& range : ranges_) {
@@ -62,7 +62,7 @@ class List {
     std::uint64_t all_bytes_;
 };
 
-// Of a list, or of room for its tensors.
+// The bytes of a list, or of the staging memory for its tensors.
 struct Stretch {
     const std::byte* begin;
     std::uint64_t bytes;
@@ -91,9 +91,9 @@ void check_plan(const hkt_plan& plan, const engine::Plan& made, std::size_t tens
         refuse(fmt::format("{}: count is {}, but the plan's tensors have {} elements", function, count, all));
 }
 
-// The lists of a start, checked.
+// The checked lists of a start.
 struct Lists {
-    std::deque<List> all;                         // their names must stay where they are
+    std::deque<List> all;                         // a deque, because the lists' names must not move
     const List *send = nullptr, *recv = nullptr;  // null: this rank has none
     std::vector<const List*> given;
 
@@ -110,7 +110,7 @@ struct Lists {
     }
 
   private:
-    // What is read is copied before anything is written: only what is written must lie apart.
+    // Inputs are copied before anything is written, so only the outputs must not overlap.
     void check() const {
         for (const List& list : all) {
             if (&list == recv) check_ranges(function, list.ranges(), {});
@@ -122,8 +122,8 @@ struct Lists {
     }
 };
 
-// The buffers as they are, if the engine may work on them: each list lies together, and send is recv or lies
-// apart from it.
+// Returns true if the engine may work on the caller's buffers directly: each list is contiguous, and send
+// either equals recv or does not overlap it.
 bool lie_together(const Lists& lists) {
     const std::byte *from = lists.send ? lists.send->place() : nullptr,
                     *to = lists.recv ? lists.recv->place() : nullptr;
@@ -141,7 +141,7 @@ StartBuffers gather_lists(hkt_plan& plan, const Lists& lists) {
         if (lists.recv) written = {lists.recv->place(), lists.recv->all_bytes()};
         start.recv = const_cast<std::byte*>(written.begin);
     } else {
-        // In place: one room for what is read and for the results.
+        // In place: one range of memory holds both the input and the results.
         std::byte* const room = gathered->room_for((lists.send ? lists.send : lists.recv)->bytes());
         if (lists.send) {
             engine::GatheredTensors::copy_into(room, lists.send->tensors(), lists.send->bytes());
@@ -171,7 +171,7 @@ StartBuffers gather(hkt_plan& plan, const StartBuffers& buffers, std::size_t ten
     const engine::Plan& made = *plan.comm->engine->plan_for(*plan.plans, count).plan;
     check_plan(plan, made, tensors, count);
     const Lists lists(plan, made, buffers);
-    // Nothing is copied for a start that fails.
+    // Nothing is copied for a start that is going to fail.
     if (const auto failure = plan.comm->engine->failure()) throw Error(failure->status, failure->text);
     if (count == 0) return {nullptr, nullptr, std::vector<const std::byte*>(buffers.given.size())};
     try {

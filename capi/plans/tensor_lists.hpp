@@ -10,17 +10,16 @@
 
 namespace hocket::capi {
 
-// What a start works on.
+// The buffers that a start works on.
 struct StartBuffers {
     const void* send;
     void* recv;
     std::vector<const std::byte*> given;                          // further buffers
-    std::unique_ptr<engine::GatheredTensors> gathered = nullptr;  // if not all of them are the caller's
+    std::unique_ptr<engine::GatheredTensors> gathered = nullptr;  // null if all buffers are the caller's own
 };
 
-// lists: as hkt_plan_start_with is given them, with `tensors` pointers each. Copies what does not lie
-// together. Throws Error(invalid_argument: as hocket.h says; out_of_memory, of which the other ranks were
-// told).
+// lists: as passed to hkt_plan_start_with, with `tensors` pointers each. Copies the lists that are not
+// contiguous. Throws Error(invalid_argument: as hocket.h says; out_of_memory, after telling the other ranks).
 StartBuffers gather(hkt_plan& plan, const StartBuffers& lists, std::size_t tensors, std::uint64_t count);
 
 }  // namespace hocket::capi
