@@ -10,7 +10,8 @@
 namespace hocket::device {
 namespace {
 
-// By communicator; a few at most. An entry of a communicator that is gone is never asked for again.
+// The thread's streams by communicator, a few at most. Entries of destroyed communicators are never looked up
+// again.
 thread_local std::vector<std::pair<std::uint64_t, Stream>> own_streams;
 
 }  // namespace
@@ -23,7 +24,7 @@ std::optional<Place> place_of(const Driver& driver, const void* memory, const ch
     void* values[] = {&type, &is_managed, &place.context, &place.device};
     const int result = driver.pointer_get_attributes(
         4, attributes, values, static_cast<DevicePointer>(reinterpret_cast<std::uintptr_t>(memory)));
-    // A process that has not begun to use CUDA, or has ended to, has no device memory.
+    // A process that has not initialized CUDA, or has already ended its use, has no device memory.
     if (result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_DEINITIALIZED ||
         result == CUDA_ERROR_INVALID_CONTEXT)
         return std::nullopt;
@@ -31,7 +32,7 @@ std::optional<Place> place_of(const Driver& driver, const void* memory, const ch
         driver.require(result, "cuPointerGetAttributes",
                        fmt::format("asking where {} ({}) lies", name, memory));
     if (type != CU_MEMORYTYPE_DEVICE && is_managed == 0) return std::nullopt;
-    place.device = std::max(place.device, 0);  // managed memory may be said to be nowhere
+    place.device = std::max(place.device, 0);  // managed memory may have no device
     return place;
 }
 
@@ -78,7 +79,7 @@ Queues& Devices::queues_of(Stream stream, Queues& usual) {
     return context == usual.context() ? usual : queues(usual.driver(), {context, usual.device()});
 }
 
-// Memory of a pool, or mapped by the program itself, has no context of its own.
+// Memory of a pool, or memory that the program mapped itself, has no context of its own.
 Context Devices::primary_context(const Driver& driver, int device) {
     const auto known = primary_.find(device);
     if (known != primary_.end()) return known->second.context;

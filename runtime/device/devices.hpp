@@ -1,4 +1,4 @@
-// The devices that a communicator's buffers have been on, and the streams that its threads have named.
+// The devices that a communicator's buffers have been on, and the streams that its threads have set.
 #pragma once
 
 #include <map>
@@ -10,19 +10,20 @@
 
 namespace hocket::device {
 
-// Where memory of a device lies.
+// The place of a device's memory.
 struct Place {
     Context context = nullptr;  // null: the device's primary context
     int device = 0;
 };
 
-// None: the memory is the host's, pinned memory included, and Hocket reads and writes it where it is. Managed
-// memory counts as a device's. doing: as in Driver::require. Throws hocket::Error (device). Thread-safe.
+// Returns the place of device memory. Returns nullopt for host memory, pinned memory included, which Hocket
+// reads and writes directly. Managed memory counts as a device's. name: the argument's name, for errors.
+// Throws hocket::Error (device). Thread-safe.
 std::optional<Place> place_of(const Driver& driver, const void* memory, const char* name);
 
 class Devices {
   public:
-    // may_export: whether other processes may copy from these devices' memory, and this one from theirs.
+    // may_export: other processes may copy from these devices' memory, and this process from theirs.
     explicit Devices(bool may_export);
     ~Devices();
     Devices(const Devices&) = delete;
@@ -33,27 +34,27 @@ class Devices {
     void set_stream(Stream stream);
     Stream stream() const;
 
-    // Made at first use. Not thread-safe. Throws hocket::Error (device).
+    // Makes the queues at the first use. Not thread-safe. Throws hocket::Error (device).
     Queues& queues(const Driver& driver, const Place& place);
-    // Those of the context that the stream is of; of the given one for a default stream, which every context
-    // has.
+    // Returns the queues of the stream's context; for a default stream, which every context has, returns
+    // `usual`.
     Queues& queues_of(Stream stream, Queues& usual);
 
   private:
     Context primary_context(const Driver& driver, int device);
 
     const bool may_export_;
-    const std::uint64_t serial_;  // no other communicator of the process has or had it
+    const std::uint64_t serial_;  // unique in the process, also among destroyed communicators
     const Driver* driver_ = nullptr;
     struct Primary {
         int handle;
         Context context;
     };
-    std::map<int, Primary> primary_;  // those that were retained, by device
+    std::map<int, Primary> primary_;  // the retained contexts, by device
     std::map<Context, std::unique_ptr<Queues>> queues_;
 };
 
-// Buffers of a start, of which at least one is on a device.
+// The buffers of a start, at least one of which is on a device.
 struct Buffers {
     const Driver& driver;
     Devices& devices;

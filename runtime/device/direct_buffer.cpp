@@ -68,7 +68,7 @@ void DirectBuffer::copy() {
             "cuMemcpyAsync", doing_);
 }
 
-// The stream has had nothing but these copies since it was taken.
+// The stream has carried only these copies since it was taken.
 bool DirectBuffer::has_copied() {
     if (has_copied_) return true;
     const InContext here(buffers_.driver, queues_.context(), doing_);
@@ -105,7 +105,7 @@ bool DirectBuffer::settle() noexcept {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
         end_copy();
-    } catch (...) {  // the context is gone, and the copies with it
+    } catch (...) {  // the context is gone, and so are the copies
     }
     return true;
 }

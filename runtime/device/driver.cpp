@@ -19,14 +19,14 @@ namespace {
 constexpr const char* file_name = "libcuda.so.1";
 
 std::atomic<const Driver*> known{nullptr};
-std::atomic<unsigned long long> looked_at{0};  // how many libraries had ever been loaded at the last look
+std::atomic<unsigned long long> looked_at{0};  // libraries ever loaded at the last look
 
 unsigned long long libraries_loaded() {
     unsigned long long adds = 0;
     dl_iterate_phdr(
         [](dl_phdr_info* info, std::size_t, void* result) {
             *static_cast<unsigned long long*>(result) = info->dlpi_adds;
-            return 1;  // the first object's info has it
+            return 1;  // the first object's info has the count
         },
         &adds);
     return adds;
@@ -49,7 +49,7 @@ const Driver* load_driver(void* handle, const char* library) {
     return &driver;
 }
 
-// The driver's handle is kept: a library that has been used is never unloaded.
+// The driver's handle is kept open: a library that has been used is never unloaded.
 const Driver* look() {
     const char* chosen = std::getenv("HOCKET_CUDA_DRIVER");
     if (chosen != nullptr && *chosen != '\0') {
@@ -62,7 +62,7 @@ const Driver* look() {
     if (handle == nullptr) return nullptr;
     try {
         return load_driver(handle, file_name);
-    } catch (const Error& error) {  // the program may have no need of it here
+    } catch (const Error& error) {  // the program may not need the driver here
         log_line("hocket: {}; memory of devices cannot be used", error.what());
         return nullptr;
     }
@@ -88,8 +88,8 @@ const Driver* find_driver() {
     if (const Driver* driver = known_driver()) return driver;
     const unsigned long long loaded = libraries_loaded();
     if (loaded == looked_at.load(std::memory_order_acquire)) return nullptr;
-    // Each library that is loaded, by other threads too, has this looked at once more: a child that is forked
-    // meanwhile would find a lock of our own taken.
+    // Each time a library has been loaded, also by other threads, this search is repeated. It holds the fork
+    // lock, because a lock of its own would stay locked in a child that is forked meanwhile.
     const auto lock = forks::no_fork();
     if (const Driver* driver = known_driver()) return driver;
     known.store(look(), std::memory_order_release);

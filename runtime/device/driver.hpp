@@ -1,6 +1,6 @@
-// The CUDA driver's functions that Hocket calls, by its stable binary interface (libcuda.so.1). They are
-// declared here, so that neither CUDA's headers nor its libraries are needed to build Hocket or to run it on
-// processors alone.
+// The CUDA driver's functions that Hocket calls, by the stable binary interface of libcuda.so.1. They are
+// declared here so that neither CUDA's headers nor its libraries are needed to build Hocket, or to run it
+// without a device.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ using Context = CUctx_st*;
 using Stream = CUstream_st*;  // null: the default stream of the context
 using Event = CUevent_st*;
 using DevicePointer = unsigned long long;
-struct IpcHandle {  // of an allocation, for other processes
+struct IpcHandle {  // names an allocation to other processes
     char bytes[64];
 };
 
@@ -52,7 +52,7 @@ struct IpcHandle {  // of an allocation, for other processes
     X(error_name, cuGetErrorName, (int, const char**))                                               \
     X(error_string, cuGetErrorString, (int, const char**))
 
-// Values of CUDA's enumerations, by their names there.
+// Values of CUDA's enumerations, under CUDA's names.
 inline constexpr int CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_OUT_OF_MEMORY = 2,
                      CUDA_ERROR_NOT_INITIALIZED = 3, CUDA_ERROR_DEINITIALIZED = 4,
                      CUDA_ERROR_INVALID_DEVICE = 101, CUDA_ERROR_INVALID_CONTEXT = 201,
@@ -73,8 +73,8 @@ struct Driver {
     HOCKET_CUDA_FUNCTIONS(HOCKET_DECLARE)
 #undef HOCKET_DECLARE
 
-    // Throws hocket::Error (device; out_of_memory if that is the result) for any result but success: "cuX
-    // failed: CUDA_ERROR_Y (words), <doing>". doing: what it was for, with the buffer.
+    // Throws hocket::Error (device; out_of_memory for that result) for any result but success, with the text
+    // "cuX failed: CUDA_ERROR_Y (words), <doing>". doing: the purpose of the call, with the buffer.
     void require(int result, const char* function, const std::string& doing) const {
         if (result != CUDA_SUCCESS) refuse(result, function, doing);
     }
@@ -83,30 +83,31 @@ struct Driver {
     [[noreturn]] void refuse(int result, const char* function, const std::string& doing) const;
 };
 
-// The driver if this process has it; else null. It costs one load: nothing is asked of the system.
+// Returns the driver if this process is known to have loaded it, otherwise null. Costs one load; makes no
+// system call.
 const Driver* known_driver() noexcept;
 
-// The same after a look whether it has been loaded since (tens of nanoseconds unless a library has been
-// loaded since the last look). Hocket does not load libcuda.so.1 by itself: without it in the process, there
-// is no device memory. HOCKET_CUDA_DRIVER names a library to be loaded instead, at the first look. Throws
-// hocket::Error (device) if that one cannot be loaded, or a function is missing. Thread-safe.
+// Likewise, but first looks whether the driver has been loaded since (tens of nanoseconds unless a library
+// has been loaded since the last look). Hocket does not load libcuda.so.1 itself: without it in the process,
+// there is no device memory. HOCKET_CUDA_DRIVER names a library that the first look loads instead. Throws
+// hocket::Error (device) if that library cannot be loaded, or if a function is missing. Thread-safe.
 const Driver* find_driver();
 
-// The same for who is given a stream, which is of no use without a driver: throws hocket::Error
-// (invalid_argument) if there is none.
+// Likewise, for functions that were given a stream, which makes no sense without a driver: throws
+// hocket::Error (invalid_argument) if there is none.
 const Driver& require_driver();
 
-// Whether the stream is one that every context has.
+// Returns true if the stream is one that every context has.
 inline bool is_default(Stream stream) {
     const auto handle = reinterpret_cast<std::uintptr_t>(stream);
     return handle == 0 || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
 }
 
-// Makes a context the calling thread's for the life time of the object. A graph that this thread, or another
-// one, is capturing forbids nothing that is called in it.
+// Makes a context current in the calling thread for the lifetime of the object. Calls within it are allowed
+// even while this or another thread is capturing a graph.
 class InContext {
   public:
-    // Throws hocket::Error (device). doing: as in Driver::require
+    // Throws hocket::Error (device). doing: as in Driver::require.
     InContext(const Driver& driver, Context context, const std::string& doing);
     ~InContext();
     InContext(const InContext&) = delete;

@@ -32,7 +32,7 @@ std::optional<Exported> export_memory(const Driver& driver, const void* memory, 
     std::size_t all = 0;
     driver.require(driver.memory_range(&begin, &all, pointer), "cuMemGetAddressRange", doing);
     Exported exported{getpid(), begin, all, number, pointer - begin, {}};
-    if (bytes > all - exported.offset) return std::nullopt;  // the copies to the host tell what is wrong
+    if (bytes > all - exported.offset) return std::nullopt;  // the copies to the host will report the error
     const int result = driver.ipc_get_handle(&exported.handle, begin);
     if (cannot_share(result)) return std::nullopt;
     driver.require(result, "cuIpcGetMemHandle", doing);

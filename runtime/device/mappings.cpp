@@ -9,7 +9,7 @@
 namespace hocket::device {
 namespace {
 
-// Memory that was freed and allocated anew may be at the same address.
+// Compares the numbers too: memory that was freed and allocated anew may be at the same address.
 bool is_same(const Exported& one, const Exported& other) {
     return one.process == other.process && one.begin == other.begin && one.bytes == other.bytes &&
            one.number == other.number &&
@@ -43,7 +43,7 @@ Mappings::Mapping* Mappings::open(const Exported& exported, const std::string& d
     return &open_.back();
 }
 
-// Its owner has freed what was there before.
+// Closes allocations that the owner has freed, whose addresses the exported one now covers.
 void Mappings::drop_stale(const Exported& exported, const std::string& doing) {
     for (auto next = open_.begin(); next != open_.end();) {
         const auto mapping = next++;

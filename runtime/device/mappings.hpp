@@ -1,5 +1,5 @@
-// Other processes' memory that one context has opened. It is kept open for the next message: to open it costs
-// far more than to copy a few MiB.
+// Other processes' memory that one context has opened. It is kept open for the next message: opening it costs
+// far more than copying a few MiB.
 #pragma once
 
 #include <cstddef>
@@ -11,27 +11,28 @@
 
 namespace hocket::device {
 
-// Not thread-safe. Call all functions within the context. Throws as Driver::require; doing: likewise.
+// Not thread-safe. Call all functions within the context. They throw as Driver::require; doing: likewise.
 class Mappings {
   public:
-    // While an allocation is open here, its memory is not free for its owner's device, even if it was freed.
+    // While an allocation is open here, its memory is not returned to its owner's device, even if the owner
+    // has freed it.
     static constexpr std::size_t most = 32;
 
     struct Mapping {
         Exported of;
-        DevicePointer begin;  // here
+        DevicePointer begin;  // address in this process
         int users;
     };
 
     explicit Mappings(const Driver& driver) : driver_(driver) {}
     Mappings(const Mappings&) = delete;
 
-    // Open until it is given back, and maybe longer. Null: this process cannot open it; its own memory, for
-    // one.
+    // Opens the memory, until it is given back and maybe longer. Returns null if this process cannot open it,
+    // as for its own memory.
     Mapping* open(const Exported& exported, const std::string& doing);
     void give_back(Mapping& mapping) { --mapping.users; }
 
-    // What nobody uses.
+    // Closes every allocation without users.
     void close_all() noexcept;
 
   private:
@@ -40,7 +41,7 @@ class Mappings {
     void close(std::list<Mapping>::iterator mapping, const std::string& doing);
 
     const Driver& driver_;
-    std::list<Mapping> open_;  // the last used comes last
+    std::list<Mapping> open_;  // least recently used first
 };
 
 }  // namespace hocket::device

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t block_unit = 64 * 1024;
 
-// A block may be larger than what is needed, but not so much that it would be missed elsewhere.
+// A block may be larger than needed, but not so much larger that other starts would lack it.
 bool suits(std::uint64_t block, std::uint64_t bytes) {
     return block >= bytes && block / 2 <= std::max(bytes, block_unit);
 }
@@ -28,7 +28,7 @@ Queues::~Queues() {
     try {
         const InContext here(driver_, context_, "");
         const bool all_ended = copies_have_ended();
-        if (all_ended) mappings_.close_all();  // it waits for all that the device does
+        if (all_ended) mappings_.close_all();  // this waits for all work of the device
         std::uint64_t left = 0;
         const auto free = [&](const Block& block) {
             if (all_ended)
@@ -48,11 +48,11 @@ Queues::~Queues() {
                 "hocket: copies of device {} have not ended within 1 s; {} bytes of pinned memory are left "
                 "to them",
                 device_, left);
-    } catch (...) {  // the context is gone, and everything with it
+    } catch (...) {  // the context is gone, and everything in it
     }
 }
 
-// A failure counts as an end: nothing more comes of copies in a context that is broken.
+// A failure counts as an end: copies in a broken context do nothing more.
 bool Queues::copies_have_ended() noexcept {
     const auto until = std::chrono::steady_clock::now() + copies_end_within;
     const auto is_busy = [this](Stream stream) {
@@ -75,7 +75,7 @@ Stream Queues::take_stream(const std::string& doing) {
     }
     streams_.reserve(streams_.size() + 1);  // to give it back must not fail
     Stream made = nullptr;
-    // It must wait for nothing on the program's default stream but what events say.
+    // A non-blocking stream: events, not the program's default stream, order its work.
     driver_.require(driver_.stream_create(&made, CU_STREAM_NON_BLOCKING), "cuStreamCreate", doing);
     return made;
 }
@@ -107,7 +107,7 @@ Block Queues::take_block(std::uint64_t bytes, const std::string& doing) {
     const std::uint64_t more = grown(bytes);
     if (more > bytes) try {
             return make_block(more, doing);
-        } catch (const Error&) {  // what is needed may still be there
+        } catch (const Error&) {  // the smaller block may still fit
         }
     return make_block(bytes, doing);
 }
@@ -131,9 +131,10 @@ bool Queues::has_ended(Idle& idle) {
     return true;
 }
 
-// No start may free a block that has become too small: to free pinned memory waits for all that the device
-// does. So a block that follows smaller ones is half as large again as the largest of them: however slowly
-// starts grow, those that are too small for them are together no larger than twice the last.
+// Blocks that have become too small are not freed at a start, because freeing pinned memory waits for all
+// work of the device. So a new block is at least half as large again as the largest of the smaller ones:
+// however slowly starts grow, all blocks that are too small for them are together no larger than twice the
+// last.
 std::uint64_t Queues::grown(std::uint64_t bytes) const {
     std::uint64_t smaller = 0;
     for (const Idle& idle : idle_)

@@ -1,5 +1,5 @@
-// What copies from and to one device need: streams, events, other processes' memory, and staging memory,
-// which is pinned: the device reads and writes it by itself.
+// Resources for copies from and to one device: streams, events, other processes' memory, and staging memory,
+// which is pinned so that the device reads and writes it directly.
 #pragma once
 
 #include <chrono>
@@ -13,10 +13,10 @@
 
 namespace hocket::device {
 
-// The longest wait for copies that are still under way when what they need is to be freed.
+// The longest wait for copies that are still under way before their resources are freed.
 inline constexpr std::chrono::seconds copies_end_within{1};
 
-// Staging memory on loan.
+// Staging memory on loan to a start.
 struct Block {
     std::byte* begin = nullptr;
     std::uint64_t bytes = 0;
@@ -28,9 +28,9 @@ class Queues {
     Queues(const Driver& driver, Context context, int device)
         : driver_(driver), context_(context), device_(device), mappings_(driver) {}
 
-    // Waits up to a second for copies that are still under way. If they do not end, their memory, and what is
-    // open of other processes', is left to them for ever, and a line on stderr says so. Else memory is freed
-    // and closed, which waits for all that the device does.
+    // Waits up to a second for copies that are still under way. If they do not end, their staging memory is
+    // not freed and other processes' memory stays open, and a line on stderr says so. Otherwise all memory is
+    // freed and closed, which waits for all work of the device.
     ~Queues();
     Queues(const Queues&) = delete;
 
@@ -38,12 +38,12 @@ class Queues {
     Context context() const { return context_; }
     int device() const { return device_; }
 
-    // A stream without work. Each start has its own, one for each direction, so that none waits for what
-    // another is behind. It may be given back while there is work on it. Call within the context.
+    // Takes a stream without work. Each start has its own streams, one for each direction, so that none waits
+    // for another's work. A stream may be given back while it has work. Call within the context.
     Stream take_stream(const std::string& doing);
     void give_back(Stream stream) { streams_.push_back(stream); }
 
-    // An event that may be recorded; it may also be given back before it has happened. Call within the
+    // Takes an event that may be recorded. It may be given back before it has occurred. Call within the
     // context.
     Event take_event(const std::string& doing);
     void give_back(Event event) { events_.push_back(event); }
@@ -51,9 +51,9 @@ class Queues {
     // Call within the context. Blocks are kept for the next start.
     Block take_block(std::uint64_t bytes, const std::string& doing);
 
-    // The block is lent again once the events have happened. They are given back with it.
+    // Gives the block and the events back. The block is lent again once the events have occurred.
     void give_back(const Block& block, std::vector<Event> fences);
-    // Or never: it is not known when its copies end.
+    // Keeps the block and never lends it again, because it is not known when its copies end.
     void set_aside(const Block& block) { lost_.push_back(block); }
 
     // Other processes' memory, opened in this context.

@@ -8,8 +8,8 @@
 namespace hocket::device {
 namespace {
 
-// Chunks are so large that the call for each costs little beside its copy, and so small that the first is
-// soon there.
+// Chunks are so large that the cost of each call is small beside its copy, and so small that the first
+// arrives soon.
 constexpr std::uint64_t smallest_chunk = 256 * 1024, largest_chunk = 4 << 20, chunks_of_a_start = 64;
 
 }  // namespace
@@ -34,7 +34,8 @@ std::unique_ptr<Staging> Staging::begin(const Buffers& buffers, std::optional<St
 
 Staging::~Staging() {
     try {
-        // After a failure, too, what the caller enqueues next must come behind the copies that are under way.
+        // Even after a failure, the caller's next work on the stream must follow the copies that are under
+        // way.
         if (is_waiting() || has_copied_output_) hand_over();
     } catch (...) {
     }
@@ -85,7 +86,7 @@ void Staging::take_memory(std::uint64_t input_bytes, std::uint64_t output_bytes)
     if (output_bytes > 0) output_.host = take(output_, output_bytes);
 }
 
-// Copies of both directions come behind what is on the caller's stream: it may still write the input and read
+// Copies of both directions follow the work on the caller's stream, which may still write the input and read
 // the output.
 void Staging::follow_stream() const {
     const auto follow = [&](const Side& side) {
@@ -178,7 +179,7 @@ void Staging::finished(const std::byte* begin, std::uint64_t bytes) {
     copy_to_device(std::exchange(*pending, {pending->end, pending->end}));
 }
 
-// Between the stretches of an output lies what is not Hocket's to write.
+// The gaps between the stretches of an output are not Hocket's to write.
 void Staging::copy_to_device(Stretch final) {
     for (const Stretch& stretch : output_.stretches) {
         const std::uint64_t begin = std::max(final.begin, stretch.begin),
@@ -209,7 +210,7 @@ void Staging::hand_over() {
             order_behind(output_, end);
         }
     }
-    // Something of the input may not have been needed.
+    // Some of the input may not have been needed.
     if (is_waiting()) {
         const Event end = chunks_.back().come;
         for (; come_ + 1 < chunks_.size(); ++come_) input_.queues->give_back(chunks_[come_].come);

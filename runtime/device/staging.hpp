@@ -1,10 +1,10 @@
-// The buffers of one start that are on a device, and their likeness in pinned memory of the host, on which
-// everything else works. Nobody but this rank sees the difference.
+// The device buffers of one start and their copies in the host's pinned memory (staging buffers), on which
+// everything else works. Other ranks do not see the difference.
 //
-//   input    is copied to the host in the order in which it is needed, behind what the caller had enqueued on
-//            its stream; who reads a stretch asks first whether it has come;
+//   input    is copied to the host in the order in which it is needed, after the work that the caller had
+//            enqueued on its stream; check has_come() before reading a stretch;
 //   output   is copied to the device stretch by stretch, as soon as each is final; at the end the caller's
-//            stream is made to wait for the copies. The host never does.
+//            stream is made to wait for the copies. The host never waits for them.
 #pragma once
 
 #include <cstddef>
@@ -26,50 +26,51 @@ struct Stretch {
 struct StagedBuffer {
     Place place;
     const void* memory = nullptr;         // on the device
-    std::vector<Stretch> stretches;       // what is copied; of an input in the order in which it is needed
-    const char* name = "";                // the argument's
-    const StreamPoint* behind = nullptr;  // what the copies come behind; null: all that is on the stream now
-    std::uint64_t bytes() const;          // to the end of the furthest
+    std::vector<Stretch> stretches;       // copied; an input in the order in which it is needed
+    const char* name = "";                // the argument's name
+    const StreamPoint* behind = nullptr;  // the copies follow this point; null: all work on the stream now
+    std::uint64_t bytes() const;          // to the end of the furthest stretch
 };
 
-// Not thread-safe. If one function has thrown, the staging can only be destroyed.
+// Not thread-safe. After a function has thrown, the object can only be destroyed.
 class Staging {
   public:
-    // Begins to copy the input. An input and an output that overlap do so on the host, too. Throws
+    // Begins to copy the input. If input and output overlap, so do their copies on the host. Throws
     // hocket::Error: device, out_of_memory, invalid_argument (the stream is being captured).
     static std::unique_ptr<Staging> begin(const Buffers& buffers, std::optional<StagedBuffer> input,
                                           std::optional<StagedBuffer> output);
 
-    // The staging memory is used again once its copies have ended.
+    // The staging memory is reused once its copies have ended.
     ~Staging();
     Staging(const Staging&) = delete;
 
-    // On the host; null if that buffer is not staged.
+    // Return the buffer on the host; null if that buffer is not staged.
     std::byte* input() const { return input_.host; }
     std::byte* output() const { return output_.host; }
 
-    // Whether the memory, of a staged buffer or any other, has what the caller put there. Throws
+    // Returns true if the memory, of a staged buffer or any other, holds the caller's input. Throws
     // hocket::Error (device).
     bool has_come(const std::byte* begin, std::uint64_t bytes);
 
-    // The memory has what the caller shall get; what lies in the output is copied. Throws as above.
+    // Marks the memory as final; the part of it that lies in the output is copied to the device. Throws as
+    // above.
     void finished(const std::byte* begin, std::uint64_t bytes);
 
-    // What the host waits for, for people; "" if nothing.
+    // Describes what the host waits for, for people; "" if nothing.
     std::string awaited();
     bool is_waiting() const { return come_ < chunks_.size(); }
 
-    // Once all output is finished: work that is enqueued on the caller's stream from now on comes behind the
-    // copies. Throws as above.
+    // Call once all output is finished: work enqueued on the caller's stream from now on follows the copies.
+    // Throws as above.
     void hand_over();
 
   private:
     struct Side {
         std::vector<Stretch> stretches;
         Queues* queues = nullptr;   // null: this buffer is not staged
-        Queues* callers = nullptr;  // for the caller's stream
+        Queues* callers = nullptr;  // of the caller's stream
         Stream copies = nullptr;
-        const StreamPoint* behind = nullptr;  // as in StagedBuffer; only while it begins
+        const StreamPoint* behind = nullptr;  // as in StagedBuffer; only during begin()
         std::byte* host = nullptr;
         DevicePointer device = 0;
         std::string doing;  // for errors
@@ -103,9 +104,9 @@ class Staging {
     Side input_, output_;
     std::vector<Loan> loans_;
     std::vector<Chunk> chunks_;       // of the input, in the order of their copies
-    std::size_t come_ = 0;            // so many of them
-    std::vector<Stretch> pending_;    // of the output: final, and not yet on its way: too short for a copy
-    bool has_copied_output_ = false;  // since the last fence
+    std::size_t come_ = 0;            // how many of them have arrived
+    std::vector<Stretch> pending_;    // of the output: final, but too short to be copied yet
+    bool has_copied_output_ = false;  // output was copied after the last fence
 };
 
 }  // namespace hocket::device

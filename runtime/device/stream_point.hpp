@@ -1,4 +1,4 @@
-// What is on a caller's stream at one time: all that it has enqueued until then.
+// A point on a caller's stream: all work that was enqueued before it.
 #pragma once
 
 #include <string>
@@ -10,17 +10,18 @@ namespace hocket::device {
 // Not thread-safe. Throws as Driver::require.
 class StreamPoint {
   public:
-    // queues: of the stream's context. Throws hocket::Error(invalid_argument) if the stream is being
-    // captured, too.
+    // queues: of the stream's context. Also throws hocket::Error(invalid_argument) if the stream is being
+    // captured.
     StreamPoint(Queues& queues, Stream stream, std::string doing);
     ~StreamPoint() { queues_.give_back(event_); }
     StreamPoint(const StreamPoint&) = delete;
 
-    // Whether all of it has ended. Once it has, this costs nothing.
+    // Returns true if all work before the point has ended. Once it has, this costs nothing.
     bool has_come();
     bool is_known_to_have_come() const { return has_come_; }
 
-    // What is enqueued on the stream from now on comes behind it. Call within that stream's context.
+    // Makes work that is enqueued on the stream from now on wait for the point. Call within that stream's
+    // context.
     void hold_back(Stream stream) const;
 
   private:

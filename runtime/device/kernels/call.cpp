@@ -12,8 +12,8 @@ namespace {
 
 thread_local Stream own_stream = nullptr;
 
-// Memory of a pool, or managed memory, has no context of its own. What was retained is kept: kernels may
-// still run in it when the call has returned.
+// Memory of a pool, and managed memory, has no context of its own. The retained context is kept: kernels may
+// still run in it after the call has returned.
 Context primary_context(const Driver& driver, int device, const std::string& doing) {
     static std::mutex mutex;
     static std::map<int, Context> retained;
@@ -41,10 +41,11 @@ Context context_of(const Driver& driver, Stream stream, const Place& memory, con
     return context;
 }
 
-// Which contexts have the kernels' code.
+// Remembers which contexts have loaded the kernels' code.
 class Loaded {
   public:
-    // context: the thread's current one. Thread-safe; fast for the context of the thread's last call.
+    // Calls load() once for each context. context: the thread's current one. Thread-safe; fast for the
+    // context of the thread's last call.
     template <typename Load>
     void once(Context context, const Load& load) {
         thread_local Context last = nullptr;
@@ -54,8 +55,8 @@ class Loaded {
     }
 
   private:
-    // To load may wait for all that a device does. So no lock is held meanwhile that calls on other devices
-    // need.
+    // Loading may wait for all work of a device. So no lock that calls on other devices need is held
+    // meanwhile.
     std::once_flag& flag_of(Context context) {
         const std::lock_guard lock(mutex_);
         return flags_[context];

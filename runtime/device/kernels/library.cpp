@@ -34,7 +34,7 @@ const KernelLibrary& kernel_library() {
     if (const KernelLibrary* library = known.load(std::memory_order_acquire)) return *library;
     const std::lock_guard lock(loading);
     if (const KernelLibrary* library = known.load(std::memory_order_acquire)) return *library;
-    static KernelLibrary loaded;  // never moves, and is written once
+    static KernelLibrary loaded;  // never moves; written once
     loaded = load_kernels();
     known.store(&loaded, std::memory_order_release);
     return loaded;

@@ -1,5 +1,5 @@
-// The kernels of CUDA devices (runtime/compute/kernels/cuda), a library of their own that is loaded when
-// memory of a device is first given to one of them: Hocket itself is not linked with CUDA.
+// The kernels of CUDA devices (runtime/compute/kernels/cuda), in a library of their own. It is loaded when
+// one of them is first given memory of a device, so Hocket itself is not linked with CUDA.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace hocket::device {
 
-// Its functions, without "hocket_cuda_".
+//
+// The library's functions, without "hocket_cuda_".
 // clang-format off
 #define HOCKET_CUDA_KERNELS(X)                                        \
     X(load) X(error_name) X(error_words)                              \
@@ -19,15 +20,15 @@ namespace hocket::device {
 // clang-format on
 
 struct KernelLibrary {
-    std::string path;  // as it was loaded
+    std::string path;  // from which it was loaded
 #define HOCKET_DECLARE(name) decltype(&kernels::cuda::hocket_cuda_##name) name;
     HOCKET_CUDA_KERNELS(HOCKET_DECLARE)
 #undef HOCKET_DECLARE
 };
 
-// Loads the library at the first call, as runtime/base/plugin.hpp says; the variable is HOCKET_CUDA_KERNELS.
-// Throws hocket::Error (device) if there is none, or one that does not fit, and looks again at the next call.
-// Thread-safe.
+// Loads the library at the first call, as runtime/base/plugin.hpp describes; the variable is
+// HOCKET_CUDA_KERNELS. Throws hocket::Error (device) if there is none, or if it does not fit; the next call
+// looks again. Thread-safe.
 const KernelLibrary& kernel_library();
 
 }  // namespace hocket::device
