@@ -17,7 +17,7 @@ void Answers::finish() {
     caller_.finish();
 }
 
-// Without memory for an answer there is none: the one who asks asks again.
+// If there is no memory, the question is dropped: the rank that asked will ask again.
 void Answers::hear(std::uint64_t number) noexcept {
     try {
         caller_.prepare();

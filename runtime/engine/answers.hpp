@@ -1,5 +1,5 @@
-// Answers what other ranks ask about this rank's operations, on a thread of its own: the thread that hears of
-// a question must not wait for the gate.
+// Answers other ranks' questions about this rank's operations on a thread of its own, because the thread that
+// receives a question must not wait for the gate.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ namespace hocket::engine {
 
 class Answers {
   public:
-    // What is known of the operation of this number, or of the latest one if that was not started here; none
-    // if nothing is known. May throw.
+    // Returns what is known of the operation with this number, or of the latest one if that was not started
+    // here; nullopt if nothing is known. May throw.
     using Find = std::function<std::optional<transport::Account>(std::uint64_t number)>;
 
-    // Begins to hear questions; the thread begins with the first of them.
+    // Begins to receive questions; the thread starts with the first of them.
     Answers(transport::Bootstrap& bootstrap, Find find);
     ~Answers() { finish(); }
     Answers(const Answers&) = delete;
 
-    // Hears no more questions. Returns after the answers to those that it has heard.
+    // Stops receiving questions. Returns after all questions received so far are answered.
     void finish();
 
-    // Answers what was asked and is not answered yet, for a thread that keeps the other one from finding
-    // anything.
+    // Answers the open questions on the calling thread, which holds what the answering thread would need to
+    // find anything.
     void answer_here(const Find& find) noexcept;
 
   private:
@@ -40,11 +40,11 @@ class Answers {
     const Find find_;
     struct Question {
         std::uint64_t number;
-        bool was_answered_here = false;  // since it was asked last
+        bool was_answered_here = false;  // since the last question
     };
 
     std::mutex mutex_;                // guards questions_
-    std::deque<Question> questions_;  // the first is in work
+    std::deque<Question> questions_;  // the first is being answered
     Caller caller_;
 };
 

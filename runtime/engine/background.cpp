@@ -8,11 +8,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long what was started is left to the thread that started it: most wait at once. While that thread
-// starts one operation after another, it is left to it for longer and longer.
+// For so long an operation is left to the thread that started it, because most threads wait for it at once.
+// While that thread starts one operation after another, the time doubles.
 constexpr auto first_patience = 100us, longest_patience = 3200us;
-// How long, and how often, the thread looks for something new before it sleeps. While there is something all
-// the time, no start has to wake it.
+// How long, and how often, the thread looks for new operations before it sleeps. While they keep coming, no
+// start has to wake it.
 constexpr auto lingering = 10ms;
 constexpr auto look_again = 200us;
 
@@ -46,7 +46,7 @@ void Background::wait_for_work() const {
             left_alone_.wait();
 }
 
-// Whether what is in flight stays in flight, and nothing new is started.
+// Returns true if an operation is still in flight and no new one has been started meanwhile.
 bool Background::needs_help() const {
     for (std::chrono::microseconds patience = first_patience; patience <= longest_patience; patience *= 2) {
         const std::uint64_t before = left_alone_.starts();

@@ -1,5 +1,6 @@
-// A thread that moves a communicator's operations while the application's threads do something else. It
-// sleeps while nothing is in flight that nobody waits for, and leaves the work to a thread that waits.
+// A thread that makes progress on a communicator's operations while the application's threads do other work.
+// It sleeps unless an operation is in flight for which no thread waits, and leaves the work to any thread
+// that waits.
 #pragma once
 
 #include <atomic>
@@ -11,7 +12,7 @@ namespace hocket::engine {
 
 class Background {
   public:
-    explicit Background(Progress& progress);  // throws hocket::Error(out_of_memory) if there can be no thread
+    explicit Background(Progress& progress);  // throws hocket::Error(out_of_memory)
     ~Background();                            // ends the thread
 
   private:

@@ -25,9 +25,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds goodbye_limit{500};
-constexpr auto verdict_within = 1s;  // in which rank 0 says which failure was the first
+constexpr auto verdict_within = 1s;  // time for rank 0 to say which failure was the first
 
-// Up to this size, a rank's part of the work costs less than to wait for the others once more.
+// Up to this size, a rank's part of the work costs less than waiting for the others once more.
 constexpr std::uint64_t small_bytes = 16 * 1024;
 
 std::string joined(const std::vector<std::string>& folders) {
@@ -52,12 +52,12 @@ transport::BootstrapOptions bootstrap_options(const Options& options) {
     result.secret = options.secret;
     result.join_timeout = options.join_timeout;
     result.heartbeat_timeout = options.heartbeat_timeout;
-    // Several beats must fit into the time after which a silent rank is lost.
+    // Several heartbeats must fit into the time after which a silent rank counts as lost.
     result.heartbeat_interval = std::min(result.heartbeat_interval, options.heartbeat_timeout / 5);
     return result;
 }
 
-// If the ranks meet at the loopback, they are all here.
+// If the ranks meet at the loopback address, they are all on this host.
 std::string address_for_recovery(const Options& options) {
     const std::string& rendezvous = options.master_addr;
     if (rendezvous.starts_with("127.") || rendezvous == "localhost") return "127.0.0.1";
@@ -65,8 +65,8 @@ std::string address_for_recovery(const Options& options) {
     return transport::own_address();
 }
 
-// "all_reduce of 4 KiB on 2m (2 ranks): ring 1 us, direct 2 us, flat 3 us, tree 4 us (estimates)":
-// the first three of them. Names may have arguments.
+// Returns the first three of the estimates in "all_reduce of 4 KiB on 2m (2 ranks): ring 1 us, direct 2 us,
+// flat 3 us, tree 4 us (estimates)". Names may have arguments.
 std::string in_short(const std::string& estimates) {
     const std::size_t colon = estimates.find(": ");
     const std::size_t begin = colon == std::string::npos ? 0 : colon + 2;
@@ -89,7 +89,7 @@ std::string loss_text(const transport::Loss& loss) {
 }
 
 // If one rank fails while a communicator is made, the others would wait for it. So all ranks fail, with the
-// error that rank 0 heard of first.
+// error that rank 0 received first.
 Error told_to_all(transport::Bootstrap& bootstrap, const Error& own) {
     if (own.status() != Status::peer_lost) bootstrap.report(encode({own.status(), -1, "", "", own.what()}));
     const auto until = transport::Clock::now() + verdict_within;
@@ -105,7 +105,7 @@ Error told_to_all(transport::Bootstrap& bootstrap, const Error& own) {
     return own;
 }
 
-// For meeting the others: the wait ends as soon as we know that one of them will not come.
+// For meeting the other ranks: the wait ends as soon as one of them is known not to come.
 transport::Patience patience_of(const transport::Bootstrap& bootstrap, const Options& options) {
     const auto bad_news = [&bootstrap]() -> std::optional<std::string> {
         if (const auto report = bootstrap.reported()) return report_text(*report);
@@ -133,7 +133,7 @@ std::unique_ptr<Communicator> Communicator::create(const Options& options) {
 
 Communicator::Communicator(const Options& options)
     : options_(options), schedule_path_(joined(options.schedule_path)), devices_(options.cuda_ipc) {
-    const bool is_first = !options_.planning;  // not a group, which its parent's planning is given
+    const bool is_first = !options_.planning;  // a group is given its parent's planning
     if (is_first) options_.planning = std::make_shared<Planning>();
     device::find_driver();
     bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
@@ -142,10 +142,10 @@ Communicator::Communicator(const Options& options)
     options_.host_listens = false;
     options_.rank = bootstrap_->rank(), options_.world_size = bootstrap_->world_size();
     if (is_first && rank() == 0) warn_of_missing_folders(options_.schedule_path);
-    // What its launcher says of a new process is of another job, or of a process that it replaces.
+    // The launcher's numbers in a new process are those of another job, or of a process that it replaces.
     if (options_.is_newcomer) options_.job_rank = options_.rank;
     try {
-        name_of(options_.executor);  // an executor that was asked for by name is there
+        name_of(options_.executor);  // throws if an executor that was named does not exist
         meet();
     } catch (const std::exception& error) {
         throw size() > 1 ? told_to_all(*bootstrap_, error_of(error)) : error_of(error);
@@ -164,7 +164,7 @@ void Communicator::meet() {
         for (int rank = 0; rank < size(); ++rank) options_.numbers_in_recovery.push_back(rank);
     }
     one_host_ = std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) == size();
-    // Only after the topologies were compared, so that this fails on all ranks alike.
+    // This check follows the comparison of the topologies, so that it fails on all ranks alike.
     in_dsl([&] { dsl::check_topology(options_.topology, options_.schedule_path, options_.world_size); });
     if (options_.topology.empty())
         options_.topology =
@@ -189,7 +189,7 @@ void Communicator::meet() {
     if (options_.has_background) background_ = std::make_unique<Background>(*progress_);
 }
 
-// A provider that was asked for by name carries all messages; then no memory is shared.
+// A provider that was named in the options carries all messages; then no memory is shared.
 void Communicator::open_window(transport::WindowInvitation invitation) {
     const auto host_of = [&](int rank) { return agreement_.hosts[static_cast<std::size_t>(rank)]; };
     const bool shares = options_.provider.empty();
@@ -217,7 +217,7 @@ void Communicator::open_window(transport::WindowInvitation invitation) {
     provider_ = "memory";
 }
 
-// Carries messages to the ranks that share no memory with this one.
+// Opens the fabric, which carries messages to the ranks that share no memory with this one.
 void Communicator::open_fabric() {
     const int here = local_peers_ ? local_peers_->members() : 1;
     if (here == size()) return;
@@ -264,8 +264,8 @@ void Communicator::log_joining() const {
         executor(), options_.has_background ? "thread" : "calls", options_.timeout.count());
 }
 
-// The job's provider as rank 0 sees it, which every rank can derive: a rank that shares no memory would
-// itself report another one.
+// Returns the job's provider as rank 0 sees it, which every rank can derive: a rank that shares no memory
+// would itself report another one.
 JobShape Communicator::shape() const {
     const bool shares =
         options_.provider.empty() && std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) > 1;
@@ -285,8 +285,8 @@ Communicator::~Communicator() {
     if (size() > 1) bootstrap_->leave();
 }
 
-// A rank that is done may still hold messages that others wait for, and they only move while it drives the
-// fabric. So for a while it stays until all ranks are here.
+// A rank that has finished may still hold messages that others wait for, and they only move while it drives
+// the fabric. So it stays for a while, until all ranks are here.
 void Communicator::say_goodbye() {
     is_leaving_ = true;
     try {
@@ -295,15 +295,15 @@ void Communicator::say_goodbye() {
         progress_->wait(
             progress_->start(make_rendezvous(leaving_rendezvous), 1, &here, &all, 1, goodbye_limit));
     } catch (const Error& error) {
-        // There is no call left to return the error, but wrong results must not go unnoticed.
+        // No call is left that could return the error, but wrong results must not go unnoticed.
         if (error.status() == Status::mismatch) log_line("hocket: {}", error.what());
     } catch (const std::exception&) {  // no memory for the rendezvous: leave at once
     }
 }
 
-// The communicator's schedule, if it exists for the collective; otherwise "". "ring" has no broadcast, but a
-// program that uses it for all_reduce may still broadcast. If the schedule exists for no collective, its name
-// is returned, so that the error says where it was looked for.
+// Returns the communicator's schedule if it exists for the collective, otherwise "". "ring" has no broadcast,
+// but a program that uses it for all_reduce may still broadcast. If the schedule exists for no collective,
+// its name is returned, so that the error says where it was looked for.
 std::string Communicator::own_schedule(dsl::Collective collective) const {
     using dsl::Collective;
     if (options_.schedule.empty()) return "";
@@ -334,12 +334,12 @@ std::shared_ptr<const dsl::Operator> Communicator::find_operator(const std::stri
 
 std::unique_ptr<dsl::CheckedSchedule> Communicator::check(dsl::PlanRequest request) const {
     const Planning::Turn turn = options_.planning->turn(options_.timeout);
-    request.deadline = dsl::Deadline(options_.timeout);  // other threads' planning does not count
+    request.deadline = dsl::Deadline(options_.timeout);  // without the other threads' planning
     return in_dsl([&] { return turn.planner().check(request); });
 }
 
-// The schedule that was measured to be the fastest. Null if nothing was measured, or if that schedule doesn't
-// run any more: then it doesn't on any rank.
+// Returns the schedule that was measured to be the fastest. Returns null if nothing was measured, or if that
+// schedule no longer runs, which is then so on every rank.
 std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequest request,
                                                                    std::vector<std::string>& why) const {
     const TunedRange* tuned = find(tuning_, request.collective, request.bytes);
@@ -353,8 +353,8 @@ std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequ
         return checked;
     } catch (const Error& error) {
         if (error.status() != Status::schedule && error.status() != Status::not_found) throw;
-        // The measurement was of counts that are alike, and of a sum: the schedule may not do for other
-        // counts, or need more of an operator.
+        // The measurement was of equal counts and of a sum: the schedule may not support other counts, or may
+        // need more of an operator.
         if ((request.counts != dsl::Counts::alike || request.op) && error.status() == Status::schedule)
             return nullptr;
         if (rank() == 0 && !warned_.exchange(true))
@@ -366,10 +366,10 @@ std::unique_ptr<dsl::CheckedSchedule> Communicator::tuned_schedule(dsl::PlanRequ
     }
 }
 
-// bytes: of x. Sizes for which the schedule comes out the same share a plan.
+// bytes: of x. Sizes for which the schedule is identical share a plan.
 SizedPlans::Sized Communicator::make_plan(const PlanChoice& choice, std::uint64_t bytes,
                                           const SizedPlans::Made& made) const {
-    device::find_driver();  // small starts don't look
+    device::find_driver();  // small starts don't look for the driver
     if (choice.root < 0 || choice.root >= size())
         throw Error(Status::invalid_argument,
                     fmt::format("the root is {}; it must be a rank, 0 to {}", choice.root, size() - 1));
@@ -446,7 +446,7 @@ std::unique_ptr<SizedPlans> Communicator::lazy_plans(const PlanChoice& choice) c
                                         });
 }
 
-// The other ranks make this plan, too, and will start it: they must hear of it if it cannot be made here.
+// The other ranks make this plan, too, and will start it: they must be told if it cannot be made here.
 const SizedPlans::Sized& Communicator::made_for_all(SizedPlans& plans, std::uint64_t bytes) const {
     try {
         return plans.for_bytes(bytes);
@@ -565,10 +565,10 @@ std::vector<std::string> Communicator::exchange(const std::string& text, const s
         return texts;
     } catch (const Error& error) {
         end(error.status());
-        // What broke it is what every other call says, too.
+        // After a failure, throws the communicator's failure, as every other call does.
         if (const auto failure = progress_->failure()) throw Error(failure->status, failure->text);
         if (error.status() != Status::timeout) throw;
-        // Some ranks have come and others not, as in an operation that fails so.
+        // Some ranks have called and others not, as in a collective that fails for this reason.
         const Error whole(error.status(), fmt::format("not all ranks make this call: {}", error.what()));
         progress_->cannot_start(whole);
         throw whole;
@@ -596,7 +596,7 @@ bool Communicator::was_given_up() const {
 std::set<int> Communicator::may_have_gone_on() const {
     const auto since = bootstrap_->bad_news_since();
     if (!since || transport::Clock::now() - *since <= options_.timeout) return {};
-    // A rank whose death was the first that was heard of has not outlived the failure.
+    // A rank whose loss was the first to be reported has not survived the failure.
     const auto loss = bootstrap_->reported() ? std::nullopt : bootstrap_->loss();
     std::set<int> numbers;
     for (int other = 0; other < size(); ++other)
@@ -627,9 +627,9 @@ std::string Communicator::own_address() const {
     return one_host_ && transport::chosen_address().empty() ? "127.0.0.1" : transport::own_address();
 }
 
-// Goes over the fabric, as an all_reduce of one element: no rank has the result before all have given their
-// part. It does not use the bootstrap: a rank that waits there would not drive the operations in flight that
-// others wait for.
+// Runs over the fabric, as an all_reduce of one element: no rank has the result before all have contributed.
+// It does not use the bootstrap, because a rank that waits there would not drive the operations in flight
+// that others wait for.
 void Communicator::barrier() {
     progress_->run(barrier_plan(), 1, &here_, &all_here_);
 }
@@ -638,8 +638,8 @@ Execution& Communicator::start_barrier() {
     return progress_->start(barrier_plan(), 1, &here_, &all_here_);
 }
 
-// Goes over the bootstrap, so that it takes no place among the collectives, and nothing has to be given up
-// with it. Meanwhile this rank moves what others may wait for.
+// Runs over the bootstrap, so that it takes no place in the order of collectives, and nothing fails with it.
+// Meanwhile this rank makes progress on operations that others may wait for.
 void Communicator::barrier_monitored(std::chrono::milliseconds timeout) {
     const std::lock_guard lock(rendezvous_);
     const auto until = Progress::Clock::now() + timeout;
@@ -653,7 +653,7 @@ void Communicator::barrier_monitored(std::chrono::milliseconds timeout) {
         if (Progress::Clock::now() >= until) break;
     }
     const auto absent = bootstrap_->absent(verdict_within);
-    if (absent && absent->empty()) return;  // the last has come meanwhile
+    if (absent && absent->empty()) return;  // the last rank has come meanwhile
     throw Error(Status::timeout,
                 fmt::format("not all ranks came to the monitored barrier within {} ms; absent: {}\n"
                             "  hint: see what these ranks are doing; the communicator is as it was, and "
@@ -669,7 +669,7 @@ const std::shared_ptr<StartablePlan>& Communicator::barrier_plan() {
     return barrier_;
 }
 
-// Uses the library's own choice of schedule, whatever the communicator's is.
+// Uses the library's own choice of schedule, whatever schedule the communicator has.
 std::shared_ptr<StartablePlan> Communicator::make_rendezvous(const std::string& purpose, DataType type,
                                                              compute::Reduction op) {
     const auto& plan = cached_plan({.type = type,

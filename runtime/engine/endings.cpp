@@ -61,7 +61,7 @@ void Endings::add(const Request& request, Way way) {
 }
 
 std::list<Endings::Waiting>::iterator Endings::tell(std::list<Waiting>::iterator ended) noexcept {
-    // It fails only where so many ends wait to be read that no number is left for them; then it is readable.
+    // A write fails only if the eventfd's counter is full; then it is readable anyway.
     if (ended->eventfd.is_open()) eventfd_write(ended->eventfd.fd(), 1);
     if (ended->moment.at != nullptr)
         ended->moment.at->store(

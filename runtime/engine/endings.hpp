@@ -1,4 +1,5 @@
-// Tells that an operation has ended: the program through an eventfd or by a call, others by the moment.
+// Notifies others that an operation has ended: the program through an eventfd or a call, internal users by a
+// time stamp.
 #pragma once
 
 #include <atomic>
@@ -21,23 +22,24 @@ struct Call {
     void* user;
 };
 
-// Where the moment is written: nanoseconds of the steady clock, by the thread that moves operations.
+// Where the time of the end is written, in nanoseconds of the steady clock, by the thread that made the
+// progress.
 struct Moment {
     std::atomic<std::int64_t>* at;
 };
 
-// Calls functions one after another, on a thread that begins with the first of them. Thread-safe.
+// Calls functions one after another on a thread that starts with the first of them. Thread-safe.
 class Caller {
   public:
     Caller() = default;
     ~Caller() { finish(); }
     Caller(const Caller&) = delete;
 
-    // Begins the thread if there is none. Throws hocket::Error(out_of_memory).
+    // Starts the thread if there is none. Throws hocket::Error(out_of_memory).
     void prepare();
-    // Moves the call here. Allocates nothing; after prepare().
+    // Moves the call into the queue. Allocates nothing; call prepare() first.
     void add(std::list<Call>& from, std::list<Call>::iterator call);
-    // Returns after the last call; the thread is gone then. Not for a function that is being called.
+    // Returns after the last call, when the thread has ended. Must not be called from such a call.
     void finish();
     bool is_this_thread();
 
@@ -51,16 +53,16 @@ class Caller {
     std::thread thread_;
 };
 
-// What is still to be told. Not thread-safe, but for what caller() gives.
+// The pending notifications. Not thread-safe, except for what caller() returns.
 class Endings {
   public:
-    // An eventfd of the program, which this has a descriptor of its own for; a call; or a moment.
+    // A duplicate of the program's eventfd, a call, or a time stamp.
     using Way = std::variant<transport::Socket, Call, Moment>;
 
     // Throws hocket::Error(out_of_memory), std::bad_alloc.
     void add(const Request& request, Way way);
 
-    // Tells the program of all that have ended.
+    // Sends the notification of every request that has ended.
     template <typename HasEnded>
     void look(HasEnded has_ended) {
         for (auto at = waiting_.begin(); at != waiting_.end();)
@@ -76,7 +78,7 @@ class Endings {
     struct Waiting {
         const Request* request;
         transport::Socket eventfd;
-        std::list<Call> call;  // of one or none: its node moves to the caller
+        std::list<Call> call;  // one or none; its node moves to the caller
         Moment moment;
     };
 

@@ -20,7 +20,7 @@ Gate::Gate() : bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
 void Gate::ring_bell() {
     rung_ = true;
     const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(bell_.fd(), &one, sizeof one);  // if full, it rings already
+    [[maybe_unused]] const auto written = ::write(bell_.fd(), &one, sizeof one);  // full: it rings already
 }
 
 void Gate::silence_bell() {
@@ -28,10 +28,10 @@ void Gate::silence_bell() {
     rung_ = false;
     std::uint64_t rings;
     [[maybe_unused]] const auto bytes =
-        ::read(bell_.fd(), &rings, sizeof rings);  // if it is empty, nobody rang
+        ::read(bell_.fd(), &rings, sizeof rings);  // if it is empty, the bell has not rung
 }
 
-// The fast way in: nobody is here. Without a driver, nobody asks how many visitors there are.
+// Fast path: the gate is free. Without a driver, the number of visitors is of no interest.
 Gate::Visit::Visit(Gate& gate) : gate_(gate), lock_(gate.mutex_, std::try_to_lock) {
     if (lock_.owns_lock() && !gate_.driven_) return;
     if (lock_.owns_lock()) lock_.unlock();

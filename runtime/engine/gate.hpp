@@ -1,10 +1,9 @@
-// Lets several threads use one communicator, and lets one of them sleep on the fabric meanwhile.
+// Lets several threads use one communicator while one of them sleeps on the fabric.
 //
-// A thread that makes a call is a *visitor*: it has the gate to itself and is soon gone. A thread that waits
-// becomes the *driver* if there is none: it drives the fabric for all that wait, and the others *follow*:
-// they sleep until their own operation has ended or there is no driver any more. The driver keeps nobody
-// waiting: it steps aside for visitors whenever there are any, and a visitor that finds it asleep on the
-// fabric wakes it through the bell.
+// A thread that makes a call is a *visitor*: it has the gate to itself for a short time. A thread that waits
+// becomes the *driver* if there is none: it drives the fabric for all threads that wait. The others *follow*:
+// they sleep until their own operation has ended or there is no longer a driver. The driver steps aside
+// whenever there are visitors, and a visitor that finds it asleep on the fabric wakes it through the bell.
 #pragma once
 
 #include <atomic>
@@ -30,8 +29,8 @@ class Gate {
         ~Visit();
         Visit(const Visit&) = delete;
 
-        // True once this thread is the driver, which it stays until the visit ends; false once `ended` holds,
-        // or the time has come.
+        // Returns true once this thread is the driver, which it stays until the visit ends; returns false
+        // once `ended` holds, or at the given time.
         template <typename Ended>
         bool become_driver(Ended ended, Clock::time_point until = Clock::time_point::max()) {
             stop_visiting();
@@ -46,20 +45,20 @@ class Gate {
             return driving_ = gate_.driven_ = true;
         }
 
-        // Lets the driver work until it has gone, or `ended` holds and call_all() was called. Other than one
-        // that follows, this thread is nobody that the driver works for.
+        // Lets the driver work until it has gone, or until `ended` holds and call_all() was called. Unlike a
+        // thread that follows, this thread has no operation of its own that the driver works for.
         template <typename Ended>
         void let_drive(Ended ended) {
             stop_visiting();
             gate_.changed_.wait(lock_, [&] { return !gate_.driven_ || ended(); });
         }
 
-        // For the driver, between two looks at the fabric: lets visitors at the gate in. False: there were
-        // none.
+        // For the driver, between two looks at the fabric: lets waiting visitors in. Returns false if there
+        // were none.
         bool step_aside();
 
-        // For the driver: calls sleep() with the gate open, unless a visitor came in: after that there may be
-        // no reason to sleep. sleep must return when bell_fd() is readable, and must not throw.
+        // For the driver: calls sleep() with the gate open, unless a visitor came in: then there may no
+        // longer be a reason to sleep. sleep must return when bell_fd() is readable, and must not throw.
         template <typename Sleep>
         void asleep(Sleep sleep) {
             if (step_aside()) return;
@@ -83,7 +82,7 @@ class Gate {
     };
 
     // Calls look() with the gate held if that is possible at once, also while the driver sleeps on the
-    // fabric, which look() must leave alone. False: somebody is at work.
+    // fabric, which look() must not touch. Returns false if a thread is at work.
     template <typename Look>
     bool try_look(Look look) {
         const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -91,7 +90,7 @@ class Gate {
         return lock.owns_lock();
     }
 
-    // To be called with the gate held: some operation has ended, and the threads that follow should look.
+    // Call with the gate held when an operation has ended, so that the threads that follow look again.
     void announce() {
         if (followers_ > 0) changed_.notify_all();
     }
@@ -106,7 +105,7 @@ class Gate {
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::atomic<int> visitors_{0};  // threads that came while there was a driver, or wait at the gate
+    std::atomic<int> visitors_{0};  // threads that came while there was a driver, or are waiting at the gate
     int followers_ = 0;
     bool driven_ = false;
     bool asleep_ = false;

@@ -17,14 +17,13 @@
 namespace hocket::engine {
 namespace {
 
-// How long the first attempt to make a shrunken communicator takes at most. A rank that dies meanwhile ends
-// it at once; only one that stands still, or whose host is gone, does not, and the next attempt names that
-// one.
+// Limits the first attempt to make a shrunken communicator. A rank that dies meanwhile ends the attempt at
+// once; a rank that hangs, or whose host is gone, does not, and the next attempt names that rank.
 constexpr std::chrono::milliseconds shortest_attempt{2000};
 
 constexpr const char* grow_name = "hkt_comm_grow";
 
-constexpr std::size_t most_earlier_recoveries = 16;  // each is a socket
+constexpr std::size_t most_earlier_recoveries = 16;  // each keeps a recovery socket
 
 struct Wish {
     bool takes_part = false;
@@ -50,7 +49,7 @@ Wish decode_wish(const std::string& text) {
     return {numbers[0] != 0, numbers[1], numbers[2]};
 }
 
-// Leaves the wishes, and compares what all of them are for.
+// Removes the purposes from the wishes, and compares them.
 void take_what(std::vector<std::string>& wishes, const std::string& own, int self) {
     for (std::size_t rank = 0; rank < wishes.size(); ++rank) {
         std::size_t place = 0;
@@ -66,7 +65,7 @@ void take_what(std::vector<std::string>& wishes, const std::string& own, int sel
     }
 }
 
-// The ranks of the parent that are in this rank's group, in their order there.
+// Returns the ranks of the parent that are in this rank's group, in the group's order.
 std::vector<int> members_of(const std::vector<std::string>& wishes, const Wish& own) {
     std::vector<std::tuple<int, int>> members;  // key, rank
     for (std::size_t rank = 0; rank < wishes.size(); ++rank)
@@ -78,7 +77,8 @@ std::vector<int> members_of(const std::vector<std::string>& wishes, const Wish& 
     return ranks;
 }
 
-// The communicator of these ranks, which begins where the first of them invites them to. self: one of them.
+// Makes the communicator of these ranks, which meet where the first of them invites them to. self: one of
+// them.
 std::unique_ptr<Communicator> make_group(Options options, const std::vector<int>& members, int self,
                                          const transport::Invitation& rendezvous) {
     options.topology.clear();
@@ -93,24 +93,25 @@ std::unique_ptr<Communicator> make_group(Options options, const std::vector<int>
     return Communicator::create(options);
 }
 
-// For a communicator of these ranks of the parent, and perhaps new ones: they know of no recoveries yet.
+// Returns options for a communicator of these ranks of the parent, and perhaps new ones: they know of no
+// recoveries yet.
 Options options_for(const std::vector<int>& members, Communicator& parent) {
     Options options = parent.options();
     options.recovery.reset();
     options.numbers_in_recovery.clear();
-    // The parent knows at once when one of them has died, and when it is aborted.
+    // The parent detects at once that one of them has died, or that it was aborted.
     options.abandoned = [&parent, members] {
         parent.throw_if_aborted();
         return parent.loss_among(members);
     };
-    options.join_timeout = options.timeout;  // that of a shrunken one was what had been left
+    options.join_timeout = options.timeout;  // a shrunken communicator had only the remaining time
     return options;
 }
 
-// What a rank says instead of an invitation.
+// A rank sends this instead of an invitation.
 const std::string no_invitation = "no invitation: ";
 
-// How many new processes rank 0 takes in. If its id is of no use, take_door() tells all ranks why.
+// Returns how many new processes rank 0 takes in. If its id is invalid, take_door() tells all ranks why.
 std::int64_t newcomers_at(const std::string& invitation, int asked) {
     if (asked != those_waiting) return asked;
     try {
@@ -121,7 +122,8 @@ std::int64_t newcomers_at(const std::string& invitation, int asked) {
     }
 }
 
-// What all ranks ask for, or rank 0 finds waiting. Cheap, so that programs can ask often.
+// Returns the number that all ranks ask for, or that rank 0 finds waiting. Cheap, so that programs can ask
+// often.
 int agree_on_newcomers(Communicator& parent, int asked, const std::string& invitation) {
     const std::int64_t found = parent.rank() == 0 ? newcomers_at(invitation, asked) : 0;
     const auto all = parent.greatest({asked, -asked, found}, grow_name);
@@ -133,7 +135,7 @@ int agree_on_newcomers(Communicator& parent, int asked, const std::string& invit
     throw Error(Status::internal, "ranks differ in what they ask of hkt_comm_grow, and say the same");
 }
 
-// Takes the lobby of an invitation that was made in this process. Returns what the others are told: the
+// Takes the lobby of an invitation that was made in this process. Returns the text for the other ranks: the
 // invitation, or why there is none.
 std::string take_door(const std::string& text, std::shared_ptr<transport::Lobby>& lobby) {
     try {
@@ -147,23 +149,24 @@ std::string take_door(const std::string& text, std::shared_ptr<transport::Lobby>
     }
 }
 
-// Nobody is taken in there any more.
+// Closes the invitation: turns away all processes that wait there.
 void close_door(const std::string& text) noexcept {
     try {
         if (const auto lobby = transport::take_lobby(transport::Invitation::parse(text)))
             lobby->turn_all_away("the ranks could not grow: look for another id");
-    } catch (const std::exception&) {  // it is none of ours, or closed as it is
+    } catch (const std::exception&) {  // not this process's invitation, or already closed
     }
 }
 
-// The text behind the number that it begins with; all of it, and the number as it was, if it does not.
+// Reads the number at the start of the text and returns the text after it. Without a number, leaves `number`
+// as it was and returns the whole text.
 std::string read_number(const std::string& text, int& number) {
     const char* const end = text.data() + text.size();
     const char* const stop = std::from_chars(text.data(), end, number).ptr;
     return std::string(stop == end || *stop != ' ' ? stop : stop + 1, end);
 }
 
-// What another rank has said of its failure: a status and a text.
+// Decodes another rank's failure: a status and a text.
 Error failure_of(int rank, const std::string& said) {
     int status = static_cast<int>(Status::internal);
     const std::string text = read_number(said, status);
@@ -198,7 +201,7 @@ std::unique_ptr<Communicator> split(Communicator& parent, const std::string& wha
     try {
         invitations = parent.exchange(invitation ? invitation->text() : no_invitation + trouble, "");
     } catch (...) {
-        if (invitation) transport::take_lobby(*invitation);  // and closes it
+        if (invitation) transport::take_lobby(*invitation);  // which closes it
         throw;
     }
     if (members.empty()) return nullptr;
@@ -210,11 +213,11 @@ std::unique_ptr<Communicator> split(Communicator& parent, const std::string& wha
 
 std::unique_ptr<Communicator> shrink(Communicator& parent) {
     const auto until = transport::Clock::now() + parent.options().timeout;
-    parent.lost();  // the recovery must know
+    parent.lost();  // tells the recovery
     parent.abort("hkt_comm_shrink was called: it goes on without the ranks that are lost");
     Options options = parent.options();
     if (parent.size() == 1) return make_group(options, {0}, 0, {});
-    options.host_listens = true;  // the first of them invites the others before they can know of it
+    options.host_listens = true;  // the first rank invites the others before they can know the invitation
     const std::set<int> doubtful = parent.may_have_gone_on();
     auto attempt_takes = std::max(shortest_attempt, parent.options().timeout / 4);
     for (;; attempt_takes *= 2) {
@@ -229,7 +232,7 @@ std::unique_ptr<Communicator> shrink(Communicator& parent) {
         options.join_timeout = std::min<std::chrono::milliseconds>(left, attempt_takes);
         try {
             return make_group(options, survivors, options.recovery->self(), regrouped.rendezvous);
-        } catch (const Error& error) {  // another rank was lost: then all fail, and all begin again
+        } catch (const Error& error) {  // another rank was lost: all attempts fail, and all ranks try again
             const bool may_be_a_loss =
                 error.status() == Status::bootstrap || error.status() == Status::timeout ||
                 error.status() == Status::peer_lost || error.status() == Status::transport;
@@ -240,7 +243,7 @@ std::unique_ptr<Communicator> shrink(Communicator& parent) {
 
 namespace {
 
-// None has the communicator unless all have.
+// Makes the grown communicator on all ranks of the parent or on none.
 std::unique_ptr<Communicator> make_grown(Communicator& parent, const Options& options,
                                          const transport::Invitation& rendezvous) {
     std::vector<int> ranks(static_cast<std::size_t>(parent.size() + options.newcomers));
@@ -252,7 +255,7 @@ std::unique_ptr<Communicator> make_grown(Communicator& parent, const Options& op
     } catch (const std::exception& error) {
         failure = error_of(error);
     }
-    // A new process may die when some ranks have what others have not.
+    // A new process may die when the communicator is complete on some ranks only.
     const std::vector<std::string> said = parent.exchange(
         failure ? fmt::format("{} {}", static_cast<int>(failure->status()), failure->what()) : "", "");
     if (failure) throw *failure;
@@ -264,24 +267,24 @@ std::unique_ptr<Communicator> make_grown(Communicator& parent, const Options& op
 std::unique_ptr<Communicator> grow_by(Communicator& parent, int newcomers, bool they_wait,
                                       const std::string& invitation) {
     std::shared_ptr<transport::Lobby> lobby;
-    // An invitation holds a secret, and no error may show it.
+    // The invitation contains a secret, so no error may show it.
     const auto said = parent.exchange(parent.rank() == 0 ? take_door(invitation, lobby) : "", grow_name);
     const auto rendezvous = rendezvous_of(said[0], 0, Status::invalid_argument);
     std::vector<int> members(static_cast<std::size_t>(parent.size()));
     std::iota(members.begin(), members.end(), 0);
     Options options = options_for(members, parent);
-    // A rank that does not know of the new communicator must find that this process has not ended.
+    // A rank that does not know the new communicator must still be able to see that this process is alive.
     if (const auto& recovery = parent.options().recovery) options.earlier_recoveries.push_back(recovery);
     if (options.earlier_recoveries.size() > most_earlier_recoveries)
         options.earlier_recoveries.erase(options.earlier_recoveries.begin());
-    options.planning.reset();  // the new processes read schedules as they are now
+    options.planning.reset();  // the new processes read the schedules as they are now
     options.newcomers = newcomers;
     options.newcomers_wait = they_wait;
     options.lobby = std::move(lobby);
     auto grown = make_grown(parent, options, rendezvous);
     try {
-        grown->barrier();              // tells the new processes that all ranks have it
-    } catch (const std::exception&) {  // the next operation says what is wrong, as all have it
+        grown->barrier();              // tells the new processes that all ranks of the parent have it
+    } catch (const std::exception&) {  // all ranks have it, so the next operation reports the failure
     }
     return grown;
 }

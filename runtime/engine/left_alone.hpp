@@ -1,4 +1,4 @@
-// Whether something is in flight that was started by a call which did not wait for it.
+// Records whether an operation is in flight whose starting call did not wait for it.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ class LeftAlone {
         starts_.fetch_add(1, std::memory_order_relaxed);
         wake();
     }
-    // Nothing is in flight.
+    // Notes that nothing is in flight.
     void note_idle() {
         if (is_any()) is_any_.store(false);
     }

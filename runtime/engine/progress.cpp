@@ -21,17 +21,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long to look before sleeping: several times what it takes to be woken. Otherwise two ranks that wait
-// for each other in turn would never be awake together again once one of them has slept.
+// The time to spin before sleeping: several times the time to wake up. With less, two ranks that wait for
+// each other in turn would never be awake together again once one of them has slept.
 constexpr auto spin_time = 300us;
-constexpr auto long_yield = 500us;  // both are multiplied by the ranks that share a core
+constexpr auto long_yield = 500us;  // both are multiplied by the number of ranks that share a core
 constexpr int waits_after_long_yield = 20;
-constexpr auto attended_for = 500ms;   // after a call, as of a program that tests again and again
-constexpr int away_share = 4;          // an absence longer than the timeout divided by this does not count
-constexpr auto watch_interval = 10ms;  // how often health is looked at while messages flow
+constexpr auto attended_for = 500ms;   // after a call, for programs that test repeatedly
+constexpr int away_share = 4;          // absences longer than the timeout divided by this do not count
+constexpr auto watch_interval = 10ms;  // between checks of the job's health while messages flow
 
 constexpr auto longest_sleep = 1s;
-constexpr std::uint64_t elsewhere = 0x656c736577686572;  // the identity of what does not move here
+constexpr std::uint64_t elsewhere = 0x656c736577686572;  // identity of operations outside Progress
 constexpr auto sleep_after_departure = 20ms;
 constexpr auto sleep_beside_copies = 100us;  // a device rings no bell
 
@@ -48,7 +48,7 @@ Status status_of(const Request& request) {
                : static_cast<const Execution&>(request).status_of_all();
 }
 
-// Whether an execution or a message has.
+// Returns true if the execution or message has ended.
 template <typename Started>
 struct HasEnded {
     explicit HasEnded(const Started& of) : started(of) {}
@@ -73,7 +73,7 @@ Progress::Progress(transport::Bootstrap& bootstrap, LocalPeers* local_peers, tra
       answers_(bootstrap, [this](std::uint64_t number) { return account_of(number); }) {}
 
 Progress::~Progress() {
-    answers_.finish();  // it looks at executions
+    answers_.finish();  // its thread uses executions
     if (!(in_flight_.empty() && messages_.is_quiet()) && !failure_) {
         let_go();
         if (fabric_) fabric_->abandon();
@@ -105,7 +105,7 @@ void Progress::run(const std::shared_ptr<StartablePlan>& plan, Extent extent, co
     finish(execution);
 }
 
-// False: nothing has been done that begin() would not do again.
+// Returns false if it has done nothing that begin() would not do again.
 bool Progress::run_at_once(StartablePlan& plan, Extent extent, const void* send, void* recv, double factor) {
     if (!plan.small_run()) return false;
     const std::uint64_t history = mix(history_, plan.identity(extent));
@@ -154,7 +154,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
         in_flight_.reserve(in_flight_.size() + start.tiles());
         begun = &begin_tiles(*plan, start, plan->program().local_peers.empty() ? nullptr : local_peers_);
     } catch (const std::exception& error) {
-        // The others will start this and wait for it.
+        // The other ranks will start this operation and wait for it.
         fail_here(error);
         flight_.end(started_, error_of(error).status(), record::coarse_now());
         throw;
@@ -175,8 +175,8 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     };
     try {
         hear_bad_news();
-        // If this rank is alone, there is nobody to wait for, except a device. Otherwise the thread that
-        // waits goes on with it.
+        // A lone rank waits for nothing but a device, so it completes the operation here. Otherwise the
+        // thread that waits continues it.
         do {
             std::uint64_t budget = Execution::local_budget_bytes;
             if (!failure_ && window() > older) execution.advance(fabric_, budget);
@@ -191,7 +191,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     }
     retire();
     if (tracer_) tracer_->look(in_flight_);
-    // Most small operations have ended by now, and need no clock.
+    // Most small operations have ended by now and need no deadline, so no clock is read for them.
     if (execution.status_of_all() == Status::in_progress) set_deadlines();
     return execution;
 }
@@ -231,7 +231,7 @@ MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buf
         begun->staging = std::move(staging);
         begun->direct = std::move(direct);
     } catch (const std::exception& error) {
-        // The other side will wait for it.
+        // The other rank will wait for this message.
         fail_here(error);
         throw;
     }
@@ -246,7 +246,7 @@ MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buf
         set_deadline();
         fail_moving(error);
     } catch (const std::exception& caught) {
-        // This is a failure even if no other rank waits for the message: a part of it has begun.
+        // This is a failure even if no other rank waits for the message, because a part of it has begun.
         const Error error = error_of(caught);
         if (!failure_) fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight()));
     }
@@ -332,13 +332,13 @@ void Progress::tell_end(const Request& request, Endings::Way way) {
     announce();
 }
 
-// Some operation may have ended.
+// Announces that an operation may have ended.
 void Progress::announce() {
     gate_.announce();
     endings_.look([](const Request& request) { return status_of(request) != Status::in_progress; });
 }
 
-// False: the time has come first.
+// Returns false if the time came first.
 template <typename Ended>
 bool Progress::wait_for_others(Gate::Visit& visit, Clock::time_point until, Ended ended) {
     if (!ended() && visit.become_driver(ended, until)) drive(visit, until, ended);
@@ -411,8 +411,8 @@ void Progress::call_driver() {
     gate_.call_all();
 }
 
-// A request is gone once it was waited for. Its memory is kept for the next start, so we can notice a caller
-// that asks for it again.
+// Refuses a request that is no longer lent: its result was collected. Its memory is kept for the next start,
+// so the use of a request that is over can be detected.
 void Progress::require_lent(const Request& request) const {
     const bool is_lent = request.type == Request::Type::message
                              ? static_cast<const MessageRequest&>(request).is_lent
@@ -420,7 +420,7 @@ void Progress::require_lent(const Request& request) const {
     if (!is_lent) refuse_request();
 }
 
-// For an execution that has ended, when the caller asks for it: it goes back to its plan.
+// Collects an execution that has ended, and gives it back to its plan.
 std::unique_ptr<GatheredTensors> Progress::finish(Execution& execution) {
     const Status status = execution.status_of_all();
     lent_.erase(std::find(lent_.begin(), lent_.end(), &execution));
@@ -431,7 +431,7 @@ std::unique_ptr<GatheredTensors> Progress::finish(Execution& execution) {
     return buffers.take_tensors();
 }
 
-// The last that is done for an operation. If the device refuses it, the operation has failed after all.
+// Takes the last step of an operation. If the device refuses it, the operation has failed after all.
 template <typename Call>
 void Progress::leave_to_device(Call hand_over) {
     try {
@@ -457,7 +457,7 @@ void Progress::drive(Gate::Visit& visit, Clock::time_point until, Ended ended) {
     auto quiet_since = Clock::time_point::max(), watched = Clock::now();
     while (!ended()) {
         visit.step_aside();
-        if (ended()) return;  // a visitor may have finished it
+        if (ended()) return;  // a visitor may have completed the operation
         const bool moved = step();
         const auto now = Clock::now();
         if (now >= until) return watch(now);
@@ -476,9 +476,10 @@ void Progress::drive(Gate::Visit& visit, Clock::time_point until, Ended ended) {
     }
 }
 
-// Gives the core to a rank that we wait for, if it has none; this costs little if nobody needs the core. But
-// if a program computes on this core, a yield loses a whole time slice. A sleep does not: a thread that wakes
-// up runs before the others. So after a yield that took long, none is tried for a while.
+// Yields the core to a rank that this one waits for, if it has no core; this costs little if no other thread
+// needs the core. But if a program computes on this core, a yield loses a whole time slice. A sleep does not:
+// a thread that wakes up runs before the others. So after a yield that took long, no further yields are tried
+// for a while.
 bool Progress::spin(Clock::time_point now) {
     if (waits_without_yield_ > 0) {
         --waits_without_yield_;
@@ -501,13 +502,13 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_poin
     if (!messages_.open().empty())  // the oldest has the first deadline
         at_most = std::min(at_most, messages_.open().front()->deadline + away_ - now);
     if (!in_flight_.empty() && !is_alone()) at_most = std::min(at_most, impatience_.due() - now);
-    // Once a rank has left, the event descriptor stays readable: it would end every sleep at once.
+    // Once a rank has left, the event descriptor stays readable, and would end every sleep at once.
     pollfd others[] = {{gate_.bell_fd(), POLLIN, 0},
                        {local_peers_ ? local_peers_->window().doorbell_fd() : -1, POLLIN, 0},
                        {bootstrap_.event_fd(), POLLIN, 0}};
     const std::span<pollfd> watched(others, somebody_left_ ? 2 : 3);
     if (local_peers_) {
-        // If a local peer signalled before it could see that this rank is asleep, it rang no bell.
+        // A local peer that signalled before it could see that this rank is asleep rang no bell.
         local_peers_->fall_asleep();
         if (step()) return local_peers_->wake_up();
     }
@@ -517,11 +518,11 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_poin
             const auto time =
                 std::chrono::ceil<std::chrono::microseconds>(std::max(at_most, Clock::duration(0)));
             if (fabric_) return fabric_->wait(watched, time);
-            // Not poll(2), whose unit is longer than sleep_beside_copies.
+            // ppoll, because the unit of poll(2) is longer than sleep_beside_copies.
             const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
             const timespec limit{seconds.count(), std::chrono::nanoseconds(time - seconds).count()};
             ppoll(watched.data(), watched.size(), &limit, nullptr);
-        } catch (const std::exception& error) {  // no exception may leave: the gate is open
+        } catch (const std::exception& error) {  // no exception may leave, because the gate is open
             broken = error.what();
         }
     });

@@ -1,4 +1,4 @@
-// Progress: what can keep an operation from ever ending, and how a communicator fails.
+// Progress: detects operations that will never end, and makes a communicator fail.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
@@ -16,25 +16,25 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto stranded_grace = 200ms;       // a rank that left may have sent what we need just before
+constexpr auto stranded_grace = 200ms;       // a rank that left may have sent the awaited data just before
 constexpr auto loss_follows_within = 500ms;  // a broken connection is often the first sign of a lost rank
 constexpr auto mismatch_lingers = 100ms;
-constexpr auto difference_within = 1s;  // in which rank 0 says who differs
+constexpr auto difference_within = 1s;  // time for rank 0 to say which ranks differ
 constexpr auto answer_interval = 2ms;
-constexpr auto longest_movement = 1s;  // after which what moves may be something else than what is waited for
-constexpr auto others_copies_end_within = 500ms;  // from this rank's devices, after a failure
+constexpr auto longest_movement = 1s;             // afterwards, the movement may be that of other operations
+constexpr auto others_copies_end_within = 500ms;  // copies from this rank's devices, after a failure
 
 bool readable(int fd) {
     pollfd entry{fd, POLLIN, 0};
     return fd >= 0 && ::poll(&entry, 1, 0) > 0;
 }
 
-// The caller's mistakes and errors in a schedule are the same on all ranks.
+// Returns true for the caller's mistakes and errors in a schedule, which are the same on all ranks.
 bool is_same_on_all(Status status) {
     return status == Status::invalid_argument || status == Status::schedule || status == Status::not_found;
 }
 
-// How far a rank has come that has not started what it was asked about.
+// Describes the latest operation of a rank that has not started the operation it was asked about.
 std::string latest_of(const transport::Account& account) {
     if (account.checksums.empty()) return ", nor any other operation";
     return "; the latest that it had started was " +
@@ -50,7 +50,7 @@ std::optional<Failure> Progress::failure() {
     return failure_;
 }
 
-// Looks for what can keep an operation from ever ending.
+// Checks for everything that can keep an operation from ever ending.
 void Progress::watch(Clock::time_point now) {
     if (failure_) return;
     if (auto news = bad_news()) return fail(std::move(*news));
@@ -59,7 +59,7 @@ void Progress::watch(Clock::time_point now) {
     if (!failure_) watch_standstill(now);
 }
 
-// A rank that is alone may still wait for a message from another of its threads.
+// A lone rank may still wait for a message from another of its threads, so its deadlines count, too.
 void Progress::watch_deadlines(Clock::time_point now) {
     for (const Execution* execution : in_flight_)
         if (now - away_ >= execution->deadline())
@@ -70,8 +70,8 @@ void Progress::watch_deadlines(Clock::time_point now) {
                                   bootstrap_.rank(), in_flight()));
 }
 
-// Says to the others in which operation this rank waits, so that they are asked what they have started in its
-// place. While anything moves, that is most likely the operation itself.
+// Tells the other ranks in which operation this rank waits, so that they are asked what they have started
+// instead. While anything moves, it most likely belongs to that operation, and nothing is told.
 void Progress::watch_standstill(Clock::time_point now) {
     if (is_alone() || in_flight_.empty()) return;
     const bool moves = std::exchange(has_moved_, false) && now - stands_since_ < longest_movement;
@@ -81,7 +81,8 @@ void Progress::watch_standstill(Clock::time_point now) {
     if (impatience_.is_due(now)) bootstrap_.wait_in(in_flight_.front()->number());
 }
 
-// For others, who wait in it. A rank that has failed has told why.
+// Returns this rank's account of an operation in which others wait. A rank that has failed has already
+// reported the reason.
 std::optional<transport::Account> Progress::account_of(std::uint64_t number) {
     std::optional<transport::Account> account;
     {
@@ -89,7 +90,7 @@ std::optional<transport::Account> Progress::account_of(std::uint64_t number) {
         if (!failure_) account = account_now(number);
         if (!account) return account;
         const bool has_started = started_ > number;
-        // One that waits in an earlier operation is kept waiting itself.
+        // A rank that waits in an earlier operation is itself kept waiting.
         const bool is_open =
             has_started ? std::ranges::find(in_flight_, number, &Execution::number) != in_flight_.end()
                         : !in_flight_.empty();
@@ -99,7 +100,7 @@ std::optional<transport::Account> Progress::account_of(std::uint64_t number) {
     return account;
 }
 
-// For an operation that has not been started here, or that nobody moves here.
+// For an operation that has not been started here, or on which no thread here makes progress.
 transport::Idleness Progress::idleness_in(const transport::Account& account) const {
     using Kind = transport::Idleness::Kind;
     const std::vector<std::string> others = sibling_.others_wait_in();
@@ -115,7 +116,7 @@ transport::Idleness Progress::idleness_in(const transport::Account& account) con
             "had not started it when it was asked" + latest_of(account) + elsewhere};
 }
 
-// A driver sleeps with the gate open; one that spins, or has no processor, is looked at again.
+// A driver sleeps with the gate open; a driver that spins, or has no core, is polled again.
 std::optional<std::string> Progress::awaited() {
     std::optional<std::string> operation;
     const auto look = [&] {
@@ -128,7 +129,7 @@ std::optional<std::string> Progress::awaited() {
 std::map<int, transport::Idleness> Progress::idle_ranks() const {
     if (in_flight_.empty()) return {};
     auto idle = bootstrap_.idle_in(in_flight_.front()->number());
-    idle.erase(bootstrap_.rank());  // it has come since
+    idle.erase(bootstrap_.rank());  // this rank has started it since
     return idle;
 }
 
@@ -147,7 +148,7 @@ std::optional<transport::Account> Progress::account_now(std::uint64_t number) co
     } else if (open) {
         account.checksums = {open->checksum()};
     } else {
-        return std::nullopt;  // this rank is far ahead
+        return std::nullopt;  // this rank is too far ahead
     }
     if (const record::CollectiveNote* note = flight_.find(number)) {
         account.operation = record::describe(*note->label, number, note->count);
@@ -169,7 +170,8 @@ void Progress::watch_departures(Clock::time_point now) {
     if (now - *stranded_since_ >= stranded_grace) fail_departure(*peer);
 }
 
-// Of a receive from any rank: once there is none left that could send.
+// Returns a peer that has left and for which the message waits. For a receive from any rank, only once no
+// rank is left that could send.
 std::optional<int> Progress::departed_peer_of(const MessageStart& message) const {
     if (message.peer != any_rank)
         return bootstrap_.has_left(message.peer) ? std::optional(message.peer) : std::nullopt;
@@ -200,14 +202,14 @@ std::optional<int> Progress::departed_peer() const {
     return std::nullopt;
 }
 
-// This rank could not do something, most likely for want of memory.
+// Fails the communicator because this rank could not do something, most likely for lack of memory.
 void Progress::fail_here(const std::exception& caught) {
     const Error error = error_of(caught);
     if (failure_ || is_alone() || is_same_on_all(error.status())) return;
     fail(could_not_go_on(error.status(), error.what(), bootstrap_.rank(), in_flight()));
 }
 
-// A rank that waits for its own device cannot go on even if it is alone.
+// Handles an error in making progress. A rank that waits for its own device cannot go on even if it is alone.
 void Progress::fail_moving(const Error& error) {
     if (error.status() != Status::device && error.status() != Status::out_of_memory)
         return fail_fabric(error.what(), -1);
@@ -224,9 +226,10 @@ void Progress::abort(const std::string& reason) {
     if (!failure_) fail(aborted(reason, bootstrap_.rank(), in_flight()));
 }
 
-// A connection often breaks because the rank there has failed, and rank 0 says with what. While rank 0 itself
-// says nothing (it may be stopped), this rank does not know, and goes on waiting for it: so an operation that
-// all have waited for too long ends on all by that, whichever of them was the first to hang up.
+// A connection often breaks because the rank at its other end has failed, and rank 0 reports the reason.
+// While rank 0 itself is silent (it may be stopped), this rank cannot know the reason and goes on waiting for
+// rank 0. So an operation that times out does so on all ranks, whichever of them closed its connections
+// first.
 void Progress::fail_fabric(const std::string& reason, int peer) {
     if (failure_) return;
     const auto since = Clock::now();
@@ -242,13 +245,14 @@ void Progress::fail_fabric(const std::string& reason, int peer) {
     fail(fabric_failed(whole, fabric_ ? fabric_->provider() : "memory", bootstrap_.rank(), in_flight()));
 }
 
-// A rank's report comes before its goodbye. Both may have come since bad_news() was last asked.
+// A rank's report comes before its goodbye. Both may have come since the last call of bad_news().
 void Progress::fail_departure(int peer) {
     auto news = bad_news();
     fail(news ? std::move(*news) : rank_has_left(peer, bootstrap_.rank(), in_flight()));
 }
 
-// If there is a report, it is the cause: the rank that reported may have been lost, or left, since.
+// A report takes precedence over a loss because it is the cause: the rank that reported may have been lost,
+// or may have left, since.
 std::optional<Failure> Progress::bad_news() const {
     if (!bootstrap_.has_bad_news()) return std::nullopt;
     if (const auto difference = bootstrap_.difference())
@@ -261,22 +265,22 @@ std::optional<Failure> Progress::bad_news() const {
     return std::nullopt;
 }
 
-// What has come while no call was under way, for an operation that has just begun: it could end well here,
-// from what others had sent before they failed. Operations that differ find that themselves, with what both
-// sides have started.
+// Takes up bad news that came while no call was under way, for an operation that has just begun, which could
+// otherwise succeed here with data sent before the others failed. Mismatched operations detect that
+// themselves, with what both sides have started.
 void Progress::hear_bad_news() {
     if (failure_ || !bootstrap_.has_bad_news()) return;
     auto news = bad_news();
     if (news && news->status != Status::mismatch) fail(std::move(*news));
 }
 
-// Losses are not told: all ranks learn of them in the same way.
+// Losses are not reported: all ranks learn of them in the same way.
 void Progress::tell_others(const Failure& failure) {
     if (failure.status == Status::peer_lost || (failure.status == Status::timeout && is_leaving_)) return;
     bootstrap_.report(encode(failure.notice));
 }
 
-// The start whose tile had this sequence number; an earlier one, if that start has ended.
+// Returns the start whose tile had this sequence number; an earlier one, if that start has ended.
 std::int64_t Progress::start_of(std::int64_t sequence) const {
     const Execution* latest = in_flight_.front();
     for (const Execution* execution : in_flight_)
@@ -285,8 +289,8 @@ std::int64_t Progress::start_of(std::int64_t sequence) const {
     return static_cast<std::int64_t>(latest->number()) - std::max<std::int64_t>(begin - sequence, 0);
 }
 
-// What has come before `until`, if it does. Meanwhile this rank moves the messages that are already on their
-// way.
+// Waits until has_come() returns true or the time has come; returns false in the latter case. Meanwhile it
+// polls the fabric for messages that are already under way.
 template <typename HasCome>
 bool Progress::linger(Clock::time_point until, HasCome has_come) {
     try {
@@ -298,13 +302,14 @@ bool Progress::linger(Clock::time_point until, HasCome has_come) {
             else if (fabric_->poll(completions_) == 0)
                 fabric_->wait({}, 1ms);
         return true;
-    } catch (const Error&) {  // the mismatch came first
+    } catch (const Error&) {  // the mismatch came first and is what is reported
         return false;
     }
 }
 
-// All ranks are asked what they have started, wherever they are. If rank 0 does not say in time who differs,
-// the others are told what this rank knows, and the peer has a moment to say what it has started.
+// Asks all ranks what they have started, wherever they are. If rank 0 does not say in time which ranks
+// differ, this rank reports what it knows to the others, and gives the peer a moment to report what it has
+// started.
 void Progress::fail_mismatch(const Execution& execution, Disagreement disagreement) {
     if (disagreement.counts) return fail(counts_differ(execution, disagreement, bootstrap_.rank()));
     transport::Impatience impatience(Clock::time_point{});
@@ -313,7 +318,7 @@ void Progress::fail_mismatch(const Execution& execution, Disagreement disagreeme
         const auto now = Clock::now();
         if (impatience.is_due(now)) bootstrap_.wait_in(execution.number());
         if (now - answered >= answer_interval) {
-            answered = now;  // nobody else can find anything while this thread has the gate
+            answered = now;  // no other thread can answer while this one has the gate
             answers_.answer_here([this](std::uint64_t number) { return account_now(number); });
         }
         return bootstrap_.has_bad_news() || bootstrap_.has_left(0);
@@ -335,10 +340,10 @@ void Progress::fail(Failure failure) {
     if (failure_) return;
     failure_ = std::move(failure);
     tell_others(*failure_);
-    // A rank that leaves fails for others only.
+    // A failure while this rank leaves concerns only the other ranks.
     std::optional<record::Recording> recording;
     if (on_failure_ && !is_leaving_) recording = recording_now();
-    // Before anybody may touch the buffers again.
+    // This precedes the end of the executions, after which the caller may touch the buffers again.
     let_go();
     if (fabric_) fabric_->abandon();
     if (local_peers_) local_peers_->window().quarantine();
@@ -356,7 +361,7 @@ void Progress::fail(Failure failure) {
     if (recording) on_failure_(std::move(*recording));
 }
 
-// What devices copy ends; nobody copies from this rank's devices any more.
+// Ends all copies by devices; afterwards no other rank copies from this rank's devices.
 void Progress::let_go() {
     bool others_may_copy = messages_.let_go();
     for (Execution* execution : in_flight_) others_may_copy |= execution->let_go();

@@ -1,4 +1,5 @@
-// Progress: how operations move: what has come, who may go on, and what has ended.
+// Progress: moves operations: takes completions, decides which executions may advance, and retires those that
+// have ended.
 #include <algorithm>
 
 #include "runtime/engine/plan/plan.hpp"
@@ -9,7 +10,7 @@
 namespace hocket::engine {
 namespace {
 
-// How the message that came differs from what the operation receives; none if it does not.
+// Returns how the received message differs from what the operation expects; nullopt if it does not.
 std::optional<Disagreement> disagreement_of(const Execution& execution, dsl::OpId id,
                                             const transport::Completion& completion) {
     if (!completion.ok && !completion.truncated) return std::nullopt;
@@ -20,7 +21,7 @@ std::optional<Disagreement> disagreement_of(const Execution& execution, dsl::OpI
     const std::uint64_t sent = has_none ? 0 : completion.bytes, expected = execution.bytes_of(op);
     if (!completion.truncated && is_same && sent == expected) return std::nullopt;
     Disagreement disagreement{id, op.peer};
-    // Some providers do not tell how long a message was that did not fit.
+    // Some providers do not report the length of a message that was truncated.
     const bool is_unknown = completion.truncated && completion.bytes <= expected;
     if (is_by_pair && (is_same || is_unknown)) {
         const std::uint64_t element = element_size(execution.plan().type());
@@ -76,7 +77,7 @@ bool Progress::advance_messages() {
     return moved;
 }
 
-// To be called after anything that may have ended messages, or shown that a send and a receive don't fit.
+// Call after anything that may have ended messages, or shown that the sizes of a send and a receive differ.
 void Progress::look_at_messages() {
     if (const auto& mismatch = messages_.mismatch(); mismatch && !failure_)
         fail(sizes_differ(mismatch->receive->start, mismatch->sent_bytes, mismatch->sent_element,
@@ -88,14 +89,14 @@ void Progress::look_at_messages() {
     if (messages_.retire(note)) announce();
 }
 
-// How many executions may move: the oldest ones, as far as their messages fit. All ranks start the same
-// operations in the same order, so the oldest one that any rank waits for may move on every rank.
+// Returns how many executions may advance: the oldest ones, as far as their messages fit. All ranks start the
+// same operations in the same order, so the oldest one that any rank waits for may advance on every rank.
 std::size_t Progress::window() const {
     std::size_t messages = 0, end = 0;
     while (end < in_flight_.size()) {
         messages += in_flight_[end]->messages();
         if (end > 0 && messages > window_messages) break;
-        // A slot can be used again once the last tile in it and all tiles before that are complete.
+        // A slot can be reused once its last tile and all tiles before that are complete.
         if (in_flight_[end]->sequence() - in_flight_.front()->sequence() >= LocalPeers::slots) break;
         ++end;
     }

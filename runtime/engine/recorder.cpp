@@ -13,7 +13,7 @@
 namespace hocket::engine {
 namespace {
 
-// A process may have several communicators.
+// The name has a number, because a process may have several communicators.
 std::string file_name(const record::Origin& origin) {
     static std::atomic<unsigned> made{0};
     return fmt::format("rank-{}.pid-{}.{}.json", origin.job_rank(), origin.pid, made++);
@@ -50,7 +50,7 @@ Recorder::~Recorder() {
 }
 
 void Recorder::save_to(const std::string& path, const std::string& reason, const std::string& request) {
-    // Not with the mutex held: keep() has the gate.
+    // Called without the mutex: keep() takes it while it holds the gate.
     record::Recording recording = progress_.recording();
     const std::lock_guard lock(mutex_);
     if (last_) recording = *last_;

@@ -1,4 +1,4 @@
-// Writes a communicator's recordings: when it breaks, when somebody asks for them, and when the program does.
+// Writes a communicator's recordings: when it fails, on a request, and when the program asks.
 #pragma once
 
 #include <mutex>
@@ -15,14 +15,14 @@ namespace hocket::engine {
 class Recorder {
   public:
     struct Options {
-        std::string folder;  // "": nothing is written unless the program asks for it
+        std::string folder;  // "": a file is written only if the program asks for one
         int signal = 0;      // as for record::Listener
     };
 
-    // Makes the folder if there is none, and writes a first recording, so that others know that this rank
-    // has joined. Throws hocket::Error(io, out_of_memory). The progress must outlive this.
+    // Creates the folder if it does not exist, and writes a first recording, so that others know that this
+    // rank has joined. Throws hocket::Error(io, out_of_memory). The progress must outlive this.
     Recorder(record::Origin origin, const Options& options, Progress& progress);
-    // Takes the file away, unless the communicator is broken.
+    // Removes the file, unless the communicator has failed.
     ~Recorder();
     Recorder(const Recorder&) = delete;
 
@@ -38,7 +38,7 @@ class Recorder {
     Progress& progress_;
     std::string path_;  // "" without a folder
     std::mutex mutex_;
-    // The recording of the failure: afterwards nothing is in flight any more.
+    // The recording of the failure, after which nothing is in flight.
     std::optional<record::Recording> last_;
     std::optional<record::Listener> listener_;
 };

@@ -24,8 +24,8 @@ using Json = nlohmann::json;
 
 constexpr const char* host_id_is_set = "whether HOCKET_HOST_ID is set";
 
-// The boot id tells hosts apart that have the same name. Containers on one host have the same boot id; if
-// they share neither name nor network, those tell them apart.
+// The boot id distinguishes hosts that have the same name. Containers on one host have the same boot id;
+// those that share neither name nor network are distinguished by name and network.
 std::string this_host() {
     char name[256] = "", network[64] = "";
     gethostname(name, sizeof name - 1);
@@ -35,7 +35,7 @@ std::string this_host() {
     return fmt::format("{}/{}/{}", name, boot, network);
 }
 
-// No two communicators get the same one.
+// Returns an id that no other communicator has.
 std::string fresh_id() {
     static std::atomic<unsigned> made{0};
     char name[256] = "";

@@ -1,5 +1,5 @@
-// What the ranks tell each other when a communicator is made: a difference in the set-up is then an error
-// with names at once, and not a hang later.
+// The data that ranks exchange when a communicator is made: a difference in their set-up is then an error at
+// once, with names, and not a hang later.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ namespace hocket::engine {
 
 struct Agreement {
     std::vector<int> hosts;                       // by rank: the number of its host
-    std::vector<std::string> invitations;         // by rank: to the memory of the rank's host
+    std::vector<std::string> invitations;         // by rank: to its host's shared memory
     std::vector<transport::Endpoint> recoveries;  // by rank
     int cores = 1;                    // cores that a host's ranks may use together; of all hosts, the fewest
-    bool fences_others = true;        // whether all ranks can: see LocalPeers::can_fence_others
+    bool fences_others = true;        // true if all ranks can: see LocalPeers::can_fence_others
     std::string tuning, tuning_file;  // rank 0's: see tuning_to_share
     std::vector<int> job_ranks;       // by rank: Options::job_rank
     std::string id;                   // the same on all ranks, and no other communicator's
@@ -28,11 +28,12 @@ struct Agreement {
 Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const std::string& invitation,
                 const transport::Endpoint& recovery);
 
-// The short form of the topology that the hosts make (see dsl::grid_topology): "4m/2", "2mx3h". One level of
-// all ranks if hosts have different numbers of ranks, or ranks are not numbered host by host.
+// Returns the short form of the topology that the hosts make (see dsl::grid_topology): "4m/2", "2mx3h". It
+// has a single level of all ranks if hosts have different numbers of ranks, or if ranks are not numbered host
+// by host.
 std::string topology_of(const Agreement& agreement);
 
-// Collective. Tells all ranks this endpoint's address and connects it to them.
+// Collective. Sends this endpoint's address to all ranks and connects the endpoint to them.
 void connect_all(transport::Bootstrap& bootstrap, transport::Fabric& fabric,
                  const transport::Patience& patience);
 

@@ -27,7 +27,7 @@ struct Place {
     const char* size_name = "WORLD_SIZE";
 };
 
-// SLURM_NTASKS may be that of the allocation, in which srun started fewer processes.
+// SLURM_NTASKS may be that of an allocation in which srun started fewer processes.
 Place place_from(const Reader& reader) {
     const bool is_step = reader.text("SLURM_STEP_NUM_TASKS").has_value();
     const char* const names[][2] = {{"RANK", "WORLD_SIZE"},
@@ -42,8 +42,8 @@ Place place_from(const Reader& reader) {
     return {};
 }
 
-// A launcher's variables are also set where it has not started this process: in the shell and the batch
-// script of an allocation.
+// A launcher's variables are also set where it did not start this process: in the shell and the batch script
+// of an allocation. Returns the hint for that case.
 std::string way_out(const char* name) {
     const std::string_view text = name;
     if (text == "RANK" || text == "WORLD_SIZE" || text == "rank" || text == "world_size") return "";
@@ -77,12 +77,12 @@ void resolve_place(Options& options, const Choices& choices, const Reader& reade
     options.rank = static_cast<int>(rank);
 }
 
-// MASTER_ADDR is a name or an address, and nothing beside it. "[::1]" is taken for "::1".
+// Reads MASTER_ADDR, which must be a name or an address and nothing else. "[::1]" is taken as "::1".
 std::string host_from(const std::string& text, const char* name) {
     const bool has_brackets = text.starts_with('[') && text.ends_with(']');
     std::string host = has_brackets ? text.substr(1, text.size() - 2) : text;
     const auto colons = std::count(host.begin(), host.end(), ':');
-    const std::string number = host.substr(0, host.find('%'));  // before the interface
+    const std::string number = host.substr(0, host.find('%'));  // the part before the interface
     const bool is_number = number.find_first_not_of("0123456789abcdefABCDEF:.") == number.npos;
     const bool is_plain = !host.empty() && host.find_first_of("[]/ \t\r\n") == host.npos;
     if (is_plain && (has_brackets ? colons > 1 : colons == 0 || (colons > 1 && is_number))) return host;
@@ -92,7 +92,7 @@ std::string host_from(const std::string& text, const char* name) {
                     name, text));
 }
 
-// A launcher's numbers that make no sense matter only to those who take their rank from them.
+// Invalid numbers from a launcher matter only to processes that take their rank from them.
 int job_rank_from(const Reader& reader, int rank) {
     try {
         return static_cast<int>(place_from(reader).rank.value_or(rank));
@@ -101,7 +101,7 @@ int job_rank_from(const Reader& reader, int rank) {
     }
 }
 
-// How to be alone, where a launcher's variables say how many ranks there are.
+// Returns the hint on how to run a lone process where a launcher's variables give the number of ranks.
 std::string lone_process(const Choices& choices, const Reader& reader) {
     if (choices.world_size) return "";
     const Place place = place_from(reader);
@@ -116,7 +116,7 @@ void resolve_rendezvous_point(Options& options, const Choices& choices, const Re
     options.secret = choices.secret ? *choices.secret : reader.text("HOCKET_SECRET").value_or("");
     if (options.world_size == 1) return;
     options.master_addr = host_from(options.master_addr, choices.master_addr ? "master_addr" : "MASTER_ADDR");
-    // Who has chosen another port has chosen a secret, too.
+    // A program that has chosen another port has chosen a secret, too.
     if (options.secret.empty() && reader.text("TORCHELASTIC_USE_AGENT_STORE") == "True")
         refuse_option(
             "torchrun has started this process, and MASTER_PORT belongs to its store; let the ranks meet in "
@@ -205,7 +205,7 @@ std::vector<std::string> split_path(std::string_view text) {
     return folders;
 }
 
-// The folders that were named, then Hocket's own. Who names folders may do without that one.
+// Returns the folders that were named, then Hocket's own. Hocket's own may be missing if folders were named.
 std::vector<std::string> schedule_path_from(std::string_view named) {
     std::vector<std::string> folders = split_path(named);
     if (const auto own = library_folder()) {
@@ -254,7 +254,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
     };
     options.provider = text(choices.provider, "HOCKET_PROVIDER");
     options.host_id = reader.text("HOCKET_HOST_ID").value_or("");
-    // The ranks that a new process joins have grown out of what they had declared.
+    // The ranks that a new process joins have outgrown the topology that they had declared.
     if (!choices.is_newcomer) options.topology = text(choices.topology, "HOCKET_TOPOLOGY");
     options.schedule = text(choices.schedule, "HOCKET_SCHEDULE");
     options.schedule_path = schedule_path_from(text(choices.schedule_path, "HOCKET_SCHEDULE_PATH"));

@@ -1,5 +1,5 @@
-// What was read of schedules, estimated and proved in this process: by a communicator, and by all that come
-// out of it, its groups among them. So a group's first operation need not do it again.
+// Schedules that were read, estimated and proved in this process. A communicator shares them with all
+// communicators made from it, such as its groups, so a group's first operation need not repeat that work.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace hocket::engine {
 
 class Planning {
   public:
-    // The planner, for one thread at a time.
+    // Holds the planner, which one thread at a time may use.
     class Turn {
       public:
         explicit Turn(Planning& planning) : planning_(&planning) {}
@@ -29,7 +29,7 @@ class Planning {
         std::unique_ptr<Planning, End> planning_;
     };
 
-    // Throws Error(timeout) if other threads of this process plan for longer than that.
+    // Throws Error(timeout) if other threads of this process hold the planner for longer than the timeout.
     Turn turn(std::chrono::milliseconds timeout) {
         std::unique_lock lock(mutex_);
         // Not a timed_mutex: the thread sanitizer does not follow its waits.
@@ -54,7 +54,7 @@ class Planning {
     std::mutex mutex_;  // guards is_taken_
     std::condition_variable changed_;
     bool is_taken_ = false;
-    dsl::Planner planner_;  // of whose turn it is
+    dsl::Planner planner_;  // used by the thread that holds the turn
 };
 
 }  // namespace hocket::engine

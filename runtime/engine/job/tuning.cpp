@@ -22,14 +22,14 @@ using dsl::Collective;
 
 constexpr const char* format_name = "hocket tuning table";
 constexpr int format_version = 1;
-constexpr std::uintmax_t most_table_bytes = 256 * 1024;  // with room to spare in the ranks' agreement
+constexpr std::uintmax_t most_table_bytes = 256 * 1024;  // leaves room in the ranks' agreement
 constexpr std::size_t longest_text = 1024;
 
 [[noreturn]] void refuse_table(const std::string& text) {
     throw Error(Status::invalid_argument, text);
 }
 
-// ---- Out of JSON: whatever a file holds, it is a value of the right kind or refused by its name ----
+// ---- From JSON: every value is of the right kind, or is refused by its name -------------------------
 
 const OrderedJson& member(const OrderedJson& json, const char* key) {
     const auto found = json.is_object() ? json.find(key) : json.end();
@@ -37,7 +37,7 @@ const OrderedJson& member(const OrderedJson& json, const char* key) {
     return *found;
 }
 
-// Texts are printed and looked up: each is one line.
+// Texts are printed and looked up, so each must be one line.
 std::string text_in(const OrderedJson& json, const char* key) {
     const OrderedJson& value = member(json, key);
     if (!value.is_string()) refuse_table(fmt::format("\"{}\" is no text", key));
@@ -175,11 +175,11 @@ void write_tuning(const std::string& file, const TuningTable& table) {
     if (text.size() > most_table_bytes)
         refuse_table(fmt::format("the tuning table {} would be larger than {} bytes; begin a new one", file,
                                  most_table_bytes));
-    const fs::path place = fs::weakly_canonical(fs::absolute(file));  // follows links, so that they stay
+    const fs::path place = fs::weakly_canonical(fs::absolute(file));  // follows links, so that they remain
     std::error_code ignored;
     fs::create_directories(place.parent_path(), ignored);
     try {
-        replace_file(place, text, 0666);  // anybody may see how fast this host is
+        replace_file(place, text, 0666);  // anybody may read how fast this host is
     } catch (const std::runtime_error& error) {
         refuse_table(fmt::format("the tuning table {} cannot be written: {}", file, error.what()));
     }

@@ -9,7 +9,7 @@ namespace {
 
 // Collectives use the lower 48 bits of a tag.
 constexpr std::uint64_t packet_tag = std::uint64_t{1} << 62, body_tag = packet_tag | std::uint64_t{1} << 61;
-constexpr std::uint64_t sequences = std::uint64_t{1} << 48;  // start again long after a message is over
+constexpr std::uint64_t sequences = std::uint64_t{1} << 48;  // they repeat long after a message is over
 
 }  // namespace
 
@@ -63,7 +63,7 @@ bool FabricLink::poll(bool is_awaited) {
         owed_ = 0;
     if (is_awaited && !is_asked_for_)
         is_asked_for_ = fabric_.receive(peer_, packet_tag, {&incoming_.segment, 1}, incoming_.message);
-    return false;  // received() gets what comes
+    return false;  // received() gets incoming packets
 }
 
 void FabricLink::received(Parcel& parcel) {

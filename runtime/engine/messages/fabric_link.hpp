@@ -1,8 +1,9 @@
-// Packets between two ranks that share no memory.
+// Carries packets between two ranks that share no memory.
 //
-// Providers hold only so many messages that nobody has asked for, and collectives need some of that room. So
-// a sender has credit: only a few packets that are matched with receives may be on their way. The fabric is
-// asked for a packet only if one is certain to come, so that no receive is left open between operations.
+// Providers hold only a limited number of unexpected messages, and collectives need some of that room. So the
+// receiver gives the sender credit: only a few packets that are to be matched with receives may be under way.
+// A receive is posted to the fabric only if a packet is certain to come, so that no receive stays open
+// between operations.
 #pragma once
 
 #include <memory>
@@ -15,7 +16,7 @@ namespace hocket::engine {
 
 class FabricLink : public PacketLink {
   public:
-    // In transport::Message::user, if its `kind` says that it is a packet.
+    // Pointed to by transport::Message::user if the message's `kind` says that it is a packet.
     struct Parcel {
         transport::Message message;
         FabricLink* link = nullptr;
@@ -39,7 +40,7 @@ class FabricLink : public PacketLink {
     void sent(Parcel& parcel);
     void received(Parcel& parcel);
 
-    // The tag of the message itself, between the two ranks of the link.
+    // Returns the tag of the message itself, between the two ranks of the link.
     static std::uint64_t tag_of_body(std::uint64_t sequence);
 
   private:
@@ -55,7 +56,7 @@ class FabricLink : public PacketLink {
     const int peer_;
     PacketInbox& inbox_;
     std::uint64_t credit_ = all_credit;
-    std::uint64_t owed_ = 0;  // packets taken since the other side last got credit
+    std::uint64_t owed_ = 0;  // packets taken since credit was last sent
     Parcel incoming_;
     bool is_asked_for_ = false;
     std::vector<std::unique_ptr<Parcel>> parcels_;

@@ -37,7 +37,7 @@ bool MemoryLink::poll(bool is_awaited) {
     return true;
 }
 
-// Returns the offset in the slice plus one.
+// Returns the buffer's offset in the slice plus one.
 std::uint64_t MemoryLink::place_of(const void* buffer, std::size_t bytes) const {
     const auto offset = local_peers_.window().offset_of(buffer, bytes);
     return offset ? *offset + 1 : 0;

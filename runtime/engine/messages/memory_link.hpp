@@ -1,4 +1,5 @@
-// Packets between two ranks of a host: one ring for each direction, in the receiver's slice of the window.
+// Carries packets between two ranks of a host, through one ring for each direction in the receiver's slice of
+// the window.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,7 @@ class MemoryLink : public PacketLink {
     bool carries_pieces() const override { return true; }
 
   private:
-    // A megabyte on its way would not fit into the caches; with far less, the two ranks would wait for each
+    // A megabyte under way would not fit into the caches; with far less, the two ranks would wait for each
     // other.
     static constexpr std::uint64_t slots = 16;
     struct alignas(64) Slot {
@@ -43,8 +44,8 @@ class MemoryLink : public PacketLink {
     const Member member_;
     PacketInbox& inbox_;
     Ring &out_, &in_;
-    std::uint64_t written_ = 0, taken_ = 0;  // by this rank
-    std::uint64_t taken_there_ = 0;          // of out_, as far as this rank knows
+    std::uint64_t written_ = 0, taken_ = 0;  // packets that this rank has written and taken
+    std::uint64_t taken_there_ = 0;          // packets taken from out_, as far as this rank knows
 };
 
 }  // namespace hocket::engine

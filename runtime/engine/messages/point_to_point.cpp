@@ -11,16 +11,16 @@
 namespace hocket::engine {
 namespace {
 
-// How much is copied between two looks at everything else.
+// Bytes that are copied before everything else is polled again.
 constexpr std::uint64_t copied_at_once = 256 * 1024;
-// How many from one peer, so that its absence cannot fill the provider's queue of receives.
+// Receives posted for one peer at a time, so that its absence cannot fill the provider's queue of receives.
 constexpr int most_bodies = 32;
 
 const FabricLink::Parcel& parcel_of(const transport::Message& message) {
     return *static_cast<const FabricLink::Parcel*>(message.user);
 }
 
-// Of the packet, beside its header, if it is matched with a receive.
+// Returns the payload's size, without the header, of a packet that is matched with a receive.
 std::uint64_t payload_bytes(const PacketHeader& header) {
     if (header.kind == PacketKind::whole) return header.bytes;
     return header.kind == PacketKind::device_offer ? sizeof(device::Exported) : 0;
@@ -89,8 +89,8 @@ void PointToPoint::begin(MessageRequest& request) {
     advance();
 }
 
-// The one whose message with this tag has come first, of all that no receive has taken; null if there is
-// none. From now on this rank listens to all ranks.
+// Returns the peer whose unreceived message with this tag arrived first; null if there is none. From now on
+// this rank listens to all ranks.
 PointToPoint::Peer* PointToPoint::peer_of_earliest(int tag) {
     Peer* earliest = nullptr;
     for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
@@ -101,7 +101,7 @@ PointToPoint::Peer* PointToPoint::peer_of_earliest(int tag) {
     return earliest;
 }
 
-// The receive that was started first, of those that a message from this peer may go to.
+// Takes the receive that was started first, among those that a message from this peer may match.
 std::optional<MessageRequest*> PointToPoint::take_receive(Peer& peer, int tag) {
     MessageRequest *const *own = peer.receives.front(tag), *const *any = receives_from_any_.front(tag);
     return any && (!own || (*any)->order < (*own)->order) ? receives_from_any_.pop(tag)
@@ -201,7 +201,7 @@ bool PointToPoint::pump(Peer& peer) {
         if (next.request) finish(*next.request);
     }
     for (; !peer.sends.empty(); peer.sends.pop_front(), moved = true) {
-        // What is still on a device keeps back what was started later: messages stay in order.
+        // A send whose data are still on a device holds back later ones: messages stay in order.
         if (!has_come(*peer.sends.front())) break;
         if (announce(peer, *peer.sends.front()) == Sent::no_room) break;
     }
@@ -327,7 +327,7 @@ void PointToPoint::accepted(Peer& peer, MessageRequest& send, std::uint64_t plac
     send.is_matched = true;
     send.far = address(peer, place, send.start.bytes);
     if (!send.direct) return give_work(send, send.far ? Work::hand_over : Work::stream);
-    stage(send);  // the receiver's buffer is on the host, or its device cannot reach this one
+    stage(send);  // the receiver's buffer is on the host, or its device cannot reach this buffer
     give_work(send, Work::load);
 }
 
@@ -340,7 +340,8 @@ void PointToPoint::take_piece(Peer& peer, MessageRequest& receive, const std::by
     finish(receive);
 }
 
-// A rank reaches all of its own memory, so a place is then an address.
+// Converts a place to an address. With itself, a rank uses addresses as places, as it reaches all of its own
+// memory.
 std::byte* PointToPoint::address(Peer& peer, std::uint64_t place, std::size_t bytes) const {
     if (place == 0) return nullptr;
     return peer.link ? peer.link->at(place, bytes) : reinterpret_cast<std::byte*>(place);
@@ -357,7 +358,7 @@ void PointToPoint::give_work(MessageRequest& request, Work work) {
     request.work = work;
 }
 
-// True if anything moved. When nothing is left to do for the request here, its work is none.
+// Returns true if anything moved. Sets the request's work to none when nothing is left to do for it here.
 bool PointToPoint::work(MessageRequest& request, std::uint64_t& budget) {
     Peer& with = peer(request.start.peer);
     switch (request.work) {
@@ -387,8 +388,8 @@ bool PointToPoint::copy(Peer& peer, MessageRequest& request, std::uint64_t& budg
     budget -= bytes;
     if (request.moved < request.start.bytes) return true;
     request.work = Work::none;
-    // The request ends only when the other side has been told: after that this rank may be busy with other
-    // things.
+    // The request ends only when the other rank has been told: once it has ended, this rank may make no calls
+    // for a while.
     tell(peer, {.kind = fetches ? PacketKind::taken : PacketKind::given, .sequence = request.sequence},
          &request);
     return true;

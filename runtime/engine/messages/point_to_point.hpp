@@ -1,7 +1,7 @@
 // Sends and receives between two ranks, matched by peer and tag, outside the common order of collectives.
 //
-// Matching is Hocket's own, and does not depend on what carries the packets (packet_link.hpp). Everything
-// moves in start() and advance(), which Progress calls.
+// Hocket does the matching itself, independently of the link that carries the packets (packet_link.hpp).
+// Messages make progress only in begin() and advance(), which Progress calls.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace hocket::engine {
 
-// A receive and the send that it is matched with have different sizes.
+// The mismatch of a receive and its send, which have different sizes.
 struct SizeMismatch {
     const MessageRequest* receive;
     std::uint64_t sent_bytes, sent_element;
@@ -30,29 +30,31 @@ class PointToPoint : private PacketInbox {
     PointToPoint(int rank, int ranks, LocalPeers* local_peers, transport::Fabric* fabric);
     ~PointToPoint();
 
-    // Makes a request, lent to the caller until release(). Its memory lives as long as this, so that we can
-    // notice a caller that asks for a request that is over.
+    // Makes a request, lent to the caller until release(). Its memory lives as long as this object, so that
+    // the use of a request that is over can be detected.
     MessageRequest& make(const MessageStart& start);
     void release(MessageRequest& request);
 
-    // Whether a message may go from device to device, if both buffers are on one.
+    // Returns true if a message may go from device to device, provided both buffers are on one.
     bool may_go_direct(const MessageStart& start);
 
-    // This and the following functions throw what the fabric and devices throw.
+    // This function and the following ones throw what the fabric and devices throw.
     void begin(MessageRequest& request);
     bool advance();  // true if anything moved
 
-    // A message that is not a collective's has been sent or received successfully.
+    // Completes a packet or message body that was sent or received successfully.
     void completed(const transport::Completion& completion);
     static int peer_of(const transport::Message& message);
-    // Whether nobody waits for the message.
+    // Returns true if no request waits for the message.
     static bool is_dispensable(const transport::Message& message);
 
-    // The requests that are in progress or have ended since the last retire(), in the order of their starts.
+    // Returns the requests that are in progress or have ended since the last retire(), in the order of their
+    // starts.
     const std::vector<MessageRequest*>& open() const { return open_; }
-    // The tags of messages from a rank, or any_rank, that have come and that no receive has taken, ascending.
+    // Returns the tags of messages from a rank, or any_rank, that have arrived and that no receive has taken,
+    // ascending.
     std::vector<int> tags_not_received(int rank) const;
-    // Calls note() for each that has ended since. Returns whether there were any.
+    // Calls note() for each request that has ended since the last call. Returns true if there were any.
     template <typename Note>
     bool retire(Note note) {
         if (!any_ended_) return false;
@@ -65,37 +67,37 @@ class PointToPoint : private PacketInbox {
         return true;
     }
     bool is_idle() const { return open_.empty() && unsent_ == 0; }
-    // Idle, and the fabric uses none of its memory.
+    // Returns true if it is idle and the fabric uses none of its memory.
     bool is_quiet() const;
     const std::optional<SizeMismatch>& mismatch() const { return mismatch_; }
 
-    // After a failure: all requests end with this status, and nothing moves any more.
+    // Ends all requests with this status after a failure; nothing makes progress afterwards.
     void end_all(Status status);
-    // Before that: this rank's devices copy no more; waits up to a second for each copy that is under way.
-    // Returns whether other ranks' devices may copy from this one's.
+    // Call before end_all(): stops copies by this rank's devices, and waits up to a second for each copy that
+    // is under way. Returns true if other ranks' devices may copy from this rank's.
     bool let_go();
 
   private:
     using Work = MessageRequest::Work;
-    struct Control {  // a packet about a message that goes to the message's sender, or ends it
+    struct Control {  // a packet that answers or ends an offered message
         PacketHeader header;
-        MessageRequest* request;  // ends when the packet is sent; null if none does
+        MessageRequest* request;  // ends when the packet is sent; may be null
     };
-    struct Early {  // a packet that came before its receive
+    struct Early {  // a packet that arrived before its receive
         PacketHeader header;
         std::unique_ptr<std::byte[]> payload;
-        std::uint64_t order;  // among those of all peers
+        std::uint64_t order;  // of arrival, among the packets of all peers
     };
     struct Peer {
         int rank = 0;
         std::unique_ptr<PacketLink> link;  // null: this rank itself
         std::deque<Control> controls;
-        std::deque<MessageRequest*> sends;  // the peer has not been told of these
+        std::deque<MessageRequest*> sends;  // the peer has not yet been told of these
         TagQueues<MessageRequest*> receives;
         TagQueues<Early> early;
         std::unordered_map<std::uint64_t, MessageRequest*> offered, arriving;  // by sequence
         std::uint64_t next_sequence = 0;
-        int bodies = 0;  // how many the fabric was asked for
+        int bodies = 0;  // receives posted to the fabric
 
         // also_any: there are receives from any rank.
         bool awaits_packet(bool also_any) const {
@@ -137,7 +139,7 @@ class PointToPoint : private PacketInbox {
     const int rank_;
     LocalPeers* const local_peers_;
     transport::Fabric* const fabric_;
-    std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: never spoken with
+    std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: no message yet
     std::vector<Peer*> used_;
     TagQueues<MessageRequest*> receives_from_any_;
     std::uint64_t started_ = 0, came_early_ = 0;  // so far

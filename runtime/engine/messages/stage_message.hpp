@@ -1,4 +1,4 @@
-// Messages from and to memory of a device.
+// Messages from and to device memory.
 #pragma once
 
 #include <memory>
@@ -10,27 +10,28 @@
 
 namespace hocket::engine {
 
-// Puts memory of the host in place of the buffer, and begins to fill it for a send. behind: as in
-// device::StagedBuffer. Throws hocket::Error like device::Staging; so do all that follow.
+// Replaces the buffer by a staging buffer on the host, and begins to fill it for a send. behind: as in
+// device::StagedBuffer. Throws hocket::Error like device::Staging; so do all functions below.
 std::unique_ptr<device::Staging> stage(MessageStart& start, const device::Buffers& buffers,
                                        const device::StreamPoint* behind = nullptr);
 
-// The buffer as it is, for a message that may go from device to device. Null: it cannot, or HOCKET_CUDA_IPC
-// says that it may not.
+// Returns the buffer itself, for a message that may go from device to device. Returns null if it cannot, or
+// if HOCKET_CUDA_IPC forbids it.
 std::unique_ptr<device::DirectBuffer> leave_on_device(const MessageStart& start,
                                                       const device::Buffers& buffers);
 
-// For a request whose buffer was left on its device: from now on it goes by way of the host.
+// Stages the buffer of a request that was left on its device: the message now goes through the host.
 void stage(MessageRequest& request);
 
-// Whether what is sent can be offered: it is on the host, or ready on its device.
+// Returns true if the data can be offered: they are on the host, or ready on their device.
 bool has_come(const MessageRequest& send);
 
-// Whether the next step for the request is a device's, which rings no bell; and what it is, for people.
+// Returns true if the request's next step is a device's, which rings no bell. awaited_of_device() describes
+// the step, for people.
 bool waits_for_device(const MessageRequest& request);
 std::string awaited_of_device(const MessageRequest& request);
 
-// For a request that has ended in success: what came goes to the device.
+// Copies the received data to the device, for a request that has ended in success.
 void hand_over(device::Staging& staging, const MessageStart& start);
 
 }  // namespace hocket::engine

@@ -18,13 +18,13 @@ class TagQueues {
         ++size_;
     }
 
-    // The first entry with that tag; null if there is none. Valid until the next call.
+    // Returns the first entry with that tag; null if there is none. Valid until the next call.
     const Entry* front(int tag) const {
         const auto found = queues_.find(tag);
         return found == queues_.end() || found->second.empty() ? nullptr : &found->second.front();
     }
 
-    // Takes it out.
+    // Removes and returns the first entry with that tag.
     std::optional<Entry> pop(int tag) {
         const auto found = queues_.find(tag);
         if (found == queues_.end() || found->second.empty()) return std::nullopt;  // empty: a push has failed
@@ -35,7 +35,7 @@ class TagQueues {
         return first;
     }
 
-    // The tags under which something waits, in no order.
+    // Returns the tags that have entries, in no particular order.
     std::vector<int> tags() const {
         std::vector<int> tags;
         for (const auto& [tag, queue] : queues_)

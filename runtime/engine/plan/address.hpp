@@ -1,5 +1,5 @@
-// An area's virtual base may lie before the memory that it stands for (dsl/projection/rank_program.hpp).
-// Pointer arithmetic is not defined there, so addresses are calculated as numbers.
+// An area's virtual base may lie before the memory that it addresses (dsl/projection/rank_program.hpp).
+// Pointer arithmetic is undefined there, so addresses are calculated as numbers.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ inline std::byte* virtual_base(const void* memory, std::uint64_t offset) {
     return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(memory) - offset);
 }
 
-// Places the shifted areas. The areas that they stand for must be placed already.
+// Places the shifted areas. The areas that they shift must be placed already.
 inline void place_shifted(const dsl::RankProgram& program, const std::uint64_t* byte_offsets,
                           std::byte** areas) {
     for (std::size_t i = 0; i < program.shifted.size(); ++i) {

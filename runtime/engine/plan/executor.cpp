@@ -64,7 +64,7 @@ class Compiled final : public Executor {
   public:
     using Make = decltype(jit::CompiledProgram::compile);
 
-    // Null if `make` gives none.
+    // Returns null if `make` returns none.
     static std::unique_ptr<Compiled> create(std::string_view name, Make& make,
                                             const dsl::RankProgram& program, DataType type,
                                             const compute::Reduction& op) {
@@ -86,12 +86,12 @@ class Compiled final : public Executor {
     }
 
   private:
-    const std::string_view name_;  // a literal
+    const std::string_view name_;  // a string literal
     std::unique_ptr<jit::CompiledProgram> compiled_;
 };
 
-// Begins with the interpreter, so that a first start waits for no compiler, and a program that starts a few
-// operations never needs one. For programs that need more than the precompiled kernels.
+// Begins with the interpreter, so that a first start does not wait for a compiler, and a program that starts
+// only a few operations never needs one. Used for programs that need more than the precompiled kernels.
 class Tiered final : public Executor {
   public:
     Tiered(const dsl::RankProgram& program, DataType type, const compute::Reduction& op)
@@ -114,9 +114,9 @@ class Tiered final : public Executor {
     }
 
   private:
-    static constexpr std::ptrdiff_t starts_interpreted = 3;  // about: a start may be cut into several
+    static constexpr std::ptrdiff_t starts_interpreted = 3;  // about: a start may have several tiles
 
-    // Only one thread comes here, once. Null: nothing can be compiled.
+    // Only one thread calls this, once. Returns null if nothing can be compiled.
     const Executor* compile() const {
         jit::try_to_compile(
             [&] { jit_ = Compiled::create("jit", jit::CompiledProgram::compile, program_, type_, op_); });
@@ -128,7 +128,7 @@ class Tiered final : public Executor {
     const DataType type_;
     const compute::Reduction op_;
     const Interpreter interpreter_;
-    mutable std::atomic<std::ptrdiff_t> interpreted_;  // operations, that are still to be
+    mutable std::atomic<std::ptrdiff_t> interpreted_;  // operations left to interpret
     mutable std::unique_ptr<const Executor> jit_;
     mutable std::atomic<const Executor*> compiled_{nullptr};
 };

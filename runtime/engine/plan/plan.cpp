@@ -30,7 +30,7 @@ dsl::RankProgram checked_program(dsl::RankProgram program, DataType type, const 
     return program;
 }
 
-// The file at which the first step is: "schedules/ring.sched" of "schedules/ring.sched:6".
+// Returns the file of the first step: "schedules/ring.sched" for "schedules/ring.sched:6".
 std::string source_of(const dsl::RankProgram& program) {
     if (program.origins.empty()) return "";
     const std::string& location = program.origins.front().location;
@@ -156,7 +156,7 @@ std::shared_ptr<const Binding> Plan::bind(const Layout& layout, const compute::A
         binding->memory_bytes += whole_lines(binding->bytes_between(slot.begin, slot.end));
     }
 
-    // An operation with nothing to do is complete once those that it waits for are. So an order that goes
+    // An operation with nothing to do is complete once those that it waits for are, so an order that passes
     // through it (a before it before c) holds for every count.
     binding->remaining = static_cast<std::uint32_t>(program_.ops.size());
     for (const dsl::Op& op : program_.ops) binding->waits.push_back(op.waits_for);
@@ -194,14 +194,14 @@ void Plan::bind_pairs(Binding& binding) const {
                     fmt::format("rank {} sends {} elements to itself, and expects {} from itself in {}_v",
                                 program_.rank, sent, wanted, dsl::name_of(program_.collective)));
     for (const dsl::Rational& boundary : program_.boundaries) {
-        // No piece begins at the end. A rank alone has one piece and no exchange (GraphRun::begin).
+        // No piece begins at the end. A lone rank has one piece and no exchange (GraphRun::begin).
         const bool has_none = boundary == dsl::Rational(program_.buffers) || program_.buffers == 1;
         binding.byte_shifts.push_back(has_none ? 0 : layout.shift(boundary) * element_size(type_));
     }
 }
 
 std::uint64_t Plan::find_identity(const Extent& extent) {
-    // By pair, each rank has its own counts.
+    // By pair, each rank has its own counts, so they are not part of the identity.
     const std::uint64_t count = is_by_pair() ? 0 : extent.count;
     std::uint64_t hash = mix(program_.fingerprint, static_cast<std::uint64_t>(type_));
     hash = mix(hash, reduces() ? op_.identity() : 0);

@@ -19,7 +19,7 @@ using Kind = dsl::Op::Kind;
                                               program.schedule, op, rule));
 }
 
-// The rank whose input the area is.
+// Returns the rank whose input the area is; nullopt if it is no input.
 std::optional<dsl::Rank> owner_of_input(const dsl::RankProgram& program, dsl::AreaId area) {
     if (area == dsl::input_area) return program.rank;
     for (std::size_t i = 0; i < program.local_peers.size(); ++i)

@@ -1,5 +1,5 @@
 // Rules for every program that is run. Runs, executors and generated code trust a program's indices in their
-// inner loops, so the indices are checked once, when a plan is made of the program.
+// inner loops, so they are checked once, when a plan is made of the program.
 #pragma once
 
 #include "dsl/projection/rank_program.hpp"
@@ -12,12 +12,13 @@ namespace hocket::engine {
 // operator does not exist for the type.
 void check_rules(const dsl::RankProgram& program, DataType type, const compute::Reduction& op);
 
-// The rule for other collectives whose ranks' pieces have different counts: every piece stays at its place.
+// Checks the rule for other collectives whose ranks' pieces have different counts: every piece stays at its
+// place.
 void check_keeps_places(const dsl::RankProgram& program);
 
-// The rule for an all_to_all in which each pair of ranks has a count of its own. Each of its operations moves
-// what one rank has for another, or a part of that, from the input of the one to the output of the other; and
-// this rank writes only to its own output. Throws like check_rules.
+// Checks the rule for an all_to_all in which each pair of ranks has a count of its own. Each of its
+// operations moves the data that one rank has for another, or a part of them, from the input of the one to
+// the output of the other; and this rank writes only to its own output. Throws like check_rules.
 void check_is_direct(const dsl::RankProgram& program);
 
 }  // namespace hocket::engine

@@ -20,7 +20,7 @@ std::string describe(const Label& label, std::uint64_t number, std::uint64_t cou
     if (!label.purpose.empty()) return fmt::format("{} #{} ({} ranks)", label.purpose, number, label.ranks);
     std::string text = fmt::format("{} #{} ({} on {}, {}", label.collective, number, label.schedule,
                                    label.topology, type_text(label));
-    // By pair, each rank has other counts.
+    // By pair, each rank has different counts.
     if (!label.is_by_pair) text += fmt::format(", {} element{}", count, count == 1 ? "" : "s");
     return text + ")";
 }

@@ -28,10 +28,11 @@
 namespace hocket::record {
 namespace {
 
-constexpr int look_again_ms = 250;  // at the folder: no system tells of a file that another host has made
+constexpr int look_again_ms = 250;  // inotify does not report files that other hosts have made
 constexpr std::size_t most_request_bytes = 4096;
 
-// What the signal handler uses. A process has one disposition of each signal, whatever it has of Hocket.
+// State that the signal handler uses. A process has one disposition of each signal, however many copies of
+// Hocket it has loaded.
 constinit std::atomic<int> bell{-1};
 struct Disposition {
     struct sigaction before {};
@@ -58,7 +59,7 @@ bool is_ours(int signal) {
            now.sa_sigaction == on_signal;
 }
 
-// The flags and the mask of the program's handler count for it as before.
+// The flags and the mask of the program's handler still apply to it.
 void catch_signal(int signal) {
     Disposition& disposition = dispositions[static_cast<std::size_t>(signal)];
     if (disposition.users++ > 0 && is_ours(signal)) return;
@@ -82,7 +83,7 @@ void release_signal(int signal) {
     if (--disposition.users == 0 && is_ours(signal)) sigaction(signal, &disposition.before, nullptr);
 }
 
-// What tells one request from another.
+// Distinguishes one request file from another.
 struct Stamp {
     std::int64_t seconds = 0, nanoseconds = 0;
     std::uint64_t inode = 0;
@@ -107,13 +108,13 @@ std::string first_line(const std::string& file) {
 }  // namespace
 
 struct Listener::Entry {
-    std::string file;  // "" for none
+    std::string file;  // "" for no folder
     int signal;
     Asked asked;
     Stamp seen;
 };
 
-// One for all communicators of a process, with one thread. A forked child begins a new one when it needs it.
+// Serves all communicators of a process with one thread. A forked child starts a new one when it needs one.
 class Listener::Station final : private forks::Inherited {
   public:
     static Station& get();
@@ -132,7 +133,7 @@ class Listener::Station final : private forks::Inherited {
 
     static constinit std::atomic<Station*> current;
 
-    std::mutex changing_;  // add() and remove(), one at a time
+    std::mutex changing_;  // serialises add() and remove()
     std::mutex mutex_;     // guards entries_
     std::vector<Entry*> entries_;
     std::atomic<bool> is_ending_ = false, has_files_ = false;
@@ -151,7 +152,7 @@ Listener::Station& Listener::Station::get() {
     return *known;
 }
 
-// Its thread is not here, its locks may be held for ever, and `event_` is about to be closed.
+// The child does not have the thread, the locks may be held for ever, and `event_` is about to be closed.
 void Listener::Station::in_child() noexcept {
     current = nullptr;
     bell = -1;
@@ -179,14 +180,14 @@ void Listener::Station::add(Entry& entry) {
 void Listener::Station::remove(Entry& entry) {
     const std::lock_guard one_at_a_time(changing_);
     {
-        const std::lock_guard lock(mutex_);  // a call that is under way has it
+        const std::lock_guard lock(mutex_);  // held by a call that is under way
         std::erase(entries_, &entry);
     }
     if (entry.signal != 0) release_signal(entry.signal);
     if (entries_.empty()) stop();
 }
 
-// The eventfd stays open as long as the process: a signal handler may have it in its hands.
+// The eventfd stays open as long as the process, because a signal handler may be using it.
 void Listener::Station::start() {
     if (event_ < 0) event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (event_ < 0)

@@ -1,6 +1,5 @@
-// Hears when somebody asks this process for its recordings: by a signal, or by a file named `request` in the
-// folder of recordings, which works from other hosts, too, and cannot end a process that does not know the
-// signal.
+// Listens for requests for this process's recordings: a signal, or a file named `request` in the folder of
+// recordings, which works from other hosts, too, and cannot end a process that does not handle the signal.
 #pragma once
 
 #include <functional>
@@ -17,9 +16,10 @@ class Listener {
     // call at a time. It may throw.
     using Asked = std::function<void(const std::string& reason, const std::string& request)>;
 
-    // folder: "" for none; a file that lies there already is no request. signal: 0 for none. A handler that
-    // the program had for it goes on being called. One that the program sets later takes Hocket's place.
-    // Throws hocket::Error: out_of_memory (the thread), io (a descriptor, or a signal that cannot be caught).
+    // folder: "" for none; a request file that exists already is ignored. signal: 0 for none. A handler that
+    // the program had installed for it is still called. One that the program installs later replaces
+    // Hocket's. Throws hocket::Error: out_of_memory (the thread), io (a descriptor, or a signal that cannot
+    // be caught).
     Listener(const std::string& folder, int signal, Asked asked);
     ~Listener();  // waits for a call that is under way
     Listener(const Listener&) = delete;

@@ -1,6 +1,5 @@
-// What a rank knows of a communicator at one moment, as it is written to a file: who it is, its last
-// operations, and for those in flight where they stand. Whoever reads it (hocket-run, people, scripts) needs
-// nothing else.
+// A rank's record of a communicator at one moment, as it is written to a file: the rank, its last operations,
+// and the positions of those in flight. Its readers (hocket-run, people, scripts) need nothing else.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +11,9 @@
 
 namespace hocket::record {
 
-// Which rank of which communicator, in which process.
+// Identifies a rank, its communicator and its process.
 struct Origin {
-    std::string communicator;    // the same text on all its ranks, and on no other communicator's
+    std::string communicator;    // the same text on all its ranks, and unique to the communicator
     int rank = 0, size = 1;      // in the communicator
     std::vector<int> job_ranks;  // by rank: the process's number in the job
     std::string topology, provider;
@@ -24,26 +23,26 @@ struct Origin {
     int job_rank() const { return job_ranks[static_cast<std::size_t>(rank)]; }
 };
 
-// "rank 2", "rank 0 of the group of ranks 2, 5" if the ranks of the communicator are numbered otherwise than
-// in the job.
+// Returns "rank 2", or "rank 0 of the group of ranks 2, 5" if the ranks of the communicator are not numbered
+// as in the job.
 std::string name_of(const Origin& origin);
-// "the communicator of ranks 0 to 3", "the group of ranks 2, 5"
+// Returns, for example, "the communicator of ranks 0 to 3" or "the group of ranks 2, 5".
 std::string name_of_communicator(const Origin& origin);
 
-// Where an operation in flight stands.
+// The position of an operation in flight.
 struct Place {
     std::string doing;                // "waiting for rank 3, before x[1/4, 1/2) (elements 250 to 499)"
     int waits_for = -1;               // a rank of the communicator; -1: none
-    std::size_t step = 0, steps = 0;  // counted from 1; 0: it has no steps
+    std::size_t step = 0, steps = 0;  // counted from 1; 0: no steps
     std::string location, source;     // "schedules/ring.sched:6", "x[r - s] : r +> r + 1"; "" without steps
 };
 
 // Times are microseconds since 1970, by the clock of the rank's host.
 struct Times {
     std::int64_t started = 0;
-    std::optional<std::int64_t> ended = std::nullopt;  // none: in flight
+    std::optional<std::int64_t> ended = std::nullopt;  // nullopt: in flight
     std::string status;                                // "in flight", "success", "peer lost" ...
-    std::optional<Place> place = std::nullopt;         // if it is in flight
+    std::optional<Place> place = std::nullopt;         // if in flight
 };
 
 struct Collective {
@@ -62,20 +61,20 @@ struct Message {
 struct Recording {
     Origin origin;
     std::string reason;                   // "failure", "signal", "request", "call"
-    std::string request;                  // what the request said: see listener.hpp
+    std::string request;                  // the request's text: see listener.hpp
     std::int64_t written = 0;             // as in Times
-    std::string failure;                  // what broke the communicator; "": nothing has
-    std::uint64_t started = 0;            // how many collectives in all
-    bool is_idle = false;                 // some are in flight, and no thread is in a call that moves them
+    std::string failure;                  // the communicator's failure; "": none
+    std::uint64_t started = 0;            // number of all collectives
+    bool is_idle = false;                 // some are in flight, and no thread makes progress on them
     std::vector<Collective> collectives;  // oldest first
     std::vector<Message> messages;        // likewise
 };
 
 std::string to_json(const Recording& recording);
-// None if the text is something else, or not whole.
+// Returns nullopt if the text is not a recording, or is incomplete.
 std::optional<Recording> parse_recording(const std::string& text);
 
-// Writes the file in one piece: who reads it sees the one before, or this. Throws hocket::Error(io).
+// Writes the file atomically: a reader sees the old file or the new one. Throws hocket::Error(io).
 void save(const Recording& recording, const std::string& path);
 
 }  // namespace hocket::record

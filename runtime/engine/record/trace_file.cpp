@@ -25,7 +25,7 @@ constexpr Moment kept_for = 1'000'000'000;
 // A trace of a whole training fills a disk, and Perfetto cannot show it.
 constexpr std::uint64_t most_bytes = 256 << 20;
 
-// Processes with the same text read the same clock.
+// Processes with the same clock name read the same clock.
 std::string clock_name() {
     std::string boot = "unknown boot " + std::to_string(getpid());
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -33,7 +33,7 @@ std::string clock_name() {
     return boot + " " + std::filesystem::read_symlink("/proc/self/ns/time", none).string();
 }
 
-// Microseconds, exact to the nanosecond, as a JSON number.
+// Returns microseconds, exact to the nanosecond, as a JSON number.
 std::string us(Moment ns) {
     return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
 }
@@ -70,7 +70,7 @@ TraceFile::TraceFile(const std::string& folder, const Origin& origin)
     fd_ = make_regular(path_, private_mode);
     if (fd_ < 0) cannot_write_trace(path_, -fd_);
     forks::close_in_children(fd_);
-    // Those of the process's first communicator, then those of the second.
+    // The rows of the process's first communicator come first, then those of the second.
     first_row_ = number * most_rows + 1;
     lines_ = "[\n";
     const auto tell = [this](const char* name, const Json& facts) {

@@ -33,7 +33,7 @@ std::string list(std::span<const Number> numbers) {
                        is_cut ? ", ..." : "");
 }
 
-// Of what lies one after another: ", with tensors of 5, 4"; nothing if there is none.
+// Returns the lengths of consecutive ranges: ", with tensors of 5, 4"; "" if there are none.
 std::string lengths_text(const char* what, std::uint64_t begin, std::span<const std::uint64_t> ends) {
     std::vector<std::uint64_t> lengths;
     for (const std::uint64_t end : ends) lengths.push_back(end - std::exchange(begin, end));
@@ -45,14 +45,15 @@ bool leaves(const std::string& operation) {
     return operation.starts_with(fmt::format("{} #", leaving_rendezvous));
 }
 
-constexpr std::size_t most_parts = 4;  // of a message: how many are named
+constexpr std::size_t most_parts = 4;  // of a message: how many are listed
 constexpr std::size_t most_tags = 8;   // likewise
 
 std::string range_of(std::int64_t begin, std::int64_t end) {
     return end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{} to {}", begin, end - 1);
 }
 
-// Of a tile, the elements of the whole: a range for each chunk. None if there are no elements.
+// Returns a range of elements for each chunk; for a tile, elements of the whole tensor. Empty if there are no
+// elements.
 std::vector<std::string> elements(const Execution& execution, const dsl::MessagePart& part) {
     const engine::Binding& binding = execution.run().binding();
     const auto size = static_cast<std::int64_t>(element_size(execution.plan().type()));
@@ -71,7 +72,7 @@ std::vector<std::string> elements(const Execution& execution, const dsl::Message
     const dsl::Rational first = boundaries[part.begin];
     const auto of_buffer =
         static_cast<std::int64_t>(binding.layout.offset(dsl::Rational(first.num() / first.den())));
-    // In its buffer, a piece may lie before the place that it would have if all lay one after the other.
+    // In its buffer, a piece may lie before the place that it would have if all pieces were contiguous.
     const std::int64_t shift =
         binding.byte_shifts.empty() ? 0 : static_cast<std::int64_t>(binding.byte_shifts[part.begin]) / size;
     const auto element = [&](dsl::BoundaryId boundary) {
@@ -81,7 +82,8 @@ std::vector<std::string> elements(const Execution& execution, const dsl::Message
     return begin < end ? std::vector{range_of(begin, end)} : std::vector<std::string>();
 }
 
-// "x[0, 1/4), x[1/2, 3/4) (elements 0 to 9, 20 to 29)". Parts that are empty for this count are not named.
+// Returns, for example, "x[0, 1/4), x[1/2, 3/4) (elements 0 to 9, 20 to 29)". Parts that are empty for this
+// count are omitted.
 std::string region(const Execution& execution, const dsl::Op& op) {
     std::vector<std::string> fractions, ranges;
     std::size_t unnamed = 0;
@@ -151,7 +153,8 @@ std::string name_of_peer(int peer) {
     return peer == any_rank ? "any rank" : fmt::format("rank {}", peer);
 }
 
-// "a message with tag 41 from rank 2 is", "messages with tags 4, 5 and 6 others from rank 2 are"
+// Returns, for example, "a message with tag 41 from rank 2 is" or "messages with tags 4, 5 and 6 others from
+// rank 2 are".
 std::string messages_here(int peer, std::span<const int> tags) {
     const std::string from = peer == any_rank ? "" : fmt::format(" from rank {}", peer);
     if (tags.size() == 1) return fmt::format("a message with tag {}{} is", tags[0], from);
@@ -161,7 +164,8 @@ std::string messages_here(int peer, std::span<const int> tags) {
     return fmt::format("{}{} are", text, from);
 }
 
-// What to do about a message that the other side has not come to. any_here: other messages of it have come.
+// Returns a hint about a message that the other rank has not reached. any_here: other messages from it have
+// arrived.
 std::string hint_for(const MessageRequest& message, bool any_here, int this_rank) {
     const int peer = message.start.peer, tag = message.start.tag;
     const bool sends = message.start.direction == Direction::send;
@@ -212,7 +216,7 @@ std::string where(int this_rank, InFlight in_flight) {
     return text;
 }
 
-// Says that a peer started something else; up to `agreed`, its operations are known to be the same.
+// Says that a peer has started something else; up to `agreed`, its operations are known to be the same.
 std::string something_else(const Execution& execution, std::int64_t agreed, bool has_counts_by_rank) {
     const auto number = static_cast<std::int64_t>(execution.number());
     const std::string text = agreed == number - 1 ? fmt::format("something else as #{}", number)
@@ -222,7 +226,7 @@ std::string something_else(const Execution& execution, std::int64_t agreed, bool
     return has_counts_by_rank ? text + ", or the same with other counts by rank" : text;
 }
 
-// with_place: the text of what happened and where this rank was.
+// with_place: says what happened and where this rank was.
 Failure make_failure(Status status, std::string with_place, const std::string& hint,
                      const Execution* execution) {
     Failure failure{
@@ -279,7 +283,7 @@ std::string details_of(const Execution& execution) {
     if (arguments && !arguments->parameters.empty())
         text += fmt::format(", with parameters {}", list(std::span<const double>(arguments->parameters)));
     if (plan.computer()) text += lengths_text("tensors of", 0, plan.computer()->tensor_ends());
-    // Of an operation in flight: the starts that have ended are those before it.
+    // For an operation in flight, the starts that have ended are those before it.
     if (const compute::KeptState* state = plan.state())
         text += fmt::format(
             ", with its state after {} start{}{}", state->starts(), state->starts() == 1 ? "" : "s",
@@ -362,7 +366,7 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight) {
     return make_failure(
         status, fmt::format("rank {} cannot go on: {}", this_rank, reason),
-        status == Status::timeout ? ""  // the reason has one
+        status == Status::timeout ? ""  // the reason has a hint
         : status == Status::device
             ? "see what the program did on that device before: a kernel that fails there shows in "
               "the calls that follow it (compute-sanitizer finds it)"
@@ -400,7 +404,7 @@ Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message
                         in_flight);
 }
 
-// A collective that this rank is in has nothing to do with it.
+// The collective that this rank is in is unrelated to the failure.
 Failure sizes_differ(const MessageStart& receive, std::uint64_t sent_bytes, std::uint64_t sent_element,
                      int this_rank, InFlight in_flight) {
     const std::string what = fmt::format(
@@ -416,7 +420,7 @@ Failure sizes_differ(const MessageStart& receive, std::uint64_t sent_bytes, std:
 }
 
 Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in_flight) {
-    // If this rank is in the operation that the other one speaks of, that operation tells the most.
+    // If this rank is in the operation that the other one reports, that operation tells the most.
     auto& operations = in_flight.operations;
     const auto same = std::ranges::find_if(operations, [&](const Execution* execution) {
         return static_cast<std::int64_t>(execution->number()) == notice.number;
@@ -470,8 +474,8 @@ Failure ranks_disagree(const Execution& execution, Disagreement disagreement, st
                        int this_rank, const std::optional<Notice>& theirs) {
     const auto [id, peer, counts] = disagreement;
     const std::string own = describe(execution);
-    // If both use the same words, they differed in an earlier operation, or in something that the words don't
-    // tell.
+    // If both ranks use the same words, they differed in an earlier operation, or in something that the words
+    // do not show.
     const std::string details = details_of(execution);
     const bool is_of_same = theirs && theirs->number == static_cast<std::int64_t>(execution.number()),
                has_other_words = is_of_same && theirs->operation != own,

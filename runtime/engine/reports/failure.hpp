@@ -1,4 +1,5 @@
-// The texts of failures: which operation, what happened, where in the schedule, and what to do about it.
+// The texts of failures: the operation, what happened, the position in the schedule, and a hint on what to
+// do.
 #pragma once
 
 #include <chrono>
@@ -17,32 +18,34 @@
 
 namespace hocket::engine {
 
-// The rendezvous that a rank calls before it leaves, as describe() begins it.
+// The rendezvous that a rank performs before it leaves, as describe() begins it.
 inline constexpr const char* leaving_rendezvous = "destroy";
 
 struct Failure {
     Status status;
     std::string text;
-    Notice notice = {};  // what the other ranks are told
+    Notice notice = {};  // sent to the other ranks
 };
 
-// "all_reduce #153 (ring on 4, float32 sum, 1000 elements)", "barrier #154 (4 ranks)"
+// Returns, for example, "all_reduce #153 (ring on 4, float32 sum, 1000 elements)" or "barrier #154 (4
+// ranks)".
 std::string describe(const Execution& execution);
 
-// What tells apart operations that have the same words: "ring in schedules/ring.sched, fingerprint ..."
+// Returns what distinguishes operations with the same words: "ring in schedules/ring.sched, fingerprint ...".
 std::string details_of(const Execution& execution);
 
-// "step 5 of 12: waiting for x[1/4, 1/2) (elements 250 to 499) from rank 1\n  at schedules/ring.sched:5: ..."
+// Returns, for example, "step 5 of 12: waiting for x[1/4, 1/2) (elements 250 to 499) from rank 1\n  at
+// schedules/ring.sched:5: ...".
 std::string describe(const Execution& execution, dsl::OpId op);
 
-// Where an operation in flight stands.
+// Return the position of an operation in flight.
 record::Place place_of(const Execution& execution);
 record::Place place_of(const MessageRequest& message);
 
-// "send of 4000 bytes to rank 1, tag 7"
+// Returns, for example, "send of 4000 bytes to rank 1, tag 7".
 std::string describe(const MessageStart& message);
 
-// What was in flight when the failure was noticed, oldest first.
+// The operations in flight when the failure was detected, oldest first.
 struct InFlight {
     std::span<Execution* const> operations;
     std::span<MessageRequest* const> messages;
@@ -54,26 +57,26 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
                       InFlight in_flight);
 Failure could_not_go_on(Status status, const std::string& reason, int this_rank, InFlight in_flight);
 Failure aborted(const std::string& reason, int this_rank, InFlight in_flight);
-// idle: the ranks that do not move the oldest operation in flight, as far as they have told.
+// idle: the ranks that make no progress on the oldest operation in flight, as far as they have answered.
 Failure timed_out(std::chrono::milliseconds limit, const std::map<int, transport::Idleness>& idle,
                   int this_rank, InFlight in_flight);
-// tags_here: the tags of messages from the same peer that have come to this rank and not been received.
+// tags_here: the tags of messages from the same peer that have arrived and not been received.
 Failure timed_out(std::chrono::milliseconds limit, const MessageRequest& message,
                   std::span<const int> tags_here, int this_rank, InFlight in_flight);
 
-// A receive, and the send that it is matched with.
+// For a receive and the send that it is matched with.
 Failure sizes_differ(const MessageStart& receive, std::uint64_t sent_bytes, std::uint64_t sent_element,
                      int this_rank, InFlight in_flight);
 
-// Another rank has reported that something is wrong.
+// Another rank has reported a failure.
 Failure rank_reported(int rank, const Notice& notice, int this_rank, InFlight in_flight);
 
-// An operation showed that a peer has started something else. agreed: the number of the last start on which
-// both are known to have agreed; -1 if there is none. theirs: what the peer has reported, if it has.
+// An operation has shown that a peer has started something else. agreed: the number of the last start on
+// which both are known to agree; -1 if there is none. theirs: the peer's report, if there is one.
 Failure ranks_disagree(const Execution& execution, Disagreement disagreement, std::int64_t agreed,
                        int this_rank, const std::optional<Notice>& theirs = std::nullopt);
 
-// What ranks have started in each other's place, as rank 0 has found by asking all.
+// The ranks have started different operations, as rank 0 has found by asking all.
 Failure ranks_differ(const transport::Difference& difference, int this_rank, InFlight in_flight);
 
 // By pair: a peer has more or fewer elements for this rank than this rank expects.

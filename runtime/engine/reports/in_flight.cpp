@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* in_flight_text = "in flight";
 
-// From the notes' clock to microseconds since 1970.
+// Converts the notes' clock to microseconds since 1970.
 class Calendar {
   public:
     Calendar() : offset_(record::read_clock(CLOCK_REALTIME) - record::read_clock(CLOCK_MONOTONIC)) {}
@@ -28,7 +28,7 @@ record::Times times_of(const Note& note, const Calendar& calendar) {
     return times;
 }
 
-// Of a start that is cut into tiles, the oldest tile tells.
+// For a start that is cut into tiles, reports the oldest tile.
 void place(std::vector<record::Collective>& collectives, std::span<Execution* const> operations) {
     std::uint64_t before = UINT64_MAX;
     for (const Execution* execution : operations) {

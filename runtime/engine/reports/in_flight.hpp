@@ -1,4 +1,4 @@
-// What a rank's operations are at this moment, for those who look from outside.
+// A rank's operations at this moment, for observers.
 #pragma once
 
 #include "runtime/engine/record/flight.hpp"
@@ -7,7 +7,7 @@
 
 namespace hocket::engine {
 
-// What the notes tell, with the place of each operation that is in flight.
+// Returns the notes, with the position of each operation in flight.
 record::Recording recording_of(const record::Flight& flight, InFlight in_flight);
 
 }  // namespace hocket::engine

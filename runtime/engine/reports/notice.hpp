@@ -1,4 +1,4 @@
-// What a failing rank tells the others, as a text for transport::Bootstrap::report.
+// A failing rank's notice to the others, as a text for transport::Bootstrap::report.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace hocket::engine {
 
 struct Notice {
     Status status = Status::internal;
-    std::int64_t number = -1;  // the operation in which it failed; -1: it was between operations
+    std::int64_t number = -1;  // the operation in which it failed; -1: between operations
     std::string operation;     // that operation: "all_reduce #3 (ring on 4, float32 sum, 1000 elements)"
-    std::string details;       // what tells it apart from others with these words
-    std::string text;          // what is wrong, in the words for its own caller, without the hints
+    std::string details;       // distinguishes it from others with these words
+    std::string text;          // the failure, in the words for this rank's caller, without the hints
 };
 
-// The text comes last, so that a limit on the length cuts off only the text.
+// The text comes last, so that a limit on the length truncates only the text.
 std::string encode(const Notice& notice);
 
 // Never throws: a text that cannot be decoded is a notice of an internal error.

@@ -11,7 +11,7 @@
 namespace hocket::engine {
 namespace {
 
-// Messages come below the collectives that are in flight with them.
+// Messages are shown below the collectives that are in flight with them.
 constexpr int rows_of_a_kind = record::TraceFile::most_rows / 2;
 
 int first_row(bool is_message) {
@@ -30,7 +30,7 @@ record::Facts facts_of(const record::Label& label, std::uint64_t number, std::ui
              {"type", record::type_text(label)}}};
 }
 
-// Which step an execution stands at, without words.
+// Identifies an execution's current step, without words.
 std::int64_t step_of(const Execution& execution) {
     const auto tile = static_cast<std::int64_t>(execution.tile()) << 32;
     if (execution.run().awaited_at_start()) return tile - 1;
@@ -45,7 +45,7 @@ void Tracer::end_because(const std::exception& error) noexcept {
     log_line("hocket: warning: the trace of {} ends: {}", record::name_of(origin_), error.what());
 }
 
-// Rows that were used before are used again, so a job that waits for each operation has one.
+// Rows are reused, so a job that waits for each operation needs only one.
 std::optional<int> Tracer::take_row(bool is_message) {
     std::vector<bool>& taken = taken_[is_message];
     const auto place = std::find(taken.begin(), taken.end(), false) - taken.begin();

@@ -1,5 +1,5 @@
-// Follows a communicator's operations for a trace (record/trace_file.hpp): each has a slice, and in it one
-// for each step at which it was seen to stand, named by the step's source line.
+// Records a communicator's operations in a trace (record/trace_file.hpp): each has a slice, with an inner
+// slice for each step at which it was seen, named by the step's source line.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,7 @@
 
 namespace hocket::engine {
 
-// Not thread-safe: the communicator's gate serialises. What goes wrong in it ends the trace, and nothing
-// else.
+// Not thread-safe: the communicator's gate serialises calls. An error in it ends the trace, and nothing else.
 class Tracer {
   public:
     static record::Moment now() noexcept { return record::read_clock(CLOCK_MONOTONIC); }
