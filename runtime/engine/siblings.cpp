@@ -23,7 +23,7 @@ Sibling::Sibling(Waits waits) : waits_(std::move(waits)), generation_(forks::gen
 }
 
 Sibling::~Sibling() {
-    if (generation_ != forks::generation()) return;  // a child has none of its parent's
+    if (generation_ != forks::generation()) return;  // a child process has none of its parent's siblings
     Family& family = forks::own<Family>();
     const std::lock_guard lock(family.mutex);
     std::erase(family.all, this);

@@ -1,5 +1,5 @@
-// The communicators of this process, for telling in which of them its threads wait: one that waits in one
-// communicator does not move the others' operations.
+// The communicators of this process, to tell in which of them its threads wait: a thread that waits in one
+// communicator makes no progress on the others' operations.
 #pragma once
 
 #include <functional>
@@ -11,18 +11,18 @@ namespace hocket::engine {
 
 class Sibling {
   public:
-    // The operation that a thread waits in, in words: "all_reduce #3 (...)"; none if none does. It may visit
-    // gates.
+    // Returns the operation in which a thread waits, in words: "all_reduce #3 (...)"; nullopt if none waits.
+    // It may lock gates.
     using Waits = std::function<std::optional<std::string>()>;
 
     explicit Sibling(Waits waits);
-    ~Sibling();  // after a call of waits() that is under way
+    ~Sibling();  // waits for a call of waits() that is under way
     Sibling(const Sibling&) = delete;
 
-    void call(std::string name);  // "the group of ranks 2, 5"
+    void call(std::string name);  // name: "the group of ranks 2, 5"
 
-    // What threads of this process wait in, in other communicators: "all_reduce #3 (...) of the group of
-    // ranks 2, 5". Not while a gate is held.
+    // Returns the operations of other communicators in which threads of this process wait: "all_reduce #3
+    // (...) of the group of ranks 2, 5". Call without holding a gate.
     std::vector<std::string> others_wait_in() const;
 
   private:

@@ -1,5 +1,5 @@
-// The plans of one collective. Which schedule is best depends on the size, so there is a plan for each range
-// of sizes, made when it is first needed.
+// The plans of one collective. The best schedule depends on the size, so there is a plan for each range of
+// sizes, made when it is first needed.
 #pragma once
 
 #include <algorithm>
@@ -28,21 +28,23 @@ class SizedPlans {
         // The name, then a line for each reason.
         std::string text = {};
     };
-    // make: makes the plan for `bytes` of x. If that comes out the same as one of `made`, it may return that
-    // one. It may throw; then for_bytes throws, too.
+    // make: makes the plan for `bytes` of x. If it is the same as one of `made`, that one may be returned. If
+    // it throws, so does for_bytes.
     using Made = std::deque<Sized>;
     using Make = std::function<Sized(std::uint64_t bytes, const Made& made)>;
     // bytes_of_one: bytes of x for a count of 1.
     SizedPlans(std::uint64_t bytes_of_one, Make make) : bytes_of_one_(bytes_of_one), make_(std::move(make)) {}
 
-    // The plan for x of so many bytes. Thread-safe; takes no lock if the plan exists. Valid as long as this.
+    // Returns the plan for x of so many bytes. Thread-safe; takes no lock if the plan exists. Valid as long
+    // as this object.
     const Sized& for_bytes(std::uint64_t bytes);
-    // Like for_bytes, but null if the plan has not been made yet.
+    // Like for_bytes, but returns null if the plan has not been made yet.
     const Sized* find(std::uint64_t bytes) const {
         return by_size_[range_of(bytes)].load(std::memory_order_acquire);
     }
 
-    // The bytes of x for `count`, as the collective's function takes it; the largest number if they are more.
+    // Returns the bytes of x for `count`, as the collective's function takes it; the largest number on
+    // overflow.
     std::uint64_t bytes_of(std::uint64_t count) const {
         std::uint64_t bytes = 0;
         return __builtin_mul_overflow(count, bytes_of_one_, &bytes) ? UINT64_MAX : bytes;

@@ -26,31 +26,30 @@ class Tracer {
     Tracer(const std::string& folder, const record::Origin& origin)
         : file_(folder, origin), origin_(origin) {}
 
-    // began: a moment before the operation's first message.
+    // began: a time before the operation's first message.
     void begin(const Execution& execution, record::Moment began) noexcept;
-    // One that was over at once.
+    // Adds a collective that ended at once.
     void add_done(const record::Label& label, std::uint64_t number, std::uint64_t count,
                   record::Moment began) noexcept;
-    // To be called whenever something may have moved. Of a start that is cut into tiles, the oldest tile
-    // tells.
+    // Call whenever something may have moved. For a start that is cut into tiles, the oldest tile counts.
     void look(std::span<Execution* const> in_flight) noexcept;
-    // A tile of it has ended.
+    // Notes that a tile of an operation has ended.
     void end_tile(const Execution& execution) noexcept;
 
     void begin(const MessageRequest& message) noexcept;
     void end(const MessageRequest& message) noexcept;
 
-    // The communicator is broken, and nothing goes on.
+    // Ends all slices after the communicator has failed.
     void end_all(Status status) noexcept;
 
   private:
-    // An operation in flight. Each has a row, so that slices of a row do not overlap.
+    // An operation in flight. Each has its own row, so that slices of a row do not overlap.
     struct Open {
         int row;
-        std::uint64_t tiles;                              // that have not ended
-        std::optional<std::int64_t> step = std::nullopt;  // at which it stands
+        std::uint64_t tiles;                              // tiles that have not ended
+        std::optional<std::int64_t> step = std::nullopt;  // the current step
     };
-    using Key = std::pair<bool, std::uint64_t>;  // whether it is a message; its number
+    using Key = std::pair<bool, std::uint64_t>;  // true for a message; its number
 
     template <typename Call>
     void guarded(Call call) noexcept {
@@ -62,7 +61,7 @@ class Tracer {
         }
     }
     void end_because(const std::exception& error) noexcept;
-    // None: as many operations are in flight as there are rows; this one is left out.
+    // Returns nullopt if as many operations are in flight as there are rows; the operation is then left out.
     std::optional<int> take_row(bool is_message);
     void end_step(Open& open, record::Moment at);
     void end(std::map<Key, Open>::iterator open, Status status, record::Moment at);

@@ -42,12 +42,12 @@ bool DirectRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
     bool moved = false;
     while (!is_done_ && !disagreement_ && step(fabric, budget)) {
         moved = true;
-        if (stage_ == Stage::usual) break;  // it has its own order
+        if (stage_ == Stage::usual) break;  // the usual run decides when to stop
     }
     return moved;
 }
 
-// True if anything moved.
+// Returns true if anything moved.
 bool DirectRun::step(transport::Fabric* fabric, std::uint64_t& budget) {
     switch (stage_) {
         case Stage::closed:
@@ -104,7 +104,7 @@ bool DirectRun::have_come(std::uint64_t mark) {
     return true;
 }
 
-// It has started something that goes another way, or nothing.
+// Checks whether a local peer has started an operation that goes another way, or none.
 void DirectRun::look_for_others(Member member) {
     const bool is_elsewhere =
         local_peers_->is_there(member, number_, 0, 1) && !local_peers_->has_marked(member, number_, entered);
@@ -144,7 +144,7 @@ bool DirectRun::copy() {
     return true;
 }
 
-// False: a rank has failed, and this one will hear of it.
+// Returns false if a rank has failed; this one will be told.
 bool DirectRun::begin_pulls() {
     const auto& moves = start_.direct->moves();
     for (std::size_t i = 0; i < moves.size(); ++i) {

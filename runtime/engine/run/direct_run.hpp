@@ -1,9 +1,10 @@
-// One start of a collective that only moves data, on one host: from device to device if all ranks can, else
-// the usual way. A rank that cannot, because its buffers are the host's, says so and waits for nobody.
+// One start of a collective that only moves data, on one host: from device to device if all ranks can,
+// otherwise the usual way. A rank that cannot, because its buffers are on the host, publishes that and waits
+// for no other rank.
 //
-// The ranks come by three marks. At the first, each shows its input, or that it cannot; at the second,
-// whether it could open what it needs. Only if all could, each copies what belongs in its output; the third
-// mark says that it has.
+// The ranks pass three marks. At the first, each rank publishes its input, or that it cannot go direct; at
+// the second, whether it could open the memory that it needs. Only if all could does each rank copy its
+// pieces to its output; the third mark says that it has done so.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ class Execution;
 
 class DirectRun final : public Run {
   public:
-    // usual: the other way. execution: to whom the run belongs.
+    // usual: the run of the other way. execution: the owner of the run.
     DirectRun(Execution& execution, std::unique_ptr<Run> usual)
         : execution_(execution), usual_(std::move(usual)) {}
 
@@ -60,7 +61,7 @@ class DirectRun final : public Run {
     LocalPeers* local_peers_ = nullptr;
     std::shared_ptr<const Binding> binding_;  // null: the usual run has begun
     Stage stage_ = Stage::usual;
-    Member met_ = 0;  // members before it have come by the mark that is waited for
+    Member met_ = 0;  // members before it have passed the awaited mark
     bool is_pulling_ = false;
     bool has_begun_usual_ = false;
 };

@@ -9,7 +9,7 @@
 namespace hocket::engine {
 namespace {
 
-// All that belongs in this rank's output, its own input included.
+// Returns all moves into this rank's output, including those from its own input.
 std::vector<Move> moves_of(const Start& start, const Layout& layout) {
     const dsl::RankProgram& program = start.plan->program();
     const dsl::Contract& contract = contract_of(program.collective);
@@ -31,8 +31,8 @@ std::vector<Move> moves_of(const Start& start, const Layout& layout) {
     return moves;
 }
 
-// Others read this rank's input while its output is written. In place, a piece that stays where it is is not
-// written.
+// Returns true if the output overlaps the input, which others read while the output is written. In place, a
+// piece that keeps its place is not written.
 bool writes_what_is_read(const Start& start, const std::vector<Move>& moves, std::uint64_t input_bytes) {
     const auto send = reinterpret_cast<std::uintptr_t>(start.send),
                recv = reinterpret_cast<std::uintptr_t>(start.recv);

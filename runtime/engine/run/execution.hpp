@@ -1,4 +1,4 @@
-// One start of a plan, or one tile of a large start, as its caller and Progress see it. A Run carries it out.
+// One start of a plan, or one tile of a large start, as its caller and Progress see it. A Run executes it.
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ class Execution : public Request {
     // local_peers: null if the program has no local peers.
     void begin(std::shared_ptr<StartablePlan> owner, const Start& start, std::uint64_t tile,
                LocalPeers* local_peers);
-    std::shared_ptr<StartablePlan> release();  // the plan to give it back to
+    std::shared_ptr<StartablePlan> release();  // returns the plan to give it back to
 
     // The start's buffers are kept until taken, or release().
     void keep(ResolvedBuffers buffers) { buffers_ = std::move(buffers); }
@@ -38,24 +38,23 @@ class Execution : public Request {
     void add(std::unique_ptr<GatheredTensors> tensors) { buffers_.add(std::move(tensors)); }
     void go_by_host(Start& start);  // start: as the run has it
 
-    // How much local work is done between two looks at the fabric: about 10 us of it, so that messages keep
-    // flowing.
+    // The local work between two polls of the fabric: about 10 us, so that messages keep flowing.
     static constexpr std::uint64_t local_budget_bytes = 128 * 1024;
 
     // Like Run::advance.
     bool advance(transport::Fabric* fabric, std::uint64_t& budget);
 
-    // The message of operation `op` has been sent, or has come.
+    // Notes that the message of operation `op` has been sent or received.
     void complete(dsl::OpId op);
 
-    // In progress until the run is done, or end() says otherwise.
+    // Returns in_progress until the run is done, or until end() sets another status.
     Status status() const { return status_; }
     void end(Status status) { status_ = status; }
 
-    // Another tile of the same start. The caller of the start has the first tile.
+    // Returns another tile of the same start. The caller of the start holds the first tile.
     Execution* next_tile() const { return next_tile_; }
     void set_next_tile(Execution& tile) { next_tile_ = &tile; }
-    Status status_of_all() const;  // this tile and those behind it: in progress while any of them is
+    Status status_of_all() const;  // of this tile and those after it: in_progress while any of them is
 
     const Plan& plan() const { return *plan_; }
     const Start& start() const { return start_; }
@@ -69,18 +68,19 @@ class Execution : public Request {
 
     bool let_go() { return run_->let_go(); }
 
-    // Whether its next step is a device's, which rings no bell; and what it is, for people.
+    // Returns true if the next step is a device's, which rings no bell. awaited_of_device() describes it, for
+    // people.
     bool waits_for_device() const { return buffers_.is_waiting(); }
     std::string awaited_of_device() const { return buffers_.awaited(); }
 
-    // How far it has come, and what it waits for.
+    // Shows the progress of the execution, and what it waits for.
     const Run& run() const { return *run_; }
-    std::size_t messages() const { return messages_; }  // at most: for some counts there are fewer
+    std::size_t messages() const { return messages_; }  // an upper limit: for some counts there are fewer
     std::uint64_t bytes_of(const dsl::Op& op) const { return run_->binding().bytes_of(op); }
 
   private:
-    // Members that every step looks at come first, close together: with many ranks on a core, each step finds
-    // the caches as other ranks left them.
+    // Members that every step reads come first, close together: with many ranks on a core, each step finds
+    // the caches filled by other ranks.
     const Plan* plan_;
     std::unique_ptr<Run> run_;
     std::size_t messages_;

@@ -19,8 +19,9 @@ bool communicates(const dsl::Op& op) {
     return op.kind == Kind::send || op.kind == Kind::receive;
 }
 
-// 24 bits of the tile's sequence number and 24 of the message's number; the upper 16 are reserved. Sequence
-// numbers repeat after 2^24, when no message of the earlier sequence number can still be in flight.
+// Returns a tag of 24 bits of the tile's sequence number and 24 of the message's number; the upper 16 are
+// reserved. Sequence numbers repeat after 2^24, when no message of the earlier sequence number can still be
+// in flight.
 std::uint64_t tag_of(std::uint64_t sequence, std::uint32_t message) {
     return (sequence & 0xffffff) << 24 | message;
 }
@@ -91,7 +92,7 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_p
     send_ = start.send;
     recv_ = start.recv;
     factor_ = start.factor;
-    // A rank alone exchanges nothing: it has one piece, and its buffers are treated as if they began at that
+    // A lone rank exchanges nothing: it has one piece, and its buffers are treated as if they began at that
     // piece.
     if (is_by_pair() && plan_->program().buffers == 1) {
         const std::uint64_t element = element_size(start.plan->type());
@@ -196,7 +197,7 @@ bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
     }
     if (!awaits_.empty()) did_something |= look_for_local_peers();
     do {
-        // Receives come first: a message that finds its buffer waiting is not copied twice.
+        // Receives are posted first: a message that finds its receive posted is not copied twice.
         did_something |= post(receives_, fabric);
         did_something |= post(sends_, fabric);
         if (local_.empty()) break;
@@ -225,7 +226,7 @@ void GraphRun::run_local(const dsl::Op& op, dsl::OpId id) {
     areas_[dsl::output_area] = output;
 }
 
-// In buffers that hold x, the stretches of a tile's chunks lie apart.
+// In buffers that hold x, the stretches of a tile's chunks are not contiguous.
 void GraphRun::run_by_chunks(const dsl::Op& op, dsl::OpId id) {
     const auto& boundaries = plan_->program().boundaries;
     areas_of_x_.clear();
@@ -252,7 +253,7 @@ bool GraphRun::post(Queue& queue, transport::Fabric* fabric) {
     for (; !queue.empty(); ++queue.head, posted = true) {
         const dsl::OpId id = queue.ops[queue.head];
         if (staged_ && !staged_.may_run(id, areas_)) break;
-        if (!post_one(plan_->program().ops[id], id, *fabric)) break;  // no room: after the next poll
+        if (!post_one(plan_->program().ops[id], id, *fabric)) break;  // no room: try after the next poll
     }
     return posted;
 }
@@ -272,7 +273,7 @@ bool GraphRun::post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabr
     return fabric.receive(op.peer, tag, segments, transfer.message);
 }
 
-// For some counts some parts are empty; they are left out.
+// Returns the segments of a message. Parts that are empty for this count are left out.
 std::span<const transport::Segment> GraphRun::segments_of(const dsl::Op& op, const Transfer& transfer) {
     transport::Segment* const first = &segments_[transfer.first_segment];
     transport::Segment* next = first;
@@ -314,7 +315,7 @@ std::uint64_t GraphRun::bytes_of_buffer(dsl::AreaId area) const {
     return whole;
 }
 
-// The bytes from the beginning of the caller's buffer to the end of what lies in it.
+// Returns the bytes from the beginning of the caller's buffer to the end of its data.
 std::uint64_t GraphRun::bytes_spanned(dsl::AreaId area) const {
     if (!tile_.is_whole() && bytes_of_buffer(area) > 0) return tile_.bytes_of_x();
     if (!is_by_pair()) return bytes_of_buffer(area);
@@ -322,8 +323,8 @@ std::uint64_t GraphRun::bytes_spanned(dsl::AreaId area) const {
     return (area == dsl::input_area ? layout.sent() : layout.received()).span * element_size(plan_->type());
 }
 
-// Copies buffers that local peers use and cannot reach to where they can. Also copies an input that is
-// multiplied, or that is one buffer with the output and must not be.
+// Allocates copies of the buffers that local peers use but cannot reach, in memory that they can reach. Also
+// copies an input that is multiplied, or that overlaps the output although it must not.
 void GraphRun::make_copies() {
     const dsl::RankProgram& program = plan_->program();
     const std::uint64_t input = bytes_of_buffer(dsl::input_area), output = bytes_of_buffer(dsl::output_area);
@@ -350,8 +351,9 @@ void GraphRun::make_copies() {
     copies_[dsl::output_area] = copies_output ? memory_ + middle : nullptr;
 }
 
-// Whether this rank itself can work on the caller's buffers, so that only what local peers touch is copied.
-// It can if nobody looks at the others' part of the output; but not on an input whose copy is multiplied.
+// Returns true if this rank itself can work on the caller's buffers, so that only the parts that local peers
+// touch are copied. It can if no rank reads the others' part of the output; but not for an input whose copy
+// is multiplied.
 bool GraphRun::works_beside_copy(dsl::AreaId area) const {
     const dsl::RankProgram& program = plan_->program();
     if (area == dsl::input_area && plan_->multiplies()) return false;
@@ -359,7 +361,7 @@ bool GraphRun::works_beside_copy(dsl::AreaId area) const {
            program.protocol == dsl::Protocol::bandwidth && program.output_is_apart;
 }
 
-// Copies between the caller's buffer and its copy. Returns how much that was.
+// Copies between the caller's buffer and its copy. Returns the bytes copied.
 std::uint64_t GraphRun::move_copies(dsl::AreaId area) {
     const bool is_input = area == dsl::input_area;
     if (bytes_of_buffer(area) == 0) return 0;
@@ -406,7 +408,7 @@ bool GraphRun::input_has_come() const {
     return has;
 }
 
-// Returns the bytes that were copied.
+// Publishes this rank's buffers. Returns the bytes that were copied.
 std::uint64_t GraphRun::show_buffers() {
     const transport::Window& window = local_peers_->window();
     const std::uint64_t bytes = copies_[dsl::input_area] ? move_copies(dsl::input_area) : 0;
@@ -449,8 +451,8 @@ bool GraphRun::look_for_local_peers() {
     return moved;
 }
 
-// To be called at the first look at a local peer's line, which tells where its areas are. False if the
-// local peer has started something else.
+// Call at the first look at a local peer's line, which says where its areas are. Returns false if the local
+// peer has started something else.
 bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
     const Member member = local_peers_->member_of(op.peer);
     if (contacts_[static_cast<std::size_t>(member)]) return true;
@@ -477,9 +479,10 @@ bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
 
 // ---- By pair ------------------------------------------------------------------------------------
 //
-// Positions count the pieces one after the other. In the caller's buffers the pieces lie where the caller
-// says; in a copy of the input they lie one after the other. The work area, which no direct program uses,
-// shows the local peers where this rank's pieces for them are: they cannot tell from their own layout.
+// Positions count the pieces as if they were contiguous. In the caller's buffers the pieces lie where the
+// caller says; in a copy of the input they are contiguous. The work area, which no direct program uses, tells
+// the local peers where this rank's pieces for them are, because they cannot derive that from their own
+// layout.
 
 std::uint64_t GraphRun::shift_of(dsl::AreaId area, dsl::BoundaryId boundary) const {
     const bool is_packed = area == dsl::input_area && copies_[dsl::input_area];
@@ -516,8 +519,8 @@ void GraphRun::show_pieces() const {
     }
 }
 
-// Compares what a local peer has for this rank with what this rank expects; if both are equal, the piece is
-// placed.
+// Compares the count that a local peer has for this rank with the count that this rank expects; if they are
+// equal, places the piece.
 std::optional<PairCounts> GraphRun::find_piece(Member member) {
     const Member self = local_peers_->self();
     const dsl::Rank source = local_peers_->ranks()[static_cast<std::size_t>(member)];
@@ -532,7 +535,7 @@ std::optional<PairCounts> GraphRun::find_piece(Member member) {
     return std::nullopt;
 }
 
-// Places the piece so that it is read where it belongs in this rank's output, one piece after the other.
+// Places the piece so that it is read at its position in this rank's output, where pieces are contiguous.
 void GraphRun::place_piece(dsl::Rank source, dsl::AreaId input, std::byte* piece) {
     const dsl::RankProgram& program = plan_->program();
     const Layout& layout = binding_->layout;

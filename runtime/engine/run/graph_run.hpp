@@ -18,13 +18,13 @@ namespace hocket::engine {
 
 class Execution;
 
-// By pair, a rank sends another a message even if it has no elements for it: a byte without meaning, and this
-// value instead of the start's checksum. (Not all providers match messages without bytes.)
+// By pair, a rank sends another a message even if it has no elements for it: one meaningless byte, and this
+// value in place of the start's checksum. (Not all providers match messages without bytes.)
 constexpr std::uint32_t checksum_of_none(std::uint32_t checksum) {
     return ~checksum;
 }
 
-// A message of an execution; its address is in transport::Message::user.
+// A message of an execution; transport::Message::user points to it.
 struct Transfer {
     transport::Message message;
     Execution* execution = nullptr;
@@ -39,7 +39,7 @@ class GraphRun final : public Run {
 
     void begin(const Start& start, std::uint64_t tile, LocalPeers* local_peers) override;
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
-    // The operation's successors may be ready now.
+    // Completes the operation, after which its successors may be ready.
     void complete(dsl::OpId op) override;
     void release() override;
     std::uint64_t memory_bytes() const override { return memory_bytes_; }
@@ -84,9 +84,9 @@ class GraphRun final : public Run {
     void compute(dsl::OpId id);
     std::span<const transport::Segment> segments_of(const dsl::Op& op, const Transfer& transfer);
 
-    // By pair.
-    struct ShownPiece {               // what a rank shows to a local peer
-        std::uint64_t offset, count;  // where it is in the slice, and how many elements
+    // By pair:
+    struct ShownPiece {               // published for a local peer
+        std::uint64_t offset, count;  // its place in the slice, and its number of elements
     };
     bool is_by_pair() const { return binding_->layout.is_by_pair(); }
     std::uint64_t shift_of(dsl::AreaId area, dsl::BoundaryId boundary) const;
@@ -103,26 +103,26 @@ class GraphRun final : public Run {
     std::shared_ptr<const Binding> binding_;
     std::vector<std::uint32_t> waits_;
     Queue receives_, sends_, local_;
-    std::vector<dsl::OpId> awaits_;  // may end at any time
+    std::vector<dsl::OpId> awaits_;  // they may end at any time
     std::uint32_t remaining_ = 0;
     std::vector<std::uint32_t> transfer_of_;  // operation -> index into transfers_
     std::vector<Transfer> transfers_;
     std::vector<transport::Segment> segments_;  // of all messages, in the order of the messages
-    std::byte nothing_{};                       // what messages without elements send
+    std::byte nothing_{};                       // sent by messages without elements
     std::vector<std::byte*> areas_;
-    // Used if the tile is not whole. By area: whether all of x lies there, and not the tile alone.
+    // Used if the tile is not whole. By area: true if all of x lies there, and not only the tile.
     std::vector<bool> holds_x_;
     std::vector<dsl::AreaId> areas_of_x_;  // those of the current operation
-    std::vector<std::byte*> chunk_areas_;  // as they are placed for one chunk
+    std::vector<std::byte*> chunk_areas_;  // the areas as placed for one chunk
     std::vector<std::uint64_t> chunk_offsets_;
     std::byte* memory_ = nullptr;  // work and scratch, and copies of buffers that local peers cannot reach
     std::uint64_t memory_bytes_ = 0;
 
-    // Used if there are local peers, with messages; or if the input comes from a device, and all of it is
+    // Used if there are both local peers and messages, or if the input comes from a device and all of it is
     // needed at once.
     LocalPeers* local_peers_ = nullptr;
     const std::byte* send_ = nullptr;
-    std::byte *recv_ = nullptr, *copies_[2] = {};  // of input and output; null: used where they are
+    std::byte *recv_ = nullptr, *copies_[2] = {};  // of input and output; null: no copy
     double factor_ = 1;
     // Used if the program computes.
     std::shared_ptr<const compute::Arguments> arguments_;

@@ -19,12 +19,12 @@ constexpr std::size_t whole_pages(std::size_t bytes) {
     return (bytes + page - 1) / page * page;
 }
 
-// Fetches a line that local peers have read, while there is time for it.
+// Fetches a line that local peers have read before this rank has to write it.
 void about_to_write(const void* line) {
 #if defined(__x86_64__)
     asm volatile("prefetchw %0"
                  :
-                 : "m"(*static_cast<const char*>(line)));  // no operation on processors that do not know it
+                 : "m"(*static_cast<const char*>(line)));  // a no-op on processors without this instruction
 #else
     __builtin_prefetch(line, 1);
 #endif
@@ -40,7 +40,7 @@ void relax() {
 
 }  // namespace
 
-// What a slice reserves begins with the board; then come the copies of all slots, then the mailboxes.
+// The reserved part of a slice holds the board, then the copies of all slots, then the mailboxes.
 std::size_t LocalPeers::reserved_bytes(int members) {
     return whole_pages(sizeof(Board)) + slots * tiles_in_flight * 2 * tile_bytes +
            static_cast<std::size_t>(members) * mailbox_bytes;
@@ -94,9 +94,9 @@ std::int64_t LocalPeers::agreed_until(dsl::Rank rank) const {
     return found == ranks_.end() ? -1 : agreed_[static_cast<std::size_t>(found - ranks_.begin())];
 }
 
-// A rank that falls asleep after this sees the new value; one that fell asleep before is seen here. If the
-// sleepers do not ensure that, the store must end before the load: that takes as long as it takes to get the
-// line from a local peer's cache.
+// A rank that falls asleep after the store sees the new value; one that fell asleep before is seen here. If
+// the sleepers do not ensure that order by a fence in this process, the store must be complete before the
+// load, which takes as long as fetching the line from a local peer's cache.
 void LocalPeers::publish(std::atomic<std::uint64_t>& word, std::uint64_t value) {
     if (fences_others_) {
         word.store(value, std::memory_order_release);
@@ -150,7 +150,7 @@ std::optional<dsl::Rank> LocalPeers::busy_since(std::uint64_t number) const {
     return std::nullopt;
 }
 
-// Either the owner sees that there is a copy, or this rank sees that the memory was withdrawn.
+// Either the owner sees that a copy is under way, or this rank sees that the memory was withdrawn.
 bool LocalPeers::begin_pull(Member from) {
     board(self()).pulls.fetch_add(1);
     if (board(from).is_withdrawn.load() == 0) return true;
@@ -179,7 +179,7 @@ bool LocalPeers::withdraw(std::chrono::steady_clock::time_point until) {
 void LocalPeers::fall_asleep() {
     board(self()).asleep.store(1);
     board(0).sleepers.fetch_add(1);
-    // This comes before the last look at the others: either their news is visible by then, or they will ring.
+    // This precedes the last look at the others: either their values are visible by then, or they will ring.
     if (fences_others_) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
     std::atomic_thread_fence(std::memory_order_seq_cst);
 }

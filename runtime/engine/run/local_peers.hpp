@@ -1,9 +1,9 @@
-// This rank and those that share its host's memory: what they show each other there, and how they wait for
-// each other.
+// The ranks that share this host's memory: the state that they publish for each other there, and how they
+// wait for each other.
 //
 // Every start of the communicator uses a *slot*, the same on all ranks. Several starts can be in flight, and
-// slots are used in turn. In a slot each rank has a line that only it writes: how far it has come, and where
-// its buffers are. A slot also has room for copies of small or private buffers.
+// slots are used in turn. In a slot each rank has a line that only it writes: its progress, and the places of
+// its buffers. A slot also has room for copies of small or private buffers.
 #pragma once
 
 #include <array>
@@ -22,22 +22,22 @@
 
 namespace hocket::engine {
 
-using Member = int;  // of the host, in the order of ranks
+using Member = int;  // index of a rank of the host, in the order of ranks
 
 class LocalPeers {
   public:
     static constexpr std::uint64_t slots = 8;
     static constexpr std::uint64_t tiles_in_flight = 2;      // of each start
-    static constexpr std::uint64_t tile_bytes = 128 * 1024;  // room for copies of input, and of output
+    static constexpr std::uint64_t tile_bytes = 128 * 1024;  // space for copies of input, and of output
     static constexpr std::uint64_t mailbox_bytes = 260 * 1024;
     static std::size_t reserved_bytes(int members);  // of each slice of the window
 
-    // Whether a rank that falls asleep can order the others' memory accesses from afar, so that a signal
-    // costs no more than a store. If one of the ranks cannot, all their signals are fences.
+    // Returns true if a rank that falls asleep can order the others' memory accesses remotely, so that a
+    // signal costs no more than a store. If one of the ranks cannot, the signals of all ranks use fences.
     static bool can_fence_others();
 
-    // ranks: the host's, ascending; the window's members are in the same order. cores: how many they may use,
-    // all together. fences_others: whether can_fence_others() holds on all of them.
+    // ranks: the host's, ascending; the window's members are in the same order. cores: how many all of them
+    // together may use. fences_others: true if can_fence_others() holds on all of them.
     LocalPeers(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks, int cores,
                bool fences_others);
 
@@ -47,26 +47,26 @@ class LocalPeers {
     Member members() const { return window_->members(); }
     Member member_of(dsl::Rank rank) const {
         return members_of_[static_cast<std::size_t>(rank)];
-    }  // a rank of it
+    }  // a rank of the member
 
-    // What a rank shows of a start that could go from device to device.
+    // The state that a rank publishes for a start that could go from device to device.
     struct alignas(128) Shown {
         std::atomic<std::uint64_t> marked;  // a stamp(); see DirectRun for the marks
         std::uint32_t checksum;             // as in Line
-        bool is_direct, has_opened;         // whether it can go so; whether it could open what it needs
+        bool is_direct, has_opened;         // it can go direct; it could open the memory that it needs
         device::Exported input;             // if it has one
     };
 
-    // What a rank shows of one start. A tiny input lies in the line itself, so that one cache line moves, not
-    // two.
+    // The state that a rank publishes for one start. A tiny input lies in the line itself, so that only one
+    // cache line moves instead of two.
     static constexpr std::uint64_t tiny_bytes = 192;
     struct alignas(128) Line {
-        std::atomic<std::uint64_t> reached;         // see stamp(); the rest is valid from its first one on
+        std::atomic<std::uint64_t> reached;         // see stamp(); the rest is valid from its first stamp on
         std::uint64_t bases[dsl::areas_of_a_rank];  // virtual bases of input, output, work in the slice
         std::uint64_t completed;                    // see complete()
-        std::uint32_t checksum;                     // of all that this rank has started
+        std::uint32_t checksum;                     // of all operations that this rank has started
         std::uint8_t in_windows;                    // bit_of() those areas that are the caller's buffers
-        // In which extents of the slice the areas lie; 0 for those that are not used there.
+        // The extents of the slice that contain the areas; 0 for areas not used there.
         std::array<std::uint8_t, dsl::areas_of_a_rank> extents;
         alignas(16) std::byte tiny[tiny_bytes];
         std::atomic<std::uint64_t> reached_in_odd_tiles;
@@ -75,26 +75,29 @@ class LocalPeers {
         static constexpr std::uint8_t bit_of(dsl::AreaId area) {
             return static_cast<std::uint8_t>(1u << area);
         }
-        // offset: of the area in the slice, `skipped` bytes behind its virtual base.
+        // offset: of the area in the slice, `skipped` bytes after its virtual base.
         void show(dsl::AreaId area, std::uint64_t offset, std::uint64_t skipped) {
             bases[area] = offset - skipped;
             extents[area] = static_cast<std::uint8_t>(transport::extent_of(offset));
         }
     };
     Line& line(Member member, std::uint64_t number) const { return board(member).lines[number % slots]; }
-    // Where an area that a member has shown lies here: its virtual base. Throws as Window::origin() does.
+    // Returns the virtual base, in this process, of an area that a member has published. Throws as
+    // Window::origin() does.
     std::byte* base(Member member, std::uint64_t number, dsl::AreaId area) const {
         const Line& shown = line(member, number);
         return address(window_->origin(member, shown.extents[area]), shown.bases[area]);
     }
-    // Room for copies of a tile that has so many bytes of x.
+    // Returns the space for copies of a tile that has so many bytes of x.
     std::byte* copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
                       std::uint64_t bytes) const;
-    // Room for what one member sends to another one. It is zeroed, and takes no memory until it is touched.
+    // Returns the space for data that one member sends to another. It is zeroed, and takes no memory until it
+    // is touched.
     std::byte* mailbox(Member owner, Member sender) const;
 
-    // How far a rank has come in start `number`, in its even or its odd tiles. It grows with `value`, which
-    // is less than 2^28. While a rank is in a start, no local peer can be in the next start of that slot.
+    // Encodes a rank's progress in start `number`, for its even or its odd tiles. It grows with `value`,
+    // which is less than 2^28. While a rank is in a start, no local peer can be in the next start of that
+    // slot.
     static std::uint64_t stamp(std::uint64_t number, std::uint64_t value) {
         return (number / slots + 1) << 28 | value;
     }
@@ -111,40 +114,41 @@ class LocalPeers {
         return shown(member, number).marked.load(std::memory_order_acquire) - stamp(number, value) <
                (1u << 28);
     }
-    // Looks for a moment; after that the caller sleeps, or comes back.
+    // Polls for a moment; afterwards the caller sleeps, or tries again.
     bool has_reached(Member member, std::uint64_t number, std::uint64_t tile, std::uint64_t value) const;
-    // Whether a local peer is done with start `number` and never entered it, because its count was 0.
+    // Returns true if a local peer has completed start `number` without entering it, because its count was 0.
     bool has_passed_by(Member member, std::uint64_t number) const {
         return board(member).completed.load(std::memory_order_acquire) > number &&
                !is_there(member, number, 0, 1);
     }
-    // Whether a local peer that has entered start `number` has started the same as this rank.
+    // Returns true if a local peer that has entered start `number` has started the same operations as this
+    // rank.
     bool agrees(Member member, std::uint64_t number, std::uint32_t checksum);
-    bool shows(Member member, std::uint64_t number, std::uint32_t checksum);  // the same, by what it shows
-    // The last start on which the local peer agreed; -1 if there is none.
+    bool shows(Member member, std::uint64_t number, std::uint32_t checksum);  // likewise, as it published
+    // Returns the last start on which the local peer agreed; -1 if there is none.
     std::int64_t agreed_until(dsl::Rank rank) const;
 
-    // All starts before `number` are complete on this rank; it will show its next one in the line of
-    // `number`.
+    // Notes that all starts before `number` are complete on this rank, which will use the line of `number`
+    // next.
     void complete(std::uint64_t number);
     std::uint64_t completed() const { return completed_; }
-    // Whether every local peer has completed the previous start of this slot.
+    // Returns true if every local peer has completed the previous start in this slot.
     bool is_free(std::uint64_t number);
     std::optional<dsl::Rank> busy_since(
-        std::uint64_t number) const;  // a rank that has not completed it, as far as this one knows
+        std::uint64_t number) const;  // a rank that is not known to have completed it
 
-    // Changes a word that others look at, and wakes those that are asleep.
+    // Stores a word that other ranks poll, and wakes the ranks that are asleep.
     void publish(std::atomic<std::uint64_t>& word, std::uint64_t value);
 
-    // Around a copy on a device from a local peer's memory, which the window does not hold. False: the
-    // local peer has failed, and nothing of it is read any more.
+    // Enclose a copy on a device from a local peer's memory that is not in the window. begin_pull() returns
+    // false if the local peer has failed; its memory must no longer be read.
     bool begin_pull(Member from);
     void end_pull();
-    // After a failure: once this has returned true, no local peer reads this rank's memory of a device, nor
-    // will it. Waits for copies that are under way, until then.
+    // Call after a failure. Once it has returned true, no local peer reads this rank's device memory, nor
+    // will it later. Waits for copies that are under way, until the given time.
     bool withdraw(std::chrono::steady_clock::time_point until);
 
-    // Between these two, every signal of a local peer rings this rank's doorbell.
+    // Between these two calls, every signal of a local peer rings this rank's doorbell.
     void fall_asleep();
     void wake_up();
 
@@ -155,7 +159,7 @@ class LocalPeers {
         alignas(128) std::atomic<std::uint64_t> completed;
         alignas(128) std::atomic<std::uint32_t> asleep;
         alignas(128) std::atomic<std::uint32_t> sleepers;  // of the whole host, on the first member's board
-        alignas(128) std::atomic<std::uint32_t> pulls;     // copies that begin_pull() has let begin
+        alignas(128) std::atomic<std::uint32_t> pulls;     // copies that begin_pull() has allowed
         std::atomic<std::uint32_t> is_withdrawn;
         Line lines[slots];
     };
@@ -171,7 +175,7 @@ class LocalPeers {
     std::vector<dsl::Rank> ranks_;
     std::vector<Member> members_of_;    // by rank
     std::vector<std::int64_t> agreed_;  // by member
-    std::vector<std::uint64_t> heard_;  // by member: what it has completed, as far as this rank knows
+    std::vector<std::uint64_t> heard_;  // by member: the starts it has completed, as far as known
     std::uint64_t completed_ = 0;
     int ranks_per_core_;
     int spins_;

@@ -8,8 +8,8 @@ namespace hocket::engine {
 namespace {
 
 std::unique_ptr<Run> make_usual_run(const Plan& plan, Execution& execution) {
-    // A SharedRun takes the same stretch of each piece at a time, so the pieces must be alike, and nothing
-    // may be calculated of more than one stretch.
+    // A SharedRun works on the same stretch of each piece at a time, so the pieces must be equal, and no
+    // computation may need more than one stretch.
     if (!plan.is_uneven() && !plan.program().computes() && SharedRun::suits(plan.program()))
         return std::make_unique<SharedRun>(plan);
     return std::make_unique<GraphRun>(plan, execution);

@@ -9,14 +9,14 @@
 namespace hocket::engine {
 namespace {
 
-// Tiles are shorter than the room for them, so that one rank fills a tile while another empties the one
-// before. But not if ranks share cores: then each tile costs a switch.
+// Tiles are shorter than the space for them, so that one rank fills a tile while another empties the previous
+// one. If ranks share cores, they are as long as possible, because each tile costs a context switch.
 constexpr std::uint64_t shortest_tile = 64 * 1024;
 constexpr std::uint64_t tiles_of_a_start = 2;
 
 constexpr std::uint64_t cache_line = 64;
 
-// A tile has room for a cache line of so many chunks.
+// A tile has space for a cache line of so many chunks.
 constexpr std::uint64_t most_chunks = LocalPeers::tile_bytes / cache_line;
 
 }  // namespace
@@ -57,21 +57,21 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     disagreement_.reset();
     tiles_begun_ = 0;
     met_ = 0;
-    // Work is done on tiles, or on everything at once, which needs more memory.
+    // The program works on tiles, or on the whole of x at once, which needs more memory.
     const std::uint64_t elements = start_.is_small ? start_.tiling.elements_of(0) : start_.tiling.count();
     if (!binding_ || binding_->count != elements) binding_ = start.plan->bind(elements);
-    // A tile's slots may be rounded up where the slots of the whole are not.
+    // A tile's slots may be rounded up where those of the whole of x are not.
     const std::uint64_t most = binding_->memory_bytes + 64 * start.plan->program().scratch.size();
     if (binding_->memory_bytes > 0 && most > memory_bytes_) need_memory(most);
     stage_ = Stage::closed;
     is_done_ = start.count == 0;
 }
 
-// The result is the same on all ranks. A small start whose x has room in one tile is whole, as in a SmallRun.
+// Returns the same tiling on all ranks. A small start whose x fits one tile is not divided, as in a SmallRun.
 Tiling SharedRun::divided() const {
     const std::uint64_t count = start_.count * start_.parts, chunks = start_.program().chunks;
     const std::uint64_t line = std::max<std::uint64_t>(1, cache_line / start_.element);
-    const std::uint64_t most = most_elements_ / chunks / line * line;  // of a chunk
+    const std::uint64_t most = most_elements_ / chunks / line * line;  // elements of a chunk
     if (start_.is_small || start_.local_peers->ranks_per_core() > 1)
         return count <= most_elements_ ? Tiling(count) : Tiling(count, chunks, most);
     const std::uint64_t chunk = (count + chunks - 1) / chunks,
@@ -98,7 +98,7 @@ bool SharedRun::advance(transport::Fabric*, std::uint64_t&) {
         if (!meet()) return moved;
         moved = true;
     }
-    if (stage_ == Stage::running && staging_) begin_tiles();  // the input of one may have come
+    if (stage_ == Stage::running && staging_) begin_tiles();  // a tile's input may have come
     if (stage_ == Stage::running) moved |= run_tiles();
     return moved;
 }
@@ -112,7 +112,7 @@ bool SharedRun::enter() {
         start_tiles();
         return true;
     }
-    // All ranks must decide together whether buffers are used in place.
+    // All ranks must decide together whether to use the buffers in place.
     start_.local_peers->signal(start_.number, 0, 1);
     start_.has_met = true;
     stage_ = Stage::rendezvous;
@@ -191,7 +191,7 @@ void SharedRun::begin_tiles() {
         if (staging_ && !input_has_come(tiles_begun_)) return;
         TileRun& tile = tiles_[tiles_begun_ % tiles_.size()];
         tile.begin(tiles_begun_);
-        // A rank that has come to the rendezvous has entered.
+        // The rendezvous has given the program's first signal already.
         if (!start_.copies) tile.skip_entry();
         ++tiles_begun_;
     }
@@ -229,7 +229,7 @@ void SharedRun::finish_output(std::uint64_t tile) const {
     });
 }
 
-// Waits for a local peer only if there is no other tile to work on.
+// Waits for a local peer only if no other tile can advance.
 bool SharedRun::run_tiles() {
     bool moved = false;
     for (;;) {
@@ -254,7 +254,7 @@ bool SharedRun::run_each_tile(bool patient) {
     return moved;
 }
 
-// The older active tile, if any is active.
+// Returns the older active tile, if any is active.
 const TileRun& SharedRun::oldest() const {
     const TileRun &even = tiles_[0], &odd = tiles_[1];
     if (!even.is_active()) return odd;

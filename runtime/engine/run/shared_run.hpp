@@ -1,8 +1,9 @@
-// One start of a plan whose transfers are all loads and stores: the ranks of one host, no messages.
+// One start of a plan whose transfers are all loads and stores, among the ranks of one host, without
+// messages.
 //
-// Local peers use the callers' buffers where they are, if all of them lie in the window. Otherwise each rank
-// copies its own through the window, a tile at a time, with two tiles on their way. Small buffers are always
-// copied: a copy of a few kilobytes costs less than to wait until all local peers are done with the original.
+// Local peers use the callers' buffers directly if all of them lie in the window. Otherwise each rank copies
+// its own buffers through the window, a tile at a time, with two tiles under way. Small buffers are always
+// copied: copying a few kilobytes costs less than waiting until all local peers are done with the original.
 #pragma once
 
 #include <array>
@@ -21,14 +22,14 @@ class SharedRun final : public Run {
     explicit SharedRun(const Plan& plan);
     ~SharedRun() override;
 
-    // Whether all ranks are local peers. (It is not enough that this rank sends no messages: its local peers
-    // must go the same way.)
+    // Returns true if all ranks are local peers. (It is not enough that this rank sends no messages: its
+    // local peers must use the same kind of run.)
     static bool suits(const dsl::RankProgram& program);
 
     void begin(const Start& start, std::uint64_t tile, LocalPeers* local_peers) override;
-    // Waits for each local peer only a moment.
+    // Waits only a moment for each local peer.
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
-    void complete(dsl::OpId) override {}  // there are no messages
+    void complete(dsl::OpId) override {}  // no messages
     std::uint64_t memory_bytes() const override { return memory_bytes_; }
 
     const Binding& binding() const override { return *binding_; }
@@ -59,11 +60,11 @@ class SharedRun final : public Run {
     SharedStart start_{.disagreement = disagreement_};
     std::array<TileRun, LocalPeers::tiles_in_flight> tiles_;
     std::uint64_t tiles_begun_ = 0;
-    std::shared_ptr<const Binding> binding_;  // of the first tile, or of everything at once
+    std::shared_ptr<const Binding> binding_;  // of the first tile, or of the whole
     device::Staging* staging_ = nullptr;      // as in Start
     Stage stage_ = Stage::closed;             // until it is done
     const std::uint64_t most_elements_;       // of x in a tile
-    std::size_t met_ = 0;                     // how many members have been met, in order (rendezvous)
+    std::size_t met_ = 0;                     // members met so far, in order (rendezvous)
     bool all_in_windows_ = false;
     std::uint64_t memory_bytes_ = 0;
 };

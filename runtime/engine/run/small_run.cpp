@@ -13,10 +13,10 @@ namespace {
 
 using Kind = dsl::Op::Kind;
 
-// Whether an operation reads the rank's own input at a place where an earlier one has written its output: the
-// two may be one buffer.
+// Returns true if an operation reads the rank's own input at a place where an earlier operation has written
+// its output: the two may be one buffer.
 bool reads_input_late(const dsl::RankProgram& program) {
-    // If they are one buffer: what an operation reads of it as input, and what it writes to it as output.
+    // Compare, for one shared buffer, the places that an operation reads as input and writes as output.
     const auto at = [&](dsl::BoundaryId boundary) { return program.boundaries[boundary]; };
     const auto read = [&](const dsl::Op& op, dsl::AreaId area) {
         const dsl::BoundaryId from =
@@ -38,7 +38,7 @@ bool reads_input_late(const dsl::RankProgram& program) {
     return false;
 }
 
-// Whether the program needs only the others' inputs, which they show when they enter.
+// Returns true if the program needs only the others' inputs, which they publish when they enter.
 bool is_small(const dsl::RankProgram& program) {
     if (!SharedRun::suits(program) || program.protocol != dsl::Protocol::latency) return false;
     if (program.shares_output || program.uses_work || !program.scratch.empty()) return false;
@@ -113,8 +113,8 @@ bool SmallRun::meet(LocalPeers& local_peers, std::uint64_t number, std::uint32_t
     });
 }
 
-// This rank reads its input in the caller's buffer, unless it was multiplied: its own copy is on its way to
-// the others by now, and would have to come back.
+// This rank reads its input in the caller's buffer, unless it was multiplied: its own copy is moving to the
+// others' caches by now, and would have to be fetched back.
 void SmallRun::place(const LocalPeers& local_peers, std::uint64_t number, const void* send, void* recv) {
     areas_[dsl::input_area] = multiplies_
                                   ? local_peers.copies(local_peers.self(), number, 0, dsl::input_area, bytes_)

@@ -1,7 +1,7 @@
-// The shortest way through a small start among the ranks of one host: every rank shows a copy of its input
-// once, and takes what it needs from the others' copies. It either does all of it at once, or nothing that
-// the general way (Execution, SharedRun) would not do again. In that case a local peer was late, or has
-// started something else.
+// The shortest way through a small start among the ranks of one host: every rank publishes a copy of its
+// input once, and reads what it needs from the others' copies. It either does the whole start at once, or
+// nothing that the general way (Execution, SharedRun) would not do again. In the latter case a local peer was
+// late, or has started something else.
 #pragma once
 
 #include <memory>
@@ -17,10 +17,11 @@ class Plan;
 
 class SmallRun {
   public:
-    // Null if the plan's program does not suit it.
+    // Returns null if the plan's program does not suit it.
     static std::unique_ptr<SmallRun> of(const Plan& plan);
 
-    // To be called with nothing in flight; arguments as for SharedRun::begin. False: not done.
+    // Call with nothing in flight; arguments as for SharedRun::begin. Returns false if the start was not
+    // done.
     bool run(Plan& plan, LocalPeers& local_peers, std::uint64_t count, const void* send, void* recv,
              double factor, std::uint64_t number, std::uint32_t checksum);
 
@@ -33,8 +34,8 @@ class SmallRun {
 
     const dsl::RankProgram& program_;
 
-    // All of these are awaited before anything is written: input and output may be one buffer, and the
-    // general way reads the input again.
+    // All of these are awaited before anything is written, because input and output may be one buffer, and
+    // the general way reads the input again.
     std::vector<dsl::Rank> awaited_;
     struct LocalOp {
         dsl::OpId id;
@@ -46,7 +47,7 @@ class SmallRun {
     bool reads_send_, shows_part_, multiplies_;
 
     std::shared_ptr<const Binding> binding_;  // of the last count
-    std::uint64_t count_ = 0, bytes_ = 0;     // as given, and the bytes of x
+    std::uint64_t count_ = 0, bytes_ = 0;     // count as given; bytes of x
     std::vector<std::byte*> areas_;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 using Kind = dsl::Op::Kind;
 
-// Runs in tiles take a stretch of each chunk at a time.
+// Orders stretches across chunks, because runs in tiles work on a stretch of each chunk at a time.
 std::vector<Stretch> across_chunks(std::uint64_t count, std::uint64_t chunks, std::uint64_t element) {
     const std::uint64_t together = std::max<std::uint64_t>(1 << 20, count * element / 64);
     const Tiling tiling(count, chunks, std::max(together / chunks / element, std::uint64_t{1024}));
@@ -28,7 +28,7 @@ std::vector<Stretch> across_chunks(std::uint64_t count, std::uint64_t chunks, st
     return stretches;
 }
 
-// Takes what is left of a buffer, stretch by stretch.
+// Removes stretches from what is left of a buffer.
 class Rest {
   public:
     explicit Rest(std::uint64_t bytes) {
@@ -54,7 +54,7 @@ class Rest {
     std::map<std::uint64_t, std::uint64_t> free_;  // begin -> end
 };
 
-// Calls call(area, begin, end) for what an operation reads: boundaries of the area.
+// Calls call(area, begin, end) for each range that an operation reads, as boundaries of the area.
 template <typename Call>
 void for_reads(const dsl::Op& op, Call call) {
     if (op.kind == Kind::send)
@@ -65,7 +65,7 @@ void for_reads(const dsl::Op& op, Call call) {
         for (const dsl::MessagePart& part : parts) call(part.area, part.begin, part.end);
 }
 
-// In the order in which the program's operations read it.
+// Returns the stretches in the order in which the program's operations read them.
 std::vector<Stretch> by_use(const Start& start, const Layout& layout, std::uint64_t bytes) {
     const dsl::RankProgram& program = start.plan->program();
     const auto binding = start.plan->bind(layout, start.arguments.get());
@@ -140,7 +140,7 @@ void StagedOps::begin(device::Staging* staging, const Plan& plan, const Binding&
         });
 }
 
-// Calls call(begin, end) for what an operation writes to the output.
+// Calls call(begin, end) for each range that an operation writes to the output.
 template <typename Call>
 void StagedOps::for_outputs(const dsl::Op& op, Call call) const {
     const auto written = [&](dsl::AreaId area, dsl::BoundaryId begin, dsl::BoundaryId end) {
@@ -154,7 +154,7 @@ void StagedOps::for_outputs(const dsl::Op& op, Call call) const {
     for (const dsl::AreaId also : op.also) written(also, op.begin, op.end);
 }
 
-// Calls call(at, bytes) for where a region lies in buffers that hold x, counted from their virtual base.
+// Calls call(at, bytes) for each place of a region in buffers that hold x, counted from their virtual base.
 template <typename Call>
 void StagedOps::for_places(dsl::BoundaryId begin, dsl::BoundaryId end, Call call) const {
     const auto& offsets = binding_->byte_offsets;
@@ -179,7 +179,7 @@ bool StagedOps::may_run(dsl::OpId id, const std::vector<std::byte*>& areas) cons
         });
     };
     for_reads(op, look);
-    // In place, an operation writes where input may be on its way.
+    // In place, an operation writes where input may still be arriving.
     for_outputs(op, [&](dsl::BoundaryId begin, dsl::BoundaryId end) { look(dsl::output_area, begin, end); });
     return may;
 }

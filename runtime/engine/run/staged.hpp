@@ -1,5 +1,5 @@
-// Starts whose buffers are on a device: what is copied to and from the host in which order, and what an
-// operation has to wait for. The other ranks see nothing of it: all of them divide a start as always.
+// Starts whose buffers are on a device: the order of copies to and from the host, and the input that an
+// operation has to wait for. The other ranks are not affected: all of them divide a start as always.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace hocket::engine {
 
-// Puts memory of the host in place of the start's buffers that are on a device, and begins to fill it. The
-// start refers to what is returned. The points: as in device::StagedBuffer. Throws hocket::Error like
+// Replaces the start's device buffers by staging buffers on the host, and begins to fill them. The start
+// refers to the returned object. The points: as in device::StagedBuffer. Throws hocket::Error like
 // device::Staging.
 std::unique_ptr<device::Staging> stage(Start& start, const device::Buffers& buffers,
                                        const device::StreamPoint* send_behind = nullptr,
                                        const device::StreamPoint* recv_behind = nullptr);
 
-// Of a GraphRun: an operation runs once its input has come, and what is final goes to the device.
+// For a GraphRun: an operation runs once its input has come, and final output is copied to the device.
 class StagedOps {
   public:
-    // staging: null if no buffer of the start is on a device; then nothing else may be called.
+    // staging: null if no buffer of the start is on a device; then no other function may be called.
     // needs_all_input: nothing runs before all input has come, and no output is final before the end. recv:
-    // the caller's buffer on the host. Plan and binding, which is the tile's, outlive the run.
+    // the caller's buffer on the host. Plan and binding, which is the tile's, must outlive the run.
     void begin(device::Staging* staging, const Plan& plan, const Binding& binding, const Tile& tile,
                std::byte* recv, bool needs_all_input);
     explicit operator bool() const { return staging_ != nullptr; }
@@ -32,10 +32,10 @@ class StagedOps {
     bool has_come(const std::byte* begin, std::uint64_t bytes) const {
         return staging_->has_come(begin, bytes);
     }
-    // Whether what the operation reads has come, and what it writes is not still to come.
+    // Returns true if the operation's input has come, and no input will still arrive where it writes.
     bool may_run(dsl::OpId op, const std::vector<std::byte*>& areas) const;
     void ran(dsl::OpId op);
-    void finish(std::uint64_t output_bytes);  // the last operation has run
+    void finish(std::uint64_t output_bytes);  // call after the last operation
 
   private:
     template <typename Call>
@@ -49,7 +49,7 @@ class StagedOps {
     Tile tile_;
     std::byte* recv_ = nullptr;
     bool needs_all_input_ = false;
-    std::vector<std::uint32_t> writers_;  // by boundary: operations that will still write what follows it
+    std::vector<std::uint32_t> writers_;  // by boundary: operations that will still write the range after it
 };
 
 }  // namespace hocket::engine

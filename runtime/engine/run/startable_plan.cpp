@@ -31,7 +31,7 @@ void StartablePlan::give_back(Execution& execution) {
     const auto place =
         std::find_if(busy_.begin(), busy_.end(), [&](const auto& e) { return e.get() == &execution; });
     // The executions with the most memory come last, and so are taken first. Otherwise several executions
-    // would each come to hold the memory that only the largest operation needs.
+    // would in time hold the memory that only the largest operation needs.
     const auto needs_less = [](std::uint64_t bytes, const auto& other) {
         return bytes < other->run().memory_bytes();
     };

@@ -1,4 +1,4 @@
-// A plan with the objects that its starts use again and again.
+// A plan with the objects that its starts reuse.
 #pragma once
 
 #include <memory>
@@ -18,10 +18,10 @@ class StartablePlan : public Plan, public std::enable_shared_from_this<Startable
                                                ExecutorKind kind, PlanUse use = {});
     ~StartablePlan();
 
-    // Null if the program does not suit it.
+    // Returns null if the program does not suit it.
     SmallRun* small_run() const { return small_run_.get(); }
 
-    // Executions are used again, with their memory: a warm start allocates nothing.
+    // Executions are reused, with their memory: a warm start allocates nothing.
     Execution& take_execution();
     void give_back(Execution& execution);
 

@@ -12,7 +12,7 @@ namespace {
 
 using Kind = dsl::Op::Kind;
 
-constexpr std::uint64_t block_bytes = 8 * 1024;  // fits well into the first cache
+constexpr std::uint64_t block_bytes = 8 * 1024;  // fits well into the first-level cache
 constexpr std::uint64_t slots = LocalPeers::tiles_in_flight;
 
 template <typename Call>
@@ -31,7 +31,8 @@ bool uses(const dsl::Op& op, dsl::AreaId area) {
     return is_used;
 }
 
-// And works on no more than one of the places that it writes to, so that the result can be handed over.
+// Returns true if the operation writes to local peers and reads at most one of its own destinations, so that
+// the result can be handed over.
 bool writes_to_local_peers(const dsl::RankProgram& program, const dsl::Op& op) {
     if (op.kind != Kind::combine && op.kind != Kind::copy) return false;
     int theirs = 0, own = 0;
@@ -128,7 +129,8 @@ bool TileRun::run_one(const TileStep& step, bool patient) {
     return true;
 }
 
-// In the caller's buffers the stretches of a tile's chunks lie apart.
+// Returns true if the operation uses one of the caller's buffers directly, where the stretches of a tile's
+// chunks are not contiguous.
 bool TileRun::works_in_buffers(const TileStep& step) const {
     const auto is_there = [&](dsl::AreaId area) { return !is_copied(area) || works_beside_copy(area); };
     return (step.uses_input && is_there(dsl::input_area)) || (step.uses_output && is_there(dsl::output_area));
@@ -146,7 +148,7 @@ void TileRun::work(const TileStep& step) {
     }
 }
 
-// A stretch of the operation's region.
+// Works on a stretch of the operation's region.
 void TileRun::work_between(const TileStep& step, std::uint64_t begin, std::uint64_t end) {
     const auto& offsets = binding_->byte_offsets;
     const bool is_in_blocks = start_.copies && step.hands_over;
@@ -163,7 +165,7 @@ void TileRun::work_between(const TileStep& step, std::uint64_t begin, std::uint6
     block_offsets_[step.end] = offsets[step.end];
 }
 
-// Combines into one place of this rank: a destination, or else `block`. Returns that place's virtual base.
+// Combines into one place of this rank: a destination, or else `block`. Returns the place's virtual base.
 std::byte* TileRun::combine_at_hand(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes,
                                     std::byte* block) {
     block_offsets_[op.begin] = at;
@@ -177,8 +179,9 @@ std::byte* TileRun::combine_at_hand(const dsl::Op& op, std::uint64_t at, std::ui
     return at_hand;
 }
 
-// Local peers have read their copies of the last tile, so to write a line of them it would first have to be
-// fetched from there. A block is made in a place that this rank has at hand, and then handed over.
+// Local peers have read their copies of the last tile, so each line of these would have to be fetched from
+// their caches before it could be written. So a block is made in memory that this rank has in its cache, and
+// then handed over.
 void TileRun::work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64_t end) {
     alignas(64) std::byte block[block_bytes];
     block_areas_ = areas_;
@@ -194,7 +197,7 @@ void TileRun::work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64
 }
 
 bool TileRun::awaits(const TileStep& step, bool patient) {
-    // Small copies are not touched again until all ranks have completed this start.
+    // Small copies are not written again until all ranks have completed this start.
     if (step.guards_buffers && start_.is_small && tile_.is_whole()) return true;
     const LocalPeers& local_peers = *start_.local_peers;
     const Member member = local_peers.member_of(step.peer);
@@ -209,7 +212,7 @@ bool TileRun::awaits(const TileStep& step, bool patient) {
     return true;
 }
 
-// Tiles that use the same signals come one after another; the rendezvous came before the first of them.
+// Tiles that use the same signals follow one another; the rendezvous precedes the first of them.
 std::uint64_t TileRun::value_of(std::uint32_t signal) const {
     const std::uint64_t met = start_.has_met && start_.copies && index_ % slots == 0 ? 1 : 0;
     return met + index_ / slots * start_.program().signals + signal;
@@ -224,7 +227,8 @@ TileRun::Chunks TileRun::held_chunks(dsl::AreaId area) const {
     return {0, chunks};
 }
 
-// An area is copied if local peers use it, or if operations need several stretches of it in one piece.
+// Returns true if the area is copied: local peers use it, or operations need several stretches of it
+// contiguously.
 bool TileRun::is_to_be_copied(dsl::AreaId area) const {
     if (!start_.copies || held_[area] == dsl::Share::none) return false;
     const dsl::RankProgram& program = start_.program();
@@ -235,11 +239,12 @@ bool TileRun::is_to_be_copied(dsl::AreaId area) const {
                                        : program.shares_output);
 }
 
-// Places the areas for operations on this chunk. A copy lies where it is in the tile's x.
+// Places the areas for operations on this chunk. A copy lies at its position in the tile's x.
 void TileRun::place_own(std::uint64_t chunk) {
     placed_chunk_ = chunk;
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area}) {
-        // Of one's own part alone, an area that is not copied has one chunk, or operations are in one chunk.
+        // If a buffer holds only this rank's part and is not copied, it has one chunk, or operations work on
+        // one chunk at a time.
         const std::uint64_t there = can_work_beside_ ? chunk : held_chunks(area).first;
         areas_[area] = is_copied(area) && !works_beside_copy(area)
                            ? virtual_base(copies(start_.local_peers->self(), area), begins_[area])
@@ -263,7 +268,7 @@ std::byte* TileRun::copies(Member member, dsl::AreaId area) const {
     return start_.local_peers->copies(member, start_.number, index_ % slots, area, tile_.bytes());
 }
 
-// Copies between the caller's buffer and this tile's copy: what local peers touch, or all of it.
+// Copies between the caller's buffer and this tile's copy: the parts that local peers touch, or all of it.
 void TileRun::move_copies(dsl::AreaId area) {
     const dsl::RankProgram& program = start_.program();
     const auto move_one = [&](std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes) {
@@ -281,7 +286,7 @@ void TileRun::move_copies(dsl::AreaId area) {
     }
 }
 
-// Copies a stretch of the tile's x, which lies in the caller's x at `in_x`.
+// Copies a stretch of the tile's x, at `in_x` in the caller's x.
 void TileRun::move(dsl::AreaId area, std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes) {
     std::byte* copy = address(copies(start_.local_peers->self(), area), in_tile);
     std::byte* original = address(buffers_[area], in_x);

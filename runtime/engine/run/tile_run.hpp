@@ -1,6 +1,6 @@
 // One pass of a program over a tile of a start, among the ranks of one host. A tile is the same stretch of
-// each chunk of x (engine/start/tiling.hpp). Operations run in program order; if a local peer is not there
-// yet, the pass stops and goes on later.
+// each chunk of x (engine/start/tiling.hpp). Operations run in program order; if a local peer has not come
+// yet, the pass stops and continues later.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 namespace hocket::engine {
 
-// What a tile run needs to know of an operation. It must be small: there are many awaits, and ranks that
-// share a core find their caches empty at every step.
+// The facts that a tile run needs about an operation. The struct must be small: there are many awaits, and
+// ranks that share a core find their caches empty at every step.
 struct TileStep {
     dsl::Op::Kind kind;
     bool guards_buffers, hands_over;  // hands_over: writes to local peers
-    bool uses_input, uses_output;     // this rank's own
+    bool uses_input, uses_output;     // of this rank
     dsl::Rank peer;
     std::uint32_t signal;
     dsl::BoundaryId begin, end;
     std::uint32_t first_chunk, last_chunk;  // of x, half-open
 };
 
-// What all tiles of a start have in common.
+// The state common to all tiles of a start.
 struct SharedStart {
-    std::optional<Disagreement>& disagreement;  // that of the run
+    std::optional<Disagreement>& disagreement;  // of the run
     Plan* plan = nullptr;
     LocalPeers* local_peers = nullptr;
     std::uint64_t count = 0, parts = 1, element = 1;  // x has count * parts elements; element: bytes of one
@@ -37,18 +37,19 @@ struct SharedStart {
     std::byte* memory = nullptr;  // in the window: work and scratch
     std::uint64_t number = 0;
     std::uint32_t checksum = 0;
-    bool is_small = false;      // from the start, all are shown copies of the inputs
-    bool copies = false;        // what local peers use of the callers' buffers is copied
-    bool copies_input = false;  // always: it is multiplied, or is one buffer with the output and must not be
-    double factor = 1;          // for the input, if the plan multiplies
-    bool has_met = false;       // the rendezvous gave the first signal
-    std::vector<bool> contacts = {};  // by member: whether it has been met in this start
+    bool is_small = false;            // from the start, all ranks publish copies of the inputs
+    bool copies = false;              // the parts of the callers' buffers that local peers use are copied
+    bool copies_input = false;        // always: it is multiplied, or overlaps the output although it must not
+    double factor = 1;                // for the input, if the plan multiplies
+    bool has_met = false;             // the rendezvous gave the first signal
+    std::vector<bool> contacts = {};  // by member: true if met in this start
 
     const dsl::RankProgram& program() const { return plan->program(); }
     bool reads_send() const { return plan->input() != dsl::Share::none; }
-    // The first look at a local peer's line. False if the local peer has started something else.
+    // Checks a local peer's line at the first look. Returns false if the local peer has started something
+    // else.
     bool contact(Member member, dsl::OpId op);
-    // For a local peer that is not there: it may have started something else, which needed nobody.
+    // Call for a local peer that has not come: it may have started something else that needed no local peer.
     void look_for_absent(Member member, dsl::OpId op);
 };
 
@@ -56,11 +57,12 @@ class TileRun {
   public:
     TileRun(const Plan& plan, SharedStart& start);
 
-    // index: the tile's. Tiles take turns with two sets of signals and copies, so two can be on their way.
+    // index: of the tile. Tiles alternate between two sets of signals and copies, so two can be under way.
     void begin(std::uint64_t index);
     void skip_entry() { ++next_; }  // the program's first signal has been given
 
-    // Goes on as far as local peers allow; `patient`: waits a moment for each. True if anything moved.
+    // Advances as far as local peers allow; `patient`: waits a moment for each. Returns true if anything
+    // moved.
     bool advance(bool patient);
     bool is_active() const { return active_; }
     std::uint64_t index() const { return index_; }
@@ -97,8 +99,9 @@ class TileRun {
     std::uint64_t value_of(std::uint32_t signal) const;
 
     SharedStart& start_;
-    // This rank itself can work on the caller's buffers, so that only what local peers touch is copied. That
-    // holds if nobody looks at the others' part of the output; but not for an input whose copy is multiplied.
+    // True if this rank itself can work on the caller's buffers, so that only the parts that local peers
+    // touch are copied. That holds if no rank reads the others' part of the output; but not for an input
+    // whose copy is multiplied.
     bool can_work_beside_;
     dsl::Share held_[2];           // part of x in the rank's input and output
     std::vector<TileStep> steps_;  // by operation
@@ -107,7 +110,7 @@ class TileRun {
     std::uint64_t index_ = 0;  // of the tile
     Tile tile_;
     // For input and output: the position at which all of x begins in it; the virtual base of x in the
-    // caller's buffer; and whether it is copied.
+    // caller's buffer; and true if it is copied.
     std::uint64_t begins_[2] = {};
     std::byte* buffers_[2] = {};
     bool is_copied_[2] = {};
@@ -115,7 +118,7 @@ class TileRun {
     dsl::OpId next_ = 0;
     bool active_ = false;
     std::vector<std::byte*> areas_;
-    std::vector<bool> placed_;                  // by member: its areas are known
+    std::vector<bool> placed_;                  // by member: its areas are placed
     std::vector<std::uint64_t> block_offsets_;  // like the binding's, except for an operation's current block
     std::vector<std::byte*> block_areas_;
 };

@@ -7,21 +7,21 @@
 namespace hocket::engine {
 namespace {
 
-// As many tiles as can be in flight together.
+// Returns the number of tiles that can be in flight together.
 std::uint64_t most_tiles(const dsl::RankProgram& program) {
     const std::uint64_t in_window = window_messages / std::max<std::uint64_t>(program.most_messages, 1);
     return std::clamp<std::uint64_t>(in_window, 1, LocalPeers::slots);
 }
 
-// A smaller tile is not worth its messages, many of which carry one rank's share of it.
+// Smaller tiles are not worth their messages, many of which carry one rank's share of the tile.
 constexpr std::uint64_t least_tile_bytes = 256 * 1024, least_bytes_a_rank = 32 * 1024;
 
-// Each stretch is a call of a kernel, and a part of a message by itself: of a schedule with hundreds of
-// chunks, short ones would make hundreds of both. A choice, not a measurement.
+// Each stretch is a kernel call of its own, and a part of its own in a message: with a schedule of hundreds
+// of chunks, short stretches would make hundreds of both. A choice, not a measurement.
 constexpr std::uint64_t stretch_unit = 64, shortest_stretch = 4096;
 
-// On one host a SharedRun makes its own tiles. If every rank has a host to itself, messages have nothing to
-// overlap with, and more of them only cost time.
+// Returns true if large starts are divided here. On one host a SharedRun makes its own tiles. If every rank
+// has a host to itself, messages have nothing to overlap with, and more of them only cost time.
 bool is_divided(const dsl::RankProgram& program) {
     const bool is_on_one_host = program.local_peers.size() + 1 == static_cast<std::size_t>(program.ranks);
     return can_be_divided(program) && program.memory_is_shared && !is_on_one_host;
@@ -74,7 +74,7 @@ void give_back(Execution& first) {
         Execution& one = *tile;
         tile = one.next_tile();
         const std::shared_ptr<StartablePlan> plan =
-            one.release();  // it may be the last to hold the plan, and so `one`
+            one.release();  // it may hold the last reference to the plan, and so to `one`
         plan->give_back(one);
     }
 }

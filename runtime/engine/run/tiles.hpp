@@ -1,10 +1,10 @@
 // Between hosts a large start is divided into tiles (engine/start/tiling.hpp), each a whole collective of its
-// own, in flight together. While one tile is on the links, another is in the hosts' memory, so the links have
-// no pause.
+// own, in flight together. While one tile is on the links, another is in the hosts' memory, so the links are
+// never idle.
 //
-// All tiles have the start's number and checksum: people are told the number, and ranks compare the checksum.
-// Each tile takes a sequence number of its own, which gives its messages their tags and local peers their
-// slot.
+// All tiles have the start's number and checksum: texts contain the number, and ranks compare the checksum.
+// Each tile takes a sequence number of its own, which determines the tags of its messages and its slot among
+// local peers.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@
 
 namespace hocket::engine {
 
-// How many messages may be in flight at once. Providers have queues of about a thousand. If one is full of
-// messages that nobody asks for yet, it can block those that somebody waits for.
+// The limit of messages in flight. Providers have queues of about a thousand. A queue full of unexpected
+// messages can block those for which a receive is posted.
 inline constexpr std::size_t window_messages = 256;
 
-// Whether starts of the program may be divided between hosts: then everything is at the same place in the
-// ranks' buffers, and nothing is calculated of more than one element.
+// Returns true if starts of the program may be divided between hosts: then every element has the same
+// position in all ranks' buffers, and no computation needs more than one element.
 bool can_be_divided(const dsl::RankProgram& program);
 
-// Decides into how many tiles, from what all ranks know alike. Throws like Plan::elements_of_x.
+// Decides the number of tiles, from facts that all ranks know. Throws like Plan::elements_of_x.
 void divide(Start& start);
 
-// Begins the first tile's execution, with the others behind it (Execution::next_tile). If one cannot begin,
+// Begins the execution of the first tile, followed by the others (Execution::next_tile). If one cannot begin,
 // none does. plan: the start's.
 Execution& begin_tiles(StartablePlan& plan, const Start& start, LocalPeers* local_peers);
 
-// Gives the execution back to its plan, with the tiles behind it.
+// Gives the execution back to its plan, with the tiles that follow it.
 void give_back(Execution& first);
 
 }  // namespace hocket::engine

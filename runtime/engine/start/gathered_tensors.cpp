@@ -14,7 +14,7 @@ GatherMemory::~GatherMemory() {
 GatherMemory::Block GatherMemory::take(std::uint64_t bytes) {
     {
         const std::lock_guard lock(mutex_);
-        // A much larger one is left for the start that needs it.
+        // Much larger blocks are left for the starts that need them.
         const auto known = free_.lower_bound(bytes);
         if (known != free_.end() && known->first / 2 <= bytes) {
             const auto [room, block] = *known;

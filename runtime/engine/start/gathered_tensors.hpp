@@ -1,5 +1,5 @@
-// Starts on tensors that lie apart. They are gathered into memory that the ranks of the host share, and the
-// operation works there; at the end its results are scattered to the caller's tensors.
+// Starts on tensors that are not contiguous. They are gathered into memory that the ranks of the host share,
+// where the operation works; at the end its results are scattered to the caller's tensors.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace hocket::engine {
 
-// Where gathered tensors lie. What a start gives back serves the next one: memory that was never touched
-// costs more than the copy into it. Thread-safe.
+// The memory of gathered tensors. A block that a start gives back serves the next one, because first touching
+// fresh memory costs more than copying into it. Thread-safe.
 class GatherMemory : public std::enable_shared_from_this<GatherMemory> {
   public:
     struct GiveBack {
@@ -37,24 +37,24 @@ class GatherMemory : public std::enable_shared_from_this<GatherMemory> {
 
     transport::Window& window_;
     std::mutex mutex_;
-    std::multimap<std::uint64_t, std::byte*> free_;  // by their bytes
+    std::multimap<std::uint64_t, std::byte*> free_;  // by size
 };
 
-// Those of one start.
+// The gathered tensors of one start.
 class GatheredTensors {
   public:
     // memory: as in GatherMemory; must not be null.
     explicit GatheredTensors(std::shared_ptr<GatherMemory> memory) : memory_(std::move(memory)) {}
 
-    // Room for tensors with these bytes, one after another. At least one byte.
+    // Returns contiguous space for tensors of these sizes. At least one byte.
     std::byte* room_for(std::span<const std::uint64_t> bytes);
 
     static void copy_into(std::byte* room, const void* const* tensors, std::span<const std::uint64_t> bytes);
 
-    // The results will be in this room, and finish() copies them to the tensors.
+    // Registers results: finish() will copy them from `room` to the tensors.
     void expect(const std::byte* room, void* const* tensors, std::span<const std::uint64_t> bytes);
 
-    // The start has ended well.
+    // Copies the results, after the start has ended in success.
     void finish() const;
 
   private:

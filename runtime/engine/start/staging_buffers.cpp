@@ -16,7 +16,7 @@ std::uint64_t end_of(const std::vector<Stretch>& stretches) {
     return end;
 }
 
-// Calls call(begin, end) for what of the stretches is private.
+// Calls call(begin, end) for the private parts of the stretches.
 template <typename Call>
 void for_private(const transport::StagingBuffer& staging_buffer, const std::vector<Stretch>& stretches,
                  Call call) {
@@ -41,7 +41,7 @@ StagingBuffers::StagingBuffers(Start& start, const transport::Window& window) {
         return bytes > 0 ? window.staging_buffer_for(buffer, bytes) : std::nullopt;
     };
     const auto input = find(start.send, sent_bytes), output = find(start.recv, received_bytes);
-    // A start in place stays one: both buffers are in one range, or none is replaced.
+    // A start in place stays in place: both buffers are in one range, or none is replaced.
     if (input.has_value() != output.has_value() &&
         overlap(start.send, sent_bytes, start.recv, received_bytes))
         return;
@@ -52,7 +52,7 @@ StagingBuffers::StagingBuffers(Start& start, const transport::Window& window) {
         start.send = input->memory;
     }
     if (output) {
-        // A schedule may leave a part of the buffer as it is.
+        // A schedule may leave part of the buffer unchanged.
         for_private(*output, received, [&](std::uint64_t begin, std::uint64_t end) {
             std::memcpy(output->memory + begin, start.recv + begin, end - begin);
             results_.push_back({start.recv + begin, output->memory + begin, end - begin});

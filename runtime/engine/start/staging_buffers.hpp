@@ -1,7 +1,7 @@
-// Starts on registered memory that does not begin and end with a page: its outer pages are private
-// (window/adopted.hpp), so this rank and its local peers work on memory of the window that has all of it.
-// What lies in the outer pages is copied there before, and results are copied back at the end: less than two
-// pages.
+// Starts on registered memory that does not begin and end at a page boundary: its outer pages are private
+// (window/adopted.hpp), so this rank and its local peers work on staging buffers in the window that hold all
+// of it. The contents of the outer pages, less than two pages, are copied there first, and results are copied
+// back at the end.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ class StagingBuffers {
   public:
     StagingBuffers() = default;
 
-    // Puts staging buffers in the place of those of the start's buffers that have one, and fills them.
+    // Replaces those of the start's buffers that have staging buffers by these, and fills them.
     StagingBuffers(Start& start, const transport::Window& window);
 
-    // The start has ended well: its results go to the caller's buffer.
+    // Copies the results to the caller's buffer, after the start has ended in success.
     void finish() const;
 
   private:
     struct Part {
-        std::byte *there, *here;  // in the caller's buffer, in the staging buffer
+        std::byte *there, *here;  // in the caller's buffer; in the staging buffer
         std::size_t bytes;
     };
     std::vector<Part> results_;

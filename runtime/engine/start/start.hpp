@@ -1,4 +1,4 @@
-// What has been started.
+// A start of an operation.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace hocket::engine {
 
 class DirectStart;
 
-// One start on a communicator: what its tiles have in common. All ranks number starts alike.
+// One start on a communicator: the facts common to its tiles. All ranks number starts alike.
 struct Start {
     Plan* plan = nullptr;
     std::uint64_t count = 0;         // as in Extent
@@ -25,12 +25,12 @@ struct Start {
     std::byte* recv = nullptr;
     double factor = 1;  // this rank's, if the plan multiplies
     std::shared_ptr<const compute::Arguments> arguments = nullptr;
-    device::Staging* staging = nullptr;  // where send or recv stand for memory of a device; else null
-    DirectStart* direct = nullptr;       // while send and recv are memory of a device; else null
+    device::Staging* staging = nullptr;  // if send or recv are staging buffers of a device's; else null
+    DirectStart* direct = nullptr;       // while send and recv are device memory; else null
     std::uint64_t number = 0;            // counts all starts
-    std::uint64_t sequence = 0;          // the first tile's
-    std::uint32_t checksum = 0;          // of what all ranks have started so far
-    Tiling tiling = {};                  // whole until divide() has decided
+    std::uint64_t sequence = 0;          // of the first tile
+    std::uint32_t checksum = 0;          // of all that the ranks have started so far
+    Tiling tiling = {};                  // one tile until divide() has decided
 
     std::uint64_t tiles() const { return tiling.tiles(); }
 };

@@ -3,7 +3,7 @@
 namespace hocket::engine {
 namespace {
 
-// By pair: the pieces for the other ranks, beginning with the next; or from them.
+// Returns, by pair, the pieces for the other ranks, or those from them, beginning with the next rank.
 std::vector<Stretch> pieces_of(const Start& start, const Layout& layout, bool is_received) {
     const dsl::RankProgram& program = start.plan->program();
     std::vector<Stretch> pieces;

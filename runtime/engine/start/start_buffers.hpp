@@ -1,4 +1,4 @@
-// What of the caller's buffers a start reads and writes. Only while it begins.
+// The parts of the caller's buffers that a start reads and writes. Valid only while the start begins.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace hocket::engine {
 
 using device::Stretch;
 
-// Of the whole start.
+// Returns the layout of the whole start.
 Layout layout_of(const Start& start);
 
-// Bytes of a buffer that all pieces together have, or this rank's own.
+// Returns the bytes of a buffer that holds all pieces, or only this rank's own.
 std::uint64_t bytes_of(const Start& start, const Layout& layout, dsl::Share share);
 
-// Bytes, counted from the beginning of send or recv. By pair: one for each other rank's piece, beginning with
-// the next rank; otherwise one.
+// Return the stretches in bytes, counted from the beginning of send or recv. By pair: one for each other
+// rank's piece, beginning with the next rank; otherwise one.
 std::vector<Stretch> stretches_sent(const Start& start);
 std::vector<Stretch> stretches_received(const Start& start);
 
