@@ -12,15 +12,15 @@ using namespace std::chrono_literals;
 constexpr auto ask_again_after = 150ms;
 constexpr auto others_tell_within = 20ms;
 constexpr std::size_t most_late = 64;
-constexpr std::size_t most_kinds = 16;  // that are named
+constexpr std::size_t most_kinds = 16;  // of operations that are named
 
-// Where two ranks begin to differ.
+// The operation from which two ranks differ.
 struct Parting {
     std::uint64_t number;
-    bool is_first;  // they agree on the one before, or there is none
+    bool is_first;  // they agree on the previous one, or there is none
 };
 
-// As far as their accounts tell; none if those do not show a difference.
+// Returns where two ranks begin to differ, as far as their accounts show; nullopt if they show no difference.
 std::optional<Parting> parting_of(const Account& one, const Account& other) {
     const std::uint64_t known_from = std::max(one.first(), other.first());
     std::uint64_t number = std::min(one.number, other.number);
@@ -119,7 +119,7 @@ bool Comparison::note_wait(std::uint64_t number, Clock::time_point now) {
     return true;
 }
 
-// The question that was asked longest ago makes room.
+// Records the question; the oldest one makes room.
 void Comparison::ask(std::uint64_t number, Clock::time_point now) {
     questions_[number].asked = now;
     if (questions_.size() <= most_questions) return;
@@ -128,11 +128,11 @@ void Comparison::ask(std::uint64_t number, Clock::time_point now) {
 }
 
 std::optional<std::uint64_t> Comparison::note(int rank, Account account, Clock::time_point now) {
-    if (account.checksums.empty()) return std::nullopt;  // what has not begun does not differ
+    if (account.checksums.empty()) return std::nullopt;  // a rank that has started nothing does not differ
     const auto question = questions_.find(account.number);
     const bool is_late = question == questions_.end();
     if (is_late && (questions_.empty() || account.number > questions_.rbegin()->first))
-        return std::nullopt;  // nobody waits there any more
+        return std::nullopt;  // no rank waits there any more
     Kinds& kinds = is_late ? late_ : question->second.kinds;
     const auto kind = kinds.try_emplace({account.number, account.checksums.back()}, account).first;
     const Account latest = kind->second;
@@ -159,7 +159,7 @@ std::optional<std::uint64_t> Comparison::note(int rank, Account account, Clock::
     return std::nullopt;
 }
 
-// Returns the number, unless its answers are still on their way.
+// Returns the number, unless answers to it are still under way.
 std::optional<std::uint64_t> Comparison::ask_again(std::uint64_t number, Clock::time_point now) {
     return note_wait(number, now) ? std::optional(number) : std::nullopt;
 }
@@ -178,7 +178,7 @@ std::optional<Difference> Comparison::difference() const {
     auto& started = difference.started;
     std::ranges::stable_sort(started, std::ranges::greater(),
                              [](const Started& one) { return one.ranks.size(); });
-    if (started.size() > most_kinds) {  // the others have started something else
+    if (started.size() > most_kinds) {  // the other ranks have started something else
         Started& others = started[most_kinds - 1];
         others.operation = others.details = "";
         for (std::size_t kind = most_kinds; kind < started.size(); ++kind)

@@ -1,5 +1,5 @@
-// An invitation to a job, for programs that have a way of their own to hand a short text to all ranks: where
-// rank 0 listens, on a port that the system has chosen, and a fresh secret.
+// An invitation to a job, for programs that have their own way to pass a short text to all ranks: the address
+// of rank 0, with a port that the system has chosen, and a fresh secret.
 #pragma once
 
 #include <cstddef>
@@ -22,17 +22,17 @@ struct Invitation {
     static Invitation parse(const std::string& text);
 };
 
-// Opens a socket in this process, which is to be rank 0's, and keeps it until it is taken. address: numeric,
-// at which the other ranks reach this host. At most 1024 invitations are open at a time.
-// Thread-safe. Throws Error(bootstrap).
+// Opens a socket in this process, which is to be rank 0, and keeps it until it is taken. address: numeric,
+// where the other ranks reach this host. At most 1024 invitations are open at a time. Thread-safe. Throws
+// Error(bootstrap).
 Invitation invite(const std::string& address);
 
-// Where those come to whom invite() gave this invitation in this process; null if that has been taken, or is
-// another process's. Thread-safe.
+// Returns the lobby of an invitation that invite() gave in this process; null if it has been taken, or
+// belongs to another process. Thread-safe.
 std::unique_ptr<Lobby> take_lobby(const Invitation& invitation);
 
-// How many processes wait there (Lobby::waiting); nothing where take_lobby() would give null. Thread-safe.
-// Throws Error(transport).
+// Returns how many processes wait there (Lobby::waiting); nullopt where take_lobby() would return null.
+// Thread-safe. Throws Error(transport).
 std::optional<std::size_t> waiting_at(const Invitation& invitation);
 
 }  // namespace hocket::transport

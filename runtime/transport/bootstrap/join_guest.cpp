@@ -22,9 +22,10 @@ struct Aborted : Error {
 };
 
 constexpr auto farewell_time = 200ms;
-// At the deadline rank 0 knows better what is wrong, so a guest that has reached it waits for its word.
+// At the deadline rank 0 knows better what is wrong, so a guest that has reached rank 0 waits for its last
+// message.
 constexpr auto last_word = 1000ms;
-constexpr auto late_to_listen = 1000ms;  // what invites new processes listens before they can know of it
+constexpr auto late_to_listen = 1000ms;  // an inviter listens before others can know its address
 
 class Guest {
   public:
@@ -95,10 +96,10 @@ class Guest {
             host_.text(), printable(why));
     }
 
-    // The communicator may take it in long after it came.
+    // The communicator may take this process in long after it came.
     void await_place() {
         try {
-            // Rank 0 does not know how long this process waits, and says nothing when that is over.
+            // Rank 0 does not know how long this process waits, and sends nothing when that time is over.
             notice_hosts_end(link_.fd());
             const Frame frame = next_frame(deadline_);
             forget_hosts_end(link_.fd());
@@ -131,8 +132,8 @@ class Guest {
                             host_.text(), seconds_text(options_.join_timeout))};
     }
 
-    // From here on rank 0 counts this rank as a member: there is no second attempt, and rank 0 is told what
-    // fails here.
+    // From here on rank 0 counts this rank as a member: there is no second attempt, and failures here are
+    // reported to rank 0.
     void take_part() {
         try {
             prepare_();
@@ -154,10 +155,10 @@ class Guest {
             say(FrameType::abort, encode_abort(error));
             link_.stop_sending();
             pollfd entry{link_.fd(), POLLIN, 0};
-            // If we closed with unread bytes, the connection would be reset and what was said would be lost.
+            // Closing with unread bytes would reset the connection, and data already sent would be lost.
             const auto until = Clock::now() + farewell_time;
             while (poll_until({&entry, 1}, until) > 0 && link_.receive() == Link::State::open) continue;
-        } catch (const std::exception&) {  // the error that we wanted to report is thrown anyway
+        } catch (const std::exception&) {  // the error to be reported is thrown anyway
         }
     }
 

@@ -1,5 +1,5 @@
-// Rank 0's side of joining. One loop serves all guests and strangers at once, so that none can keep the
-// others waiting.
+// Rank 0's side of joining. One loop serves all guests and strangers at once, so that none of them can delay
+// the others.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
@@ -20,11 +20,11 @@ using namespace std::chrono_literals;
 
 constexpr auto waiting_interval = 500ms;
 constexpr auto host_farewell_time = 200ms;
-constexpr auto late_guests_time = 500ms;  // more than a guest's pause between two attempts
+constexpr auto late_guests_time = 500ms;  // longer than a guest's pause between two attempts
 
 class Host final : Lobby::Host {
   public:
-    // listens: of a socket that this rank has opened itself.
+    // listens: the address of a socket that this rank has opened itself.
     Host(const BootstrapOptions& options, Lobby& lobby, Clock::time_point deadline,
          std::optional<Endpoint> listens = std::nullopt)
         : options_(options), lobby_(lobby), deadline_(deadline), listens_(std::move(listens)) {
@@ -55,7 +55,7 @@ class Host final : Lobby::Host {
     }
 
   private:
-    // Another rank, or a place for one that has not joined yet.
+    // Another rank, or the place for a rank that has not joined yet.
     struct Member final : SocketLoop::Watcher {
         Member(Host& host, int rank) : host(host), rank(rank) {}
         void ready(std::uint32_t) override { host.listen_to(*this); }
@@ -134,7 +134,7 @@ class Host final : Lobby::Host {
         member.link.close();
     }
 
-    // A member may say only two things before the job starts: that it is ready, or why it never will be.
+    // A member may send only two messages before the job starts: that it is ready, or why it never will be.
     void take_word(Member& member) {
         try {
             while (const auto frame = member.link.parser().next()) {
@@ -180,18 +180,19 @@ class Host final : Lobby::Host {
         }
     }
 
-    // Also tells ranks that come only now: they may have waited for want of descriptors, which are free again
-    // once members have gone.
+    // Also tells ranks that arrive only now: they may have waited for lack of descriptors, which are free
+    // again once members have gone.
     void tell_all(const Error& error) {
         try {
             farewell_ = encode_abort(error);
-            // Where a rank was lost, those that know that this one listened find that it does no longer.
+            // After a loss, late ranks that know that this one listened find that it no longer does, so they
+            // need no farewell.
             const bool is_a_loss = error.status() == Status::peer_lost || error.status() == Status::bootstrap;
             const bool nobody_is_late = missing().empty() || (options_.host_listens && is_a_loss);
             const auto until = Clock::now() + (nobody_is_late ? host_farewell_time : late_guests_time);
             for (Member& member : members_) take_leave(member);
             while (Clock::now() < until && (!nobody_is_late || has_members())) loop().turn(until);
-        } catch (const std::exception&) {  // what was sent so far must do
+        } catch (const std::exception&) {  // no more can be sent
         }
     }
 
@@ -213,7 +214,7 @@ class Host final : Lobby::Host {
         return ranks;
     }
 
-    // Those of the ranks that are new processes and have been given their place.
+    // Returns those of the ranks that are new processes and have been given their place.
     std::vector<int> placed(std::vector<int> ranks) const {
         std::erase_if(ranks, [this](int rank) {
             return !is_for_newcomers(rank) || !members_[static_cast<std::size_t>(rank)].link.is_open();
@@ -243,7 +244,8 @@ class Host final : Lobby::Host {
             where_it_listens());
     }
 
-    // If that is not MASTER_ADDR itself, or nobody elsewhere can come there.
+    // Says where rank 0 listens if that is not MASTER_ADDR itself, or if other hosts cannot reach it; ""
+    // otherwise.
     std::string where_it_listens() const {
         if (!listens_) return "";
         if (means_loopback(listens_->host))
@@ -265,7 +267,7 @@ class Host final : Lobby::Host {
     const Clock::time_point deadline_;
     const std::optional<Endpoint> listens_;
     std::deque<Member> members_;  // by rank
-    std::string farewell_;        // what all are told when joining has failed; empty: it goes on
+    std::string farewell_;        // sent to all when joining has failed; empty: it goes on
 };
 
 }  // namespace

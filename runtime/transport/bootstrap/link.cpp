@@ -32,7 +32,7 @@ void Link::flush() {
 }
 
 Link::State Link::receive() {
-    // Bounded, so that one busy peer cannot keep its reader from the others; poll(2) reports what is left.
+    // Bounded, so that one busy peer cannot keep the reader from the others; poll(2) reports the rest.
     char bytes[65536];
     for (int rounds = 0; rounds < 16;) {
         const ssize_t n = recv(fd(), bytes, sizeof bytes, MSG_DONTWAIT);

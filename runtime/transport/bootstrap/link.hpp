@@ -1,4 +1,4 @@
-// A connection to one other member, in frames: the output that waits, and the input that is not complete.
+// A connection to one other member, in frames, with the output still to be sent and the incomplete input.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@ namespace hocket::transport {
 
 class Link {
   public:
-    // closed, reset: by the peer's kernel. failed: this one's kernel has heard nothing for very long.
+    // closed, reset: by the peer's kernel. failed: this host's kernel has heard nothing for very long.
     enum class State { open, closed, reset, failed };
 
     Link() = default;
@@ -26,18 +26,18 @@ class Link {
     FrameParser& parser() { return parser_; }
 
     void queue(FrameType type, std::string_view payload = {});
-    void queue(std::shared_ptr<const std::string> frame);  // shared by the links that send the same
+    void queue(std::shared_ptr<const std::string> frame);  // shared by all links that send the same frame
     bool has_output() const { return !output_.empty(); }
 
-    // Sends what the socket takes now. If the connection is broken its output is dropped; receive() reports
-    // that.
+    // Sends as much as the socket accepts now. If the connection is broken, its output is dropped; receive()
+    // reports that.
     void flush();
 
-    // Takes what has arrived; the frames are then in parser().
+    // Reads the bytes that have arrived; the frames are then in parser().
     State receive();
     std::string failure() const { return error_text(error_); }  // the kernel's words
 
-    // The peer reads end-of-file after what is queued now; what is queued later is dropped.
+    // The peer reads end-of-file after the frames that are queued now; frames queued later are dropped.
     void stop_sending();
     void close();
 
@@ -47,7 +47,7 @@ class Link {
     Silence silence_;
     std::deque<std::shared_ptr<const std::string>> output_;
     std::size_t sent_ = 0;  // of output_.front()
-    int error_ = 0;         // the first that the kernel reported; it reports each only once
+    int error_ = 0;         // the first error of the kernel, which reports each only once
     bool stopping_ = false;
 };
 

@@ -11,13 +11,13 @@
 namespace hocket::transport {
 namespace {
 
-// Its kernel has told ours that the process has closed its end, or is not there any more.
+// Returns true if the peer's kernel has reported that the process closed its end, or no longer exists.
 bool has_gone(const Socket& socket) {
     pollfd entry{socket.fd(), POLLRDHUP, 0};
     return poll_until({&entry, 1}, Clock::now()) > 0;
 }
 
-// It has been welcomed, and no longer listens to a refusal.
+// Turns a guest away after its welcome, when it no longer expects a refusal.
 void turn_away(const Admitted& guest, const std::string& why) {
     put(guest.socket, encode_frame(FrameType::abort, encode_abort(Error(Status::bootstrap, why))));
 }
@@ -52,14 +52,14 @@ void Lobby::open_to(Host& host) {
     host_ = &host;
     for (Admitted& guest : std::exchange(waiting_, {})) {
         if (has_gone(guest.socket)) continue;
-        forget_hosts_end(guest.socket.fd());  // from now on that is for its heartbeats
+        forget_hosts_end(guest.socket.fd());  // from now on heartbeats detect that
         const std::string why = host.objection_to(guest.hello);
         why.empty() ? host.admit(std::move(guest)) : turn_away(guest, why);
     }
 }
 
 void Lobby::turn_all_away(const std::string& why) {
-    waiting();  // also those that have just come
+    waiting();  // also takes those that have just come
     for (Admitted& guest : std::exchange(waiting_, {})) turn_away(guest, why);
     admission_.refuse_all(why);
 }

@@ -30,7 +30,7 @@ Member::~Member() {
 void Member::begin(std::vector<Link> links) noexcept {
     const std::lock_guard lock(mutex_);
     links_ = std::move(links);
-    for (Link& link : links_) link.silence().heard();  // a rank that has joined is silent until all have
+    for (Link& link : links_) link.silence().heard();  // ranks that have joined are silent until all have
     awake_ = Clock::now();
     has_begun_ = true;
     changed_.notify_all();
@@ -50,7 +50,7 @@ std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::
     gather_broken_ = true;
     pending_blob_ = std::string(mine);
     wake_.raise();
-    while (!result_) {  // a loss after the answer does not undo it
+    while (!result_) {  // a loss after the answer does not invalidate it
         throw_if_hopeless();
         const auto until = operation ? std::min(deadline, impatience.due()) : deadline;
         if (changed_.wait_until(lock, until) == std::cv_status::timeout && !result_) {
@@ -72,7 +72,7 @@ std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::
 
 void Member::come() {
     const std::lock_guard lock(mutex_);
-    if (rendezvous_ > met_) return;  // it is there already
+    if (rendezvous_ > met_) return;  // this rank is already there
     ++rendezvous_;
     has_to_come_ = true;
     wake_.raise();

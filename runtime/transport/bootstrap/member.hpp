@@ -1,5 +1,5 @@
-// A rank that has joined: one thread, asleep in poll(2), that exchanges heartbeats, relays blobs and notices
-// which ranks leave or die. The members form a star around rank 0.
+// A rank that has joined: one thread, asleep in poll(2), that exchanges heartbeats, relays blobs and detects
+// ranks that leave or die. The members form a star around rank 0.
 #pragma once
 
 #include <atomic>
@@ -15,11 +15,11 @@ namespace hocket::transport {
 
 class Member : public Bootstrap {
   public:
-    // Has all that a member needs, but becomes one only with begin().
+    // Prepares all that a member needs; begin() makes it one.
     explicit Member(const BootstrapOptions& options);
     ~Member() override;
 
-    // links: on rank 0 by rank (entry 0 is empty), elsewhere only the link to rank 0. To be called once.
+    // links: on rank 0 by rank (entry 0 is empty), elsewhere only the link to rank 0. Call once.
     void begin(std::vector<Link> links) noexcept;
 
     int rank() const override { return rank_; }
@@ -46,10 +46,10 @@ class Member : public Bootstrap {
     void leave() override;
 
   private:
-    void throw_if_hopeless() const;  // for the caller; with mutex_ held
-    void throw_if_broken() const;    // the same, but who has left does not matter
+    void throw_if_hopeless() const;  // for the caller, which holds mutex_
+    void throw_if_broken() const;    // likewise, but ignores ranks that have left
 
-    // On the thread:
+    // Called on the thread:
     void run();
     void step();
     void say_goodbye();
@@ -82,7 +82,7 @@ class Member : public Bootstrap {
     void note_given_up(int by, const std::string& reason);
     void note_lost(int rank, const std::string& reason);
     void note_left(int rank);
-    void note_bad_news();  // with mutex_ held
+    void note_bad_news();  // call with mutex_ held
     void note_report(int rank, std::string_view text);
     void tell_all(FrameType type, std::string_view payload);
     void send_all(std::string frames);
@@ -93,43 +93,43 @@ class Member : public Bootstrap {
     Event event_, wake_;
 
     std::atomic<bool> has_bad_news_{false};
-    std::atomic<Clock::time_point> host_heard_{};  // on the others than rank 0
-    mutable std::mutex mutex_;                     // guards all that follows, up to links_
+    std::atomic<Clock::time_point> host_heard_{};  // on ranks other than 0
+    mutable std::mutex mutex_;                     // guards the members below, up to links_
     std::optional<Clock::time_point> bad_news_since_;
     std::condition_variable changed_;
     std::optional<Loss> loss_;
-    std::vector<Report> reports_;  // in the order in which they came; all ranks have the same one first
-    std::optional<std::string> pending_report_;  // given by the caller, not yet taken by the thread
+    std::vector<Report> reports_;                // in order of arrival; the first is the same on all ranks
+    std::optional<std::string> pending_report_;  // given by the caller; the thread will take it
     bool has_reported_ = false;
     std::vector<bool> left_;
     bool has_begun_ = false, leaving_ = false;
     std::uint32_t gather_number_ = 0;                // of the current all_gather
-    std::optional<std::string> pending_blob_;        // given by the caller, not yet taken by the thread
+    std::optional<std::string> pending_blob_;        // given by the caller; the thread will take it
     std::vector<std::optional<std::string>> parts_;  // rank 0: from all ranks; others: from rank 0's answer
     std::size_t missing_parts_;
-    std::optional<std::vector<std::string>> result_;  // complete, not yet taken by the caller
+    std::optional<std::vector<std::string>> result_;  // complete; the caller will take it
     bool gather_broken_ = false;
     // Rendezvous are numbered from 1. This rank has come to `rendezvous_`; all have come to `met_`.
     std::uint32_t rendezvous_ = 0, met_ = 0;
-    bool has_to_come_ = false, has_to_ask_ = false;  // the thread has to tell rank 0
-    std::vector<std::uint32_t> come_;                // rank 0: by rank, the rendezvous that it has come to
-    std::optional<std::vector<int>> absent_;         // the answer to the last question, if it has come
-    std::optional<std::uint64_t> pending_wait_;      // given by the caller, not yet taken by the thread
+    bool has_to_come_ = false, has_to_ask_ = false;  // the thread must tell rank 0
+    std::vector<std::uint32_t> come_;                // rank 0: by rank, the last rendezvous that it came to
+    std::optional<std::vector<int>> absent_;         // the answer to the last question, if it has arrived
+    std::optional<std::uint64_t> pending_wait_;      // given by the caller; the thread will take it
     std::vector<Account> pending_accounts_;          // likewise
     std::optional<Difference> difference_;
-    // By number and rank: ranks that do not move an operation. Rank 0 has told all of them.
+    // By number and rank: ranks that make no progress on an operation, as rank 0 has told all of them.
     std::map<std::uint64_t, std::map<int, Idleness>> idle_;
-    std::mutex asked_mutex_;  // guards asked_, and is held while it is called
+    std::mutex asked_mutex_;  // guards asked_; held while it is called
     Asked asked_;
 
-    std::vector<Link> links_;  // only the thread uses what follows
+    std::vector<Link> links_;  // the members from here on belong to the thread
     Clock::time_point next_beat_;
-    Clock::time_point awake_;    // when it was last seen to run
-    Clock::duration absence_{};  // the last long time in which this process did not run
+    Clock::time_point awake_;    // when the thread last ran
+    Clock::duration absence_{};  // the last long time in which the process did not run
     Clock::time_point back_since_{};
-    std::vector<int> departures_;  // rank 0: ranks that said goodbye, which the others have not been told yet
+    std::vector<int> departures_;  // rank 0: ranks that said goodbye, not yet told to the others
     Clock::time_point departures_due_;
-    Comparison comparison_;  // rank 0's
+    Comparison comparison_;  // used by rank 0
     std::mutex leave_mutex_;
     std::thread thread_;
 };

@@ -14,11 +14,11 @@ using namespace std::chrono_literals;
 
 constexpr auto goodbye_time = 450ms;
 
-// Ranks often leave together. If each departure were told by itself, n departures would be n * n messages.
+// Ranks often leave together. If each departure were sent separately, n departures would take n * n messages.
 constexpr auto departure_delay = 1ms;
 
-// silence: how long it lasted before the connection ended. A peer that was cut off for too long may have
-// ended since.
+// Returns why a connection ended. silence: its length before the connection ended. A peer that was cut off
+// for too long may have ended since.
 std::string reason_of_end(const Link& link, Link::State state, Clock::duration silence,
                           Clock::duration timeout) {
     const std::string end = state == Link::State::closed  ? "its connection closed"
@@ -40,7 +40,8 @@ void Member::run() {
         if (!has_begun_) return;
     }
     try {
-        // What came in one piece with the end of joining is already here: poll(2) would not report it.
+        // Frames that came together with the end of joining have been read already, so poll(2) would not
+        // report them.
         for (std::size_t i = 0; i < links_.size(); ++i) listen_to(i);
         for (;;) {
             {
@@ -78,16 +79,16 @@ void Member::step() {
     look_at_difference();
     if (Clock::now() >= next_beat_) {
         next_beat_ = Clock::now() + times_.interval;
-        // Output that still waits to be sent is sign of life enough.
+        // Output that is still queued serves as a heartbeat.
         for (Link& link : links_)
             if (!link.has_output()) link.queue(FrameType::heartbeat), link.flush();
         judge_silence(now);
     }
 }
 
-// Waits until the peers have stopped sending: to close earlier could reset the connection and lose what they
-// have not read yet. A guest answers rank 0's goodbye by stopping. Rank 0 stays until all guests have
-// stopped, so that it passes on what any of them reported before.
+// Waits until the peers have stopped sending, because closing earlier could reset the connection and lose
+// data that they have not read yet. A guest answers rank 0's goodbye by stopping. Rank 0 stays until all
+// guests have stopped, so that it passes on any earlier report of theirs.
 void Member::say_goodbye() {
     const auto deadline = Clock::now() + goodbye_time;
     send_pending_report();
@@ -117,9 +118,9 @@ void Member::say_goodbye() {
     send_departures();
 }
 
-// Other ranks are not blamed for time in which this process could not hear them.
+// Other ranks are not blamed for time in which this process could not receive.
 void Member::note_absence(Clock::time_point now) {
-    const auto absence = now - std::exchange(awake_, now) - times_.interval;  // less what it may have slept
+    const auto absence = now - std::exchange(awake_, now) - times_.interval;  // less the longest sleep
     if (absence <= times_.interval) return;
     for (Link& link : links_) link.silence().excuse(absence, now);
     if (absence < times_.timeout / 2) return;
@@ -127,8 +128,8 @@ void Member::note_absence(Clock::time_point now) {
     back_since_ = now;
 }
 
-// Everything that had come by `now` has been read. A rank that is given up is told so, if it can still hear:
-// its process may have been stopped, or the link to it may have been away.
+// Everything that had arrived by `now` has been read. A rank that is given up is told so, if it can still
+// receive: its process may have been stopped, or its link may have been down.
 void Member::judge_silence(Clock::time_point now) {
     for (std::size_t i = 0; i < links_.size(); ++i) {
         Link& link = links_[i];
@@ -145,7 +146,7 @@ void Member::judge_silence(Clock::time_point now) {
     }
 }
 
-// Names the others that are silent, too: a host often has several ranks.
+// Returns the names of the other silent ranks, too: a host often has several ranks.
 std::string Member::others_silent_with(std::size_t index, Clock::time_point now) {
     std::vector<int> ranks;
     for (std::size_t i = 0; i < links_.size(); ++i)
@@ -154,7 +155,7 @@ std::string Member::others_silent_with(std::size_t index, Clock::time_point now)
     return ranks.empty() ? "" : fmt::format("; nothing is heard of {} either", ranks_text(ranks));
 }
 
-// Why others have given this rank up, if the reason is that it did not run.
+// Returns why others have given this rank up, if the reason is that its process did not run.
 std::optional<std::string> Member::own_absence() {
     note_absence(Clock::now());
     if (absence_ == absence_.zero() || Clock::now() - back_since_ > times_.timeout) return std::nullopt;
@@ -202,7 +203,7 @@ void Member::send_pending_meeting() {
     if (asks) rank_ == 0 ? note_absent(number, absent_from(number)) : tell_all(FrameType::roll_call, payload);
 }
 
-// On rank 0. A rank comes to a rendezvous only after all have come to the one before.
+// Called on rank 0. A rank comes to a rendezvous only after all have come to the previous one.
 void Member::note_come(int rank, std::uint32_t number) {
     if (number != come_[rank] + 1 || number > met_ + 1)
         throw ProtocolError("it arrived at a rendezvous that has not begun");
@@ -225,7 +226,7 @@ void Member::send_pending_comparison() {
         rank_ == 0 ? note_account(0, std::move(account)) : tell_all(FrameType::tells, encode(account));
 }
 
-// On rank 0, as are the next ones.
+// Called on rank 0, as are the next functions.
 void Member::note_wait(std::uint64_t number) {
     if (!has_bad_news() && comparison_.note_wait(number, Clock::now())) ask_all(number);
 }
@@ -250,7 +251,7 @@ void Member::note_account(int rank, Account account) {
     if (const auto earlier = comparison_.note(rank, std::move(account), Clock::now())) ask_all(*earlier);
 }
 
-// A failure that was told before is the first.
+// A failure that was told earlier takes precedence.
 void Member::look_at_difference() {
     if (!comparison_.due() || Clock::now() < *comparison_.due()) return;
     auto difference = has_bad_news() ? std::nullopt : comparison_.difference();
@@ -260,9 +261,9 @@ void Member::look_at_difference() {
     note_difference(std::move(*difference));
 }
 
-// On all ranks. Returns whether that is news: of a thousand idle ranks, each told to all, a million messages
-// would come. Of one that was told to be idle, only another kind is news, or that it moves the operation
-// again.
+// Called on all ranks. Returns true if that is news: of a thousand idle ranks, each told to all, a million
+// messages would result. For a rank that is already known to be idle, only another kind of idleness is news,
+// or that it makes progress again.
 bool Member::note_idle(int rank, std::uint64_t number, Idleness idleness) {
     const std::lock_guard lock(mutex_);
     std::map<int, Idleness>& ranks = idle_[number];
@@ -316,7 +317,7 @@ void Member::listen_to(std::size_t index) {
     link.close();
 }
 
-// Receives and handles frames. A peer that breaks the protocol is lost, and counts as reset.
+// Receives and handles frames. A peer that breaks the protocol is lost, and its link counts as reset.
 Link::State Member::take_from(std::size_t index) {
     Link& link = links_[index];
     const int from = rank_of(index);
@@ -419,8 +420,8 @@ void Member::take_part(int from, std::uint32_t number, std::string_view blob) {
         missing_parts_ = parts_.size();
         ++gather_number_;
     }
-    // Rank 0 tells the others before it acts itself: its process may end as soon as its caller knows. It
-    // sends one piece for all n blobs: n pieces to each of n ranks would wake them n times.
+    // Rank 0 sends to the others before it acts itself, because its process may end as soon as its caller is
+    // told. It sends one piece with all n blobs: n pieces to each of n ranks would wake them n times.
     if (rank_ == 0) {
         std::string frames;
         for (std::uint32_t rank = 0; rank < whole.size(); ++rank)
@@ -433,7 +434,7 @@ void Member::take_part(int from, std::uint32_t number, std::string_view blob) {
     changed_.notify_all();
 }
 
-// Rank 0 learns that a guest has heard nothing from it for too long. The guest closes the connection.
+// Notes on rank 0 that a guest has heard nothing from it for too long. The guest closes the connection.
 void Member::note_given_up(int by, const std::string& reason) {
     if (const auto absence = own_absence()) return note_lost(0, *absence);
     note_lost(by, "it has given up rank 0: " + reason);
@@ -468,7 +469,7 @@ void Member::note_left(int rank) {
         if (departures_.empty()) departures_due_ = Clock::now() + departure_delay;
         departures_.push_back(rank);
     } else if (rank == 0) {
-        send_pending_report();  // it was given before anyone could know that rank 0 leaves
+        send_pending_report();  // given before any rank could know that rank 0 leaves
         links_[0].stop_sending();
     }
 }
@@ -480,8 +481,8 @@ void Member::send_departures() {
     tell_all(FrameType::left, ranks.text());
 }
 
-// Rank 0 decides which report is the first. It passes later ones to the author of the first, to say how the
-// others saw it.
+// Rank 0 decides which report is the first. It passes later ones to the author of the first, to show how the
+// other ranks saw the failure.
 void Member::note_report(int rank, std::string_view text) {
     if (text.size() > max_report_size) throw ProtocolError("its report is longer than reports may be");
     if (loss() || difference() || reported_by(rank)) return;

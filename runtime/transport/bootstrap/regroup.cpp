@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 constexpr auto time_to_listen = 5s;
 constexpr auto probe_interval = 20ms, longest_probe = 200ms;
 constexpr auto pause_between_attempts = 10ms;
-constexpr auto leaders_last_word = 500ms;  // a leader whose time is over says so
+constexpr auto leaders_last_word = 500ms;  // a leader whose time is over still says so
 constexpr std::size_t most_said = 1 << 20;
 
 std::string encode(const std::set<int>& ranks) {
@@ -46,7 +46,7 @@ std::set<int> decode_ranks(PayloadReader& reader, std::size_t ranks) {
     return result;
 }
 
-// What a leader tells its members.
+// Encodes the leader's message to its members.
 std::string encode(const std::vector<int>& survivors, const Invitation& rendezvous) {
     const std::string text = rendezvous.text();
     return PayloadWriter()
@@ -166,7 +166,7 @@ class Recovery::Leader {
         return "";
     }
 
-    // A rank that comes again has lost its connection.
+    // A rank that connects again has lost its connection.
     void admit(Admitted guest) {
         const int rank = static_cast<int>(guest.hello.rank);
         forget(rank);
@@ -198,7 +198,8 @@ class Recovery::Leader {
         members_.erase(member);
     }
 
-    // Ranks that may still come. One that has come is here, even if others think that it is lost.
+    // Returns the ranks that may still come. One that has come counts as here, even if others consider it
+    // lost.
     std::vector<int> missing() const {
         const std::set<int> lost = recovery_.lost();
         std::vector<int> ranks;
@@ -217,8 +218,8 @@ class Recovery::Leader {
         return ranks;
     }
 
-    // Ranks that are not here and have not ended. They may be stopped, or behind a broken link, with others
-    // that think the same of the ranks that are here.
+    // Returns the ranks that are not here and have not ended. They may be stopped, or behind a broken link,
+    // together with others that assume the same of the ranks that are here.
     std::vector<int> unknown() const {
         std::vector<int> ranks;
         for (int rank = 0; rank < static_cast<int>(recovery_.all_.size()); ++rank)
@@ -229,14 +230,15 @@ class Recovery::Leader {
         return ranks;
     }
 
-    // Then nobody is worth waiting for.
+    // Returns true if all the ranks have ended, so that waiting for them is useless.
     bool have_all_ended(const std::vector<int>& ranks) const {
         return std::all_of(ranks.begin(), ranks.end(), [this](int rank) {
             return recovery_.doubt_.of_ranks.contains(rank) && recovery_.is_gone(rank);
         });
     }
 
-    // Only one part may go on: the one with more ranks, or with the first if both have as many.
+    // Returns true if this part may go on. Only one part may: the one with more ranks, or the one with the
+    // first rank if both have as many.
     bool may_go_on_without(const std::vector<int>& unknown) const {
         const std::vector<int> here = survivors();
         const bool has_first =
@@ -250,7 +252,8 @@ class Recovery::Leader {
         throw not_come(ranks);
     }
 
-    // At the deadline: a process that is killed can be known as dead before the kernel closes its socket.
+    // Called only at the deadline, because a killed process can be known as dead before the kernel closes its
+    // socket.
     [[noreturn]] void stay_behind(const std::vector<int>& unknown) {
         const std::vector<int> here = survivors();
         const Error error(
@@ -304,13 +307,13 @@ Recovery::Regrouped Recovery::lead_or_follow(Clock::time_point deadline) {
         if (result) return std::move(*result);
         if (is_gone(rank))
             note_lost(rank);
-        else  // it begins again
+        else  // the rank begins again
             std::this_thread::sleep_for(pause_between_attempts);
     }
     return Leader(*this, deadline).run();
 }
 
-// Nothing if the rank has ended, or has closed the connection.
+// Follows the leader. Returns nullopt if the rank has ended, or has closed the connection.
 std::optional<Recovery::Regrouped> Recovery::follow(int leader, Clock::time_point deadline) {
     const auto host = fmt::format("rank {} at {}", leader, all_[static_cast<std::size_t>(leader)].text());
     Link link;
@@ -323,7 +326,7 @@ std::optional<Recovery::Regrouped> Recovery::follow(int leader, Clock::time_poin
                     most_said);
     } catch (const DialError& error) {
         if (error.kind == DialError::Kind::unreachable && Clock::now() < deadline) return std::nullopt;
-        if (error.kind == DialError::Kind::impostor) {  // its port is another program's by now
+        if (error.kind == DialError::Kind::impostor) {  // another program has the port by now
             note_lost(leader);
             return std::nullopt;
         }
@@ -361,7 +364,7 @@ std::optional<Recovery::Regrouped> Recovery::follow(int leader, Clock::time_poin
     }
 }
 
-// The leader has waited long enough for some, and all give them up.
+// The leader has waited long enough for some ranks, and all ranks give them up.
 void Recovery::throw_given_up(std::string_view payload) {
     PayloadReader reader(payload);
     const std::set<int> ranks = decode_ranks(reader, all_.size());
@@ -369,7 +372,7 @@ void Recovery::throw_given_up(std::string_view payload) {
     throw not_come({ranks.begin(), ranks.end()});
 }
 
-// Whether the kernel there knows nothing of its recovery socket any more.
+// Returns true if the rank's host no longer has its recovery socket.
 bool Recovery::is_gone(int rank) const {
     std::string why;
     const Socket socket =

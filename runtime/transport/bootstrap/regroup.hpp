@@ -1,18 +1,17 @@
-// How the ranks that are left find each other after others were lost, rank 0 perhaps among them.
+// Lets the surviving ranks find each other after others were lost, rank 0 perhaps among them.
 //
-// Every rank has a recovery socket from the beginning, at which it listens, and whose address all ranks
-// know. The kernel refuses connections to the recovery socket of a process that has ended. So each survivor
-// asks the ranks before it, one after another; the first that is there leads. The leader waits until every
-// rank after it has come, or is gone; it then decides who is left, and tells them where to meet. If one of
-// them dies meanwhile, all begin again.
+// Every rank has a recovery socket from the beginning, at which it listens, and whose address all ranks know.
+// The kernel refuses connections to the recovery socket of a process that has ended. So each survivor
+// connects to the ranks before it, one after another; the first that exists leads. The leader waits until
+// every rank after it has come, or is gone; it then decides which ranks survive, and tells them where to
+// meet. If one of them dies meanwhile, all begin again.
 //
-// Communicators that come out of one another this way share the recovery sockets, and number the ranks as the
-// first of them did. So it does not matter if some have a later communicator than others when the next rank
-// is lost.
+// Communicators that are made from one another this way share the recovery sockets, and number the ranks as
+// the first of them did. So some ranks may have a later communicator than others when the next rank is lost.
 //
-// Who neither comes nor has ended is unknown: the wait for it ends at the deadline, and all that wait
-// together give it up together. Without those that are unknown only a part goes on that has more ranks than
-// they are, or as many and the first.
+// A rank that neither comes nor has ended is unknown: the wait for it ends at the deadline, and all ranks
+// that wait together give it up together. A part goes on without the unknown ranks only if it has more ranks
+// than they are, or as many and the first rank.
 #pragma once
 
 #include <map>
@@ -30,48 +29,49 @@
 
 namespace hocket::transport {
 
-// The connections over which survivors were counted. All keep them until they have met, so that their leader
-// knows at once who dies on the way: there are no other connections among them yet.
+// The connections over which survivors were counted. All ranks keep them until they have met, so that their
+// leader detects at once if one dies meanwhile: they have no other connections yet.
 class Company {
   public:
     void add(int rank, Link link) { links_.insert_or_assign(rank, std::move(link)); }
-    // For the leader, while it waits for the others: which of them is gone, in words. Never waits.
+    // For the leader, while it waits for the others: says which of them has gone. Never waits.
     std::optional<std::string> loss() const;
 
   private:
-    std::map<int, Link> links_;  // by rank; the leader has one to each of the others, these one to it
+    std::map<int, Link> links_;  // by rank; the leader has one to each other rank, the others one to it
 };
 
-// This process's; thread-safe where nothing else is said.
+// The recovery of this process; thread-safe unless stated otherwise.
 class Recovery {
   public:
-    // address: numeric, at which the other ranks reach this host. Throws Error(bootstrap).
+    // address: numeric, where the other ranks reach this host. Throws Error(bootstrap).
     explicit Recovery(const std::string& address);
 
     const Endpoint& own() const { return own_; }
 
-    // Before anything else: where all ranks are, which of them this is, and what they must know.
+    // Call before all other functions: sets where all ranks are, which of them this is, and the shared
+    // secret.
     void settle(std::vector<Endpoint> all, int self, std::string secret);
 
     int self() const { return self_; }
     void note_lost(int rank);
-    std::set<int> lost() const;  // as far as is known here
+    std::set<int> lost() const;  // as far as known here
 
     struct Regrouped {
         std::vector<int> survivors;  // ascending
-        Invitation rendezvous;       // made by the first of them
+        Invitation rendezvous;       // from the first of them
         Company company{};
     };
-    // Why ranks that are not here count as unknown even if they have ended: they may have gone on without
-    // this one first.
+    // Reasons to treat ranks that are not here as unknown even if they have ended: they may have gone on
+    // without this one first.
     struct Doubt {
-        bool was_given_up = false;    // the others take this rank for lost: all of them do
-        std::set<int> of_ranks = {};  // these do: this rank comes later than they wait for it
+        bool was_given_up = false;    // all others count this rank as lost
+        std::set<int> of_ranks = {};  // these ranks waited less long than this rank took to come
     };
 
-    // All survivors call this. Throws Error: timeout (a rank that has not ended did not come; it is lost from
-    // now on), bootstrap (too many are unknown: they may have gone on without this one). One caller at a
-    // time; others wait.
+    // Gathers the survivors, all of which must call it. Throws Error: timeout (a rank that has not ended did
+    // not come; it is lost from now on), bootstrap (too many are unknown: they may have gone on without this
+    // one). One caller at a time; others wait.
     Regrouped regroup(Clock::time_point deadline, Doubt doubt);
 
   private:
