@@ -88,7 +88,7 @@ class Recovery {
     std::string secret_;
     std::mutex regrouping_;  // guards the next two
     Doubt doubt_;
-    std::set<int> answered_;    // ranks that took this one in, in this call: they live, whatever they do now
+    std::set<int> answered_;    // ranks that took this one in during this call: they are alive
     mutable std::mutex mutex_;  // guards lost_
     std::set<int> lost_;
 };

@@ -7,8 +7,8 @@ namespace hocket::transport {
 using namespace std::chrono_literals;
 namespace {
 
-// How long the kernel of a process that does not read puts off its answer: it hopes that the answer can
-// travel with data.
+// The longest time for which the kernel of a process that does not read delays its acknowledgement, in the
+// hope of sending it with data.
 constexpr auto longest_put_off = 200ms;
 
 }  // namespace
@@ -28,9 +28,9 @@ std::optional<std::string> Silence::verdict(Clock::time_point now, const Answers
                                     : "its host is down, or the link to it is down");
 }
 
-// TCP's intervals double, and the kernel's timers may be late by an eighth. The peer may have sent what was
-// lost one interval after it was last heard. The 4 s are for the first of TCP's intervals: 0.2 s plus the
-// link's delay, but up to 3 s on a young connection whose first packets were lost.
+// TCP's retransmission intervals double, and the kernel's timers may be late by an eighth. The peer may have
+// sent the lost data one interval after it was last heard. The 4 s allow for the first of TCP's intervals:
+// 0.2 s plus the link's delay, but up to 3 s on a young connection whose first packets were lost.
 Clock::duration Silence::longest(HeartbeatTimes times) {
     return times.timeout * 9 / 4 + times.interval + 4s;
 }

@@ -1,5 +1,5 @@
-// Tagged messages between the ranks of a communicator, over TCP or an endpoint of libfabric. Only one thread
-// may call at a time. Nothing here blocks except connect() and wait().
+// Sends tagged messages between the ranks of a communicator, over TCP or an endpoint of libfabric. Only one
+// thread may call at a time. Only connect() and wait() block.
 #pragma once
 
 #include <poll.h>
@@ -17,14 +17,14 @@
 
 namespace hocket::transport {
 
-// A message in flight. It belongs to the caller, who keeps it at its address until poll() returns it.
+// A message in flight. The caller owns it, and must keep it at its address until poll() returns it.
 struct Message {
     alignas(16) std::byte provider_context[64];  // libfabric's fi_context2
     void* user = nullptr;                        // for the caller; not changed
     int kind = 0;
 
-    // For Fabric's own use, with libfabric's providers.
-    std::span<const Segment> segments;  // where a received message goes; none for a message that is sent
+    // For Fabric's own use, with libfabric's providers:
+    std::span<const Segment> segments;  // the destination of a received message; empty for a sent one
     int peer = -1;
     std::unique_ptr<std::byte[]> bounce;  // the whole message, if the provider takes fewer segments
 };
@@ -32,9 +32,9 @@ struct Message {
 struct Completion {
     Message* message = nullptr;
     bool ok = false;
-    std::string error;           // !ok: the provider's words
+    std::string error;           // if !ok: the provider's words
     std::size_t bytes = 0;       // received
-    std::uint32_t checksum = 0;  // received: what the sender gave to send()
+    std::uint32_t checksum = 0;  // received: the sender's argument of send()
     bool truncated = false;      // the message was longer than its segments
 };
 
@@ -43,18 +43,18 @@ class Fabric {
     virtual ~Fabric() = default;
 
     virtual std::string provider() const = 0;       // "tcp", or libfabric's name: "tcp;ofi_rxm"
-    virtual std::string why() const = 0;            // the reason for it, for people
-    virtual std::string local_address() const = 0;  // an opaque blob, to be given to the other ranks
+    virtual std::string why() const = 0;            // the reason for this provider, for people
+    virtual std::string local_address() const = 0;  // an opaque blob to be passed to the other ranks
 
-    // addresses[r] is rank r's local_address(). To be called once, before the first message, by all ranks at
-    // the same time. Throws transport, timeout, and what the patience throws.
+    // Connects the ranks; addresses[r] is rank r's local_address(). All ranks call it at the same time, once,
+    // before the first message. Throws transport, timeout, and what the patience throws.
     virtual void connect(std::span<const std::string> addresses, const Patience& patience) = 0;
 
-    // These start a message. False: the provider has no room now; call poll() and try again with the same
-    // Message. `checksum` travels with the message (remote CQ data): it tells the receiver which operation
-    // the sender is in. Throws transport. tag < 2^63; messages with the same peer and tag match in order.
-    // segments: one or more; each side divides the message as it likes, because only the bytes travel, one
-    // after the other. The list itself and the buffers must stay untouched until the completion.
+    // Start a message. They return false if the provider has no room now; then call poll() and try again with
+    // the same Message. `checksum` is sent with the message (remote CQ data): it tells the receiver which
+    // operation the sender is in. Throws transport. tag < 2^63; messages with the same peer and tag match in
+    // order. segments: one or more; each side divides the message as it likes, because only the sequence of
+    // bytes is sent. The list itself and the buffers must stay untouched until the completion.
     virtual bool send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
                       Message& message) = 0;
     virtual bool receive(int peer, std::uint64_t tag, std::span<const Segment> segments,
@@ -64,16 +64,15 @@ class Fabric {
     virtual std::size_t poll(std::span<Completion> completions) = 0;
 
     // Sleeps until poll() may find something, one of `others` has an event, or the time is over. It sleeps on
-    // the provider's file descriptor if there is one (10 ms at a time), otherwise in growing naps of at most
-    // 200 us. It may return early. A caller that polls in a loop instead must call sched_yield(): its peer
-    // may wait for the same core.
+    // the provider's file descriptor if there is one (10 ms at a time), otherwise for growing times of at
+    // most 200 us. It may return early. A caller that polls in a loop instead must call sched_yield(),
+    // because its peer may be waiting for the same core.
     virtual void wait(std::span<pollfd> others, std::chrono::microseconds at_most) = 0;
 
-    // For use after a failure: gives up all messages in flight. When it returns, the provider touches no
-    // buffer any more, and the object may only be destroyed. It takes a bounded time. Over rxm (ofi+tcp) with
-    // messages in flight, the provider's objects and their sockets stay until the process ends, because
-    // libfabric 1.17 cannot close them safely. Nobody drives them any more (FI_PROGRESS_MANUAL), so nothing
-    // is moved.
+    // Gives up all messages in flight, after a failure. When it returns, the provider no longer touches any
+    // buffer, and the object may only be destroyed. It takes a bounded time. Over rxm (ofi+tcp) with messages
+    // in flight, the provider's objects and their sockets stay until the process ends, because libfabric 1.17
+    // cannot close them safely. They are no longer driven (FI_PROGRESS_MANUAL), so no data are moved.
     virtual void abandon() = 0;
 };
 

@@ -1,4 +1,4 @@
-// The bytes of a message, which lie in one place or in several.
+// The bytes of a message, in one or several ranges of memory.
 #pragma once
 
 #include <sys/uio.h>
@@ -10,7 +10,7 @@
 
 namespace hocket::transport {
 
-// Never empty. If the message is sent, the bytes are only read.
+// Never empty. The bytes of a sent message are only read.
 struct Segment {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
@@ -22,15 +22,14 @@ inline std::size_t bytes_in(std::span<const Segment> segments) {
     return bytes;
 }
 
-// Goes through a message's bytes in order. It keeps a copy of the current segment, so that nothing is looked
-// up.
+// Iterates over a message's bytes in order. It keeps a copy of the current segment, which saves a lookup.
 class SegmentCursor {
   public:
     SegmentCursor() = default;
     explicit SegmentCursor(std::span<const Segment> segments)
         : current_(segments.front()), further_(segments.subspan(1)) {}
 
-    // Describes the next bytes, up to `at_most` and as far as there are entries for them; returns how many
+    // Describes the next bytes, up to `at_most` and as far as there are entries for them. Returns how many
     // entries it used.
     std::size_t describe(std::span<iovec> entries, std::size_t at_most) const {
         Segment next = current_;

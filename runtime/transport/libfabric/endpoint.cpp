@@ -22,14 +22,13 @@ using namespace std::chrono_literals;
 static_assert(sizeof(Message::provider_context) >= sizeof(fi_context2));
 
 constexpr auto shortest_nap = 5us, longest_nap = 200us;
-// A provider's descriptor may stay silent when only a poll makes progress, so we never sleep on it for
-// longer.
+// A provider's descriptor may stay silent when only a poll makes progress, so no sleep on it is longer.
 constexpr auto longest_sleep = 10ms;
 
 // Messages with more segments go through a bounce buffer, even if the provider would take more.
 constexpr std::size_t most_entries = 16;
 
-// Empties a message's bounce buffer once the message has left or has come.
+// Copies a message out of its bounce buffer once it has been received, and frees the buffer.
 void empty_bounce(const Completion& completion) {
     Message& message = *completion.message;
     if (completion.ok && !message.segments.empty())
@@ -65,7 +64,7 @@ class FabricEndpoint : public Fabric {
 
     std::string provider_;
     bool uses_rxm_ = false;
-    std::size_t most_sent_segments_ = 1, most_received_segments_ = 1;  // in one message to the provider
+    std::size_t most_sent_segments_ = 1, most_received_segments_ = 1;  // of one message to the provider
     EndpointObjects objects_;
     std::vector<fi_addr_t> peers_;
     std::size_t in_flight_ = 0;
@@ -77,8 +76,8 @@ FabricEndpoint::FabricEndpoint(const std::string& provider, const std::string& s
     const Info info = choose_provider(provider, source_address);
     provider_ = info->fabric_attr->prov_name;
     uses_rxm_ = provider_.find("ofi_rxm") != provider_.npos;
-    // Over rxm of 1.17 a receive never ends if it has no room for all of a long message of several segments:
-    // it waits for as many reads as there are segments, but needs fewer.
+    // Over rxm of 1.17 a receive never ends if its buffer is too short for a long message of several
+    // segments: rxm waits for as many reads as there are segments, but issues fewer.
     most_sent_segments_ = uses_rxm_ ? 1 : std::min(info->tx_attr->iov_limit, most_entries);
     most_received_segments_ = std::min(info->rx_attr->iov_limit, most_entries);
     objects_ = open_endpoint(*info);
@@ -127,7 +126,7 @@ bool FabricEndpoint::post_send(std::uint64_t tag, std::uint32_t checksum, std::s
     }
     if (segments.size() > 1) {
         whole.bytes = bytes_in(segments);
-        if (!message.bounce) {  // otherwise this is another attempt
+        if (!message.bounce) {  // otherwise this is a repeated attempt
             message.bounce = std::make_unique_for_overwrite<std::byte[]>(whole.bytes);
             SegmentCursor(segments).read(message.bounce.get(), whole.bytes);
         }
@@ -235,7 +234,7 @@ void FabricEndpoint::wait(std::span<pollfd> others, std::chrono::microseconds at
     wait_set_.assign(others.begin(), others.end());
     if (objects_.completions && objects_.wait_fd >= 0) {
         fid_t fid = &objects_.completions->fid;
-        if (fi_trywait(objects_.fabric.get(), &fid, 1) != 0) at_most = 0us;  // there may already be something
+        if (fi_trywait(objects_.fabric.get(), &fid, 1) != 0) at_most = 0us;  // an event may be pending
         wait_set_.push_back({objects_.wait_fd, POLLIN, 0});
         sleep(std::min<std::chrono::microseconds>(at_most, longest_sleep));
     } else {
@@ -250,7 +249,7 @@ void FabricEndpoint::sleep(std::chrono::microseconds at_most) {
     const timespec time{static_cast<time_t>(left.count() / 1000000),
                         static_cast<long>(left.count() % 1000000 * 1000)};
     if (ppoll(wait_set_.data(), wait_set_.size(), &time, nullptr) < 0)
-        for (pollfd& entry : wait_set_) entry.revents = 0;  // interrupted: the caller looks by itself
+        for (pollfd& entry : wait_set_) entry.revents = 0;  // interrupted: the caller polls by itself
 }
 
 void FabricEndpoint::close() {

@@ -8,8 +8,8 @@
 
 namespace hocket::transport {
 
-// provider: libfabric's name for it, with rxm on top if it has no datagrams of its own. If there is no such
-// provider, throws Error(transport) naming those that exist.
+// provider: libfabric's name for it, with rxm on top if it has no datagrams of its own. Throws
+// Error(transport) naming the existing providers if this one does not exist.
 std::unique_ptr<Fabric> open_libfabric(const std::string& provider, const std::string& source_address);
 
 }  // namespace hocket::transport

@@ -88,7 +88,7 @@ void EndpointObjects::close() {
 
 void EndpointObjects::keep_for_ever() {
     static std::mutex mutex;
-    static auto& kept = *new std::deque<EndpointObjects>;  // never destroyed: that would close them
+    static auto& kept = *new std::deque<EndpointObjects>;  // never destroyed, which would close them
     const std::lock_guard lock(mutex);
     kept.push_back(std::move(*this));
     wait_fd = -1;

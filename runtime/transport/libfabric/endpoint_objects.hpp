@@ -26,8 +26,8 @@ struct EndpointObjects {
     int wait_fd = -1;           // the completion queue's, if the provider has one
     std::string local_address;  // in the provider's own form
 
-    void close();          // in the order that libfabric asks for
-    void keep_for_ever();  // instead of close(): from now on nobody calls the provider for them. Thread-safe.
+    void close();          // in the order that libfabric requires
+    void keep_for_ever();  // replaces close(): the provider is no longer called for them. Thread-safe.
 };
 
 // Throws Error(transport).

@@ -1,6 +1,6 @@
-// libfabric itself. It is loaded when the first endpoint is opened, and not before: some of the libraries
-// that it depends on (libpsm2, libinfinipath) replace the process's signal handlers in their constructors.
-// That must not happen to a program only because it is linked with Hocket.
+// libfabric itself. It is loaded when the first endpoint is opened, and not earlier, because some of the
+// libraries that it depends on (libpsm2, libinfinipath) replace the process's signal handlers in their
+// constructors. That must not happen to a program only because it is linked with Hocket.
 #pragma once
 
 namespace hocket::transport {

@@ -16,7 +16,7 @@
 namespace hocket::transport {
 namespace {
 
-// Processes that use it hang each other if one is killed while it holds a lock in their memory.
+// Processes that use this provider hang each other if one is killed while it holds a lock in shared memory.
 constexpr const char* withheld = "shm";
 
 Info make_hints(const std::string& provider) {
@@ -29,7 +29,7 @@ Info make_hints(const std::string& provider) {
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
     hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
-    hints->domain_attr->mr_mode = 0;  // buffers are the caller's: providers that need them registered are out
+    hints->domain_attr->mr_mode = 0;  // excludes providers that need buffers registered
     if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());
     return hints;
 }
@@ -51,7 +51,7 @@ std::string existing_providers() {
     return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// A lower number is better.
+// Returns the rank of an address; lower is better.
 int order_of(const fi_info& info) {
     if (info.addr_format == FI_SOCKADDR_IN && info.src_addr) {
         const auto& address = *static_cast<const sockaddr_in*>(info.src_addr);

@@ -1,4 +1,4 @@
-// Which of libfabric's providers and network addresses an endpoint is opened on.
+// Chooses libfabric's provider and the network address of an endpoint.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -13,9 +13,9 @@ struct InfoDeleter {
 };
 using Info = std::unique_ptr<fi_info, InfoDeleter>;
 
-// source_address: a numeric address or host name of this machine, "" to choose: the first IPv4 address that
-// others can reach in libfabric's order (fastest interface first), else IPv6, else loopback. Throws
-// Error(transport) naming the providers that exist.
+// source_address: a numeric address or host name of this machine. If it is "", chooses the first IPv4 address
+// that others can reach in libfabric's order (fastest interface first), else IPv6, else loopback. Throws
+// Error(transport) naming the existing providers.
 Info choose_provider(const std::string& provider, const std::string& source_address);
 
 }  // namespace hocket::transport

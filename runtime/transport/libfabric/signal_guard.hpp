@@ -1,5 +1,5 @@
 // libfabric, and libraries that it loads, install signal handlers when they are loaded and opened. But
-// signals are the embedder's. A guard restores the handlers that were in place when it was made.
+// signals belong to the embedder. A guard restores the handlers that were in place when it was made.
 #pragma once
 
 #include <signal.h>
@@ -24,7 +24,7 @@ class SignalHandlersKept {
     static constexpr std::array signals{SIGHUP, SIGINT,  SIGQUIT, SIGILL,  SIGABRT, SIGBUS,
                                         SIGFPE, SIGSEGV, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2};
 
-    // With two guards at a time, one could take handlers that libfabric has just installed for the
+    // If two guards existed at a time, one could mistake handlers that libfabric has just installed for the
     // embedder's.
     static inline std::mutex one_at_a_time;
     const std::lock_guard<std::mutex> lock_{one_at_a_time};

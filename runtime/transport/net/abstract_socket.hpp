@@ -1,5 +1,5 @@
-// Unix sockets with abstract names. They are in no file system, and are gone when the process is. Processes
-// of one network namespace can meet at them.
+// Unix sockets with abstract names. They are in no file system, and disappear with the process. Processes of
+// one network namespace can meet at them.
 #pragma once
 
 #include <sys/socket.h>
@@ -27,11 +27,11 @@ class AbstractAddress {
 Socket open_unix_socket(int type);
 Socket bind_unix_socket(int type, const std::string& name);
 
-// The user that the process at the other end of a connected socket belongs to.
+// Returns the user of the process at the other end of a connected socket.
 uid_t peer_user(const Socket& connected);
 
-// Whether no process of this one's network namespace has a socket of this name. Only then: not if that can't
-// be found out. type: SOCK_DGRAM.
+// Returns true only if it is certain that no process in this network namespace has a socket of this name.
+// type: SOCK_DGRAM.
 bool is_gone(const AbstractAddress& address);
 
 }  // namespace hocket::transport

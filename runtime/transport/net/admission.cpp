@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds handshake_time = 5s, breathing_time = 100ms;
-constexpr std::size_t max_lines = 16, max_examples = 8;  // limits on texts that strangers can cause
+constexpr std::size_t max_lines = 16, max_examples = 8;  // limits on log texts that strangers can cause
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void Admission::open() {
     loop_.watch(listener_, EPOLLIN, *this);
 }
 
-// Accepts only so many at a time that those accepted before have time to speak.
+// Accepts only so many connections at a time that those accepted earlier have time to send.
 void Admission::ready(std::uint32_t) {
     for (std::size_t i = 0; i < std::max<std::size_t>(most_strangers_ / 4, 1); ++i) {
         std::string from;
@@ -77,8 +77,9 @@ void Admission::begin_again() {
     for (Stranger& stranger : strangers_) give_time(stranger);
 }
 
-// The listener stays readable: without a pause the loop would spin. In the pause those that are no strangers
-// say so: of two that can only be accepted one by one, each would else be dropped for the other, for ever.
+// The listener stays readable, so the loop would spin without a pause. During the pause, guests that know the
+// secret can send their proof: otherwise, of two that can only be accepted one at a time, each would be
+// dropped for the other, for ever.
 void Admission::make_do_without(int error) {
     shortage_ = advised_text(error);
     lacks_descriptors_ = strangers_.empty() && is_lack_of_descriptors(error);
@@ -96,14 +97,14 @@ void Admission::listen_to(Stranger& stranger) {
         turn_away(stranger, error.what());
     } catch (const HungUp&) {
         const bool is_newcomer =
-            !stranger.nonce.empty() && stranger.known.hello.rank == rank_of_newcomers;  // or says so
+            !stranger.nonce.empty() && stranger.known.hello.rank == rank_of_newcomers;  // or claims to be one
         drop(stranger, is_newcomer
                            ? "a new process has given up, or ended, before anybody looked who had come"
                            : "it closed the connection before it had proved that it knows the secret");
     }
 }
 
-// False: it is no longer a stranger.
+// Handles a frame. Returns false if the connection is no longer a stranger's.
 bool Admission::take(Stranger& stranger, const Frame& frame) {
     if (!stranger.nonce.empty()) {
         judge(stranger, frame);
@@ -123,7 +124,7 @@ void Admission::judge(Stranger& stranger, const Frame& frame) {
         return turn_away(stranger, terms_.wrong_secret);
     if (const std::string why = terms_.refuse ? terms_.refuse(hello) : ""; !why.empty()) {
         if (hello.rank != rank_of_newcomers) return turn_away(stranger, why);
-        // It knows the secret, hears why, and may come again elsewhere: nobody else has to know.
+        // The guest knows the secret, is told why, and may come again elsewhere, so nothing is logged.
         tell(stranger, why);
         part_with(stranger);
         return;
@@ -141,7 +142,7 @@ void Admission::tell(Stranger& stranger, const std::string& why) {
     const Socket& socket = stranger.known.socket;
     put(socket, encode_frame(FrameType::refused, why));
     shutdown(socket.fd(), SHUT_WR);
-    char rest[4096];  // if we closed with unread bytes, the connection would be reset and the refusal lost
+    char rest[4096];  // closing with unread bytes would reset the connection, and the refusal would be lost
     while (recv(socket.fd(), rest, sizeof rest, MSG_DONTWAIT) < 0 && errno == EINTR) {
     }
 }
@@ -151,7 +152,7 @@ void Admission::turn_away(Stranger& stranger, const std::string& why) {
     drop(stranger, why);
 }
 
-// Sends nothing: if it was a slow guest, it should come again.
+// Drops a stranger without an answer: if it was a slow guest, it should come again.
 void Admission::drop(Stranger& stranger, const std::string& why) {
     const std::string text = fmt::format("{}: {}", part_with(stranger).from, printable(why));
     if (++turned_away_ <= max_lines && !terms_.is_quiet)

@@ -1,10 +1,9 @@
-// The host's side of new connections: those that know the secret are admitted, all others are turned away.
+// The host's side of new connections: guests that know the secret are admitted, all others are turned away.
 //
-// A stranger keeps nobody waiting, and takes neither memory nor descriptors from others. The host listens to
-// no more than most_strangers() at once, to each for no longer than 5 s and for no more bytes than a
-// handshake has. When there are too many, the oldest is dropped; if it was not a stranger after all, it has
-// to come again (dial.hpp does). All that are dropped are logged to stderr with the reason, up to a number of
-// lines.
+// A stranger delays no guest, and takes neither memory nor descriptors from others. The host serves at most
+// most_strangers() at once, each for at most 5 s and the bytes of a handshake. When there are too many, the
+// oldest is dropped; if it was a guest after all, it has to come again (dial.hpp does). All that are dropped
+// are logged to stderr with the reason, up to a number of lines.
 #pragma once
 
 #include <functional>
@@ -18,43 +17,43 @@
 
 namespace hocket::transport {
 
-// A guest that this process has let in.
+// A guest that this process has admitted.
 struct Admitted {
-    Socket socket;  // nothing after the handshake has been read
+    Socket socket;  // no byte after the handshake has been read
     std::string from;
     Hello hello;
 };
 
 struct AdmissionTerms {
-    std::string host;                     // for people: "rank 0"
-    std::string secret;                   // what guests must know; never sent
-    std::string wrong_secret;             // the answer to a guest that does not know it
-    std::function<void(Admitted)> admit;  // for a guest that knows it: why it is refused; "": it is not
-    std::function<std::string(const Hello&)> refuse;  // why a guest is refused; "": it is let in
-    bool is_quiet = false;                            // who is turned away is not logged
+    std::string host;                                 // for people: "rank 0"
+    std::string secret;                               // what guests must know; never sent
+    std::string wrong_secret;                         // the answer to a guest with another secret
+    std::function<void(Admitted)> admit;              // called for a guest that is admitted
+    std::function<std::string(const Hello&)> refuse;  // returns why a guest is refused; "": it is admitted
+    bool is_quiet = false;                            // refusals are not logged
 };
 
-// To be used on the loop's thread only.
+// For use on the loop's thread only.
 class Admission final : private SocketLoop::Watcher {
   public:
-    // Begins at once. listener: must stay open longer than this. Throws Error(transport).
+    // Begins at once. listener: must outlive this object. Throws Error(transport).
     Admission(SocketLoop& loop, int listener, AdmissionTerms terms);
-    ~Admission();  // closes the connections of all that have not been admitted
+    ~Admission();  // closes the connections that were not admitted
     Admission(const Admission&) = delete;
 
-    // Those that have not been admitted have as much time as if they had come now: nobody has turned the loop
-    // meanwhile.
+    // Restarts the time of all connections that were not admitted, because the loop did not run meanwhile.
     void begin_again();
 
-    // Refuses all that have not been admitted; they are not logged.
+    // Refuses all connections that were not admitted; they are not logged.
     void refuse_all(const std::string& why);
 
-    // Throws Error(transport) if the guest that came last could not be accepted for want of descriptors, and
-    // no stranger holds any that it could have: this process itself needs more. Each time more may have come.
+    // Throws Error(transport) if the latest connection could not be accepted for lack of descriptors, and no
+    // stranger holds one that could be freed: this process needs more of them. Each call may find a new
+    // connection.
     void require_descriptors() const;
 
-    // For the text about ranks that did not come: which connections were turned away meanwhile, and which
-    // could not be accepted. Each line begins with a line break.
+    // Returns lines for the text about ranks that did not come: the connections that were turned away
+    // meanwhile, and those that could not be accepted. Each line begins with a line break.
     std::string troubles() const;
 
   private:
@@ -66,7 +65,7 @@ class Admission final : private SocketLoop::Watcher {
         std::optional<SocketLoop::Timer> deadline{};
         Clock::time_point came = Clock::now();
         Admitted known{};
-        std::string nonce{};  // ours; empty until the challenge is sent
+        std::string nonce{};  // this side's; empty until the challenge is sent
         FrameParser parser{max_hello_size};
     };
 
@@ -88,11 +87,11 @@ class Admission final : private SocketLoop::Watcher {
     const AdmissionTerms terms_;
     const std::size_t most_strangers_ = most_strangers();
     std::list<Stranger> strangers_;
-    std::optional<SocketLoop::Timer> pause_;  // while nobody is accepted: when to begin again
+    std::optional<SocketLoop::Timer> pause_;  // while no connection is accepted: when to begin again
     std::size_t turned_away_ = 0;
-    std::vector<std::string> examples_;  // some of those turned away
-    std::string shortage_;               // why some connections could not be accepted; empty: all could
-    bool lacks_descriptors_ = false;     // for the next guest
+    std::vector<std::string> examples_;  // some of the connections turned away
+    std::string shortage_;               // why some connections could not be accepted; empty: none failed
+    bool lacks_descriptors_ = false;     // for the next connection
 };
 
 }  // namespace hocket::transport

@@ -30,7 +30,7 @@ class Call {
     }
 
   private:
-    // If the text cannot be sent, it is not answered either, so put()'s result does not matter.
+    // If the text cannot be sent, no answer comes either, so put()'s result does not matter.
     void say(FrameType type, std::string_view payload) { put(socket_, encode_frame(type, payload)); }
 
     std::string expect(FrameType type) {
@@ -51,7 +51,7 @@ class Call {
     FrameParser parser_{max_refusal_payload};
 };
 
-// Why an attempt failed, if another may be made; "": it succeeded.
+// Makes one attempt. Returns why it failed, if another one may be made; "" if it succeeded.
 std::string attempt(const Dial& call, const Patience& patience, const Socket& socket) try {
     Call(call, patience, socket).prove();
     return "";

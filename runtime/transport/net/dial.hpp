@@ -13,18 +13,18 @@ struct Dial {
     std::string secret;  // both sides must know it; never sent
     std::uint32_t rank = 0, world_size = 0;
     std::string identity = {};
-    // How long to try again if nobody listens at the host.
+    // The time to keep trying if nothing listens at the host.
     Clock::duration gone_for{};
-    // Added to the patience once somebody listens: when the time is over, the host may know better what is
-    // wrong.
+    // Added to the patience once something listens there: when the time is over, the host may know better
+    // what is wrong.
     Clock::duration last_word{};
 };
 
-// Why there is no connection, in words about the host ("it ...") or in the kernel's words.
+// The reason why there is no connection, in words about the host ("it ...") or in the kernel's words.
 struct DialError : std::runtime_error {
     enum class Kind {
-        unreachable,  // nobody listens there
-        silent,       // somebody does, but the handshake was not complete in time
+        unreachable,  // nothing listens there
+        silent,       // something listens, but the handshake was not complete in time
         refused,      // the text is the host's
         impostor,     // the process there does not know the secret, or not even the protocol
     };
@@ -32,9 +32,9 @@ struct DialError : std::runtime_error {
     Kind kind;
 };
 
-// Returns a connection on which both ends know that both know the secret; nothing after the handshake has
-// been read. If the host closes a connection before it answers, because too many come at once, dial tries
-// again. Throws DialError, and what the patience throws.
+// Returns a connection on which each end has proved that it knows the secret; no byte after the handshake has
+// been read. If the host closes a connection before it answers, because too many guests come at once, dial
+// tries again. Throws DialError, and what the patience throws.
 Socket dial(const Dial& call, Patience patience);
 
 }  // namespace hocket::transport

@@ -1,4 +1,4 @@
-// An eventfd: lets one thread wake another out of poll(2).
+// An eventfd: one thread wakes another from poll(2).
 #pragma once
 
 #include "runtime/transport/net/socket.hpp"

@@ -6,7 +6,7 @@ namespace hocket::transport {
 namespace {
 
 constexpr std::string_view magic = "HKTB";
-constexpr std::uint8_t version = 6;  // increased by every change to FrameType or to a payload
+constexpr std::uint8_t version = 6;  // increase it with every change of FrameType or of a payload
 
 std::uint32_t read_u32(std::string_view bytes) {
     std::uint32_t value = 0;

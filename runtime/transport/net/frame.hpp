@@ -1,6 +1,6 @@
 // The wire format of handshakes and of the bootstrap: frames of a fixed header (magic, version, type, payload
-// length) and a payload, integers little-endian. Pure: bytes in, frames out, no sockets, so that it can be
-// fuzzed.
+// length) and a payload, integers little-endian. It converts bytes to frames without sockets, so that it can
+// be fuzzed.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ enum class FrameType : std::uint8_t {
     // joining
     ready,    // guest: it has everything that it needs
     waiting,  // host: text naming the ranks that are missing
-    placed,   // host, to a newcomer: its rank, world size, ms that are left for joining
+    placed,   // host, to a newcomer: its rank, world size, ms left for joining
     start,    // host: all have joined and are ready
     abort,    // both: status, text; the job will not start
     // members
@@ -37,12 +37,12 @@ enum class FrameType : std::uint8_t {
     come,       // to rank 0: the number of the rendezvous that the rank has come to
     met,        // from rank 0: the number of the last rendezvous that all have come to
     roll_call,  // to rank 0: the number of a rendezvous
-    absent,     // from rank 0: the number, ranks that have not come to it
-    waits,      // to rank 0: the number of the operation that the rank waits in
+    absent,     // from rank 0: the number; the ranks that have not come to it
+    waits,      // to rank 0: the number of the operation in which the rank waits
     asks,       // from rank 0: the number of an operation
     tells,      // to rank 0: an account of it (comparison.hpp)
-    told,       // from rank 0: rank, number, and how the rank is idle in that operation (comparison.hpp)
-    differ,     // from rank 0: what the ranks have started instead of the same (comparison.hpp)
+    told,       // from rank 0: rank, number, and the rank's idleness in that operation (comparison.hpp)
+    differ,     // from rank 0: the different operations of the ranks (comparison.hpp)
     last_ = differ,
 };
 
@@ -53,8 +53,8 @@ struct Frame {
 
 inline constexpr std::size_t frame_header_size = 12;
 inline constexpr std::size_t max_blob_size = 1 << 20;
-inline constexpr std::size_t max_member_payload = max_blob_size + 8;  // a number and a rank are added
-inline constexpr std::size_t max_refusal_payload = 1024;              // what a guest accepts from its host
+inline constexpr std::size_t max_member_payload = max_blob_size + 8;  // plus a number and a rank
+inline constexpr std::size_t max_refusal_payload = 1024;              // a guest's limit for its host
 
 // The peer does not speak this protocol, or breaks it.
 struct ProtocolError : std::runtime_error {
@@ -73,8 +73,8 @@ class FrameParser {
     void feed(std::string_view bytes);
     std::optional<Frame> next();  // throws ProtocolError
 
-    // At least this many bytes are missing up to the end of the next frame; to be asked when next() has found
-    // none.
+    // Returns the least number of bytes that are missing up to the end of the next frame. Call when next()
+    // has found none.
     std::size_t missing() const;
 
   private:
@@ -83,13 +83,13 @@ class FrameParser {
     std::size_t consumed_ = 0;
 };
 
-// Payloads are built and taken apart field by field.
+// Payloads are written and read field by field.
 class PayloadWriter {
   public:
     PayloadWriter& u32(std::uint32_t value);
     PayloadWriter& u64(std::uint64_t value);
     PayloadWriter& bytes(std::string_view value);
-    PayloadWriter& text_of(std::string_view value);  // its length, then it
+    PayloadWriter& text_of(std::string_view value);  // its length, then its bytes
     const std::string& text() const { return text_; }
 
   private:
@@ -101,12 +101,12 @@ class PayloadReader {
     explicit PayloadReader(std::string_view payload) : rest_(payload) {}
 
     std::uint32_t u32();  // throws ProtocolError if the payload is too short
-    std::uint64_t u64();  // so do these
+    std::uint64_t u64();  // likewise
     std::string_view bytes(std::size_t count);
     std::string_view text_of();
-    std::string_view rest();  // everything that is left
+    std::string_view rest();  // all remaining bytes
     bool is_empty() const { return rest_.empty(); }
-    void finish() const;  // throws ProtocolError if anything is left
+    void finish() const;  // throws ProtocolError if bytes remain
 
   private:
     std::string_view rest_;

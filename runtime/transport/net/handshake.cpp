@@ -54,15 +54,15 @@ std::string make_proof(std::string_view secret, Side side, const Hello& hello, s
                                     .u32(hello.world_size)
                                     .bytes(hello.identity)
                                     .text();
-    // sodium_init() is for libsodium's random numbers and for choosing code by the processor, which this has
-    // not.
+    // sodium_init() initialises libsodium's random numbers and its choice of code by processor, neither of
+    // which this function uses.
     static_assert(proof_size == crypto_auth_hmacsha256_BYTES);
     std::string proof(proof_size, '\0');
     crypto_auth_hmacsha256_state state;
     crypto_auth_hmacsha256_init(&state, unsigned_bytes(secret), secret.size());
     crypto_auth_hmacsha256_update(&state, unsigned_bytes(message), message.size());
     crypto_auth_hmacsha256_final(&state, reinterpret_cast<unsigned char*>(proof.data()));
-    sodium_memzero(&state, sizeof state);  // what was made of the secret
+    sodium_memzero(&state, sizeof state);  // the state derived from the secret
     return proof;
 }
 

@@ -1,4 +1,4 @@
-// How two processes prove to each other that they know a secret without sending it, in frames:
+// Two processes prove to each other that they know a secret without sending it, in frames:
 //
 //   guest -> host  hello      rank, world size, nonce g, identity
 //   host -> guest  challenge  nonce h
@@ -6,9 +6,9 @@
 //   host -> guest  welcome    HMAC-SHA256(secret, "host",  g, h, rank, world size, identity)
 //                  refused    why; it may come instead of any of the host's frames
 //
-// The guest proves first, so a stranger that merely connects learns nothing that depends on the secret. The
-// connection itself is not encrypted: the secret keeps strangers out, not eavesdroppers. admission.hpp is the
-// host's side, dial.hpp the guest's.
+// The guest sends its proof first, so a stranger that merely connects learns nothing that depends on the
+// secret. The connection itself is not encrypted: the secret keeps strangers out, not eavesdroppers.
+// admission.hpp is the host's side, dial.hpp the guest's.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +28,12 @@ inline constexpr std::size_t max_hello_size = 8 + nonce_size + max_identity_size
 // The rank of a guest that has none yet.
 inline constexpr std::uint32_t rank_of_newcomers = UINT32_MAX;
 
-// What a guest says about itself.
+// A guest's description of itself.
 struct Hello {
     std::uint32_t rank;
     std::uint32_t world_size;
     std::string nonce;
-    std::string identity = {};  // its meaning is up to the host; at most max_identity_size bytes
+    std::string identity = {};  // interpreted by the host; at most max_identity_size bytes
 };
 
 std::string encode_hello(const Hello& hello);
@@ -44,14 +44,14 @@ std::string fresh_nonce();
 enum class Side { guest, host };
 std::string make_proof(std::string_view secret, Side side, const Hello& hello, std::string_view host_nonce);
 
-// Takes the same time whatever the proofs are.
+// Compares proofs in constant time.
 bool same_proof(std::string_view a, std::string_view b);
 
-// The other end has closed the connection, or its kernel has.
+// The process at the other end, or its kernel, has closed the connection.
 struct HungUp {};
 
-// Takes the next frame, and no byte after it: what follows a handshake is for other code. Nothing if the
-// frame is not complete. Throws ProtocolError, HungUp.
+// Takes the next frame, and no byte after it, because the bytes after a handshake are for other code. Returns
+// nullopt if the frame is not complete. Throws ProtocolError, HungUp.
 std::optional<Frame> take_frame(const Socket& socket, FrameParser& parser);
 
 }  // namespace hocket::transport

@@ -1,4 +1,4 @@
-// Calls that other threads hand to the thread of a service, which has a SocketLoop. It may outlive the
+// Calls that other threads pass to the thread of a service, which has a SocketLoop. It may outlive the
 // service, because a call may come after the service has ended.
 #pragma once
 
@@ -14,21 +14,22 @@ namespace hocket::transport {
 
 class Mailbox final : public SocketLoop::Watcher {
   public:
+    //
     // ---- Any thread
-    // The service's thread makes the calls, in order. False: the service has ended, and nobody will make the
-    // call.
+    // Passes a call to the service's thread, which makes the calls in order. Returns false if the service has
+    // ended, so that the call will not be made.
     bool post(std::function<void()> call);
 
     // ---- The service's thread
-    void attend();                          // called first, by that thread: its own posts need not wake it
-    int fd() const { return event_.fd(); }  // for the loop to watch: readable when another thread has posted
+    void attend();                          // call first, on that thread: its own posts need not wake it
+    int fd() const { return event_.fd(); }  // for the loop: readable when another thread has posted
     void ready(std::uint32_t events) override;
     void wait();  // until another thread has posted, without a loop
-    // Makes the calls that are here now. If one of them throws, this throws that, and those behind it stay:
-    // who has posted them waits.
+    // Makes the calls that are queued now. If one of them throws, this throws it, too, and the calls after it
+    // stay queued, because their threads wait for them.
     void empty();
     bool is_empty() const;
-    bool close();  // takes no more calls; false: it does, because it is not empty
+    bool close();  // accepts no more calls; returns false, and still accepts them, if not empty
 
   private:
     mutable std::mutex mutex_;

@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A bond, a VLAN or a bridge may rest on a card: then it has a link to what is below it. A bridge of
-// containers has links only to their ends.
+// Returns true for interfaces based on hardware. A bond, a VLAN or a bridge may be based on a card: then it
+// has a link to the lower interface. A bridge of containers has links only to their ends.
 bool rests_on_hardware(const fs::path& interface) {
     std::error_code none;
     if (fs::exists(interface / "device", none)) return true;
@@ -30,7 +30,7 @@ bool rests_on_hardware(const fs::path& interface) {
 }
 
 long speed_of(const fs::path& interface) {
-    long megabits = 0;  // also if it is not known
+    long megabits = 0;  // 0 also if unknown
     std::ifstream(interface / "speed") >> megabits;
     return std::max(megabits, 0L);
 }

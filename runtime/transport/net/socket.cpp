@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// What the C library's resolver reads and writes on its own thread until the lookup has ended.
+// The memory that the C library's resolver uses on its own thread until the lookup has ended.
 struct Lookup {
     Lookup(const Endpoint& endpoint, int flags) : host(endpoint.host), port(std::to_string(endpoint.port)) {
         hints.ai_family = AF_UNSPEC;
@@ -43,7 +43,7 @@ struct Lookup {
     gaicb request{};
 };
 
-// 0 or an EAI_ code; EAI_INPROGRESS if the deadline has come.
+// Returns 0 or an EAI_ code; EAI_INPROGRESS if the deadline has passed.
 int look_up(Lookup& lookup, Clock::time_point deadline) {
     gaicb* request = &lookup.request;
     if (const int code = getaddrinfo_a(GAI_NOWAIT, &request, 1, nullptr)) return code;
@@ -56,7 +56,7 @@ int look_up(Lookup& lookup, Clock::time_point deadline) {
     }
 }
 
-// If the error may pass (EAI_AGAIN and the like), the list is null.
+// Returns null for errors that may pass (EAI_AGAIN and the like).
 AddressList resolve(const Endpoint& endpoint, int flags, Clock::time_point deadline, std::string& why) {
     auto lookup = std::make_unique<Lookup>(endpoint, flags | AI_NUMERICHOST);
     // An address needs no name server, so this cannot block.
@@ -70,7 +70,7 @@ AddressList resolve(const Endpoint& endpoint, int flags, Clock::time_point deadl
     why = gai_strerror(code);
     if (code == EAI_INPROGRESS) {
         why = "its name was not resolved in time (does the name server answer?)";
-        // A lookup that has begun cannot be cancelled: what it still uses is left to it.
+        // A lookup that has begun cannot be cancelled, so the memory that it still uses is leaked.
         gai_cancel(&lookup->request) == EAI_NOTCANCELED ? void(lookup.release())
                                                         : freeaddrinfo(lookup->request.ar_result);
     }
@@ -96,7 +96,7 @@ int finish_connect(int fd, const Patience& patience) {
     return error;
 }
 
-// The two addresses of a connection. If there is no connection any more, they have nothing in common.
+// The two addresses of a connection. If the connection is gone, they differ.
 struct Ends {
     explicit Ends(int fd) {
         socklen_t here_size = sizeof here, there_size = sizeof there;
@@ -121,7 +121,7 @@ struct Ends {
     bool known;
 };
 
-// If nobody listens at a local port in the ephemeral range, a connection to it may be connected to itself.
+// A connection to a local port in the ephemeral range at which nothing listens may be connected to itself.
 bool is_self_connection(int fd) {
     const Ends ends(fd);
     return ends.share_host() && ends.share_port();
@@ -132,7 +132,7 @@ rlim_t most_descriptors() {
     return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
 }
 
-// poll(2) also counts entries without a descriptor, and refuses more entries than there may be descriptors.
+// poll(2) also counts entries without a descriptor, and refuses more entries than the limit of descriptors.
 int poll_open(std::span<pollfd> set, Clock::time_point deadline) {
     std::vector<pollfd> open;
     for (const pollfd& entry : set)
@@ -143,7 +143,7 @@ int poll_open(std::span<pollfd> set, Clock::time_point deadline) {
     return ready;
 }
 
-// IPv4's addresses as such, also on sockets of IPv6 that take both.
+// Converts IPv4-mapped addresses to IPv4, also on sockets of IPv6 that accept both.
 void unmap(sockaddr_storage& address, socklen_t& size) {
     const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
     if (address.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) return;
@@ -164,7 +164,7 @@ std::optional<Endpoint> numeric(sockaddr_storage address, socklen_t size) {
     return Endpoint{host, std::atoi(port)};
 }
 
-// In numbers; "" if that fails.
+// Returns the numeric address; "" if that fails.
 std::string host_of(const addrinfo& address) {
     sockaddr_storage storage{};
     std::memcpy(&storage, address.ai_addr, std::min<std::size_t>(address.ai_addrlen, sizeof storage));
@@ -178,7 +178,7 @@ bool is_loopback(const addrinfo& address) {
            IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr);
 }
 
-// Null where it is a name, or nothing.
+// Returns the numeric address of `host`; null if it is a name, or empty.
 AddressList numbers_of(const std::string& host, const char* port = nullptr, int flags = 0) {
     addrinfo hints{}, *list = nullptr;
     hints.ai_socktype = SOCK_STREAM;
@@ -187,7 +187,7 @@ AddressList numbers_of(const std::string& host, const char* port = nullptr, int 
     return AddressList(list, freeaddrinfo);
 }
 
-// The names of loopback that Debian's and others' /etc/hosts have, and those of RFC 6761.
+// Returns true for the names of loopback in Debian's and others' /etc/hosts, and those of RFC 6761.
 bool is_name_of_loopback(std::string host) {
     for (char& letter : host) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
     if (host.ends_with('.')) host.pop_back();
@@ -198,7 +198,7 @@ bool is_name_of_loopback(std::string host) {
            std::find(std::begin(names), std::end(names), first) != std::end(names);
 }
 
-// Closed if that is impossible; errno is set.
+// Returns a closed socket, with errno set, if that is impossible.
 Socket listen_at(const addrinfo& address) {
     Socket socket = open_socket(address);
     const int on = 1, off = 0;
@@ -222,7 +222,7 @@ Socket listen_at_one_of(const addrinfo* list, std::string& why) {
     return Socket();
 }
 
-// By IPv6 and IPv4, where this host has both.
+// Listens by IPv6 and IPv4, where this host has both.
 Socket listen_everywhere(int port, std::string& why) {
     const std::string service = std::to_string(port);
     for (const char* any : {"::", "0.0.0.0"}) {
@@ -308,7 +308,7 @@ Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why
         const auto now = Clock::now();
         const Patience share{now + (patience.deadline - now) / length_of(address), patience.abandoned};
         Socket socket = open_socket(*address);
-        // A name may be another address here than elsewhere.
+        // A name may resolve to another address here than elsewhere.
         const std::string found = host_of(*address) == to.host ? "" : host_of(*address) + ": ";
         if (!socket.is_open()) {
             why = found + advised_text(errno);
@@ -356,7 +356,7 @@ Clock::time_point Patience::next_look(std::chrono::milliseconds most) const {
 }
 
 bool Patience::wait(std::span<pollfd> set) const {
-    // The deadline is checked first, so that strangers who keep the sockets busy cannot put it off.
+    // The deadline is checked first, so that strangers who keep the sockets busy cannot defer it.
     while (!is_over())
         if (look(set, look_again)) return true;
     return false;
@@ -371,7 +371,7 @@ bool is_on_this_host(const Socket& connection) {
 }
 
 void keep_alive(const Socket& connection) {
-    const int on = 1, seconds = 60;  // TCP gives up after ten minutes: heartbeats notice a loss long before
+    const int on = 1, seconds = 60;  // TCP gives up after ten minutes: heartbeats detect a loss long before
     setsockopt(connection.fd(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(connection.fd(), IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
     setsockopt(connection.fd(), IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
@@ -384,7 +384,7 @@ void notice_hosts_end(int connection) {
                sizeof repeated_after_seconds);
     setsockopt(connection, IPPROTO_TCP, TCP_KEEPCNT, &unanswered, sizeof unanswered);
     setsockopt(connection, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    // Nothing is asked as long as what was said last is not acknowledged.
+    // No probe is sent while earlier data are not acknowledged.
     const int unacknowledged_ms = 10'000;
     setsockopt(connection, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms);
 }

@@ -1,5 +1,5 @@
-// The few things that the transport needs from sockets: ownership, deadlines, readable errors. All sockets
-// are non-blocking and close on exec.
+// The socket functions that the transport needs: ownership, deadlines, readable errors. All sockets are
+// non-blocking and close on exec.
 #pragma once
 
 #include <poll.h>
@@ -20,7 +20,7 @@ namespace hocket::transport {
 
 using Clock = std::chrono::steady_clock;
 
-// Forked children close it at once.
+// A socket that forked children close at once.
 class Socket {
   public:
     Socket() = default;
@@ -41,7 +41,7 @@ class Socket {
     int fd_ = -1;
 };
 
-// How long to wait for others.
+// How long to wait for others, and when to give up.
 struct Patience {
     Clock::time_point deadline;
     std::function<std::optional<std::string>()> abandoned = {};  // may be empty
@@ -49,9 +49,9 @@ struct Patience {
 
     bool is_over() const { return Clock::now() >= deadline; }
 
-    // All throw Error(peer_lost) with the text that abandoned() returns. wait: until an entry is ready; false
-    // once the deadline has passed. look: polls once, for no longer than `most`; false if nothing is ready.
-    // next_look: until when the caller may wait in another way before it asks again.
+    // All throw Error(peer_lost) with the text that abandoned() returns. wait: returns once an entry is
+    // ready; false once the deadline has passed. look: polls once, for no longer than `most`; false if
+    // nothing is ready. next_look: returns how long the caller may wait in another way before it calls again.
     Clock::time_point next_look(std::chrono::milliseconds most = look_again) const;
     bool wait(std::span<pollfd> set) const;
     bool look(std::span<pollfd> set, std::chrono::milliseconds most) const;
@@ -62,76 +62,74 @@ struct Endpoint {
     int port;
     std::string text() const;  // "127.0.0.1:29500", "[::1]:29500"
     bool is_any_address() const { return host == "0.0.0.0" || host == "::"; }
-    // What text() returns, also with a host's name. Nothing if it is something else.
+    // Parses what text() returns, also with a host's name. Returns nullopt for anything else.
     static std::optional<Endpoint> parse(std::string_view text);
 };
 
-// Numeric: what a socket is bound to. Nothing if it is not a TCP socket.
+// Returns the numeric address to which a socket is bound; nullopt if it is not a TCP socket.
 std::optional<Endpoint> bound_to(const Socket& socket);
 
 // Binds and listens. Throws Error(bootstrap), also if the host name is not resolved by the deadline; the text
 // ends with the advice.
 Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::string& advice);
 
-// As listen_on, for what other hosts are to reach. A host's own name is often an address of loopback in its
-// own /etc/hosts (Debian: 127.0.1.1), and its address elsewhere. So where `at` is such a name, it listens at
-// all addresses of this host; numbers, and names that mean loopback everywhere (localhost), are taken as they
-// are.
+// As listen_on, for sockets that other hosts must reach. A host's own name is often a loopback address in its
+// own /etc/hosts (Debian: 127.0.1.1), but its real address elsewhere. So if `at` is such a name, it listens
+// at all addresses of this host; numbers, and names that mean loopback everywhere (localhost), are used
+// unchanged.
 Socket listen_for_others(const Endpoint& at, Clock::time_point deadline, const std::string& advice);
 
-// Whether it is an address of loopback, or a name that means loopback on every host. Resolves nothing.
+// Returns true for an address of loopback, or a name that means loopback on every host. Resolves nothing.
 bool means_loopback(const std::string& host);
 
 // Makes one attempt at each address of the host name; they share the time. On failure the socket is closed
-// and `why` says what went wrong.
-// Throws Error(transport) if no descriptor is left: no other attempt would do better.
+// and `why` says what went wrong. Throws Error(transport) if no descriptor is left, which would fail every
+// other attempt, too.
 Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why);
 
-// Accepts one pending connection. The socket is closed if there is none, and errno is set. `from` is set to
+// Accepts one pending connection. If there is none, the socket is closed and errno is set. `from` is set to
 // the peer's address.
 Socket accept_from(int listener, std::string& from);
 
-// True if the kernel took all of a text. On a fresh connection it does if the text is short.
+// Returns true if the kernel accepted all of a text, which it does on a fresh connection for a short text.
 bool put(const Socket& socket, std::string_view text);
 
-// poll(2) until the deadline, repeated when a signal interrupts it. Entries without a descriptor are ignored.
+// Calls poll(2) until the deadline, again after each signal. Entries without a descriptor are ignored.
 // Returns the number of ready entries. Throws poll_error().
 int poll_until(std::span<pollfd> set, Clock::time_point deadline);
 
-// What an errno of poll(2) means; a transport error.
+// Returns a transport error that explains an errno of poll(2).
 Error poll_error(int error, std::size_t entries);
 
-// Whether both ends have the same address.
+// Returns true if both ends have the same address.
 bool is_on_this_host(const Socket& connection);
 
-// Keeps firewalls on the way from forgetting a connection that is idle between operations.
+// Keeps firewalls on the path from forgetting a connection that is idle between operations.
 void keep_alive(const Socket& connection);
 
-// For a connection on which nothing is said for long: the kernel asks the other end's now and then, and
-// breaks the connection if that host has not answered for 10 s. Until forget_hosts_end.
+// For a connection that is silent for long: the kernel probes the other end now and then, and breaks the
+// connection if that host has not answered for 10 s. Lasts until forget_hosts_end.
 void notice_hosts_end(int connection);
 void forget_hosts_end(int connection);
 
-// How the kernel at the other end of a connection answers what is sent to it, whatever the process there
-// does.
+// The acknowledgements of the kernel at the other end of a connection, independent of the process there.
 struct Answers {
-    bool are_missing = false;       // something was sent again and has not been answered
-    Clock::duration last_answer{};  // how long ago the last one came
-    Clock::duration last_sent{};    // how long ago data were last sent, for the first time or again
+    bool are_missing = false;       // retransmitted data have not been acknowledged
+    Clock::duration last_answer{};  // time since the last acknowledgement
+    Clock::duration last_sent{};    // time since data were last sent, for the first time or again
 };
 Answers answers_of(const Socket& connection);
 
-// How many open connections may not yet have proved that they are members: most descriptors are for the
-// program's own use.
+// Returns how many open connections may be unproved: most descriptors are for the program's own use.
 std::size_t most_strangers();
 
-// Whether an errno, say of accept(2), may pass once something else is closed.
+// Returns true if an errno, say of accept(2), may pass once something else is closed.
 bool is_shortage(int error);
-// Whether it says that this process, or its host, has as many open files as it may have.
+// Returns true if it says that this process, or its host, has as many open files as allowed.
 bool is_lack_of_descriptors(int error);
 
 std::string error_text(int number);
-// The same; where descriptors are lacking, with how many there may be, and what to raise.
+// Returns the errno's text; for a lack of descriptors, with their limit and what to raise.
 std::string advised_text(int number);
 
 }  // namespace hocket::transport

@@ -74,7 +74,7 @@ void SocketLoop::turn_by_poll(Clock::time_point until) {
         if (entry.revents != 0) tell(entry.fd, static_cast<std::uint32_t>(entry.revents));
 }
 
-// A watcher that was told before may have closed this one.
+// Another watcher may have closed this descriptor in the same turn.
 void SocketLoop::tell(int fd, std::uint32_t events) {
     if (Watcher* watcher = watched_[static_cast<std::size_t>(fd)].watcher) watcher->ready(events);
 }

@@ -27,16 +27,16 @@ class SocketLoop {
 
     explicit SocketLoop(Way way);  // throws Error(transport), like all below
 
-    // Level-triggered. Call it again to change the events. The watcher must stay until forget().
+    // Level-triggered. Call it again to change the events. The watcher must live until forget().
     void watch(int fd, std::uint32_t events, Watcher& watcher);
-    void forget(int fd);  // before it is closed
+    void forget(int fd);  // call before closing it
 
-    // Calls once, at that time or soon after. The timer no longer exists when its call begins.
+    // Calls `call` once, at that time or soon after. The timer no longer exists when its call begins.
     Timer at(Clock::time_point time, std::function<void()> call);
     void cancel(Timer timer) { timers_.erase(timer); }
 
-    // Waits until something is ready or a time has come, but no longer than `until`, and tells the watchers
-    // and timers concerned. If one of them throws, turn() throws that, and the others are told in the next
+    // Waits until a descriptor is ready or a timer is due, but no longer than `until`, and calls the watchers
+    // and timers concerned. If one of them throws, turn() throws that, and the others are called in the next
     // turn.
     void turn(Clock::time_point until);
 
@@ -51,7 +51,7 @@ class SocketLoop {
     void tell(int fd, std::uint32_t events);
     void run_timers();
 
-    Socket epoll_;                  // closed: poll(2) is used instead
+    Socket epoll_;                  // not open: poll(2) is used instead
     std::vector<Watched> watched_;  // by descriptor
     std::multimap<Clock::time_point, std::function<void()>> timers_;
 };

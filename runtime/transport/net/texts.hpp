@@ -1,4 +1,4 @@
-// Pieces of texts for people.
+// Parts of texts for people.
 #pragma once
 
 #include <chrono>
@@ -8,16 +8,16 @@
 
 namespace hocket::transport {
 
-// "60 s", "0.5 s".
+// Returns, for example, "60 s" or "0.5 s".
 std::string seconds_text(std::chrono::milliseconds duration);
 
-// "rank 3", "ranks 1, 2 and 7"; long lists are cut.
+// Returns, for example, "rank 3" or "ranks 1, 2 and 7"; long lists are cut.
 std::string ranks_text(const std::vector<int>& ranks);
 
-// "rank 3", "ranks 0-3, 5": all of them.
+// Returns, for example, "rank 3" or "ranks 0-3, 5", with all ranks.
 std::string all_ranks_text(const std::vector<int>& ranks);
 
-// Makes a text that came from an untrusted process safe to print on a terminal.
+// Makes a text from an untrusted process safe to print on a terminal.
 std::string printable(std::string_view text);
 
 }  // namespace hocket::transport

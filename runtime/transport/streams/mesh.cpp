@@ -106,8 +106,7 @@ StreamMesh::StreamMesh(const std::string& source_address)
       invitation_(
           PayloadWriter().u32(static_cast<std::uint32_t>(at_.port)).bytes(key_).bytes(at_.host).text()) {}
 
-// A rank connects to the ranks before it, then admits those after it: so no rank waits for one that waits for
-// it.
+// A rank connects to the ranks before it, then admits those after it, so that ranks never wait in a cycle.
 std::vector<Socket> StreamMesh::connect(std::span<const std::string> invitations, const Patience& patience) {
     const auto self = static_cast<std::size_t>(
         std::find(invitations.begin(), invitations.end(), invitation_) - invitations.begin());
@@ -122,7 +121,7 @@ std::vector<Socket> StreamMesh::connect(std::span<const std::string> invitations
     return sockets;
 }
 
-// A member that comes again has lost its first connection.
+// A member that connects again has lost its first connection.
 void StreamMesh::admit(std::size_t self, const std::set<std::size_t>& expected, std::vector<Socket>& sockets,
                        const Patience& patience) {
     if (expected.empty()) return;

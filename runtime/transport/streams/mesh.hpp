@@ -1,4 +1,4 @@
-// TCP connections between all ranks of a communicator, and with nobody else.
+// TCP connections between all ranks of a communicator, and with no other process.
 #pragma once
 
 #include <set>
@@ -10,8 +10,8 @@
 
 namespace hocket::transport {
 
-// Where one rank listens for the others, and the key that they must know. Only members get the invitation,
-// over the bootstrap's connections. The listener is closed once all have come.
+// The address at which one rank listens for the others, and the key that they must know. Only members get the
+// invitation, over the bootstrap's connections. The listener is closed once all have come.
 class StreamMesh {
   public:
     // source_address: a numeric address of this host; "": reachable_address(). Throws Error(transport).

@@ -18,17 +18,17 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "headers travel as they lie in memory");
 
 constexpr std::size_t stage_size = 16 * 1024;
-// Sizes that let a start allocate nothing if there was one like it before.
+// Sizes at which a start allocates nothing if there was a similar one before.
 constexpr std::size_t usual_messages = 256, spare_blocks = 4, most_spare_blocks = 32, block_size = 16 * 1024;
-// How many bytes move in one direction before the other one has its turn.
+// Bytes that move in one direction before the other one has its turn.
 constexpr std::size_t bytes_a_turn = 1 << 20;
-// How many segments one system call moves.
+// Segments that one system call moves.
 constexpr std::size_t segments_a_call = 256;
 static_assert(segments_a_call <= IOV_MAX);
 
-// Between two processes of one host, the bytes on their way should fit into the caches: with the megabytes
-// that the kernel chooses, it takes up to twice the time. Over a link the kernel's choice stands: it knows
-// the link's delay.
+// Between two processes of one host, the bytes under way should fit into the caches: with the megabytes that
+// the kernel chooses, messages take up to twice the time. Over a link the kernel's choice stands, because the
+// kernel knows the link's delay.
 constexpr int send_buffer_on_one_host = 256 * 1024;
 
 Completion completion_of(Message* message, std::size_t bytes, std::uint32_t checksum) {
@@ -130,8 +130,7 @@ bool Stream::flush(std::vector<Completion>& done) {
         sent_ = 0;
         ++first_;
     }
-    // Messages that are done are removed once they are most of the queue, because the queue may never be
-    // empty.
+    // Completed messages are removed once they are most of the queue, because the queue may never be empty.
     if (first_ == outgoing_.size() || (first_ >= usual_messages && first_ >= outgoing_.size() / 2)) {
         outgoing_.erase(outgoing_.begin(), outgoing_.begin() + static_cast<std::ptrdiff_t>(first_));
         first_ = 0;
@@ -184,7 +183,7 @@ bool Stream::refill() {
     return n > 0;
 }
 
-// Reads some of the message that is arriving. What does not fit its buffer is dropped.
+// Reads part of the message that is arriving. Bytes beyond its buffer are dropped.
 bool Stream::read_some() {
     if (staged() == 0 && room_left_ >= stage_size) {
         std::array<iovec, segments_a_call> parts;
@@ -272,7 +271,7 @@ void Stream::finish_message(std::vector<Completion>& done) {
     arriving_ = Arriving::header;
 }
 
-// True if there were messages left.
+// Completes all messages with the reason. Returns true if there were any.
 bool Stream::break_off(const std::string& why, std::vector<Completion>& done) {
     const std::size_t before = done.size();
     const auto fail = [&](Message* message) {

@@ -12,9 +12,9 @@
 
 namespace hocket::transport {
 
-// Not thread-safe. Nothing here blocks. A message is written straight from its segments, and read straight
-// into those that were given for it. A message that nobody asks for stays in the kernel's buffers, and so
-// slows its sender down.
+// Not thread-safe. Nothing here blocks. A message is written directly from its segments, and read directly
+// into the segments of its receive. An unexpected message stays in the kernel's buffers, and so slows its
+// sender down.
 class Stream {
   public:
     explicit Stream(Socket socket);
@@ -24,19 +24,19 @@ class Stream {
               std::vector<Completion>& done);
     void receive(std::uint64_t tag, std::span<const Segment> segments, Message& message);
 
-    // Moves bytes as far as the kernel and a share of the time allow; appends completions. True if any bytes
-    // moved. If the connection breaks, all its messages complete with the reason.
+    // Moves bytes as far as the kernel and a share of the time allow; appends completions. Returns true if
+    // any bytes moved. If the connection breaks, all its messages complete with the reason.
     bool move(std::vector<Completion>& done);
 
-    // What the stream waits for; no events if it waits for nothing.
+    // Returns the events for which the stream waits; no events if it waits for nothing.
     pollfd interest() const;
 
-    // True if somebody waits for a message that may come after one that nobody has asked for.
+    // Returns true if a receive waits for a message that may come after an unexpected one.
     bool is_obstructed() const {
         return arriving_ == Arriving::nothing_asked_for && !wanted_.empty() && broken_.empty();
     }
 
-    // Keeps such a message in memory until somebody asks for it. True if there was one.
+    // Keeps an unexpected message in memory until its receive is posted. Returns true if there was one.
     bool make_way();
 
   private:
@@ -59,7 +59,7 @@ class Stream {
         Header header{};
         std::unique_ptr<std::byte[]> data;
         bool is_whole = false;
-        Wanted wanted{};  // message: not null if somebody asked for it while it was arriving
+        Wanted wanted{};  // message: not null if its receive was posted while it was arriving
     };
     enum class Arriving { header, nothing_asked_for, wanted, unasked };
 
@@ -83,16 +83,16 @@ class Stream {
 
     std::vector<Wanted> wanted_;
     std::vector<Unasked> unasked_;
-    std::vector<std::unique_ptr<std::byte[]>> blocks_;  // spare ones, for short messages that come unasked
-    std::vector<Completion> at_once_;                   // already complete when they were asked for
+    std::vector<std::unique_ptr<std::byte[]>> blocks_;  // spare ones, for short unexpected messages
+    std::vector<Completion> at_once_;                   // already complete when they were started
 
     Arriving arriving_ = Arriving::header;
     Header header_{};
     Wanted current_{};
-    std::size_t left_ = 0;  // bytes of the message still to come
+    std::size_t left_ = 0;  // bytes of the message still to arrive
     SegmentCursor target_;
     std::size_t room_left_ = 0;
-    std::unique_ptr<std::byte[]> stage_;  // headers, and short messages
+    std::unique_ptr<std::byte[]> stage_;  // buffer for headers and short messages
     std::size_t stage_begin_ = 0, stage_end_ = 0;
 };
 

@@ -13,10 +13,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t usual_completions = 512, usual_others = 4;  // a warm start allocates nothing
-// How often all streams are moved before the caller gets a chance to do other things.
+constexpr std::size_t usual_completions = 512, usual_others = 4;  // so that a warm start allocates nothing
+// How often all streams are moved before poll() returns.
 constexpr int most_turns = 16;
-// How long a message may block others: its receive may still come and save a copy.
+// How long an unexpected message may block others: its receive may still be posted, which saves a copy.
 constexpr auto way_is_made_after = 1ms;
 
 class Streams : public Fabric {
@@ -44,7 +44,7 @@ class Streams : public Fabric {
     void require_open() const;
 
     StreamMesh mesh_;
-    std::vector<Stream> streams_;   // of the peers that we are connected with
+    std::vector<Stream> streams_;   // of the connected peers
     std::vector<int> stream_of_;    // by rank; -1: none
     std::vector<Completion> done_;  // from taken_ on
     std::size_t taken_ = 0;
@@ -95,7 +95,7 @@ bool Streams::move() {
     return moved;
 }
 
-// Makes way also for callers that never sleep.
+// Keeps unexpected messages in memory also for callers that never sleep.
 void Streams::clear_the_way() {
     if (std::none_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.is_obstructed(); }))
         return obstructed_since_.reset();
@@ -105,7 +105,7 @@ void Streams::clear_the_way() {
     for (Stream& stream : streams_) stream.make_way();
 }
 
-// As long as bytes move and nothing is complete, there is hardly anything better to do.
+// While bytes move and nothing is complete, moving on is better than returning.
 std::size_t Streams::poll(std::span<Completion> completions) {
     require_open();
     for (int turn = 0; move() && taken_ == done_.size() && turn < most_turns; ++turn) {
@@ -134,7 +134,7 @@ void Streams::wait(std::span<pollfd> others, std::chrono::microseconds at_most) 
                         static_cast<long>(left.count() % 1000000 * 1000)};
     if (ppoll(wait_set_.data(), wait_set_.size(), &time, nullptr) < 0) {
         if (errno != EINTR) throw poll_error(errno, wait_set_.size());
-        for (pollfd& entry : wait_set_) entry.revents = 0;  // the caller looks by itself
+        for (pollfd& entry : wait_set_) entry.revents = 0;  // the caller polls by itself
     }
     std::copy_n(wait_set_.begin(), others.size(), others.begin());
 }

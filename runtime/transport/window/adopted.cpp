@@ -41,7 +41,7 @@ bool overlaps_own_stack(std::uintptr_t begin, std::uintptr_t end) {
     return begin < lowest + bytes && lowest < end;
 }
 
-// A memcpy that the address sanitizer does not see: it lets nobody read some bytes of the outer pages.
+// A memcpy that the address sanitizer does not check, because some bytes of the outer pages are poisoned.
 __attribute__((no_sanitize("address"), no_sanitize("thread"))) void copy_pages(void* to, const void* from,
                                                                                std::size_t bytes) {
     auto* target = static_cast<std::uint64_t*>(to);
@@ -54,7 +54,7 @@ __attribute__((no_sanitize("address"), no_sanitize("thread"))) void copy_pages(v
 WindowAdopted::~WindowAdopted() {
     for (const auto& [begin, range] : ranges_) try {
             if (is_still_mapped(range)) move_back(range);
-        } catch (const Error&) {  // then the memory stays shared, which does no harm
+        } catch (const Error&) {  // the memory stays shared then, which is harmless
         }
 }
 
@@ -84,7 +84,7 @@ void WindowAdopted::adopt(void* memory, std::size_t bytes) {
     }
 }
 
-// Allocates nothing: an allocation could make the copy stale. Returns an error's number, or 0.
+// Allocates nothing, because an allocation could make the copy stale. Returns an errno, or 0.
 int WindowAdopted::move_in(Ranges::node_type added) {
     const Range& range = added.mapped();
     const auto no_fork = forks::no_fork();
@@ -103,7 +103,7 @@ int WindowAdopted::move_in(Ranges::node_type added) {
     return 0;
 }
 
-// Where the slice has the page in which the memory begins.
+// Returns the place in the slice of the page in which the memory begins.
 std::byte* WindowAdopted::place_of(const Range& range) const {
     return memory_.at(range.offset, range.end_touched() - range.first_touched());
 }
@@ -133,7 +133,7 @@ bool WindowAdopted::restore(void* memory) {
     return true;
 }
 
-// changing_ is held.
+// Call with changing_ held.
 void WindowAdopted::forget(Ranges::iterator found, bool is_mapped) {
     const std::uint64_t offset = found->second.offset;
     {
@@ -155,12 +155,12 @@ void WindowAdopted::take_over(WindowAdopted& other) {
             adopt(reinterpret_cast<void*>(begin), range.end - begin);
             const std::lock_guard alone(changing_);
             ranges_.at(begin).registered = range.registered;
-        } catch (const Error&) {  // operations copy what is private
+        } catch (const Error&) {  // operations copy private memory
         }
 }
 
-// Null unless all of the memory lies in one range; no bytes lie there if they begin before its end. mutex_ is
-// held.
+// Returns the range that holds all of the memory; null if none does. Without bytes, the memory must begin
+// before the range's end. Call with mutex_ held.
 const WindowAdopted::Range* WindowAdopted::range_with(Address begin, std::size_t bytes) const {
     const auto after = ranges_.upper_bound(begin);
     if (after == ranges_.begin()) return nullptr;
@@ -192,8 +192,8 @@ std::optional<StagingBuffer> WindowAdopted::staging_buffer_for(const void* memor
     return result;
 }
 
-// Only system calls: this is a child of a process with threads. Where a private mapping cannot be had,
-// nothing is better than the parent's memory.
+// Makes only system calls, because this is a child of a process with threads. Where a private mapping cannot
+// be made, no memory is better than the parent's.
 void WindowAdopted::become_private_in_child() noexcept {
     for (const auto& [begin, range] : ranges_) {
         if (!range.moves()) continue;

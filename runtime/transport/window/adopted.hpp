@@ -1,8 +1,8 @@
 // Memory that was allocated elsewhere, made shared in place: its whole pages are copied into the slice, and
-// the slice's pages are mapped in their place. What lies in its outer pages beside it (other memory of the
-// program, the allocator's notes) is never shared: if the memory does not begin and end with a page, these
-// pages stay private. The slice has room for them, too; so the memory has a staging buffer there that is in
-// one piece, and what lies in the outer pages goes by copy (engine/start/staging_buffers.hpp).
+// the slice's pages are mapped in their place. Other contents of its outer pages (memory of the program, the
+// allocator's data) are never shared: if the memory does not begin and end at a page boundary, these pages
+// stay private. The slice has space for them, too, so the memory has a contiguous staging buffer there, and
+// the contents of the outer pages are copied (engine/start/staging_buffers.hpp).
 #pragma once
 
 #include <atomic>
@@ -18,26 +18,27 @@
 
 namespace hocket::transport {
 
-// Where the slice has all of some adopted memory, in one piece.
+// The place in the slice of all of some adopted memory, contiguous.
 struct StagingBuffer {
     std::byte* memory;
-    // Bytes of the memory that are the same here and there; those before and after are private there. Both
-    // are 0 if all are private.
+    // The bytes of the memory that are shared; those before and after them are private. Both are 0 if all are
+    // private.
     std::uint64_t shared_begin, shared_end;
 };
 
 // Thread-safe. Window documents what the functions require and throw.
 class WindowAdopted {
   public:
-    // heap: allocates from that memory. Both outlive this.
+    // heap: allocates from that memory. Both must outlive this object.
     WindowAdopted(const WindowMemory& memory, WindowHeap& heap) : memory_(memory), heap_(heap) {}
-    ~WindowAdopted();  // restores what is left
+    ~WindowAdopted();  // restores everything still adopted
     WindowAdopted(const WindowAdopted&) = delete;
 
     void adopt(void* memory, std::size_t bytes);
-    bool restore(void* memory);  // false: nothing that was adopted begins there
+    bool restore(void* memory);  // false: no adopted memory begins there
 
-    // What the other one has adopted is adopted here instead, as often. What cannot be is private again.
+    // Adopts the memory that `other` has adopted, as often as `other` has. Memory that cannot be adopted here
+    // becomes private again.
     void take_over(WindowAdopted& other);
 
     // Takes no lock while nothing is adopted.
@@ -47,17 +48,17 @@ class WindowAdopted {
     std::optional<StagingBuffer> staging_buffer_for(const void* memory, std::size_t bytes) const;
     bool is_empty() const { return count_.load(std::memory_order_acquire) == 0; }
 
-    // In a forked child: its memory becomes its own, with the contents that the parent's has. Pages that the
-    // child has not written show what is written to them in the parent's process and its peers'.
+    // For a forked child: its memory becomes its own, with the contents of the parent's. Pages that the child
+    // has not written show later writes by the parent's process and its peers.
     void become_private_in_child() noexcept;
 
   private:
     using Address = std::uintptr_t;
     struct Range {
-        Address begin, end;             // what was asked for
+        Address begin, end;             // as requested
         Address first_page, last_page;  // the pages that move; the end is exclusive, and may be the beginning
         std::uint64_t offset;           // of the page in which `begin` lies, in the slice
-        std::uint64_t registered = 1;   // how often
+        std::uint64_t registered = 1;   // how many times
 
         Address first_touched() const { return begin / page_bytes * page_bytes; }
         Address end_touched() const { return round_up(end, page_bytes); }

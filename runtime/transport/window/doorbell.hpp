@@ -1,5 +1,5 @@
-// Wakes a process of the same host out of poll(2): a datagram socket with an abstract name. Any process that
-// knows the name can ring; a ring says nothing but "look again".
+// Wakes a process of the same host from poll(2): a datagram socket with an abstract name. Any process that
+// knows the name can ring; a ring only means "look again".
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ class Doorbell {
     int fd() const { return socket_.fd(); }  // readable after a ring, until quiet()
     void quiet() const;
 
-    // Rings the doorbell at `address`. Never blocks; it is no error if that doorbell is gone. Thread-safe.
+    // Rings the doorbell at `address`. Never blocks; a doorbell that is gone is not an error. Thread-safe.
     void ring(const AbstractAddress& address) const;
 
   private:

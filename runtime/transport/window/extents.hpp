@@ -1,10 +1,11 @@
-// How the memory that a process shows is divided. Its file is so large that offsets never run out, since they
-// cost nothing; addresses do (ulimit -v counts them). So each extent of the file is mapped by itself, when it
-// is first used. Owner and peers know the division, so that an offset alone tells what is to be mapped.
+// The division of a process's shared memory into extents. Its file is so large that offsets never run out,
+// because offsets cost nothing; addresses do (ulimit -v counts them). So each extent of the file is mapped
+// separately, when it is first used. Owner and peers know the division, so an offset alone determines the
+// extent to map.
 //
-// The first two extents have 32 MiB, and each one behind them has as much as all before it. So there are few.
-// What is mapped is mostly less than twice what is used. Blocks that grow, and of which each is a little
-// larger than an extent, leave it four times as large: none of them fits where the one before was.
+// The first two extents have 32 MiB, and each one after them has as much as all before it, so there are few.
+// The mapped memory is mostly less than twice the used memory. It is up to four times as large for growing
+// blocks that are each a little larger than an extent: none of them fits in the place of the previous one.
 #pragma once
 
 #include <bit>
@@ -22,7 +23,7 @@ inline constexpr std::uint64_t first_extent_bytes = 32 << 20;
 inline constexpr unsigned most_extents = 22;
 inline constexpr std::uint64_t most_window_bytes = first_extent_bytes << (most_extents - 1);  // 64 TiB
 
-// The number of the extent in which an offset lies.
+// Returns the number of the extent that contains an offset.
 constexpr unsigned extent_of(std::uint64_t offset) {
     return static_cast<unsigned>(std::bit_width(offset / first_extent_bytes));
 }

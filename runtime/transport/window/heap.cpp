@@ -11,7 +11,7 @@ namespace hocket::transport {
 namespace {
 
 constexpr std::uint64_t granule = 64;              // a cache line: blocks never share one
-constexpr std::uint64_t discarded_from = 1 << 20;  // to discard costs a system call, and page faults later
+constexpr std::uint64_t discarded_from = 1 << 20;  // a discard costs a system call, and page faults later
 
 }  // namespace
 
@@ -33,7 +33,7 @@ std::optional<std::uint64_t> WindowHeap::allocate(std::uint64_t bytes, std::uint
     return offset;
 }
 
-// mutex_ is held.
+// Call with mutex_ held.
 std::optional<std::uint64_t> WindowHeap::find_room(std::uint64_t bytes, std::uint64_t alignment) {
     for (Part& part : parts_)
         if (part.is_prepared)
@@ -71,7 +71,7 @@ void WindowHeap::release_all(Owner owner) {
         block = block->second.owner == owner ? release(block) : std::next(block);
 }
 
-// Returns the next one. mutex_ is held.
+// Returns the next block. Call with mutex_ held.
 WindowHeap::Blocks::iterator WindowHeap::release(Blocks::iterator block) {
     const auto [offset, freed] = *block;
     if (freed.known == Known::to_any_peers && !quarantined_.empty())
@@ -83,7 +83,7 @@ WindowHeap::Blocks::iterator WindowHeap::release(Blocks::iterator block) {
     return blocks_.erase(block);
 }
 
-// mutex_ is held.
+// Call with mutex_ held.
 void WindowHeap::use_again(std::uint64_t offset, std::uint64_t bytes) {
     if (bytes >= discarded_from) discard_(offset, bytes);
     const auto part = std::find_if(parts_.begin(), parts_.end(),

@@ -1,4 +1,4 @@
-// Allocates ranges of this process's shared memory. It knows offsets only and touches no memory, so no peer
+// Allocates ranges of this process's shared memory. It handles offsets only and touches no memory, so no peer
 // can corrupt it.
 #pragma once
 
@@ -19,38 +19,39 @@ namespace hocket::transport {
 // Thread-safe.
 class WindowHeap {
   public:
-    // extents: what to allocate from, ascending; boundaries are multiples of 64. No block lies in two of
-    // them, and one is used for the first time only if those that are used have no room. Before that,
-    // prepare() is called for it; what that throws, allocate() throws, and nothing has changed.
-    // discard(offset, bytes) is called for blocks of 1 MiB and more (whole pages) that are released, before
-    // they can be allocated again.
+    // extents: the ranges to allocate from, ascending; boundaries are multiples of 64. No block crosses their
+    // boundaries, and an extent is first used only if those in use have no room. Before that, prepare() is
+    // called for it; allocate() throws what that throws, and nothing has changed. discard(offset, bytes) is
+    // called for released blocks of 1 MiB and more (whole pages) before they can be allocated again.
     WindowHeap(const std::vector<Extent>& extents, std::function<void(Extent)> prepare,
                std::function<void(std::uint64_t, std::uint64_t)> discard);
 
-    // Whose a block is: a window's, or nobody's in particular.
+    // The owner of a block: a window, or none in particular.
     using Owner = std::uint32_t;
     static constexpr Owner nobody = 0;
 
-    // Who may have been told of a block: the peers of its owner, or those of any window, as with memory that
-    // the program passes to operations.
+    // The processes that may have been told of a block: the peers of its owner, or those of any window, as
+    // with memory that the program passes to operations.
     enum class Known : std::uint8_t { to_owners_peers, to_any_peers };
 
-    // A block of a page or more begins on a page and takes whole pages; a smaller one begins on a multiple of
-    // 64. alignment: of the offset, a power of two. Nothing if there is no room.
+    // Allocates a block. A block of a page or more begins at a page boundary and takes whole pages; a smaller
+    // one begins at a multiple of 64. alignment: of the offset, a power of two. Returns nullopt if there is
+    // no room.
     std::optional<std::uint64_t> allocate(std::uint64_t bytes, std::uint64_t alignment, Owner owner = nobody,
                                           Known known = Known::to_any_peers);
 
-    // As a part of an error's text: how much is free.
+    // Returns a part of an error's text: how much is free.
     std::string left() const;
 
-    // False if no block of the owner begins there.
+    // Returns false if no block of the owner begins there.
     bool release(std::uint64_t offset, Owner owner = nobody);
 
-    // All blocks of the owner.
+    // Releases all blocks of the owner.
     void release_all(Owner owner);
 
-    // Peers of the owner may still write to what they were told of: such blocks that are released from now on
-    // are withheld until that has ended, for all owners of whom it was said before the release.
+    // Peers of the owner may still write to blocks that they were told of: such blocks, if released from now
+    // on, are withheld until the quarantine has ended for all owners that were in quarantine before the
+    // release.
     void quarantine(Owner owner = nobody);
     void end_quarantine(Owner owner = nobody);
 

@@ -1,4 +1,4 @@
-// What this process has mapped where, according to /proc/self/maps.
+// Reads this process's mappings from /proc/self/maps.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ struct MappedArea {
     std::string name;     // a path, "[heap]", or empty
 };
 
-// The areas that overlap [begin, end), by address. Throws Error(internal) if /proc cannot be read.
+// Returns the areas that overlap [begin, end), by address. Throws Error(internal) if /proc cannot be read.
 std::vector<MappedArea> mapped_areas(std::uintptr_t begin, std::uintptr_t end);
 
-// Whether the areas leave no gap in [begin, end).
+// Returns true if the areas leave no gap in [begin, end).
 bool covers(const std::vector<MappedArea>& areas, std::uintptr_t begin, std::uintptr_t end);
 
 }  // namespace hocket::transport

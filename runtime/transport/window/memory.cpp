@@ -15,7 +15,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/forks.hpp"
 
-// Debian 12's C library does not have this yet.
+// Debian 12's C library does not have this constant yet.
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -64,7 +64,7 @@ void* reserve(std::uint64_t bytes) {
     return mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
-// Null, with errno set, if there are not enough addresses.
+// Returns null, with errno set, if there are not enough addresses.
 std::byte* map_aligned(int file, Extent extent) {
     void* reserved = reserve(extent.bytes() + huge_page_bytes);
     if (reserved == MAP_FAILED) return nullptr;
@@ -87,9 +87,10 @@ std::byte* map_aligned(int file, Extent extent) {
 }  // namespace
 
 WindowMemory WindowMemory::make() {
-    // What fits into the machine's memory fits into the last extent, up to half of most_window_bytes.
+    // Every block that fits into the machine's memory fits into the last extent, up to half of
+    // most_window_bytes.
     const std::uint64_t wanted = std::min(2 * std::bit_ceil(physical_memory()), most_window_bytes);
-    // To grow a file beyond the limit raises SIGXFSZ, so we look at the limit first.
+    // Growing a file beyond the limit raises SIGXFSZ, so the limit is checked first.
     const std::uint64_t limit = round_down(limit_of(RLIMIT_FSIZE), huge_page_bytes);
     const std::uint64_t bytes = std::min(std::max(wanted, least_bytes), limit);
     if (bytes < least_bytes)
@@ -103,7 +104,7 @@ WindowMemory WindowMemory::make() {
         throw Error(Status::out_of_memory, fmt::format("cannot size the memory that this host's ranks share "
                                                        "({} MiB): {}",
                                                        bytes / mebibyte, advised_text(errno)));
-    // Nobody can cut off memory that others have mapped.
+    // No process can then truncate memory that others have mapped.
     fcntl(file.fd(), F_ADD_SEALS, seals | F_SEAL_SEAL);
     return WindowMemory(std::move(file), bytes);
 }
@@ -126,7 +127,7 @@ std::vector<Extent> WindowMemory::extents() const {
     return extents;
 }
 
-// A child that is forked meanwhile would keep what is mapped and not noted yet.
+// A child that is forked meanwhile would keep a mapping that is not recorded yet.
 std::byte* WindowMemory::map(unsigned number) const {
     const auto no_fork = forks::no_fork();
     if (std::byte* const mapped = bases_[number].load(std::memory_order_acquire)) return mapped;

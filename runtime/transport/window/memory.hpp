@@ -1,4 +1,4 @@
-// The memory that a process shows to others of its host: a sparse memory file, mapped as far as it is used
+// The memory that a process shares with others of its host: a sparse memory file, mapped as far as it is used
 // (extents.hpp). The file has no name, so nothing is left behind, however the processes end.
 #pragma once
 
@@ -22,7 +22,7 @@ constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;
 }
 
-// Thread-safe but for what is said to be for forked children. The first extent is always mapped. The others
+// Thread-safe, except for the functions for forked children. The first extent is always mapped. The others
 // stay mapped once they are.
 class WindowMemory {
   public:
@@ -32,8 +32,8 @@ class WindowMemory {
     // Error(out_of_memory).
     static WindowMemory make();
 
-    // Shows what another process has made. Throws Error: bootstrap (it isn't what was promised),
-    // out_of_memory (this process has no addresses left).
+    // Maps another process's memory. Throws Error: bootstrap (the file is not as announced), out_of_memory
+    // (this process has no addresses left).
     WindowMemory(Socket file, std::uint64_t bytes);
     ~WindowMemory() { unmap(); }
     WindowMemory(const WindowMemory&) = delete;
@@ -42,24 +42,25 @@ class WindowMemory {
     std::uint64_t bytes() const { return bytes_; }
     std::vector<Extent> extents() const;
 
-    // Where [offset, offset + bytes) lies in this process, which must be in one extent; it is mapped if it is
-    // not yet. The beginning of an extent lies on a boundary of 2 MiB. Throws Error: out_of_memory (no
-    // addresses are left), transport (there is no such place).
+    // Returns the place of [offset, offset + bytes), which must be in one extent, in this process; maps the
+    // extent if necessary. Extents begin at a boundary of 2 MiB. Throws Error: out_of_memory (no addresses
+    // are left), transport (there is no such place).
     std::byte* at(std::uint64_t offset, std::uint64_t bytes) const {
         const unsigned number = extent_of(offset);
         if (offset >= bytes_ || bytes > end_of(number) - offset) refuse(offset, bytes);
         return base(number) + (offset - extent(number).begin);
     }
 
-    // The address that offset 0 would have if all of the memory lay where this extent does; nothing needs to
-    // be there. Maps the extent and throws as at() does.
+    // Returns the address that offset 0 would have if all of the memory lay where this extent does; that
+    // address need not be mapped. Maps the extent and throws as at() does.
     std::byte* origin(unsigned number) const {
         if (number >= extents_) refuse(extent(most_extents - 1).end, 0);
         return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base(number)) -
                                             extent(number).begin);
     }
 
-    // The opposite of at(): nothing if [memory, memory + bytes) does not lie in one extent that is mapped.
+    // Returns the offset of [memory, memory + bytes), the opposite of at(); nullopt if it does not lie in one
+    // mapped extent.
     std::optional<std::uint64_t> offset_of(const void* memory, std::size_t bytes) const {
         for (std::uint32_t left = mapped_.load(std::memory_order_acquire); left != 0; left &= left - 1) {
             const auto number = static_cast<unsigned>(std::countr_zero(left));
@@ -73,12 +74,12 @@ class WindowMemory {
     }
 
     // For whole pages. discard: the contents are lost, the system gets the pages back, and they are zero when
-    // touched again. enlarge: touches all the pages, and makes huge pages of them if there are any.
+    // touched again. enlarge: touches all the pages, and makes huge pages of them where possible.
     void discard(std::uint64_t offset, std::uint64_t bytes) const;
     void enlarge(std::uint64_t offset, std::uint64_t bytes) const;
 
-    // In a forked child, by system calls alone. become_private: it has contents of its own, those that the
-    // parent's has (pages that the child has not written show what is written to the parent's).
+    // For a forked child; make only system calls. become_private: the memory has contents of its own, those
+    // of the parent's (pages that the child has not written show later writes to the parent's).
     void become_private_in_child() noexcept;
     void unmap() noexcept;
 
@@ -95,7 +96,7 @@ class WindowMemory {
     void unmap(unsigned number) noexcept;
     [[noreturn]] static void refuse(std::uint64_t offset, std::uint64_t bytes);
 
-    // What each start looks at lies in one cache line, with the first extents.
+    // The members that each start reads lie in one cache line, with the first extents.
     alignas(64) Socket file_;
     std::uint64_t bytes_;
     unsigned extents_;

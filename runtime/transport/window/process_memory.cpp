@@ -12,7 +12,7 @@
 namespace hocket::transport {
 namespace {
 
-// A file of the system: two descriptors that arrived by different ways may be of the same one.
+// Identifies a file of the system: two descriptors that arrived by different ways may be of the same one.
 using FileId = std::pair<dev_t, ino_t>;
 
 FileId id_of(const Socket& file) {
@@ -21,16 +21,16 @@ FileId id_of(const Socket& file) {
     return {status.st_dev, status.st_ino};
 }
 
-// What lives of both kinds.
+// The existing objects of both kinds.
 struct Known {
     std::mutex mutex;
     std::vector<std::weak_ptr<ProcessMemory>> own;  // the newest is last
     std::map<FileId, std::weak_ptr<const PeerMemory>> peers;
 };
 
-constexpr auto bells_interval = std::chrono::milliseconds(20);  // a look costs a few system calls
+constexpr auto bells_interval = std::chrono::milliseconds(20);  // each check costs a few system calls
 
-constexpr std::uint64_t room_for_users = 64;  // behind what is reserved, in a cache line of its own
+constexpr std::uint64_t room_for_users = 64;  // after the reserved bytes, in a cache line of its own
 
 }  // namespace
 
@@ -70,7 +70,7 @@ ProcessMemory::ProcessMemory()
     begin();
 }
 
-// A forked child may use its memory as it likes, but nobody else sees what it writes.
+// A forked child may use its memory as it likes, but no other process sees what it writes.
 void ProcessMemory::in_child() noexcept {
     adopted_.become_private_in_child();
     memory_.become_private_in_child();
@@ -111,8 +111,8 @@ void ProcessMemory::close_part(const Part& part, bool has_failed, std::vector<Ab
     look_at_closed();
 }
 
-// A peer that has ended has not left; but its doorbell is gone, as that of a peer that has left is. mutex_ is
-// held.
+// A peer that has ended did not call leave(); but its doorbell is gone, as that of a peer that has left is.
+// Call with mutex_ held.
 void ProcessMemory::look_at_closed() {
     const auto now = Clock::now();
     const bool looks_at_bells = now >= bells_due_;
@@ -151,7 +151,7 @@ std::shared_ptr<const PeerMemory> PeerMemory::of(Socket file, std::uint64_t byte
     return mapped;
 }
 
-// The file stays open: more of it is mapped when the peer uses more.
+// The file stays open, because more of it is mapped when the peer uses more.
 PeerMemory::PeerMemory(Socket file, std::uint64_t bytes) : memory_(std::move(file), bytes) {
     begin();
 }

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr auto pause_for_others = 100ms, last_words = 200ms;
 
-// Ranks of one host run the same build, so these structs travel as they lie in memory.
+// Ranks of one host run the same build, so these structs are sent as they lie in memory.
 struct Verdict {
     std::int32_t status = 0;
     char text[500] = {};
@@ -42,10 +42,10 @@ struct Greeting {
     std::int32_t member = 0, members = 0;
     char name[64] = {};
     WindowPlaces places{};
-    Verdict verdict;  // on its own part
+    Verdict verdict;  // on this rank's own part
 };
 
-// What a host and a guest say once they know each other. The descriptor comes with a part.
+// The message that a host and a guest exchange once they know each other. A part comes with its descriptor.
 struct Message {
     char magic[16] = "hocket window 2";
     enum class Kind : std::int32_t { part, verdict } kind = Kind::verdict;
@@ -70,7 +70,7 @@ std::string fresh_name() {
     return "hocket-" + random_hex(16);
 }
 
-// Room for one descriptor beside a message.
+// Space for one descriptor beside a message.
 struct Passage {
     Passage(void* bytes, std::size_t size) : part{bytes, size} {
         header.msg_iov = &part;
@@ -83,7 +83,7 @@ struct Passage {
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
 };
 
-// fd: negative if there is none. False: the other end has gone.
+// fd: negative if there is none. Returns false if the other end has gone.
 template <typename Struct>
 bool send_with(int socket, Struct message, int fd, const Patience& patience) {
     Passage passage(&message, sizeof message);
@@ -101,7 +101,7 @@ bool send_with(int socket, Struct message, int fd, const Patience& patience) {
         if (errno == EAGAIN) {
             if (!patience.wait({&entry, 1})) return false;
         } else if (errno == ETOOMANYREFS && !patience.is_over()) {
-            patience.look({}, 10ms);  // too many descriptors are on their way
+            patience.look({}, 10ms);  // too many descriptors are under way
         } else if (errno != EINTR) {
             return false;
         }
@@ -109,7 +109,7 @@ bool send_with(int socket, Struct message, int fd, const Patience& patience) {
     return true;
 }
 
-// Bytes, and the descriptor that came along, if any. 0: the other end has hung up.
+// Receives bytes, and the descriptor that came with them, if any. Returns 0 if the other end has hung up.
 template <typename Struct>
 std::size_t receive_with(int socket, Struct& message, Socket& descriptor) {
     Passage passage(&message, sizeof message);
@@ -126,7 +126,7 @@ std::size_t receive_with(int socket, Struct& message, Socket& descriptor) {
 
 using Take = std::function<void(int, WindowPart)>;
 
-// What is known of this rank's own part before anybody is met.
+// The state of this rank's own part before it meets other ranks.
 struct Own {
     Verdict verdict;
     OwnWindowPart part{-1, {}};
@@ -155,7 +155,7 @@ class WindowHost {
     void run(const Take& take) {
         try {
             await_all();
-            guests_.clear();  // strangers, whose descriptors this process may need
+            guests_.clear();  // strangers' descriptors may be needed
             own_.verdict.throw_if_bad(name_of(0));
             for (std::size_t i = 1; i < members_.size(); ++i) members_[i].verdict.throw_if_bad(name_of(i));
             for (std::size_t i = 1; i < members_.size(); ++i) give_all_to(i);
@@ -169,7 +169,7 @@ class WindowHost {
 
   private:
     struct Member {
-        Socket connection;  // open once it has come
+        Socket connection;  // open once the member has come
         Socket memory;
         WindowPlaces places{};
         Verdict verdict;
@@ -203,13 +203,13 @@ class WindowHost {
             return;  // the guest has already gone
         }
         if (peer_user(guest) != geteuid()) return;  // a stranger
-        // Members speak at once. Strangers that say nothing must not use up the descriptors. A member that is
-        // dropped like a stranger comes again.
+        // Members send at once. Silent strangers must not use up the descriptors. A member that is dropped
+        // like a stranger comes again.
         if (guests_.size() >= most_guests_) guests_.erase(guests_.begin());
         guests_.push_back(std::move(guest));
     }
 
-    // The listener stays readable: without a pause the loop would spin. If no stranger holds a descriptor,
+    // The listener stays readable, so the loop would spin without a pause. If no stranger holds a descriptor,
     // this process itself needs more of them.
     void make_do_without(int error) {
         if (guests_.empty())
@@ -219,7 +219,7 @@ class WindowHost {
         next_accept_ = Clock::now() + pause_for_others;
     }
 
-    // A guest that is not heard out is hung up on. A member then comes again.
+    // A guest whose greeting is incomplete is hung up on. If it is a member, it comes again.
     void meet(Socket guest) {
         Greeting greeting;
         Socket memory;
@@ -235,7 +235,7 @@ class WindowHost {
         member.verdict = greeting.verdict;
     }
 
-    // One guest after another, so that few descriptors are on their way at once.
+    // Serves one guest after another, so that few descriptors are under way at once.
     void give_all_to(std::size_t guest) {
         const int socket = members_[guest].connection.fd();
         for (std::size_t i = 0; i < members_.size(); ++i) {
@@ -262,7 +262,7 @@ class WindowHost {
         throw Error(error.status(), name_of(0) + error.what());
     }
 
-    // Whoever has gone will not miss it.
+    // Members that have gone need no verdict.
     void tell_all(const Verdict& verdict) {
         Message message;
         message.verdict = verdict;
@@ -298,7 +298,7 @@ class WindowHost {
     const std::vector<std::string>& names_;
     const Own& own_;
     const Patience& patience_;
-    std::vector<Member> members_;  // the first one is this rank
+    std::vector<Member> members_;  // the first is this rank
     const std::size_t most_guests_ = most_strangers();
     std::vector<Socket> guests_;  // connected, of this user, and silent so far
     Clock::time_point next_accept_{};
@@ -311,8 +311,8 @@ class WindowGuest {
 
     void run(const Take& take) {
         const AbstractAddress address(names_.front());
-        // A host's name is told only once it listens, so a refusal means that it is gone. But the bootstrap
-        // learns of that at the same time, and has the better error.
+        // A host's name is announced only once it listens, so a refusal means that it is gone. But the
+        // bootstrap learns of that at the same time, and has the better error.
         auto gone_by = Clock::time_point::max();
         while (!patience_.is_over()) {
             const Socket host = open_unix_socket(SOCK_SEQPACKET);
@@ -333,7 +333,7 @@ class WindowGuest {
     }
 
   private:
-    // False: the host hung up before it gave anything, but another visit may succeed.
+    // Returns false if the host hung up before it gave anything; another visit may succeed.
     bool visit(int host, uid_t user, const Take& take) {
         if (user != geteuid())
             throw Error(Status::bootstrap,
@@ -361,10 +361,10 @@ class WindowGuest {
         return true;
     }
 
-    // False: the host has hung up.
+    // Returns false if the host has hung up.
     bool hear(int host, Message& message, Socket& memory) const {
         pollfd entry{host, POLLIN, 0};
-        // The host has the same deadline, and then knows who is missing.
+        // The host has the same deadline, and then knows which members are missing.
         if (!Patience{patience_.deadline + last_words, patience_.abandoned}.wait({&entry, 1})) throw_late();
         const std::size_t size = receive_with(host, message, memory);
         if (size == 0) return false;

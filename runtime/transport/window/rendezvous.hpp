@@ -1,8 +1,8 @@
-// How the ranks of a host get the descriptors of the memory that each of them shares: over unix sockets, by
-// way of the first one, which answers those who prove to be members.
+// The ranks of a host exchange the descriptors of the memory that each of them shares, over unix sockets,
+// through the first rank, which answers processes that prove to be members.
 //
-//   guest -> host  who it is: its number among the members and its own invitation's name; its descriptor, and
-//                  what is where in its memory. Or that it has none, and why
+//   guest -> host  its number among the members and its own invitation's name; its descriptor, and
+//                  the places in its memory. Or that it has no memory, and why
 //   host -> guest  once all have come: the same of every other member
 //   guest -> host  whether it could take them
 //   host -> guest  whether all could; if not, why
@@ -19,8 +19,8 @@
 
 namespace hocket::transport {
 
-// What a rank must have before the others are told about it: the sockets at which it is found, under a name
-// that no other process has. Every rank makes one and tells the others about it over the bootstrap.
+// The sockets at which a rank is found, under a name that no other process has. Every rank makes them first,
+// and then sends the name to the others over the bootstrap.
 class WindowInvitation {
   public:
     WindowInvitation();  // throws Error(bootstrap)
@@ -37,7 +37,7 @@ class WindowInvitation {
     Doorbell bell_;
 };
 
-// What is where in the memory that a member shares.
+// The places in the memory that a member shares.
 struct WindowPlaces {
     std::uint64_t bytes;  // of the memory
     std::uint64_t reserved, reserved_bytes;
@@ -49,15 +49,16 @@ struct WindowPart {
     WindowPlaces places;
 };
 
-// This rank's own.
+// This rank's own part.
 struct OwnWindowPart {
     int memory;
     WindowPlaces places;
 };
 
-// Collective among the members. own: throws if there is none. take: called for every other member's part; may
-// throw. What one of these throws on one member, as the first, is thrown on all. Otherwise throws
-// hocket::Error: timeout (names the missing members), peer_lost, bootstrap (the first member has ended).
+// Exchanges the parts. Collective among the members. own: returns this rank's part, or throws if there is
+// none. take: called for every other member's part; may throw. If one of these throws on a member, the first
+// such error is thrown on all. Otherwise throws hocket::Error: timeout (names the missing members),
+// peer_lost, bootstrap (the first member has ended).
 void exchange_parts(const WindowInvitation& invitation, const std::vector<std::string>& names, int self,
                     const std::function<OwnWindowPart()>& own,
                     const std::function<void(int member, WindowPart part)>& take, const Patience& patience);

@@ -55,13 +55,13 @@ void Window::take(int member, WindowPart part) {
 }
 
 Window::~Window() {
-    if (generation_ != forks::generation()) return;  // nothing of it is this child's
+    if (generation_ != forks::generation()) return;  // a forked child owns none of it
     if (is_open_)
         for (const View& view : views_) ProcessMemory::leave(view.reserved, view.reserved_bytes);
     for (const auto& [memory, times] : adopted_)
         for (int i = 0; i < times; ++i) try {
                 ProcessMemory::restore_anywhere(memory);
-            } catch (const Error&) {  // it was freed meanwhile, or stays shared, which does no harm
+            } catch (const Error&) {  // freed meanwhile, or still shared, which is harmless
             }
     bells_.erase(bells_.begin() + self_);
     own_->close_part(part_, has_failed_, std::move(bells_));
@@ -104,7 +104,7 @@ void Window::release(void* memory) {
 void Window::adopt(void* memory, std::size_t bytes) {
     own_->release_what_was_left();
     const std::lock_guard lock(adopting_);
-    const auto entry = adopted_.try_emplace(memory, 0).first;  // while nothing has to be taken back yet
+    const auto entry = adopted_.try_emplace(memory, 0).first;  // first, so that a failure needs no undo
     try {
         own_->adopted().adopt(memory, bytes);
     } catch (...) {
