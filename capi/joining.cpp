@@ -45,7 +45,7 @@ hkt_unique_id invite_in(const hkt_store& store, const std::string& key) {
     try {
         put(store, key, text_of(id));
     } catch (const Error&) {
-        transport::take_lobby(transport::Invitation::parse(text_of(id)));  // nobody will join there
+        transport::take_lobby(transport::Invitation::parse(text_of(id)));  // no rank will join there
         throw;
     }
     return id;
