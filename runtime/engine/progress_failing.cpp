@@ -302,7 +302,7 @@ bool Progress::linger(Clock::time_point until, HasCome has_come) {
             else if (fabric_->poll(completions_) == 0)
                 fabric_->wait({}, 1ms);
         return true;
-    } catch (const Error&) {  // the mismatch came first and is what is reported
+    } catch (const Error&) {  // the mismatch came first and is reported
         return false;
     }
 }

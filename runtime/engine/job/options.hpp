@@ -17,7 +17,7 @@ namespace hocket::engine {
 
 struct Planning;
 
-// What is logged on stderr. warn: problems; info: also choices, and ranks that join or leave; debug: also
+// The messages on stderr. warn: problems; info: also choices, and ranks that join or leave; debug: also
 // reasons.
 enum class LogLevel : std::uint8_t { warn, info, debug };
 

@@ -179,7 +179,7 @@ void write_tuning(const std::string& file, const TuningTable& table) {
     std::error_code ignored;
     fs::create_directories(place.parent_path(), ignored);
     try {
-        replace_file(place, text, 0666);  // anybody may read how fast this host is
+        replace_file(place, text, 0666);  // every user may read how fast this host is
     } catch (const std::runtime_error& error) {
         refuse_table(fmt::format("the tuning table {} cannot be written: {}", file, error.what()));
     }

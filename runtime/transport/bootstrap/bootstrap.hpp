@@ -28,7 +28,7 @@ struct BootstrapOptions {
     std::string master_addr = "127.0.0.1";   // where rank 0 listens
     int master_port = 0;
     int listen_fd = -1;  // rank 0: a socket that already listens (HOCKET_LISTEN_FD); -1: bind master_port
-    bool host_listens = false;  // rank 0 listens before others know of it: if nobody listens, it has gone
+    bool host_listens = false;  // rank 0 listens before others know of it: a refusal means it has gone
     std::string secret;  // never sent: both sides prove that they know it (HMAC-SHA256 of fresh nonces)
     std::chrono::milliseconds join_timeout{60000};
     // Returns a reason to give up joining that this rank knows from elsewhere: a rank that is to join has
