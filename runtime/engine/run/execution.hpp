@@ -36,7 +36,7 @@ class Execution : public Request {
     void keep(ResolvedBuffers buffers) { buffers_ = std::move(buffers); }
     ResolvedBuffers take_buffers() { return std::move(buffers_); }
     void add(std::unique_ptr<GatheredTensors> tensors) { buffers_.add(std::move(tensors)); }
-    void go_by_host(Start& start);  // start: as the run has it
+    void go_by_host(Start& start);  // start: the run's copy
 
     // The local work between two polls of the fabric: about 10 us, so that messages keep flowing.
     static constexpr std::uint64_t local_budget_bytes = 128 * 1024;

@@ -1,15 +1,16 @@
 // The memory that one start works on. Each buffer is resolved once, when the start begins: operations work on
-// the caller's memory, or on memory that stands for it, and results are written back at the end.
+// the caller's memory, or on memory that replaces it, and results are written back at the end.
 //
 //   the caller's buffer                    operations work on
-//   tensors that lie apart                 one room that holds them one after another (GatheredTensors)
+//   tensors that are not contiguous        one block that holds them contiguously (GatheredTensors)
 //   registered memory, with outer pages    the window's own memory (StagingBuffers)
 //     that the window does not have
 //   memory of a device                     the same memory while all ranks can copy from device to device
 //                                          (DirectStart); else pinned memory of the host (device::Staging)
 //   anything else                          the buffer itself
 //
-// Local peers may need a copy of a part of it; that belongs to a run, which knows what they read.
+// Local peers may need a copy of a part of a buffer; the run makes that copy, because it knows which part
+// they read.
 #pragma once
 
 #include <memory>
@@ -25,27 +26,28 @@ namespace hocket::engine {
 class ResolvedBuffers {
   public:
     ResolvedBuffers();
-    // Replaces the start's buffers by what operations work on, and fills it; the start refers to this object
-    // from then on. on_device: null if both buffers are the host's. window: null if it has adopted no memory.
-    // Throws hocket::Error like device::Staging and device::DirectBuffer.
+    // Replaces the start's buffers by the memory that operations work on, and fills it; the start refers to
+    // this object from then on. on_device: null if both buffers are on the host. window: null if it has
+    // adopted no memory. Throws hocket::Error like device::Staging and device::DirectBuffer.
     ResolvedBuffers(Start& start, const device::Buffers* on_device, const transport::Window* window);
     ~ResolvedBuffers();
     ResolvedBuffers(ResolvedBuffers&&) noexcept;
     ResolvedBuffers& operator=(ResolvedBuffers&&) noexcept;
 
-    // The tensors that the start's buffers hold the elements of.
+    // Adds the tensors whose elements the start's buffers hold.
     void add(std::unique_ptr<GatheredTensors> tensors) { tensors_ = std::move(tensors); }
 
-    // From now on the start goes by way of the host instead of from device to device.
+    // Stages the buffers through the host from now on, instead of copying from device to device.
     void go_by_host(Start& start);
 
-    // Whether the next step is a device's, which rings no bell; and which it is, for people.
+    // Returns true if the next step is a device's, which rings no bell. awaited() describes it, for people.
     bool is_waiting() const;
     std::string awaited() const;
 
-    // The start has ended well: results go where the caller expects them. Throws Error(device).
+    // Copies the results to the caller's buffers, after the start has ended in success. Throws Error(device).
     void write_back() const;
-    // The part of write_back() that takes long and touches nothing of the communicator; null: there is none.
+    // Returns the part of write_back() that takes long and does not use the communicator; null if there is
+    // none.
     std::unique_ptr<GatheredTensors> take_tensors() { return std::move(tensors_); }
 
   private:
