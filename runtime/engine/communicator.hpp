@@ -34,12 +34,12 @@ struct PlanChoice {
     dsl::Collective collective = dsl::Collective::all_reduce;
     DataType type = DataType::float32;
     compute::Reduction op = ReduceOp::sum;
-    int root = 0;                                        // if the collective has one
+    int root = 0;                                        // for collectives with a root
     std::optional<std::string> schedule = std::nullopt;  // none: the communicator's
     ExecutorKind executor = ExecutorKind::automatic;     // automatic: the communicator's
     bool is_uneven = false;                              // for pieces of different counts
     std::vector<std::uint64_t> tensors = {};  // as in compute::ComputeOptions; not for a cached plan
-    bool is_for_rendezvous = false;           // a barrier's: not the program's own choice
+    bool is_for_rendezvous = false;           // a barrier: the schedule is not the program's choice
 };
 
 // All functions are thread-safe and throw hocket::Error. Executions are lent as in Progress.
@@ -54,10 +54,8 @@ class Communicator {
     const Options& options() const { return options_; }
     int rank() const { return options_.rank; }
     int size() const { return options_.world_size; }
-    const std::string& provider_why() const {
-        return provider_why_;
-    }                                                          // what speaks for it; "" without messages
-    const std::string& provider() const { return provider_; }  // "none" in a world of one
+    const std::string& provider_why() const { return provider_why_; }  // reasons for it; "" without messages
+    const std::string& provider() const { return provider_; }          // "none" in a world of one
     const std::string& topology() const { return options_.topology; }
     const std::string& schedule_path() const { return schedule_path_; }
     std::string_view executor() const { return name_of(options_.executor); }
@@ -66,15 +64,15 @@ class Communicator {
     // The operator that schedule files define under this name, or in this file (dsl/elaboration/find.hpp).
     std::shared_ptr<const dsl::Operator> find_operator(const std::string& text) const;
 
-    // The plans of a choice. make_plans makes the first of them at once, so that an error is reported now.
+    // make_plans makes the plans of a choice, the first of them at once, so that an error is reported now.
     std::unique_ptr<SizedPlans> make_plans(const PlanChoice& choice) const;
     SizedPlans& cached_plans(const PlanChoice& choice);
     const std::shared_ptr<StartablePlan>& cached_plan(const PlanChoice& choice, std::uint64_t count) {
         return plan_for(cached_plans(choice), count).plan;
     }
 
-    // For an uneven choice. By pair, ranks have different counts but must all take the same plan: that for
-    // the usual size.
+    // For an uneven choice. With counts for each pair, ranks have different counts but must all use the same
+    // plan: that for the usual size.
     const std::shared_ptr<StartablePlan>& cached_plan(const PlanChoice& choice, const Layout& pieces) {
         const std::uint64_t element = element_size(choice.type);
         const std::uint64_t bytes =
@@ -82,15 +80,16 @@ class Communicator {
         return made_for_all(cached_plans(choice), bytes).plan;
     }
 
-    // The plan for `count`, as the collective's function takes it. It is going to be started: if it cannot be
-    // made, the other ranks are told.
+    // Returns the plan for `count`, as the collective's function takes it. It is about to be started: if it
+    // cannot be made, the other ranks are told.
     const SizedPlans::Sized& plan_for(SizedPlans& plans, std::uint64_t count) const {
         const std::uint64_t bytes = plans.bytes_of(count);
         const SizedPlans::Sized* known = plans.find(bytes);
         return known ? *known : made_for_all(plans, bytes);
     }
 
-    // What this rank was about to start fails, and so the others', who would wait for it.
+    // Fails the operation that this rank was about to start, also on the other ranks, which would wait for
+    // it.
     void cannot_start(const std::exception& error) { progress_->cannot_start(error); }
 
     // factor: for this rank's input, if the plan multiplies.
@@ -108,7 +107,7 @@ class Communicator {
                 return progress_->run(plan, std::move(extent), send, recv, factor, &*buffers);
         progress_->run(plan, std::move(extent), send, recv, factor);
     }
-    // Calls the action while no other thread works for this communicator.
+    // Calls the action while no other thread is working for this communicator.
     void while_still(const std::function<void()>& action) { progress_->while_still(action); }
     bool test(Execution& execution) { return progress_->test(execution); }
     bool wait(Execution& execution, Progress::Clock::time_point until = Progress::Clock::time_point::max()) {
@@ -116,8 +115,8 @@ class Communicator {
     }
     void barrier();
     Execution& start_barrier();
-    // Throws Error(timeout), which names all ranks that have not come; then nothing is broken, and the next
-    // call goes on with the same barrier.
+    // Throws Error(timeout), which names all ranks that have not come. The communicator stays usable, and the
+    // next call goes on with the same barrier.
     void barrier_monitored(std::chrono::milliseconds timeout);
     MessageRequest& start(const MessageStart& message) {
         check_message(message);
@@ -139,44 +138,43 @@ class Communicator {
         return progress_->wait_any(requests, until);
     }
     void tell_end(const Request& request, Endings::Way way) { progress_->tell_end(request, std::move(way)); }
-    // The thread of the calls that tell_end() promised.
+    // Returns the thread that makes the calls promised by tell_end().
     Caller& caller() { return progress_->caller(); }
     std::optional<Failure> failure() { return progress_->failure(); }
-    // All calls fail from now on, here and on the other ranks.
+    // Makes all calls fail from now on, here and on the other ranks.
     void abort(const std::string& reason) { progress_->abort(reason); }
 
-    // Collective, in the same order on all ranks as everything else that is collective: every rank gives a
-    // text (at most 1 MiB) and gets all texts, by rank. purpose: what to call it where ranks differ; "" if it
-    // goes on with what another exchange has begun.
+    // Exchanges texts. Collective, in the same order on all ranks as all other collectives: every rank gives
+    // a text (at most 1 MiB) and gets all texts, by rank. purpose: the name to report where ranks differ; ""
+    // if it continues what another exchange has begun.
     std::vector<std::string> exchange(const std::string& text, const std::string& purpose);
-    // The greatest of what all ranks give, for each place; they give equally many. A collective as those of
-    // programs are, and as cheap; purpose: its name where ranks differ, and in traces.
+    // Returns, for each place, the greatest of the values that the ranks give; all give the same number of
+    // values. It is as cheap as a program's collective. purpose: its name where ranks differ, and in traces.
     std::vector<std::int64_t> greatest(const std::vector<std::int64_t>& own, const std::string& purpose);
     const std::string& secret() const { return options_.secret; }
-    // Writes what is known of the last operations to a file (record::Recording). Throws Error(io).
+    // Writes the record of the last operations to a file (record::Recording). Throws Error(io).
     void dump(const std::string& path) { recorder_->save_to(path, "call"); }
-    // Throws Error(aborted) if a rank has given up.
+    // Throws Error(aborted) if a rank has called abort().
     void throw_if_aborted();
-    // Whether the others have: they may have gone on without this rank.
+    // Returns true if the other ranks have given up this one: they may have gone on without it.
     bool was_given_up() const;
-    // Ranks that may have gone on without this one and have ended since, if they have ended: it knows of the
-    // failure for longer than they wait for it. As numbers in the recovery.
+    // Returns the ranks that may have gone on without this one, and that have ended since if the failure has
+    // been known here for longer than they wait for it. Numbers as in the recovery.
     std::set<int> may_have_gone_on() const;
-    // Ranks that are lost, as far as this one knows; ascending.
+    // Returns the ranks that are lost, as far as this rank knows, ascending.
     std::vector<int> lost();
-    // Numeric: the address at which the other ranks reach this one.
+    // Returns the numeric address at which the other ranks reach this one.
     std::string own_address() const;
-    // The number of this rank's host: those of ranks that share memory are alike.
+    // Returns the number of this rank's host: ranks that share memory have the same number.
     int host() const { return agreement_.hosts[static_cast<std::size_t>(rank())]; }
-    // Which of these ranks was lost, and how, if the first that was lost is one of them. Thread-safe, never
-    // blocks.
+    // If the first lost rank is one of these, says which rank was lost and how. Thread-safe, never blocks.
     std::optional<std::string> loss_among(const std::vector<int>& ranks) const;
 
-    // The stream of what the calling thread starts on memory of devices. Throws hocket::Error
+    // Sets the stream for operations on device memory that the calling thread starts. Throws hocket::Error
     // (invalid_argument: this process has no driver).
     void set_stream(device::Stream stream);
 
-    // Memory that the ranks of this host share. This rank allocates in its own part.
+    // Returns the memory that the ranks of this host share. This rank allocates in its own part.
     transport::Window& window() { return *window_; }
 
   private:
@@ -201,7 +199,7 @@ class Communicator {
                                                    DataType type = DataType::int32,
                                                    compute::Reduction op = ReduceOp::sum);
     void check_message(const MessageStart& message) const;
-    // A small start must not pay for a look whether a driver has been loaded.
+    // Small starts must not pay for looking whether a driver has been loaded.
     static bool may_use_device(const Extent& extent) {
         return device::known_driver() != nullptr || extent.count > most_without_look;
     }
@@ -232,7 +230,7 @@ class Communicator {
     std::string provider_ = "none", provider_why_, schedule_path_;
     std::unique_ptr<transport::Bootstrap> bootstrap_;
     Agreement agreement_;
-    Tuning tuning_;  // what was measured in jobs of this shape; the same on all ranks
+    Tuning tuning_;  // measured in jobs of this shape; the same on all ranks
     mutable std::atomic<bool> warned_ = false;
     bool one_host_ = false, is_leaving_ = false;
     std::unique_ptr<transport::Window> own_window_;  // if no memory is shared
@@ -240,21 +238,21 @@ class Communicator {
     transport::Window* window_ = nullptr;
     std::unique_ptr<transport::Fabric> fabric_;
     device::Devices devices_;
-    std::unique_ptr<Tracer> tracer_;  // null: nothing is traced
+    std::unique_ptr<Tracer> tracer_;  // null: no tracing
     std::unique_ptr<Progress> progress_;
     std::unique_ptr<Recorder> recorder_;
-    std::unique_ptr<Background> background_;  // null: operations move during calls only
-    // Where options_.schedule exists. Guarded by a turn of options_.planning.
+    std::unique_ptr<Background> background_;  // null: operations make progress only during calls
+    // The collectives for which options_.schedule exists. Guarded by a turn of options_.planning.
     mutable std::optional<std::set<dsl::Collective>> own_collectives_;
     std::mutex exchanging_, rendezvous_;
     std::once_flag barrier_made_;
     std::shared_ptr<StartablePlan> barrier_;
-    // What all barriers send and receive. Nobody looks at the sum.
+    // Send and receive buffer of all barriers. The sum is not used.
     const std::int32_t here_ = 1;
     std::int32_t all_here_ = 0;
     std::mutex plans_mutex_;
     std::map<Key, std::unique_ptr<SizedPlans>> plans_;
-    // The communicator's own choices with root 0, found without a lock.
+    // The communicator's own choices with root 0, which are found without a lock.
     std::array<std::atomic<SizedPlans*>, collectives * types * operators> usual_plans_{};
 };
 
