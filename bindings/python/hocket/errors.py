@@ -7,6 +7,7 @@ OutOfMemoryError a MemoryError; TimeoutError and InProgressError are builtin Tim
 from __future__ import annotations
 
 import builtins
+import re
 import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -67,9 +68,13 @@ def text_of(pointer: Any) -> str:
     return ffi.string(pointer).decode(errors="replace") if pointer else ""
 
 
+# An option's name in C. Python's functions have arguments of the same name, and no such struct.
+_OPTION = re.compile(r"\bhkt_\w+_options\.(?=\w)")
+
+
 def error_of(status: int, text: str) -> Error:
     kind = CLASSES.get(status, Error)
-    error = kind(text or text_of(lib.hkt_error_string(status)))
+    error = kind(_OPTION.sub("", text) or text_of(lib.hkt_error_string(status)))
     error.status = status
     return error
 
