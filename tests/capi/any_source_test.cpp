@@ -154,7 +154,7 @@ TEST_CASE("a receive from any rank that fails says so: sizes, the deadline, and 
     });
     CHECK(problems(sizes_differ) == "");
     const auto late = run_ranks({2, {}, 60}, [](int rank) {
-        // Rank 0 is the first whose deadline passes, however late it begins.
+        // Rank 0's deadline passes first, even if it begins late.
         setenv("HOCKET_TIMEOUT_MS", rank == 0 ? "2500" : "30000", 1);
         const Comm comm = join();
         const Talk talk{comm.get()};

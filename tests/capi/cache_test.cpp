@@ -254,7 +254,7 @@ TEST_CASE("a batch is copied into memory of the caller, one sample after another
     const Cache cache(squares(source));
     const uint64_t keys[] = {3, 1, 3, 1000};
     uint64_t offsets[5] = {}, copied[4] = {7, 7, 7, 7};
-    // Without room only the places are told.
+    // Without room the call only returns the places.
     CHECK(hkt_cache_copy_batch(cache, keys, 4, copied, sizeof copied - 1, offsets) == HKT_SUCCESS);
     CHECK((offsets[0] == 0 && offsets[1] == 8 && offsets[4] == 32));
     CHECK((copied[0] == 7 && copied[3] == 7));

@@ -41,7 +41,7 @@ void must(hkt_status status, hkt_comm* comm) {
     if (status != HKT_SUCCESS) throw std::runtime_error(hkt_comm_last_error(comm));
 }
 
-// A world of one, whatever the environment says.
+// A world of one, independent of the environment.
 hkt_comm* alone() {
     hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
     options.rank = 0;
@@ -82,7 +82,7 @@ TEST_CASE("types and operators have names, and types sizes") {
 
 namespace {
 
-// All that has a name: hocket.h's constants are small numbers.
+// Tries all constants that have a name: hocket.h's constants are small numbers.
 template <typename Constant>
 std::vector<Constant> all_named(const char* (*name_of)(Constant)) {
     std::vector<Constant> all;

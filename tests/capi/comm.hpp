@@ -17,7 +17,7 @@ struct DestroyComm {
 };
 using Comm = std::unique_ptr<hkt_comm, DestroyComm>;
 
-// Throws what hkt_last_error says.
+// Throws the text of hkt_last_error.
 inline Comm join(const hkt_comm_options* options = nullptr) {
     hkt_comm* comm = nullptr;
     const hkt_status status = hkt_comm_create(options, &comm);

@@ -1,6 +1,6 @@
-// Random schedules that compute: what the proof accepts is run on several ranks, and compared with a plain
-// calculation of what each statement says. So an accepted schedule whose ranks end with different values, or
-// with something else than was written, is found out.
+// Random schedules that compute: schedules that the proof accepts run on several ranks, and are compared with
+// a plain calculation of each statement. So the test finds accepted schedules whose ranks end with different
+// or wrong values.
 #include <hocket.h>
 
 #include <algorithm>
@@ -252,7 +252,7 @@ class Generator {
                      }});
     }
 
-    // Of a selection or of sums.
+    // Gathers a selection or sums.
     void gather_pieces(const std::string& name, int levels) {
         say("all_gather " + name + " over " + name_of(levels), [=](World& world) {
             const std::vector<RankState> before = world.ranks;
@@ -316,7 +316,7 @@ class Generator {
         });
     }
 
-    // reduce_scatter, then what is left to reduce as selections or as it is, then all_gather.
+    // reduce_scatter, then the remaining reduction, as selections or whole, then all_gather.
     void reduce_in_parts() {
         scatter(0);
         computations(2);
@@ -403,7 +403,7 @@ struct Sizes {
 
 constexpr std::size_t starts = 3;
 
-// By start and rank: what is in x in the end.
+// By start and rank: the contents of x in the end.
 std::vector<std::vector<Values>> meaning(const Schedule& schedule, const Sizes& sizes) {
     World world{sizes.count, sizes.inner, sizes.outer, 0, std::vector<RankState>(sizes.ranks())};
     std::vector<std::vector<Values>> results;
@@ -430,7 +430,8 @@ struct Tally {
     int accepted = 0, refused = 0, with_state = 0, with_selection = 0, with_sums = 0;
 };
 
-// On a rank: whether the schedule is accepted, and if so, that it does what it says.
+// On a rank: returns whether the schedule is accepted, and if so, checks that it does what its statements
+// say.
 bool run_one(hkt_comm* comm, std::size_t rank, const std::string& path, const Schedule& schedule,
              const Sizes& sizes) {
     hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;

@@ -1,6 +1,6 @@
 // Schedules that compute, as an embedder starts them: sparse all-reduces with and without error feedback,
 // element-wise computations with parameters and states, sums over tensors. Everything is compared with a
-// plain calculation of what the schedule says.
+// plain calculation of the schedule.
 #include <hocket.h>
 
 #include <algorithm>
@@ -215,7 +215,7 @@ void check_all_sparse(hkt_comm* comm, int rank, hkt_type type, bool has_two_leve
             check_sparse<T>(comm, rank, "naive_ag", type, 1, count, density, true, false);
             if (has_two_levels)
                 check_sparse<T>(comm, rank, "hitopk", type, 2, count, density, true, count == 100);
-            // Without a state, what is drawn among ties depends on what else the communicator has started.
+            // Without a state, the draw among ties depends on the communicator's other starts.
             if (sizeof(T) < sizeof(float)) continue;
             check_sparse<T>(comm, rank, "naive_ag_lossy", type, 1, count, density, false, true);
             if (!has_two_levels) continue;
@@ -289,8 +289,8 @@ schedule beside all_reduce(x) with w approximate {
     x = 0.75 * w + sum(s)
 }
 )");
-    // More elements than are calculated at a time. Each small part alone is half of what the type can tell
-    // from 1.
+    // More elements than are calculated at a time. Each small part alone is half of the smallest difference
+    // from 1 that the type has.
     constexpr std::size_t count = 40'001;
     on_hosts("abc", "", [&](hkt_comm* comm, int rank) {
         std::vector<hocket::BFloat16> x(count), y(count);
@@ -439,7 +439,7 @@ hkt_status load(hkt_plan* plan, const std::vector<std::vector<std::byte>>& saved
 constexpr std::size_t resharded_count = 1000;
 constexpr std::size_t slot_bytes = 1 << 16;
 
-// What each rank of a job has saved, in memory that later jobs see.
+// The saved state of each rank of a job, in memory that later jobs see.
 struct Slots {
     explicit Slots(int ranks)
         : memory(static_cast<std::byte*>(shared_memory(static_cast<std::size_t>(ranks) * slot_bytes))),
@@ -464,7 +464,7 @@ struct Slots {
     int count;
 };
 
-// One step with inputs of 0 and everything selected: what it gives is the sum of all residuals.
+// One step with inputs of 0 and everything selected: its result is the sum of all residuals.
 std::vector<float> remaining(hkt_comm* comm, const std::vector<std::vector<std::byte>>& saved) {
     const Plan plan = plan_of(comm, "hitopk(1)");
     must(comm, load(plan.get(), saved));
@@ -791,7 +791,7 @@ TEST_CASE("a state of another count takes the place of the plan's, also where bo
     must(comm.get(), load(second.get(), {saved}));
     CHECK(saved_state(comm.get(), second.get()) == saved);
     must(comm.get(), hkt_plan_start(second.get(), x.data(), y.data(), 120, nullptr));
-    // A state of another step or of another schedule is told as such.
+    // The error for a state of another step or of another schedule says so.
     const Plan other = plan_of(comm.get(), "dgc");
     CHECK_THAT(failure_of(comm.get(), load(other.get(), {saved}), HKT_ERROR_INVALID_ARGUMENT),
                Contains("it is of schedule naive_ag, not of dgc"));

@@ -182,7 +182,8 @@ TEST_CASE("an answer of a size that no version had, or without a place, is refus
 
 namespace {
 
-// What the library makes of options of every kind of size; use() gives what a call with them returns.
+// Checks the library's treatment of options of every kind of size; use() returns the status of a call with
+// them.
 template <typename Struct, typename Use>
 void follows_the_rule(const Struct& options, std::size_t first_size, Use use) {
     Page page;

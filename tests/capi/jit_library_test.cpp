@@ -1,5 +1,5 @@
-// LLVM is in a library of its own: who loads it, and when, and what happens where it is missing or of another
-// version. All is done in processes of their own, which have compiled nothing yet.
+// LLVM is in a library of its own: tests when it is loaded, and the behaviour if it is missing or of another
+// version. All tests run in processes of their own, which have compiled nothing yet.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <hocket.h>
@@ -67,7 +67,7 @@ bool machine_has_avx2() {
 // More starts than plans are interpreted for.
 constexpr int often = 20;
 
-// Of two ranks.
+// Multiplies, on two ranks.
 void multiply(hkt_comm* comm, int times = often) {
     for (int i = 0; i < times; ++i) {
         std::array<float, 2> x{3, 5 + static_cast<float>(hkt_comm_rank(comm))};
@@ -121,7 +121,7 @@ class Doubling {
     TemporaryFolder folder_;
 };
 
-// What the process writes to stderr from now on.
+// Captures the text that the process writes to stderr from now on.
 class Stderr {
   public:
     Stderr() {
@@ -376,7 +376,7 @@ std::string copy_into(const std::string& folder) {
     return folder + "/libhocket.so";
 }
 
-// Of the libhocket.so of this path. "": the check has found no problem.
+// The refusal of the libhocket.so at this path. "": the check has found no problem.
 std::string refusal_of(const std::string& library, const std::function<void(const std::string&)>& check) {
     return problems(run_ranks({1, {{"HOCKET_SCHEDULE_PATH", HOCKET_SCHEDULES}}},
                               [&](int) { check(Elsewhere(library).refusal()); }));
@@ -446,7 +446,7 @@ class Sums {
         must(comm_, hkt_plan_create(comm_, HKT_ALL_REDUCE, type, op, &options, &plan));
         plans_.push_back(plan);
     }
-    // Of zeros, which are the same numbers in all types.
+    // On zeros, which are the same numbers in all types.
     void run() const {
         for (hkt_plan* const plan : plans_) {
             std::array<std::uint64_t, 2> x{0, 0};

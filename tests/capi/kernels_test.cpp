@@ -1,4 +1,4 @@
-// Kernels by themselves, as an embedder calls them: what they promise at their edges, and what they refuse.
+// Kernels by themselves, as an embedder calls them: their guarantees at the edges, and their refusals.
 #include <hocket.h>
 
 #include <algorithm>
@@ -87,7 +87,7 @@ TEST_CASE("hkt_topk keeps what it does not send") {
     CHECK(skipped.count == 0);
     CHECK(skipped.non_finite == 1);
     CHECK(residual == std::vector<float>{2.25f, 4, 0, 0});
-    // What does not fit into k is dropped, so that it does not stop all steps to come.
+    // Non-finite elements that do not fit into k are dropped, so that they do not stop all later steps.
     options.select_non_finite = 1;
     const float nan = std::numeric_limits<float>::quiet_NaN();
     const auto one = select({nan, nan, -std::numeric_limits<float>::infinity(), 0}, 1, &options);

@@ -1,4 +1,4 @@
-// What being linked with libhocket does to a process: nothing, until it opens a fabric.
+// Linking with libhocket does nothing to a process until it opens a fabric.
 #include <hocket.h>
 #include <signal.h>
 #include <unistd.h>

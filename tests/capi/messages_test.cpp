@@ -23,7 +23,7 @@ using Catch::Contains;
 
 namespace {
 
-// Around the sizes where a message travels in another manner, and what is larger than what is on its way.
+// Sizes around those at which messages take another path, and one larger than the data in flight.
 constexpr std::size_t sizes[] = {0, 1, 3999, 4000, 4001, 16384, 16385, 100'003, 3'000'001};
 
 }  // namespace
@@ -372,7 +372,7 @@ void wait_for_the_end(hkt_comm* comm) {
     expect(has_ended, "the communicator's end");
 }
 
-// A busy machine lets rank 1 wait longer for what rank 0 does before.
+// On a busy machine rank 1 waits longer for rank 0's earlier steps.
 void only_rank_0_has_a_short_deadline(int rank) {
     if (rank == 1) setenv("HOCKET_TIMEOUT_MS", "20000", 1);
 }
@@ -405,7 +405,7 @@ TEST_CASE("a message that never comes, or that nobody takes, ends with the deadl
                     hkt_comm* comm = joined.get();
                     Bytes bytes(100'000);
                     if (rank == 1) {
-                        // Of another tag: it is no answer.
+                        // A message with another tag is no answer.
                         int word = 1;
                         hkt_request* request = nullptr;
                         if (!sends)
@@ -490,7 +490,7 @@ TEST_CASE("where both ranks wait in a send to each other, the deadline's words s
                     talk.send(small, 0, 1);
                     return wait_for_the_end(talk.comm);
                 }
-                talk.receive(10, 1, 1);  // what rank 1 sent before it is here, too
+                talk.receive(10, 1, 1);  // rank 1's earlier message has arrived, too
                 expect_failure(
                     talk.comm, hkt_send(large.data(), large.size(), HKT_UINT8, 1, 5, talk.comm, nullptr),
                     HKT_ERROR_TIMEOUT,

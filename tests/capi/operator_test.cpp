@@ -58,8 +58,9 @@ void in_every_placement(const std::function<void(hkt_comm*)>& body) {
     }
 }
 
-// Multiples of 1/4 so small that no type rounds what drift makes of up to four of them, whatever the steps.
-// The largest magnitude is often met twice, with different signs: then it matters which one comes first.
+// Multiples of 1/4 so small that no type rounds the result of drift for up to four of them, in any order of
+// steps. The largest magnitude is often met twice, with different signs: then it matters which one comes
+// first.
 float input(int rank, std::size_t i) {
     const auto whole = static_cast<int>((i * 5 + static_cast<std::size_t>(rank) * 3) % 7) - 3;
     return static_cast<float>(whole) * 4;
@@ -152,7 +153,7 @@ void check(hkt_comm* comm, const std::string& name, Fold fold, hkt_collective co
 template <typename T>
 void check_type(hkt_comm* comm, const OperatorFile& file) {
     const std::pair<const char*, Fold> folds[] = {{"absmax", absmax}, {"first", first}, {"drift", drift}};
-    // float32 in every size; what differs for other types is the arithmetic.
+    // float32 in every size; other types differ only in the arithmetic.
     const std::vector<std::size_t> counts = std::is_same_v<T, float>
                                                 ? std::vector<std::size_t>{0, 1, 19, 40'001}
                                                 : std::vector<std::size_t>{1999};
@@ -163,7 +164,7 @@ void check_type(hkt_comm* comm, const OperatorFile& file) {
                     check<T>(comm, file.named(name), fold, collective, way, count);
 }
 
-// What a rank alone says to a name.
+// The error for a name, of a rank alone.
 std::string refusal_of(hkt_comm* comm, const std::string& name, hkt_status expected) {
     hkt_op op = HKT_MAX;
     const std::string text = failure_of(comm, hkt_op_create(comm, name.c_str(), &op), expected);
@@ -294,7 +295,7 @@ TEST_CASE("an operator of a schedule file is one as long as it is not destroyed,
     CHECK_THAT(failure_of(comm, all_reduce(op, comm), HKT_ERROR_INVALID_ARGUMENT), Contains("or destroyed"));
     CHECK_THAT(failure_of(comm, hkt_op_destroy(op, comm), HKT_ERROR_INVALID_ARGUMENT), Contains("destroyed"));
     recv = 0;
-    must(comm, hkt_plan_start(plan, &send, &recv, 1, nullptr));  // it keeps what it was created with
+    must(comm, hkt_plan_start(plan, &send, &recv, 1, nullptr));  // it keeps its operator
     CHECK(recv == 5);
     hkt_plan_destroy(plan);
 }

@@ -32,7 +32,7 @@ void on_four_ranks(const std::function<void(hkt_comm*)>& body) {
     }
 }
 
-// What rank `from` has for rank `to`.
+// The elements that rank `from` has for rank `to`.
 std::int32_t message(int from, int to, std::size_t i) {
     return static_cast<std::int32_t>(1'000'000 * from + 100'000 * to) + static_cast<std::int32_t>(i);
 }
@@ -297,7 +297,7 @@ TEST_CASE("pieces that are received must not overlap") {
         expect(
             words.find("in recv the piece from rank 1 begins at element 2305843009213693951") != words.npos,
             words);
-        // What is sent may.
+        // Sent pieces may overlap.
         must(comm.get(), hkt_all_to_all_v(from.data(), counts, both, to.data(), counts, nullptr, HKT_INT32,
                                           comm.get(), nullptr));
     });

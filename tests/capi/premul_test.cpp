@@ -92,7 +92,7 @@ class Buffer {
     T *data_, *window_ = nullptr;
 };
 
-// How a collective is called: by its function, or by a plan that is made for it.
+// The way to call a collective: by its function, or by a plan that is made for it.
 enum class Way { function, request, plan };
 
 hkt_status call(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op op, Way way,
@@ -312,7 +312,7 @@ TEST_CASE("what is wrong with an operator or its factor is said before anything 
     refused_everywhere(HKT_INT32, static_cast<hkt_op>(77),
                        ", or an operator that hkt_premul_sum_create or hkt_op_create made");
     CHECK_THAT(hkt_comm_last_error(comm), !Contains("HKT_PREMUL_SUM"));
-    // What no operator is made of.
+    // Constants from which no operator can be made.
     refused_everywhere(HKT_INT32, static_cast<hkt_op>(256 + HKT_SUM), "it must be one of HKT_SUM");
     CHECK(recv == -1);
     CHECK(plan == nullptr);

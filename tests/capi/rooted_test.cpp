@@ -30,7 +30,7 @@ Values input(int rank, std::size_t count) {
     return values;
 }
 
-// A rank's place in a job, what it is to do, and in which manner.
+// A rank's place in a job, its operation, and the way to run it.
 struct Call {
     hkt_comm* comm;
     int root;
@@ -100,7 +100,7 @@ void scatter(const Call& call) {
     call.want(Values(to, to + call.count), wanted, "scatter");
 }
 
-// The others are asked for the same once more, with what they need not give left out.
+// The root's part, while the others call the operation once more without the arguments that they may omit.
 void reduce_again(const Call& call) {
     Values send = input(call.rank(), call.count), recv(call.count);
     call.must(

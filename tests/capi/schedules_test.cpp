@@ -1,4 +1,4 @@
-// Schedules without a communicator: what schedc does, for programs.
+// Schedules without a communicator: schedc's functions for programs.
 #include <hocket.h>
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// What tests of sends and receives say and hear, and the ways that it travels.
+// Messages of the tests of sends and receives, and the transports that carry them.
 #pragma once
 
 #include <hocket.h>
@@ -29,7 +29,7 @@ inline Bytes contents(std::size_t bytes, int from, int to, int tag, int number =
     return all;
 }
 
-// What every rank of a test says and hears.
+// The messages that every rank of a test sends and receives.
 struct Talk {
     hkt_comm* comm;
     int rank = hkt_comm_rank(comm), ranks = hkt_comm_size(comm);
@@ -56,7 +56,7 @@ struct Talk {
     void wait(hkt_request* request) const { must(hkt_wait(request)); }
 };
 
-// How the ranks' bytes travel: hosts has a letter for each rank.
+// The path of the ranks' bytes; hosts has a letter for each rank.
 struct Way {
     const char *hosts, *provider;
 };

@@ -50,8 +50,7 @@ Plan plan_of(hkt_comm* comm, const char* schedule, const Counts& counts,
     return Plan(plan);
 }
 
-// Tensors in memory of their own, the last one first, with one element before and behind each that nobody may
-// touch.
+// Tensors in memory of their own, the last one first, with a guard element before and behind each.
 class Tensors {
   public:
     static constexpr float untouched = -12345;

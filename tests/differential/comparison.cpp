@@ -40,7 +40,7 @@ dsl::Collective collective_of(const Program& program) {
     throw std::logic_error("no collective " + program.collective);
 }
 
-// How the ranks share memory.
+// The division of the ranks among hosts.
 struct Layout {
     std::string name;
     std::vector<int> hosts;
@@ -113,7 +113,7 @@ class Comparing {
     }
 
   private:
-    // What is said, without the numbers and names in it: differences of one cause have much the same.
+    // The message without its numbers and names: differences with one cause have much the same gist.
     static std::string gist(const std::string& message) {
         const std::size_t begin = message.find("error: ");
         const std::string line =
@@ -161,7 +161,7 @@ class Comparing {
             random_.shuffle(tried);
             tried.resize(layout.hosts.empty() ? 3 : 2);
         }
-        // What comes to another place has one length there for as many elements of each rank.
+        // Pieces that move to another place have one length there only if each rank has that many elements.
         if (meaning_->shifts())
             for (std::uint64_t& count : tried) count *= static_cast<std::uint64_t>(request_.ranks);
         for (const std::uint64_t count : tried)
@@ -218,7 +218,7 @@ bool drop(Statements& list, std::size_t at) {
     return true;
 }
 
-// A block's statements without what is around them.
+// A block's statements without the block.
 bool unwrap(Statements& list, std::size_t at) {
     if (!list[at].has_block) return false;
     const Statements inner = list[at].body;

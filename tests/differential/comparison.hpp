@@ -1,5 +1,5 @@
-// The compiler against the reference, on one program: both accept it or both refuse it; and what is accepted
-// gives the reference's values on every rank, however it is laid out and whatever the order of events.
+// The compiler against the reference, on one program: both accept it or both refuse it; and an accepted
+// program gives the reference's values on every rank, in every layout and order of events.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ struct Comparison {
     enum class Outcome : std::uint8_t { right, refused, different };
     Outcome outcome = Outcome::right;
     std::string kind;  // of a difference: "refused by the compiler alone", "values", ...
-    std::string text;  // what each side says
+    std::string text;  // the text of each side
 };
 
 Comparison compare(const Program& program, const ComparisonOptions& options);
 
-// Takes out of the program what it can while it stays different in the same way.
+// Removes parts of the program as long as the two sides differ in the same way.
 Program reduced(Program program, const ComparisonOptions& options);
 
-// What a person needs of a difference.
+// Describes a difference for a person.
 std::string report(const Program& program, const Comparison& comparison);
 
 }  // namespace hocket::differential

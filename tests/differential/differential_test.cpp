@@ -62,7 +62,7 @@ TEST_CASE("random programs mean to the compiler what they mean to the reference"
     for (const auto& [kind, count] : kinds) FAIL_CHECK(kind << ": " << count << " programs");
     std::cout << programs << " programs: " << right << " right, " << refused << " refused by both, "
               << programs - right - refused << " different" << std::endl;
-    // Where most were refused, or none, little would be compared.
+    // If most programs were refused, or none, little would be compared.
     if (programs < 100) return;
     CHECK(right * 100 >= programs * 60);
     CHECK(refused * 100 >= programs * 10);

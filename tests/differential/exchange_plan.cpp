@@ -6,7 +6,7 @@ namespace hocket::differential {
 
 Plan ExchangePlanning::plan(const View& x, const View* second, int depth) {
     if (depth < 2 && random_.chance(25)) return in_parts(x, second, depth);
-    // Of one member there is little to plan; larger groups' plans would be too long to read.
+    // One member leaves little to plan; larger groups' plans would be too long to read.
     if (size_ == 1 || size_ > 5 || random_.chance(30)) {
         Plan family{Plan::Kind::family, {}, {}, &x, false, "all_to_all"};
         family.second = second;
@@ -141,7 +141,7 @@ void ExchangePlanning::stray_together(Plan& sequence) {
     add(sequence, {move(from, to, length)});
 }
 
-// Into what nobody needs any more: only what was at one chunk of the inputs can be combined.
+// Combines into data that are no longer needed: only data from one chunk of the inputs can be combined.
 void ExchangePlanning::combine_waste(Plan& sequence) {
     for (int tries = 0; tries < 30; ++tries) {
         const Place from = any_place(), to = any_place();
@@ -164,7 +164,7 @@ std::vector<std::vector<std::size_t>> ExchangePlanning::circles() const {
     };
     std::vector<std::vector<std::size_t>> all;
     std::vector<bool> seen(parcels_.size(), false);
-    // Chains first, from those whose goal is free; what is left are circles.
+    // Chains first, from parcels whose goal is free; the rest are cycles.
     for (const bool only_chains : {true, false})
         for (std::size_t i = 0; i < parcels_.size(); ++i) {
             const bool is_there = parcels_[i].at == goal(parcels_[i]);
@@ -173,7 +173,7 @@ std::vector<std::vector<std::size_t>> ExchangePlanning::circles() const {
             for (std::size_t next = i; next < parcels_.size() && !seen[next];) {
                 seen[next] = true;
                 circle.push_back(next);
-                // Whose goal is this one's place.
+                // Continues with the parcel whose goal is this one's place.
                 const Place place = parcels_[next].at;
                 next = 0;
                 while (next < parcels_.size() && !(goal(parcels_[next]) == place)) ++next;

@@ -1,6 +1,6 @@
-// Random plans of an all_to_all that are right: what is in each place of each member's buffers is kept, and
-// where each piece is on its way. First some pieces stray, several at once, to places that nothing of worth
-// is in; then all go where they belong.
+// Random plans of an all_to_all that are right: the plan keeps the contents of each place of each member's
+// buffers, and the way of each piece. First some pieces stray, several at once, to places without needed
+// data; then all go to their destinations.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ class ExchangePlanning {
   public:
     ExchangePlanning(Random& random, int size) : random_(random), size_(size) {}
 
-    // Of all of x; `second`: the second buffer, null if there is none. Views that it makes live as long as
-    // this object.
+    // A plan for all of x; `second`: the second buffer, null if there is none. The plan's views live as long
+    // as this object.
     Plan plan(const View& x, const View* second, int depth = 0);
 
   private:
@@ -25,12 +25,12 @@ class ExchangePlanning {
         int buffer, member, chunk;
         bool operator==(const Place&) const = default;
     };
-    // Whose contributions, of which chunk of x; nobody's: nothing is in there.
+    // The members whose contributions a place has, and of which chunk of x; no members: the place is empty.
     struct Content {
         int chunk = 0;
         std::uint32_t members = 0;
     };
-    // What `source` has for `destination`.
+    // The data that `source` has for `destination`.
     struct Parcel {
         int source, destination;
         Place at;

@@ -10,7 +10,7 @@
 
 namespace hocket::differential {
 
-// How tightly an expression's outermost operator binds, as the language says.
+// The precedence of an expression's outermost operator, as the language defines it.
 enum class Binds { or_, and_, not_, comparison, xor_, sum, product, prefix, power, postfix };
 
 struct Expression {
@@ -32,13 +32,14 @@ class Expressions {
   public:
     Expressions(Random& random, std::set<std::string>& features) : random_(random), features_(features) {}
 
-    // Of a number; `known`: names that may stand in it.
+    // An expression for a number; `known`: names that it may contain.
     Expression number(std::int64_t value, const std::vector<Number>& known, int depth = 2);
-    // Of a number that is meant modulo `size`.
+    // An expression for a number modulo `size`.
     Expression wrapping(std::int64_t value, std::int64_t size, const std::vector<Number>& known);
     // A condition.
     Expression truth(bool value, const std::vector<Number>& known, int depth = 1);
-    // Of item `index` (an expression) of a list of numbers below `base`. At most most_items(base) of them.
+    // An expression for item `index` (an expression) of a list of at most most_items(base) numbers below
+    // `base`.
     Expression item(const std::vector<std::int64_t>& list, std::int64_t base, const Expression& index,
                     const std::vector<Number>& known);
     static std::size_t most_items(std::int64_t base);

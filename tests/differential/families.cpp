@@ -136,7 +136,7 @@ const std::vector<Family>& families() {
     return all;
 }
 
-// Those whose data come to other places than they were in.
+// Families whose data move to other places.
 const std::vector<Family>& shifting_families() {
     static const std::vector<Family> all{
         {"pairwise",

@@ -30,7 +30,7 @@ class Generator {
     Program run();
 
   private:
-    // Where a buffer is on its way through the levels.
+    // The state of a buffer on its way through the levels.
     struct State {
         const View* view;
         Levels rest;                         // not yet reduced, or not yet reached
@@ -94,7 +94,7 @@ class Generator {
     std::deque<ExchangePlanning> exchange_plannings_;
     std::optional<Writer> writer_;  // of the schedule's body
     std::string root_name_;
-    std::int64_t root_ = 0;  // of what the schedule is composed of
+    std::int64_t root_ = 0;  // of the schedule's parts
 };
 
 bool has_root(const std::string& collective) {
@@ -102,7 +102,7 @@ bool has_root(const std::string& collective) {
            collective == "scatter";
 }
 
-// ---- What it runs on ----------------------------------------------------------------------------
+// ---- Its topology -------------------------------------------------------------------------------
 
 void Generator::choose_topology() {
     const std::int64_t most = random_.chance(10) ? 12 : random_.chance(60) ? 6 : 9;
@@ -489,7 +489,7 @@ Levels without(const Levels& all, const Levels& some) {
     return left;
 }
 
-// Those of more than one rank.
+// The number of levels with more than one rank.
 int Generator::large_levels(const Levels& levels) const {
     return static_cast<int>(
         std::count_if(levels.begin(), levels.end(), [&](int level) { return size_of({level}) > 1; }));

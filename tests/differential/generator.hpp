@@ -14,7 +14,7 @@ struct GeneratorOptions {
     int mutated_percent = 30;
 };
 
-// All of it, but for what HOCKET_DIFFERENTIAL_WITHOUT names: "bare-blocks,part-lets-in-each".
+// All features, except those that HOCKET_DIFFERENTIAL_WITHOUT names: "bare-blocks,part-lets-in-each".
 GeneratorOptions options_from_environment();
 
 Program generate(std::uint64_t seed, const GeneratorOptions& options);

@@ -1,5 +1,5 @@
 // Many random programs, compared: long_run [options] FIRST LAST. Prints the smallest form of each kind of
-// difference, and in the end what was tried. Ends with 1 if there were differences.
+// difference, and in the end the counts. Exits with 1 if there were differences.
 #include <fmt/format.h>
 
 #include <atomic>

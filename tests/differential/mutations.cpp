@@ -56,7 +56,7 @@ bool change_number(std::string& text, Random& random) {
     return true;
 }
 
-// Another name, an argument's order, another algorithm: whatever name stands somewhere near.
+// Another name, an argument's order, another algorithm: any name that stands near.
 bool change_name(std::string& text, const std::string& near, Random& random) {
     const auto names = words(text, false);
     const auto others = words(near, false);

@@ -30,8 +30,8 @@ void Planning::add(Plan& sequence, std::vector<Move> moves, bool can_be_serial) 
     sequence.parts.push_back({Plan::Kind::phase, std::move(moves)});
 }
 
-// Classes meet, several meetings at once: in each, some members of some of its classes get what the others
-// have, and are the new class.
+// Merges classes, several groups of classes at once: in each group, some members of some classes get the data
+// of the others, and are the new class.
 void Planning::merge(Piece& piece, Plan& sequence) {
     random_.shuffle(piece.classes);
     const int style = static_cast<int>(random_.below(3));  // pairs, few, all
@@ -99,7 +99,7 @@ void Planning::spread(const Piece& piece, Members& holders, Members must, Plan& 
         for (const Move& move : moves) holders |= Members{1} << move.destination;
         add(sequence, std::move(moves), true);
     }
-    // What a holder is given once more does no harm.
+    // Sending a holder the data again does no harm.
     if (random_.chance(4) && std::popcount(holders) > 1) {
         const int source = any_of(holders);
         const int destination = any_of(holders & ~(Members{1} << source));
@@ -187,7 +187,7 @@ bool Planning::split(const Piece& piece, Members must, Members& holders, int dep
     }
 }
 
-// must: who has to hold the piece afterwards. holders: who does.
+// must: the members that have to hold the piece afterwards. holders: those that do.
 Plan Planning::process(Piece piece, Members must, Members& holders, int depth) {
     Plan sequence;
     const bool whole = piece.first == 0 && piece.last == request_.size;

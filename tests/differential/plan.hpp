@@ -1,7 +1,6 @@
-// Random plans that are right: who sends what to whom, for a collective on a group, before it is written in
-// the language. A plan keeps, for each piece of the buffer, classes of members: all members of a class hold
-// the same, and classes hold contributions of different ranks. Steps merge classes, and spread what is
-// complete.
+// Random plans that are right: the transfers of a collective on a group, before they are written in the
+// language. A plan keeps, for each piece of the buffer, classes of members: all members of a class hold the
+// same, and classes hold contributions of different ranks. Steps merge classes, and spread complete data.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +17,7 @@ namespace hocket::differential {
 // A name of the buffer: the whole, or part `index` of `parts` of another.
 struct View {
     const View* parent = nullptr;
-    int index = 0;  // whole_of_loop: of whatever round the loop is in
+    int index = 0;  // whole_of_loop: of the loop's current round
     int parts = 1;
     const View* beside = nullptr;  // the same part of another buffer
 };
@@ -29,7 +28,7 @@ struct Move {
     int first, last;  // chunks
     int source, destination;
     bool combines;
-    // Where the chunks come to if that is another place: those from to_first on.
+    // The destination of the chunks if it is another place: the chunks from to_first on.
     const View* to_view = nullptr;
     int to_first = 0;
 };
@@ -64,7 +63,7 @@ class Planning {
   public:
     Planning(Random& random, PlanRequest request) : random_(random), request_(std::move(request)) {}
 
-    // Of all of the view. Views that it makes live as long as this object.
+    // A plan for all of the view. The plan's views live as long as this object.
     Plan plan(const View& view);
 
   private:
@@ -80,8 +79,8 @@ class Planning {
     std::vector<int> members(Members set) const;
     int any_of(Members set) { return random_.pick(members(set)); }
     Members some_of(Members set);
-    // What the collective is: whether it combines; whether members start, or end, with their own chunks;
-    // whether only the root has something at the start, or gets something.
+    // Properties of the collective: it combines; members start, or end, with their own chunks; only the root
+    // has something at the start, or gets something.
     bool is_one_of(std::initializer_list<const char*> names) const {
         return std::find(names.begin(), names.end(), request_.collective) != names.end();
     }
@@ -91,9 +90,9 @@ class Planning {
     bool is_from_root() const { return is_one_of({"broadcast", "scatter"}); }
     bool is_to_root() const { return is_one_of({"reduce", "gather"}); }
     Members root() const { return Members{1} << request_.root; }
-    // Who must have all of x in the end.
+    // The members that must have all of x in the end.
     Members receivers() const { return scatters() ? 0 : is_to_root() ? root() : everyone(); }
-    // Others whom the data may pass on the way.
+    // Other members that the data may pass on the way.
     Members detour();
 
     Plan process(Piece piece, Members must, Members& holders, int depth);

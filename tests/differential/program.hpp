@@ -22,7 +22,7 @@ struct Program {
     std::uint64_t seed = 0;
     std::string family;      // how it was made: "pieces", "levels", "flat" ...
     std::string collective;  // "all_reduce"
-    std::string schedule;    // what is run, with arguments: "flat(ring, doubling)"
+    std::string schedule;    // the schedule to run, with arguments: "flat(ring, doubling)"
     std::vector<reference::Level> levels;
     std::string topology;  // "2x3", or the name of a topology that the file defines
     bool topology_is_defined = false;

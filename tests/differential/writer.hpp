@@ -14,7 +14,7 @@
 
 namespace hocket::differential {
 
-// What the text around the statements gives.
+// The names that the text around the statements provides.
 struct Surroundings {
     int size;                // of the group
     std::vector<int> sizes;  // of all groups that the text is for: families only, if these differ
@@ -24,11 +24,11 @@ struct Surroundings {
     // part than one that is made outside, none is made inside.
     bool part_is_same_in_each = true;
     std::string root = {};  // the root's name, where the collective has one
-    // There are as many elements for each rank, whatever the count: chunks can come to other places.
+    // Each rank has as many elements, for every count: chunks can move to other places.
     bool chunks_are_alike = false;
 };
 
-// What all members that a plan names are turned by: a name.
+// The rotation of all members that a plan names: by a named offset.
 struct Turn {
     std::string name;
     bool by_xor;
@@ -55,8 +55,8 @@ class Writer {
     // Names that were made since then stay taken, but are not used any more.
     std::size_t mark() const { return names_.size(); }
     void hide_since(std::size_t mark);
-    // In between no name is made twice, whatever blocks have ended: lists of statements that are written one
-    // after the other can then be interleaved.
+    // In between no name is made twice, even after blocks have ended: lists of statements that are written
+    // one after the other can then be interleaved.
     void begin_interleaved() { ++interleaved_; }
     void end_interleaved() {
         if (--interleaved_ == 0) avoided_.clear();

@@ -32,7 +32,7 @@ std::unique_ptr<dsl::CheckedSchedule> checked(const std::string& schedule, const
     return dsl::check_schedule(request);
 }
 
-// What the busiest host sends, as a multiple of x.
+// The data that the busiest host sends, as a multiple of x.
 double sent_by_a_host(const dsl::StepGraph& graph, dsl::Rank local) {
     std::map<dsl::Rank, double> sent;
     for (const dsl::Step& step : graph.steps)
@@ -208,7 +208,7 @@ TEST_CASE("the library's schedules for levels and pipelines are right") {
     }
 }
 
-// How long that takes stands in docs/performance.md.
+// docs/performance.md has the times.
 TEST_CASE("large worlds are chosen for") {
     for (const char* topology : {"8x16x8", "4mx250h"}) {
         const dsl::Chosen choice = chosen(topology, MiB);

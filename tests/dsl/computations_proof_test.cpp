@@ -1,5 +1,5 @@
-// What is proved of schedules that compute: the library's are right on many topologies, and each of them got
-// wrong in one place is refused with the counter-example that it has.
+// Proofs about schedules that compute: the library's are right on many topologies; each of them, with a
+// defect in one place, is refused with the matching counter-example.
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -20,7 +20,7 @@ std::string library_file(const std::string& name) {
     return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
-// What is said of the library's schedule once the line `from`, in its body, is another.
+// The verdict on the library's schedule with the line `from` of its body replaced by `to`.
 std::string mutant(const std::string& file, const std::string& schedule, const std::string& from,
                    const std::string& to, const std::string& topology = "2x2") {
     std::string text = library_file(file);
@@ -144,12 +144,12 @@ TEST_CASE("what a state takes in is sent, kept or in a result, unless the header
          ":5:", "clears e[0, 1) where something was selected"},
         {"state e like x\n e = e + x\n let s = mstopk(e, 0.3)\n e = e - dense(s)\n e = 0",
          ":6:", "ends a start without what it kept in e[0, 1)"},
-        // To ask about a value is not to keep it.
+        // A condition on a value does not keep it.
         {"state e like x\n x = select(e, x, x)\n e = x\n let s = mstopk(e, 0.3)\n e = e - dense(s)",
          ":6:", "ends a start without what it kept in e[0, 1)"},
         {"state e like x\n x = x + 0 * (e != 0)\n e = x\n let s = mstopk(e, 0.3)\n e = e - dense(s)",
          ":6:", "ends a start without what it kept in e[0, 1)"},
-        // What is added and taken away again is not in the sum.
+        // A value that is added and subtracted again is not in the sum.
         {"state u like x\n state v like x\n u = u + x\n v = v + u - u\n let s = mstopk(v, 0.3)\n"
          " v = v - dense(s)\n u = cleared(u, s)",
          ":8:", "clears u[0, 1) where something was selected, but what is there now was not added"},
@@ -170,14 +170,14 @@ TEST_CASE("what a state takes in is sent, kept or in a result, unless the header
                 for (const char* const header : {"approximate lossy", "lossy approximate"})
                     CHECK(said(header) == "");
         }
-    // What selects nothing is not told of a selection.
+    // The error for a schedule without selections does not mention selections.
     const std::string kept =
         " {\n state e like x\n x = x + 0 * (e > 1)\n e = x\n all_reduce x over world\n }";
     CHECK_THAT(check_error("schedule t all_reduce(x)" + kept),
                Contains("ends a start without what it kept in e[0, 1)") && Contains("add e to a state") &&
                    !Contains("selection"));
     CHECK(check_error("schedule t all_reduce(x) lossy" + kept) == "");
-    // To multiply is not to lose.
+    // Multiplication loses nothing.
     CHECK(check_error("schedule t all_reduce(x) { all_reduce x over world\n state m like x\n"
                       "m = 0.9 * m + x\n x = m }") == "");
 }
@@ -244,11 +244,11 @@ TEST_CASE("what all ranks have is not added to partial sums, wherever it is kept
         INFO(affine);
         CHECK_THAT(between(affine), Contains("the sum of all ranks' results would"));
     }
-    // To multiply by it is linear, and what a state keeps of partial sums is one itself.
+    // Multiplication by it is linear, and a state made from partial sums is a partial sum itself.
     CHECK(between("e = 0 * e + w x = x * e") == "");
     CHECK(between("e = 0.5 * e + x x = e") == "");
     CHECK(between("e = 0.5 * e + x x = x - e") == "");
-    // Where the sum is whole, all may be added.
+    // Once the sum is complete, anything may be added.
     CHECK(verdict("state e like x all_reduce x over world e = 0 * e + 1 x = x + e") == "");
 }
 
@@ -298,12 +298,12 @@ TEST_CASE("what a state keeps of one rank is not taken for what all ranks have")
     CHECK_THAT(verdict("state e like x\nlet n = total(e * e)\ne = e + x\nall_reduce x over world\n"
                        "x = x * sum(n)"),
                Contains("sum(n) is of the buffer while it held the parts of {0} only"));
-    // The same with what all ranks have.
+    // The same with values that all ranks have.
     CHECK(verdict("state e like x\nlet n = total(e * e)\nall_reduce x over world\ne = e + x\n"
                   "x = x * sum(n)") == "");
     CHECK(verdict("state e like x state f like x\nall_reduce x over world\nf = 0.5 * f + e\ne = 0.5 * e + x\n"
                   "x = x + f") == "");
-    // Which of those that tie are selected differs by rank, and so does what is left.
+    // Ranks select different elements of those that tie, so their rests differ, too.
     CHECK_THAT(verdict("all_reduce x over world state e like x state u like x\nu = 0.5 * u + e\n"
                        "e = e + x let s = mstopk(e, 0.1) e = e - dense(s)\nx = x + u"),
                Contains("holds what an earlier start has sent already: it would count again"));
@@ -326,7 +326,7 @@ TEST_CASE("a state is left alike on all ranks, and the same wherever the same co
                     "e = x\nx = f\n}",
                     Collective::broadcast, "2"),
         Contains("keep values in e[0, 1/2) " + differs));
-    // One rank has the whole sum before the others: that is not what all ranks have.
+    // One rank has the whole sum before the others, so the sum is not a value of all ranks.
     CHECK_THAT(verdict("x : 2 +> 3\nx : 0 -> 2\nx : 1 -> 0\nstate e like x\nx = x + e\n"
                        "each r in 2 ..< 4  x : r +> 0\ne = x\neach r in 2 ..< 4  x : r +> 1\n"
                        "each r in 2 ..< 4  x : 0 -> r"),
@@ -341,7 +341,7 @@ TEST_CASE("sums that were added in different orders are not calculated with as i
     CHECK_THAT(verdict(sums + "x = select(x > 1, 1, 0 - 1)"),
                Contains("rank 0 and rank 2 end with different values in the buffer: both went through") &&
                    Contains("but not with the same numbers, or in another order"));
-    // What is kept of them differs, too, although rank 0 gives all the same result.
+    // The kept values differ, too, although rank 0 gives all ranks the same result.
     CHECK_THAT(verdict("state e like x\n" + sums + "e = 0.5 * e + x\nbroadcast x over world from 0"),
                Contains("rank 0 and rank 2 keep values in e[0, 1) that were not calculated alike"));
     // All at once, each rank adds in the order of ranks; and two operands may change places.
@@ -351,18 +351,18 @@ TEST_CASE("sums that were added in different orders are not calculated with as i
 
 TEST_CASE("what was sent is not kept, by whatever way it would count again") {
     const std::string again = "which holds what an earlier start has sent already: it would count again";
-    // Rank 0 selects from what rank 1 keeps, too.
+    // Rank 0 selects from values that rank 1 also keeps.
     CHECK_THAT(
         verdict("state e like x\nx = x + e\ne = x\nreduce_scatter x over world\nlet s = mstopk(x, 0.5)\n"
                 "e = cleared(e, s)\nx = sum(s)\nall_gather x over world",
                 "2"),
         Contains("rank 0 selects from chunk 0 of 2, " + again));
-    // The ranks of a host keep the same sum, and each takes away what it selects itself.
+    // The ranks of a host keep the same sum, and each takes out its own selection.
     CHECK_THAT(verdict("state u like x\nall_reduce x over l0\nx = x + u\nlet s = mstopk(x, 0.5)\n"
                        "all_reduce x over l1\nu = x\nu = cleared(u, s)",
                        "2x2"),
                Contains(again));
-    // An average that goes nowhere may keep what it likes.
+    // An average that goes nowhere may keep anything.
     CHECK(verdict("state m like x state e like x\nm = 0.9 * m + 0.1 * x\ne = e + x\nlet s = mstopk(e, 0.1)\n"
                   "e = e - dense(s)\nall_gather s over world x = sum(s)") == "");
 }
@@ -375,7 +375,7 @@ TEST_CASE("what a state brings from the start before may be all that is combined
     CHECK(
         verdict("state e like x state d like x\ne = e + d\nlet s = mstopk(e, 0.1)\ne = e - dense(s)\nd = x\n"
                 "all_gather s over world x = sum(s)") == "");
-    // What is never written has no contributions in any start.
+    // A state that is never written has no contributions in any start.
     CHECK_THAT(
         verdict(
             "state e like x\nlet s = mstopk(e, 0.1)\ne = e - dense(s)\nall_gather s over world x = sum(s)"),
@@ -384,7 +384,7 @@ TEST_CASE("what a state brings from the start before may be all that is combined
 
 TEST_CASE("what is sent counts once, also by way of other states") {
     const std::string again = "which holds what an earlier start has sent already: it would count again";
-    // The sum of what was sent comes back.
+    // The sum of the sent values comes back.
     CHECK_THAT(
         verdict(
             "reduce_scatter x over world state g like x state m like x\nx = x + g\nlet s = mstopk(x, 0.5)\n"
@@ -415,8 +415,8 @@ TEST_CASE("what is left of a selection goes to a state that is in it") {
 
 namespace {
 
-// What each rank holds of the first state: where, like which rank, whether it is counted, and takes the
-// total.
+// The parts of the first state that each rank holds: where, equal to which rank's, whether they are counted
+// and take the total.
 std::vector<std::string> holdings(const std::string& schedule, const std::string& topology,
                                   Collective collective = Collective::all_reduce) {
     const TemporarySchedule file(schedule);
@@ -485,7 +485,7 @@ TEST_CASE("selections are taken from one thing, and added once") {
                   "let s = mstopk(y, 0.1) let t = mstopk(z, 0.1) all_gather s over world\n"
                   "all_gather t over world y = sum(s) z = sum(t)") == "");
 
-    // What is selected is in the result, of all ranks.
+    // The selected values of all ranks are in the result.
     CHECK_THAT(verdict("let s = mstopk(x, 0.5) all_reduce x over world", "2"),
                Contains("what rank 0 selects is not in what rank 0 ends with") && Contains("x = sum(s)"));
     const std::string kept =
@@ -494,7 +494,7 @@ TEST_CASE("selections are taken from one thing, and added once") {
                Contains("what rank 0 selects is not in"));
     CHECK(verdict("let s = mstopk(x, 0.5) x = dense(s) all_reduce x over world", "2") == "");
 
-    // What is selected from has no selections in it.
+    // A schedule must not select from values that contain selections.
     CHECK_THAT(
         verdict("let s = mstopk(x, 0.5) all_gather s over world x = sum(s)\n"
                 "let t = mstopk(x, 0.5) x = dense(t) broadcast x over world from 0"),
@@ -503,7 +503,7 @@ TEST_CASE("selections are taken from one thing, and added once") {
                        "let t = mstopk(x, 0.5) x = dense(t) broadcast x over world from 0"),
                Contains("which selections were added to"));
 
-    // Each rank takes away what it has selected itself.
+    // Each rank takes out its own selection.
     CHECK_THAT(
         verdict("state e like x e = e + x let s = mstopk(e, 0.1) x = dense(s) all_gather s over world\n"
                 "e = e - sum(s) all_reduce x over world"),
@@ -540,7 +540,7 @@ TEST_CASE("sums are of all of x, once, and calculated alike") {
                Contains("while it held the parts of {0} only"));
     CHECK_THAT(verdict("all_reduce x over world let y = x.part(0 of 2) let n = total(y) x = x * sum(n)"),
                Contains("rank 0 lacks chunk 1 of 2 in sum(n)"));
-    // One host's x[0] is another's: the sums differ, whatever is made of them.
+    // One host's x[0] is another place than another host's, so the sums differ in every later use.
     CHECK_THAT(
         verdict("all_reduce x over world state v like x v = 0.5 * v + x partition x over l0\nx = 2 * x\n"
                 "x[0] : 1 -> 0\nlet n = total(x) all_gather n over l0 all_gather x over l0\n"

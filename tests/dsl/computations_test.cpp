@@ -1,4 +1,4 @@
-// Statements that compute: how they are read, and what is refused before anything is proved.
+// Parsing of statements that compute, and errors before the proof.
 #include <string>
 
 #include "tests/dsl/errors.hpp"
@@ -17,8 +17,8 @@ std::string printed(const std::string& text) {
     return print(dsl::parse(file));
 }
 
-// What is said of a schedule with such a body, which may select, has further buffers w and a parameter that
-// is given at each start.
+// The compiler's refusal of a schedule with this body; the schedule may select, and has a further buffer w
+// and a parameter that each start gives.
 std::string refusal(const std::string& body, const std::string& topology = "4") {
     return check_error("schedule t all_reduce(x; rate) with w approximate {\n" + body + "\n}",
                        Collective::all_reduce, topology);

@@ -26,7 +26,7 @@ std::string refusal_of(const dsl::PlanRequest& request) {
     return test::error_of([&] { dsl::check_schedule(request); });
 }
 
-// Whether a rank reads nothing but inputs, and writes nothing but its own output.
+// Returns whether a rank reads nothing but inputs, and writes nothing but its own output.
 bool keeps_to_itself(const dsl::RankProgram& program) {
     const auto is_input = [&](dsl::AreaId area) {
         return program.memory_of(area) < program.first_scratch() &&

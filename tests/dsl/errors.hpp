@@ -1,4 +1,4 @@
-// What the compiler says about a text.
+// The compiler's errors for a text.
 #pragma once
 
 #include <string>

@@ -179,7 +179,7 @@ TEST_CASE("a group sees its own levels, and of what is shared its part") {
     CHECK(across.levels[0].shared_by.empty());
     const dsl::Topology alone = dsl::restricted_to(dsl::make_group(hosts, {1}), hosts, false);
     CHECK(alone.levels[0].bandwidth == Approx(8e9));
-    // Of three levels, the two that remain share among themselves, and with the third.
+    // With three levels, the two that remain share a link with each other, and with the third.
     const dsl::Topology three = dsl::grid_topology("2mx4mx3h@8GB/s");
     const dsl::Topology two = dsl::restricted_to(dsl::make_group(three, {0, 2}), three, true);
     CHECK(two.levels[1].shared_by == two.levels[0].name);

@@ -139,8 +139,8 @@ std::string mutate(std::string text, const std::vector<std::string>& corpus, std
 
 }  // namespace
 
-// The lines of a text, some of them dropped, doubled, swapped or put in from another text: what comes out is
-// more often right than after mutate().
+// Drops, doubles and swaps lines of a text, or inserts lines of another text: the result is more often right
+// than after mutate().
 std::string mutate_lines(const std::string& text, const std::vector<std::string>& corpus,
                          std::mt19937& random) {
     const auto lines_of = [](const std::string& of) {

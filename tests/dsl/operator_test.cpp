@@ -1,4 +1,4 @@
-// Operators that schedule files define: how they are written, what they become, and what is refused.
+// Operators that schedule files define: their syntax, their formulas, and refusals.
 #include "dsl/elaboration/find.hpp"
 #include "tests/dsl/errors.hpp"
 #include "tests/support/test.hpp"
@@ -49,7 +49,7 @@ TEST_CASE("an operator becomes a formula of its first and its second") {
     CHECK(absmax.name == "absmax");
     CHECK(text_of(absmax) == "select((abs(a) >= abs(b)), a, b)");
     CHECK((absmax.commutative && absmax.associative));
-    // By what they are called, not by which comes first in the expression.
+    // Operands are identified by name, not by their order in the expression.
     const std::string two = "operator p(u, v) = v - 0.5 * u operator q(u, v) associative = v";
     CHECK(text_of(operator_in(two, "p")) == "b - (0.5 * a)");
     CHECK(text_of(operator_in(two, "q")) == "b");

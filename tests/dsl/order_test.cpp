@@ -1,4 +1,4 @@
-// What schedules need of the operator that they combine with.
+// The properties that schedules need of the operator that they combine with.
 #include "dsl/proof/order.hpp"
 
 #include <set>
@@ -34,7 +34,7 @@ struct Needs {
     bool commutative, associative;
 };
 
-// Refused exactly if the operator lacks what is needed.
+// Checks that a schedule is refused exactly if the operator lacks a property that it needs.
 void check_needs(const dsl::PlanRequest& request, Needs needs) {
     for (const bool commutative : {false, true})
         for (const bool associative : {false, true}) {
@@ -83,7 +83,7 @@ TEST_CASE("what the library's schedules need of an operator") {
     // Level by level, and the innermost ranks follow each other.
     check_needs(all_reduce, "flat(direct, direct)", "4", {false, false});
     check_needs(all_reduce, "nested", "2x2", {false, true});
-    // What does not combine needs nothing.
+    // Schedules that do not combine need no property.
     check_needs(all_gather, "ring", "4", {false, false});
     check_needs(all_to_all, "direct", "4", {false, false});
 }

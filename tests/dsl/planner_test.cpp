@@ -1,4 +1,4 @@
-// What a planner remembers must not show.
+// A planner's cache must not change its results.
 #include <fstream>
 
 #include "dsl/planning/choose.hpp"

@@ -181,7 +181,7 @@ TEST_CASE("a small all_reduce by exchange waits once for each local peer and gua
 TEST_CASE("a program with a missing dependency or a wrong operand is caught by the simulation") {
     const auto checked = dsl::check_schedule(test::request(Collective::all_reduce, "ring", "4"));
     auto programs = programs_of(*checked);
-    // Without its order, rank 1 forwards what it has not combined yet, in some order of events.
+    // Without its order, rank 1 forwards data that it has not combined yet, in some order of events.
     for (dsl::Op& op : programs[1].ops) {
         op.waits_for = 0;
         op.successors.clear();
@@ -210,7 +210,8 @@ std::vector<std::string> steps_of(const dsl::StepGraph& graph, dsl::Rank rank) {
 
 }  // namespace
 
-// What runs is made from the whole; estimates of many ranks are made from one's.
+// Executed programs are projections of the whole; estimates for many ranks are made from one rank's
+// elaboration.
 TEST_CASE("one rank's elaboration holds exactly its steps of the whole") {
     for (const test::Case& item : test::cases())
         for (const char* topology : item.topologies) {
@@ -246,7 +247,7 @@ TEST_CASE("programs are made of the graph that was proved, also when it was prov
     const auto first = planner.check(test::request(Collective::all_reduce, "ring", "4"));
     const auto again = planner.check(test::request(Collective::all_reduce, "ring", "4"));
     CHECK(&first->graph() == &again->graph());
-    // What has too many steps to be kept is laid out again, and compared with what was proved.
+    // A step graph that is too large to be kept is laid out again, and compared with the one that was proved.
     std::uint64_t fingerprint = 0;
     for (int round = 0; round < 2; ++round) {
         const auto large = planner.check(test::request(Collective::all_gather, "direct", "1100"));
@@ -427,7 +428,7 @@ TEST_CASE("a direct reduce-scatter combines all messages in one operation, in ra
 }
 
 TEST_CASE("an exchange of one place between two ranks goes through scratch, and cannot block itself") {
-    // Both ranks overwrite what they send in the same phase.
+    // Both ranks overwrite the data that they send in the same phase.
     const auto checked = dsl::check_schedule({Collective::all_reduce,
                                               std::string(HOCKET_TEST_DATA) + "/exchange.sched",
                                               "2",

@@ -91,7 +91,8 @@ void check_everything(const ast::File& tree, const Library& library) {
             verify(whole, "fuzzed", options.deadline);
             ++right_definitions;
             if (!whole.computations.empty()) ++right_computations;
-            // What has passed can be projected, onto the steps that the whole has for the rank.
+            // A schedule that passed can be projected onto each rank, with the same steps as the whole graph
+            // has for it.
             for (Rank rank = 0; rank < topology.ranks(); ++rank) {
                 options.only = rank;
                 const StepGraph own = elaborate(runnable, library, topology, options);
@@ -105,8 +106,8 @@ void check_everything(const ast::File& tree, const Library& library) {
 
 }  // namespace
 
-// How many inputs parsed, how many of their definitions were right, how many of these compute, and how many
-// updates were right: a fuzzer that never gets so far tests nothing.
+// The number of inputs that parsed, of right definitions, of those that compute, and of right updates: a
+// fuzzer that never gets that far tests nothing.
 int parsed_inputs = 0, right_definitions = 0, right_computations = 0, right_updates = 0;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

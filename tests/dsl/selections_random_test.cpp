@@ -1,7 +1,8 @@
 // Random schedules with states and a selection. Those that the proof accepts are run on symbols, start after
-// start, by a simulation that shares nothing with the proof: what each rank gives to each start is followed
-// until it is sent. It is sent in one start alone, what is selected reaches every rank, and what has come
-// into a state is kept until it is sent, or in a result. HOCKET_SELECTIONS = 100000 runs so many schedules.
+// start, by a simulation that shares nothing with the proof and follows each rank's contribution to each
+// start until it is sent. Each contribution is sent in only one start, selected values reach every rank, and
+// a contribution in a state is kept until it is sent or is in a result. HOCKET_SELECTIONS = 100000 runs that
+// many schedules.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ using namespace hocket::test;
 
 namespace {
 
-// Of a term: "0 * v"; "v"; one that only asks about v, "select(v, 0, 0)".
+// The kinds of a term: "0 * v"; "v"; one that only asks about v, "select(v, 0, 0)".
 constexpr int times_0 = 0, times_1 = 1, asked = 2;
 constexpr int elements = 3, starts = 7, x = 0, most_states = 4;
 
@@ -129,7 +130,7 @@ class Generator {
     Statement update(const Program& program, int target, int must, const std::set<int>& left = {}) {
         Statement statement{Statement::Kind::update, target};
         std::set<int> in{target};
-        // A state may be overwritten once it was read, if what it held goes on.
+        // A state may be overwritten once it was read, if its contents go on.
         if (chance(60) || target == x)
             statement.terms.emplace_back(chance(50) || target == x ? 1 : 0, target);
         if (must >= 0 && in.insert(must).second) statement.terms.emplace_back(1, must);
@@ -142,7 +143,7 @@ class Generator {
         return statement;
     }
 
-    // What is selected goes from state to state, one in each start, and comes back from the last one.
+    // Each start moves the selected values on by one state; the last state returns them.
     void delay(Program& program, int selected) {
         std::vector<int> chain(static_cast<std::size_t>(program.states));
         for (int i = 0; i < program.states; ++i) chain[static_cast<std::size_t>(i)] = program.states - i;
@@ -154,7 +155,7 @@ class Generator {
                 {Statement::Kind::update, chain[i], {{1, i + 1 < chain.size() ? chain[i + 1] : selected}}});
     }
 
-    // Programs that nobody would write: two statements change places, one is lost, or comes twice.
+    // Makes unlikely programs: swaps two statements, drops one, or repeats one.
     void disturb(Program& program) {
         auto& all = program.statements;
         const auto at = [&] { return all.begin() + below(static_cast<int>(all.size())); };
@@ -175,7 +176,7 @@ class Generator {
 
 // ---- Simulation --------------------------------------------------------------------------------
 
-// What a rank gave to a start, at an element; of rank -1: what all ranks gave.
+// A contribution: rank, start, element. Rank -1 stands for the sum of all ranks.
 using Contribution = std::tuple<int, int, int>;
 using Value = std::map<Contribution, double>;
 using Buffer = std::array<Value, elements>;
@@ -184,7 +185,7 @@ class Simulation {
   public:
     Simulation(const Program& program, unsigned seed) : program_(program), random_(seed) {}
 
-    // What went wrong, or "".
+    // Returns the error, or "".
     std::string run() {
         memory_.assign(static_cast<std::size_t>(program_.ranks),
                        std::vector<Buffer>(static_cast<std::size_t>(program_.states) + 1));
@@ -229,8 +230,8 @@ class Simulation {
         require_kept(start);
     }
 
-    // Whatever has come into a state is in one, was sent, or is in a result. To multiply with 0 is not to
-    // lose.
+    // Checks that every contribution to a state is in a state, was sent, or is in a result. Multiplication by
+    // 0 loses nothing.
     void require_kept(int start) {
         std::set<Contribution> there;
         for (const auto& rank : traces_)
@@ -245,7 +246,7 @@ class Simulation {
                                      at, start);
     }
 
-    // The same as run_on, of which contributions go where, whatever they are multiplied with.
+    // Like run_on, but follows only which contributions go where, without their factors.
     void trace_on(std::size_t rank, const Statement& statement) {
         auto& own = traces_[rank];
         Traces& target = own[static_cast<std::size_t>(statement.target)];
@@ -324,7 +325,7 @@ class Simulation {
     std::vector<std::array<bool, elements>> is_selected_;
     std::map<Contribution, int> sent_;         // in which start
     std::vector<std::vector<Traces>> traces_;  // as memory_
-    std::set<Contribution> in_states_, done_;  // what has been in a state; what was sent, or in a result
+    std::set<Contribution> in_states_, done_;  // have been in a state; were sent, or are in a result
     std::string wrong_;
 };
 

@@ -21,7 +21,7 @@ using MessageKey = std::tuple<Rank, Rank, std::uint32_t>;
 
 constexpr std::uint64_t poison = 0 - std::uint64_t{1'000'000'007};
 
-// What a value grows by when it is complete: once.
+// Completing a value adds this number, so a value that is completed twice differs.
 constexpr std::uint64_t completed = std::uint64_t{1} << 62;
 
 std::uint64_t contribution(Rank rank, std::uint64_t element) {
@@ -34,7 +34,8 @@ class Simulated {
         : program_(program), options_(options) {
         for (const dsl::Rational& boundary : program.boundaries)
             offsets_.push_back(boundary.offset(options.count));
-        // All areas are as large as all buffers here; what a rank must not touch is poisoned and checked.
+        // All areas are as large as all buffers here; elements that a rank must not touch are poisoned and
+        // checked.
         size_ = options.count * static_cast<std::uint64_t>(program.buffers);
         areas_.assign(program.areas(), Data(size_, poison));
         for (std::uint64_t i = 0; i < options.count; ++i)
@@ -124,7 +125,7 @@ class Simulated {
                     area(dsl::output_area).end());
     }
 
-    // Where what an operation reads or writes at `at` lies.
+    // The element that an operation reads or writes at `at`.
     std::uint64_t& element(AreaId id, std::uint64_t at) {
         if (id < program_.first_shifted()) return area(id)[at];
         const dsl::ShiftedArea& shifted = program_.shifted[id - program_.first_shifted()];
@@ -273,7 +274,7 @@ std::string simulate(const std::vector<RankProgram>& programs, const SimulationO
         for (std::size_t i = 0; i < ranks.size() && !moved; ++i) {
             Simulated& rank = ranks[(start + i) % ranks.size()];
             moved = rank.step(wire, random);
-            // Its caller goes on at once, whatever the others still do.
+            // Its caller goes on at once, while other ranks may still be running.
             if (!moved || !rank.done()) continue;
             if (std::string error = rank.check(); !error.empty()) return error;
             rank.reuse_buffers();
@@ -286,7 +287,7 @@ std::string simulate(const std::vector<RankProgram>& programs, const SimulationO
 
 namespace {
 
-// How far each rank is, with the operations that could go on.
+// The progress of each rank, with the operations that could go on.
 class Meeting {
   public:
     explicit Meeting(const std::vector<RankProgram>& programs)

@@ -1,4 +1,4 @@
-// Updates: how they are written, what they become, how they are found, and what is refused.
+// Updates: their syntax, their formulas, their lookup, and refusals.
 #include "dsl/elaboration/find.hpp"
 #include "tests/dsl/errors.hpp"
 #include "tests/support/test.hpp"
@@ -23,7 +23,7 @@ std::string find_error(const std::string& text) {
     return test::error_of([&] { found(text); });
 }
 
-// Of a file that holds this definition.
+// The error for a file with this definition.
 std::string build_error(const std::string& definition) {
     const test::TemporarySchedule file(definition);
     return find_error(file.path());
@@ -65,7 +65,8 @@ TEST_CASE("an update becomes its statements, with arguments for its parameters")
     CHECK(found("lars(1)").totals == std::vector<std::string>{"gg", "ww"});
     CHECK(found("lars(1, 0.5)").name == "lars(1, 0.5, 0.0001, 0.001)");
     CHECK(found("sum").name == "sum");
-    // What is the same for all elements is calculated apart: 1 - 0.9, 0.9 ** round, and what it stands in.
+    // Values that are the same for all elements are calculated apart: 1 - 0.9, 0.9 ** round, and the
+    // expressions around them.
     CHECK(found("adam(0.001)").numbers.size() == 6);
     CHECK(found("sgd(0.1)").numbers.empty());
     // Statements by themselves, those of a library's update among them.

@@ -81,7 +81,7 @@ TEST_CASE("every transfer of the library, got wrong in every way, is refused wit
                 const auto says = [&](int n) {
                     return error.find(file.path() + ":" + std::to_string(n) + ":") != std::string::npos;
                 };
-                // Where nothing was ever written, no transfer can be to blame.
+                // If nothing was ever written, the error cannot name a transfer.
                 const bool unwritten = error.find("no transfer ever writes there") != std::string::npos;
                 CHECK((says(line) || says(line + 1) || (unwritten && says(line_of(text, head)))));
                 ++checked;
@@ -230,8 +230,8 @@ TEST_CASE("a collective is done in the groups that have the data, and in no othe
     CHECK(transfers(Collective::scatter,
                     "scatter x over l1 from root using direct scatter x over l0 from root using direct",
                     3) == Pairs{{3, 1}, {3, 5}, {1, 0}, {3, 2}, {5, 4}});
-    // An all_reduce in between is of those that have the data; a broadcast brings them to the others. What a
-    // part is made of is where the part is; what the schedule's own transfers do is not counted.
+    // An all_reduce in between runs among the ranks that have the data; a broadcast brings the data to the
+    // others. A part is where its buffer is; the schedule's own transfers are not counted.
     CHECK(
         transfers(Collective::all_reduce,
                   "reduce x over l0 to 1 using up let y = x.part(0 of 2) let z = x.part(1 of 2)\n"

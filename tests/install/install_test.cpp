@@ -50,7 +50,7 @@ bool has(const std::string& program) {
     return hocket::test::run({"sh", "-c", "command -v " + program}, 20s).exit_code == 0;
 }
 
-// CMake looks for make, unless it is told to use what builds Hocket itself.
+// CMake looks for make by default; use the generator that builds Hocket itself.
 Words cmake_in(const std::string& folder, const Words& arguments) {
     Words command{"cmake", "-B", folder};
     if (has("ninja")) command.push_back("-GNinja");
@@ -110,7 +110,7 @@ TEST_CASE("what is installed, and nothing else") {
     add(HOCKET_MANDIR "/man7", {"hocket.7"});
     for (const auto& file : files_below(HOCKET_SCHEDULES)) add(HOCKET_DATADIR "/hocket/schedules", {file});
     std::set<std::string> found = files_below(stage().prefix);
-    // Plug-ins are built where there is what they need.
+    // Plug-ins are built if their dependencies are there.
     std::erase_if(
         found, [](const std::string& file) { return file.starts_with(HOCKET_PLUGIN_FOLDER "/libhocket_"); });
     CHECK(found == expected);
@@ -222,7 +222,7 @@ TEST_CASE("CMake finds the same major version that is not older") {
 
 TEST_CASE("the tools find the schedules that were installed with them, whatever they are called as") {
     if (!has("meson")) HOCKET_SKIP("no meson in PATH to install with");
-    const Stage tools({"--tags", "runtime"});  // what a package of the tools has
+    const Stage tools({"--tags", "runtime"});  // the contents of a package of the tools
     INFO(tools.installed.out << tools.installed.err);
     REQUIRE(tools.installed.exit_code == 0);
     CHECK(!fs::exists(tools.include));
@@ -232,7 +232,7 @@ TEST_CASE("the tools find the schedules that were installed with them, whatever 
     INFO(explained.out << explained.err);
     CHECK(explained.exit_code == 0);
     CHECK_THAT(explained.out, Contains(schedules + "/ring.sched:"));
-    // What compiles is a library of its own, which programs find where they are installed.
+    // The compiler is a library of its own, which programs find where they are installed.
     const auto code = run_bare({"schedc", "explain", "ring", "-n", "2", "--emit", "llvm"}, path);
     CHECK_THAT(code.out + code.err,
                Contains("define void @combine2_float32_sum") || Contains("built without LLVM"));

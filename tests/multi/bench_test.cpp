@@ -218,8 +218,8 @@ TEST_CASE("a wrong flag is refused once, before anything starts") {
     CHECK(upside_down.err.find("above --maxbytes 1K") != std::string::npos);
 }
 
-// The tests' driver ends a process that touches memory of a device, and spoils what a copy has not written
-// yet.
+// The tests' driver ends a process that touches memory of a device, and spoils the destination of a copy
+// until the copy ends.
 TEST_CASE("buffers on devices are measured, and checked from there") {
     for (const std::string collective : {"all_reduce", "all_gather", "scatter_v", "sendrecv"}) {
         const auto json = bench(3, collective, {"-b", "4", "-e", "300K", "-f", "97", "--memory", "device"},

@@ -1,4 +1,4 @@
-// hocket-cache as people use it: what it loads lies on the disk, what it says of a folder is so.
+// hocket-cache as people use it: loaded samples lie on the disk, and its report on a folder is right.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -287,7 +287,7 @@ TEST_CASE("verify finds every kind of damage, says where, and warm loads what is
 
 namespace {
 
-// What a job leaves that gets sample 3, if there is a source, and puts sample 1000.
+// A job that gets sample 3, if there is a source, and puts sample 1000.
 void get_and_put(const std::string& folder, hkt_cache_options how) {
     const std::string text = "a put sample";
     how.folder = folder.c_str();

@@ -45,7 +45,7 @@ std::vector<Program> programs(const std::string& folder) {
     return programs;
 }
 
-// How the ranks reach each other.
+// The connections between the ranks.
 struct Way {
     const char* name;
     Process::Environment environment;

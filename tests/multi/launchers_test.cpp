@@ -24,7 +24,7 @@ bool has(const std::string& program) {
     return hocket::test::run({"sh", "-c", "command -v " + program}, 20s).exit_code == 0;
 }
 
-// Nobody listens there now.
+// A port without a listener.
 int free_port() {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
@@ -38,7 +38,7 @@ int free_port() {
     return ntohs(address.sin_port);
 }
 
-// What no launcher of these brings: where rank 0 listens, and what only the job's ranks know.
+// The variables that none of these launchers sets: rank 0's address, and the job's secret.
 Process::Environment environment() {
     return {{"MASTER_ADDR", "127.0.0.1"},
             {"MASTER_PORT", std::to_string(free_port())},

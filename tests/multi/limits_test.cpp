@@ -1,4 +1,4 @@
-// Ranks that may use too little: what one of them cannot do ends all, with the same status and its words.
+// Ranks with too low limits: the failure of one of them ends all, with the same status and text.
 #include <stdlib.h>
 
 #include "tests/multi/process.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int transport = -5, peer_lost = -6, out_of_memory = -9, io = -11;
 
-// What limited_rank says of the last call that a rank has come to.
+// The report of limited_rank about the last call that a rank reached.
 struct Outcome {
     std::string call;
     int status = 1;

@@ -1,4 +1,5 @@
-// A rank that is killed: every survivor knows within a second, and says who it was and where it waited.
+// A rank is killed: every survivor learns of it within a second, and names the lost rank and the place of its
+// own wait.
 #include <signal.h>
 
 #include "capi/hocket.h"

@@ -1,4 +1,4 @@
-// hocket-overlap as people use it: tables, JSON and pictures of plans, and what it says of mistakes.
+// hocket-overlap as people use it: tables, JSON and pictures of plans, and its errors.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

@@ -175,7 +175,7 @@ TEST_CASE("a job whose processes have all died goes back to whole rounds, or is 
         return std::filesystem::exists(
             fmt::format("{}/server-{}.round-{}.checkpoint", folders[index], index, round));
     };
-    // Of which both have whole ones, the last first.
+    // The rounds of which both have whole checkpoints, the last first.
     const auto common = [&] {
         std::vector<int> rounds;
         for (int round = 300; round > 0; --round)
@@ -523,7 +523,7 @@ TEST_CASE("a damaged checkpoint is refused where an older one would lack rounds"
                    Contains("--round") && Contains("there are checkpoints of "));
     CHECK(std::filesystem::exists(damaged));
 
-    // What the job goes back from is still there, by another name.
+    // The checkpoints that the job goes back from still exist, under another name.
     server = start({"--restore", "--round", "2", "--return-ms", "2000"});
     params = open_worker(address_of(*server));
     push_ones(params, 3);  // the third round, once more
@@ -554,7 +554,7 @@ TEST_CASE("a server that stood still ends where another one has taken its place"
     Process replaced(serve({"--restore", "--checkpoints", b, "--join", address}), secret);
     address_of(replaced);
     round(2);
-    if (first_is_replaced) {  // it may hear of the old one first
+    if (first_is_replaced) {  // it may find the old one first
         kill(first->pid(), SIGKILL);
         first->finish(20s);
         first = std::make_unique<Process>(

@@ -23,7 +23,7 @@ class Process {
 
     // Starts command[0] (a path, or found in PATH) in a process group of its own.
     explicit Process(const std::vector<std::string>& command, const Environment& environment = {});
-    ~Process();  // kills what still runs of its group
+    ~Process();  // kills the processes of its group that still run
     Process(const Process&) = delete;
     Process& operator=(const Process&) = delete;
 
@@ -32,7 +32,7 @@ class Process {
     // Reads its output until stdout holds the text; false if it ended or the deadline passed before that.
     bool wait_for_output(const std::string& text, std::chrono::milliseconds deadline);
 
-    // What it has written to stdout so far, after the text's first occurrence; "" if there is none.
+    // The output on stdout so far, after the text's first occurrence; "" if there is none.
     std::string output_after(const std::string& text) const;
 
     // Reads its output until it ends; kills it when the deadline passes.
@@ -52,7 +52,7 @@ class Process {
 Finished run(const std::vector<std::string>& command, std::chrono::milliseconds deadline,
              const Process::Environment& environment = {});
 
-// Whether a process with this number runs (a zombie doesn't).
+// Returns whether a process with this number runs (a zombie does not).
 bool is_running(pid_t pid);
 
 // The lines that begin with the prefix, without it.

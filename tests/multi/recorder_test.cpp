@@ -42,7 +42,7 @@ std::vector<std::string> job(std::vector<std::string> options, const std::string
     return command;
 }
 
-// What hocket-run itself says.
+// The messages of hocket-run itself.
 std::string report_of(const Finished& result) {
     std::string report;
     for (const auto& line : lines_with_prefix(result.err, "hocket-run: ")) report += line + "\n";
@@ -58,7 +58,7 @@ pid_t pid_of(const Process& process, int rank) {
     return std::stoi(process.output_after("[" + std::to_string(rank) + "] running as "));
 }
 
-// Until so many ranks are in an operation. Who asks too early sees ranks that have not got there.
+// Asks until so many ranks are in an operation. Earlier answers show ranks that have not reached it.
 void ask_until(const Folder& folder, const std::function<void()>& ask, std::size_t ranks) {
     REQUIRE(eventually(
         [&] {

@@ -1,4 +1,4 @@
-// schedc as its users run it: what it says, and how it ends.
+// schedc as its users run it: its output, and its exit status.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-// The soak itself, for a few seconds; and that what it looks for would not pass it unseen.
+// The soak itself, for a few seconds; and checks that it would find the defects that it looks for.
 #include <algorithm>
 #include <vector>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t mebibyte = 1 << 20;
 
-// A history of so many samples, and what it complains of.
+// The complaint about a history of this many samples.
 template <class Change>
 std::string growth_of(std::size_t samples, Change change) {
     UsageHistory history;
@@ -58,7 +58,7 @@ TEST_CASE("a leak is growth, a peak is not") {
                Contains("descriptors grew from 10 (the lowest of samples 11 to 20 of 40) to 11"));
     CHECK_THAT(growth_of(40, [](Usage& usage, std::int64_t i) { usage.threads += i / 20; }),
                Contains("threads grew"));
-    // The warm-up, single peaks, and what was only touched.
+    // The warm-up, single peaks, and memory that was only touched.
     CHECK(growth_of(40, [](Usage& usage, std::int64_t i) {
               usage.heap -= i < 10 ? 50 * mebibyte : 0;
           }).empty());
@@ -123,7 +123,7 @@ TEST_CASE("an uneven piece in the wrong place is a fault") {
     const auto collective = GENERATE(HKT_ALL_GATHER, HKT_GATHER, HKT_ALL_TO_ALL);
     const bool in_place = GENERATE(false, true);
     CAPTURE(hkt_collective_name(collective), in_place);
-    // Of rank 1 of 3, the root.
+    // An operation on rank 1 of 3, the root.
     Operation operation;
     operation.layout = hocket::bench::layout_for({collective, hocket::bench::Subject::Kind::with_counts},
                                                  HKT_INT32, HKT_SUM, 1, 1, 3, 40);

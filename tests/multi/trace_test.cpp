@@ -1,4 +1,4 @@
-// hocket-run --trace, with real ranks: what is in the file, and that the clocks of hosts are put right.
+// hocket-run --trace, with real ranks: the contents of the file, and the correction of hosts' clocks.
 #include <signal.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Slice {
     Json facts;
 };
 
-// By category. What has no end goes on for ever.
+// By category. A slice without an end goes on for ever.
 std::map<std::string, std::vector<Slice>> slices_in(const std::string& path) {
     std::map<std::string, std::vector<Slice>> slices;
     std::map<std::pair<int, int>, std::vector<std::pair<std::string, Slice>>> open;  // by row
@@ -157,7 +157,7 @@ TEST_CASE("a rank that is killed, and those that it leaves behind, are in the tr
     Process process({HOCKET_RUN, "-n", "3", "--grace", "20", "--trace", path, HOCKET_ENDLESS},
                     {{"HOCKET_PROVIDER", "tcp"}});
     REQUIRE(process.wait_for_output("[1] running as ", 40s));
-    std::this_thread::sleep_for(2s);  // what a rank keeps for the file is written each second
+    std::this_thread::sleep_for(2s);  // a rank writes its records to the file each second
     kill(std::stoi(process.output_after("[1] running as ")), SIGKILL);
     const auto ended = process.finish(30s);
     CHECK(ended.in_time);

@@ -1,4 +1,4 @@
-// hocket-tune between real processes: what it writes, later jobs run by.
+// hocket-tune between real processes: later jobs run by its table.
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -30,7 +30,7 @@ nlohmann::json written() {
     return nlohmann::json::parse(stream);
 }
 
-// Of 8, 128 and 2048 bytes, or others.
+// Tunes for 8, 128 and 2048 bytes, or other sizes.
 Finished tune(const Words& options, const Words& sizes = {"-b", "8", "-e", "2K", "-f", "16"}) {
     Words all{"--seconds", "2"};
     all.insert(all.end(), sizes.begin(), sizes.end());

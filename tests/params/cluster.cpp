@@ -62,7 +62,7 @@ std::optional<std::string> Log::after(const std::string& prefix) const {
     return std::nullopt;
 }
 
-// Of the rounds only the last ones.
+// Includes only the last rounds.
 std::string Log::text() const {
     std::string text = file_ + ":\n";
     for (const Line& line : lines_) text += fmt::format("    {:.4f} {}\n", line.time, line.text);
@@ -309,7 +309,7 @@ double Cluster::seconds_to_go_on(double since) {
 void Cluster::finish() {
     std::uint64_t clock = 0;
     for (const int slot : living()) clock = std::max(clock, clock_of(slot));
-    // So late that nobody has come there before the file is seen.
+    // So late that no worker has reached it before the file is seen.
     const std::uint64_t end = clock + 150 + 2 * options_.staleness;
     std::ofstream(folder_.path() + "/until.new") << end;
     std::filesystem::rename(folder_.path() + "/until.new", folder_.path() + "/until");
@@ -333,8 +333,8 @@ void Cluster::finish() {
         if (server.process) require_end(*server.process, *server.log);
 }
 
-// All have the same weights at the end; and weights lack only updates of those that have ended, no more of
-// them than must be.
+// Checks that all have the same weights at the end, and that the weights lack only updates of workers that
+// have ended, and no more of them than necessary.
 void Cluster::require_right(int slot, std::uint64_t end) {
     const Log& log = *workers_.at(slot).log;
     const std::string same = *workers_.at(living().front()).log->after("end ");

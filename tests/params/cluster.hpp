@@ -1,5 +1,5 @@
 // Servers and workers of a parameter service as processes, and what they have written into their logs
-// (params_process.cpp). What goes wrong in one of them is thrown by whatever looks at it next.
+// (params_process.cpp). An error in one of them is thrown by the next call that looks at it.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +26,7 @@ class Log {
   public:
     explicit Log(std::string file) : file_(std::move(file)) {}
 
-    void read();  // what has come since
+    void read();  // the new lines
     struct Line {
         double time;  // seconds, monotonic
         std::string text;
@@ -39,14 +39,14 @@ class Log {
         std::uint64_t clock, least, most;
     };
     const std::vector<Round>& rounds() const { return rounds_; }
-    // Whose updates are not all in the weights, whenever that has changed.
+    // The workers whose updates are not all in the weights, recorded at each change.
     struct Behind {
         int slot;
         std::uint64_t first, least, most;
     };
     const std::vector<std::pair<double, std::vector<Behind>>>& behind() const { return behind_; }
 
-    // The first line that begins so, without that; nothing: there is none yet.
+    // The rest of the first line that begins with the prefix; nothing: there is none yet.
     std::optional<std::string> after(const std::string& prefix) const;
     std::string text() const;
 
@@ -67,9 +67,9 @@ struct ClusterOptions {
     Milliseconds silence{2000}, return_for{10000}, timeout{20000};
     bool writes_checkpoints = true;
     int sleep_ms = 3;  // of each round
-    int usage_ms = 0;  // how often servers and worker 0 look at their memory, descriptors and threads
+    int usage_ms = 0;  // the interval at which servers and worker 0 log their memory, descriptors and threads
     unsigned deadline_s = 120;  // of each process
-    // Where processes run: each server, and then each worker, on a host of its own, if there is something.
+    // If set, each server, and then each worker, runs on a host of its own.
     std::function<std::string(int host)> address;
     std::function<std::vector<std::string>(int host)> enter;  // the command that runs another one there
 };
@@ -86,10 +86,10 @@ class Cluster {
     void signal_worker(int slot, int signal) const;
     std::uint64_t clock_of(int slot);
     const Log& log_of(int slot) { return *workers_.at(slot).log; }
-    // It must end with an error; which one.
+    // The worker must end with an error; returns it.
     std::string error_of(int slot, Milliseconds deadline);
     void expect_no_more_of(int slot);  // from now on others may go on without it
-    void await_end(int slot);          // of one that leaves by itself
+    void await_end(int slot);          // for a worker that leaves by itself
 
     // ---- Servers
     void kill_server(int index);
@@ -103,7 +103,7 @@ class Cluster {
     // Waits until everybody has done some rounds after that time. Returns the longest time that any of them
     // was without the end of a round since then: seconds.
     double seconds_to_go_on(double since);
-    // Lets everybody end at one clock, and looks at what they have seen.
+    // Lets all workers end at one clock, and checks the weights that they have seen.
     void finish();
     std::string logs() const;
     std::string folder() const { return folder_.path(); }

@@ -1,7 +1,7 @@
 // Processes of a parameter service are killed, stopped and cut off, again and again. Updates are integers
-// that say which they are (updates.hpp), so that every sum that anybody pulls is looked at: no update is lost
-// or counted twice, and no weights are older than was asked for. HOCKET_PARAMS_FAULTS: how many faults, in
-// all, with the service's usual patience; without it there are a few, and less patience.
+// that identify themselves (updates.hpp), so that every pulled sum is checked: no update is lost or counted
+// twice, and no weights are older than the pull asked for. HOCKET_PARAMS_FAULTS: the number of faults, in
+// all, with the service's usual timeouts; without it there are a few faults, and shorter timeouts.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -91,13 +91,13 @@ const char* name_of(Fault fault) {
     return "";
 }
 
-// Resets all connections of the port. Returns how many there were.
+// Resets all connections of the port. Returns their number.
 std::size_t reset_connections(const std::string& port) {
     const auto ss = run({"sh", "-c", "PATH=$PATH:/usr/sbin:/sbin ss -H -K -tn 'sport = :" + port + "'"}, 10s);
     return static_cast<std::size_t>(std::count(ss.out.begin(), ss.out.end(), '\n'));
 }
 
-// Whether this user, this kernel and the programs that are installed can do that.
+// Returns whether this user, this kernel and the installed programs can reset connections.
 bool can_reset_connections() {
     const Listener listener;
     std::string why;
@@ -106,7 +106,7 @@ bool can_reset_connections() {
     return connection.is_open() && reset_connections(std::to_string(listener.port())) > 0;
 }
 
-// Brings the fault about. Returns when it was over: from then on the time to go on counts.
+// Causes the fault. Returns the time of its end, from which the time to go on counts.
 double bring_about(Cluster& cluster, Fault fault, Chance& chance, std::chrono::milliseconds stop) {
     std::vector<int> alive = cluster.living();
     const int inner = alive.front(), leaf = alive.back();
@@ -276,7 +276,7 @@ TEST_CASE("many faults of processes leave every sum right") {
     Times times;
     constexpr std::size_t faults_of_a_job = 8;
     const auto all = std::strtoul(asked, nullptr, 10);
-    std::vector<Fault> faults;  // each kind as often as each other
+    std::vector<Fault> faults;  // all kinds equally often
     const bool can_reset = can_reset_connections();
     if (!can_reset) std::cout << "without resets of connections: they are not possible here (ss -K)\n";
     for (std::size_t i = 0; faults.size() < all; ++i)
@@ -301,7 +301,7 @@ TEST_CASE("many faults of processes leave every sum right") {
 
 namespace {
 
-// By rack, who of it is directly below that server.
+// By rack, the workers of it that are directly below that server.
 std::map<std::string, std::set<int>> heads(const Cluster& cluster, int server) {
     const auto stats = nlohmann::json::parse(hocket::params::ask_for_stats(
         hocket::transport::Endpoint::parse(cluster.place_of(server)).value(), "a secret", 5s));
@@ -461,7 +461,7 @@ TEST_CASE("a link that is down for a while") {
     });
 }
 
-// HOCKET_PARAMS_SOAK: for how many seconds.
+// HOCKET_PARAMS_SOAK: the duration in seconds.
 TEST_CASE("memory, descriptors and threads do not grow while workers come and go") {
     const char* const asked = std::getenv("HOCKET_PARAMS_SOAK");
     const double seconds = asked ? std::atof(asked) : 12;
@@ -478,7 +478,7 @@ TEST_CASE("memory, descriptors and threads do not grow while workers come and go
         cluster.await_worker(killed);
         cluster.kill_worker(killed);
         cluster.await_end(leaving);
-        // No more of them than there are slots.
+        // No more workers than there are slots.
         std::this_thread::sleep_for(std::chrono::milliseconds(static_cast<int>(seconds * 1000 / 115)));
     }
     CHECK_NOTHROW(cluster.finish());

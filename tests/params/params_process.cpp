@@ -1,5 +1,5 @@
-// One process of a parameter service, for tests to break: a server, or a worker that looks at all that it
-// pulls. What it does is in its log, a line each: "TIME what", with seconds of the monotonic clock.
+// One process of a parameter service, for tests to break: a server, or a worker that checks all weights that
+// it pulls. It writes its actions to its log, one a line: "TIME what", with seconds of the monotonic clock.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -90,7 +90,7 @@ void serve(const Options& asked) {
 
 // ---- A worker --------------------------------------------------------------------------------------------
 
-// The clock at which all workers end, when the test has written it.
+// The clock at which all workers end, once the test has written it.
 std::optional<Clock> end_in(const std::string& file) {
     Clock end;
     if (std::ifstream stream(file); stream >> end) return end;
@@ -159,10 +159,11 @@ class Training {
             throw std::runtime_error(
                 fmt::format("weights of clock {} where {} or later was asked for", own.least, least));
         if (own.most > clock) throw std::runtime_error("the weights have updates that were not pushed");
-        // Weights of rounds before its own first one do not show their clock by it.
+        // Weights of rounds before the worker's own first one do not show their clock by its updates.
         const Clock all = own.least > own.first ? own.least : std::min(least, own.first);
         const Clock some = own.most > own.first ? own.most : all;
-        // Who is behind has ended: whether that is so the test knows. Said when it changes.
+        // A worker that is behind must have ended, which the test checks. The log has a list of them whenever
+        // it changes.
         std::string behind;
         for (const auto& [slot, one] : seen)
             if (one.least < std::max(all, one.first) || one.most < some)
@@ -177,7 +178,7 @@ class Training {
     Weights weights_;
     Client client_;
     std::map<std::uint64_t, Clock> firsts_;
-    std::string behind_;  // as it was said last
+    std::string behind_;  // as logged last
 };
 
 }  // namespace

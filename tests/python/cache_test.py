@@ -107,7 +107,7 @@ class Mapping(WithFiles):
         self.addCleanup(self.cache.close)
 
     def until_nothing_is_lent(self, cache):
-        """What was dropped on its way is given back by a later call."""
+        """Waits until a later call has returned the samples that were dropped in flight."""
         gc.collect()
         until = time.monotonic() + 30
         while (cache.stats()["memory_lent"] or cache._flying) and time.monotonic() < until:
@@ -227,7 +227,7 @@ class Mapping(WithFiles):
         self.assertEqual([len(batch) for batch in found], [4, 4, 2])
         self.assertEqual(found[2][1].tolist(), sample(9).tolist())
         for batch in self.cache.batches(range(100), 7):
-            break  # what is on its way is given up
+            break  # batches on their way are given up
         del found, batch
         self.until_nothing_is_lent(self.cache)
         with self.assertRaises(hocket.NotFoundError):
@@ -296,7 +296,7 @@ class Mapping(WithFiles):
                     batch.wait()
                 self.assertEqual(str(caught.exception.__cause__), f"there is no {key} today")
                 self.assertIn("read", [frame.name for frame in traceback.extract_tb(caught.exception.__cause__.__traceback__)])
-            self.assertEqual([reference() for reference in large], [None] * 4)  # what the functions had is not kept
+            self.assertEqual([reference() for reference in large], [None] * 4)  # the functions' local objects are not kept
 
     def test_a_batch_that_is_dropped_in_a_function(self):
         dropped, may_go_on = [], threading.Event()
@@ -597,7 +597,7 @@ class Shared(WithFiles):
             self.assertTrue(begun.wait(30))
             cache.close()
         thread.join(30)
-        self.assertEqual(process.poll(), 0)  # and was not killed, which is what comes after a minute
+        self.assertEqual(process.poll(), 0)  # and was not killed, which happens after a minute
         self.assertIn("does not answer", errors[0])
 
     def test_one_that_is_dropped_ends(self):
@@ -678,7 +678,7 @@ class Shared(WithFiles):
 
 
 def gone(process, limit_s):
-    """Whether the process ends within the limit."""
+    """Returns whether the process ends within the limit."""
     descriptor = None
     try:
         descriptor = os.pidfd_open(process)

@@ -100,7 +100,7 @@ def operators(comm):
 
 
 def profiles(comm):
-    """What a run has measured is the plan of the next one, from its first iteration on."""
+    """The measurements of one run are the plan of the next one, from its first iteration on."""
     path = os.path.join(os.environ["HOCKET_TEST_FOLDER"], f"profile{comm.rank}.json")
     model = Model(comm, True)
     with comm.overlap(model.layers, measure=5, look_every=-1) as exchange:
@@ -142,7 +142,7 @@ def refused(kind, *words):
 
 
 def refusals(comm):
-    """Who is refused, in Python or in C, does not keep the others waiting, and all go on."""
+    """A rank that is refused, in Python or in C, does not keep the others waiting, and all go on."""
     model = Model(comm, False)
     gaps = model.layers[:-1] + [("last", [np.empty(40, np.float32)[::2]])]
     for layers, options, words in ((gaps, {}, "gaps"), (model.layers, {"measure": 1}, "measure is 1"), (model.layers, {"method": "best"}, "'best'"), (5, {}, "5")):
@@ -286,7 +286,7 @@ PARTS = {part.__name__: part for part in (averages, operators, profiles, refusal
 
 def main(names):
     for name in names:
-        comm = hocket.init(timeout=600)  # what waited so long would fail by the test's limit
+        comm = hocket.init(timeout=600)  # the test's limit ends waits of that length
         PARTS[name](comm)
         print(f"right: {name}", flush=True)
         comm.close()

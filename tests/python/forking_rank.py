@@ -7,7 +7,7 @@ import sys
 
 from hocket_by_ctypes import INVALID_ARGUMENT, Communicator, Failure
 
-COUNT = 300_001  # not a multiple of a page: the buffer's outer pages are shared with what malloc keeps
+COUNT = 300_001  # not a multiple of a page: the buffer shares its outer pages with malloc's other blocks
 comm = None      # a child by fork has it, too
 
 
@@ -24,7 +24,7 @@ def check(buffer, size, step):
 
 
 def use_heap():
-    """What shares pages with the registered buffer is allocated, written and freed."""
+    """Allocates, writes and frees memory that shares pages with the registered buffer."""
     kept = [bytearray(b"x" * size) for size in range(1, 4000, 29)]
     more = [bytes(block) for block in kept]
     del kept[::2], more[::3]
@@ -57,7 +57,7 @@ def in_child(method, results):
         alone.add_up(ctypes.addressof(values), 100)
         use_heap()
         results.put("well" if list(values) == list(range(100)) else "the child's own sum is wrong")
-    except BaseException as error:  # the parent is to hear of it
+    except BaseException as error:  # the parent must learn of it
         results.put(repr(error))
 
 
@@ -136,7 +136,7 @@ def main():
     else:
         run_children(method)
     probe = (ctypes.c_float * 1)(comm.rank)
-    comm.add_up(ctypes.addressof(probe), 1)  # nobody has been lost
+    comm.add_up(ctypes.addressof(probe), 1)  # no rank has been lost
     print(f"right after {method}: {probe[0]}", flush=True)
 
 

@@ -62,7 +62,7 @@ class Requests(Alone):
         self.assertEqual(len(got), 3)
 
     def test_a_request_that_two_threads_wait_for_is_freed_once(self):
-        """What was dropped is looked at by each thread that calls: one asks C, and the others are told that it is in progress."""
+        """Each thread that calls looks at dropped requests: one thread asks C, and the others see them in progress."""
         wait, flight = hocket.state.lib.hkt_py_wait, self.start(np.zeros(4), 1)._flight
         thread = threading.Thread(target=wait, args=(flight, -1))
         thread.start()
@@ -82,7 +82,7 @@ class Requests(Alone):
         gc.collect()
         self.assertIsNotNone(alive())
         self.comm.send(np.ones(1000), 0, tag=1)
-        for _ in range(2):  # a later start lets go of what has ended
+        for _ in range(2):  # a later start releases ended operations
             self.comm.barrier(wait=False).wait()
         gc.collect()
         self.assertIsNone(alive())
@@ -94,7 +94,7 @@ class Requests(Alone):
         for _ in range(500):
             self.comm.all_reduce(x, y)
             self.comm.all_reduce(x, y, wait=False).wait()
-            self.comm.all_reduce(x, y, wait=False)  # nobody waits for it
+            self.comm.all_reduce(x, y, wait=False)  # without a wait
         self.comm.barrier()
         self.comm.barrier(wait=False).wait()
         gc.collect()
@@ -184,7 +184,7 @@ class Requests(Alone):
                 timer.start()
                 wait()
             timer.join()
-        # What was waited for goes on.
+        # The operation that was waited for goes on.
         self.comm.send(np.ones(4), 0, tag=1)
         self.assertEqual(self.comm.status, 0)
         self.comm.all_reduce(np.zeros(4))
@@ -227,7 +227,7 @@ class Requests(Alone):
         self.comm.close()
 
     def test_handlers_that_raise_lose_no_array(self):
-        """What was dropped in flight is looked at with each call; an exception may come between any two of them."""
+        """Each call looks at the requests that were dropped in flight; an exception may come between any two of them."""
         alive = []
         for tag in range(200):
             x = np.zeros(100)

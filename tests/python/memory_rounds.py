@@ -3,9 +3,9 @@
 
 usage: memory_rounds.py once | grow [NAME...]     (PYTHONPATH has the package)
 
-once: a few rounds of each kind; for valgrind, which sees what is read and written, and for a sanitizer.
-grow: many rounds of each kind, in stretches. What the process has is counted after each stretch: bytes of malloc, mappings,
-descriptors, threads, objects. A kind that has more after each of them leaks. The last line is "N right, N grow".
+once: a few rounds of each kind; for valgrind, which sees every read and write, and for a sanitizer.
+grow: many rounds of each kind, in stretches. The process's resources are counted after each stretch: bytes of malloc, mappings,
+descriptors, threads, objects. A kind whose count rises with every stretch leaks. The last line is "N right, N grow".
 NAME: of some kinds.
 """
 import asyncio
@@ -498,7 +498,7 @@ def counts():
 
 def growth(function, rounds):
     """By what is counted: how much more there was after each stretch of rounds, at least. Only of what leaks."""
-    for _ in range(max(3, rounds // 4)):  # what is made once
+    for _ in range(max(3, rounds // 4)):  # objects that are made once
         function()
     before, least = counts(), dict.fromkeys(NAMES, sys.maxsize)
     for _ in range(STRETCHES):

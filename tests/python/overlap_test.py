@@ -23,7 +23,7 @@ EXAMPLES = os.path.join(running.HERE, "..", "..", "examples", "overlap")
 
 
 def seconds_of(profile, batches):
-    """What docs/overlap.md says that a plan takes, forward."""
+    """The forward time of a plan, by the formula in docs/overlap.md."""
     come = done = 0.0
     for batch in batches:
         come += profile.startup + sum(profile.layers[i].transfer for i in batch)

@@ -176,7 +176,7 @@ def plans(comm):
 
 
 def states(comm):
-    """What is not sent is kept, saved, and loaded."""
+    """Elements that are not sent are kept, saved, and loaded."""
     options = dict(schedule="naive_ag(0.25)")
     x = mine(comm, 8) + np.arange(8, dtype=np.float32)
     first, second = comm.plan("all_reduce", **options), comm.plan("all_reduce", **options)

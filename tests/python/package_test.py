@@ -50,7 +50,7 @@ class Arrays(Alone):
         still.flags.writeable = False
         self.refused(["read-only"], comm.all_reduce, still)
         self.refused(["read-only"], comm.all_reduce, x, still)
-        comm.all_gather(still)  # what is only read may be read-only
+        comm.all_gather(still)  # arrays that are only read may be read-only
         self.refused(["byte order", "float32"], comm.all_reduce, x.astype(">f4"))
         self.refused(["complex64", "float32"], comm.all_reduce, x.astype(np.complex64))
         self.refused(["object"], comm.all_reduce, np.array([None]))

@@ -89,7 +89,7 @@ class Two(TestCase):
         self.assertIsNotNone(alive())
         second.clock()
         first.pull("b")
-        self.eventually(lambda: (first.pull("c"), gc.collect(), alive() is None)[-1])  # a later start lets go of what has ended
+        self.eventually(lambda: (first.pull("c"), gc.collect(), alive() is None)[-1])  # a later start releases ended requests
 
     def test_arrays_of_a_request_that_is_dropped_while_the_worker_closes(self):
         first, second = self.workers([model(), model()])
@@ -151,7 +151,7 @@ class Two(TestCase):
         for round in range(5):
             first.push({"b": np.ones(4)})
             first.clock()
-            self.same(first.pull("b"), np.full(4, round + 1.0))  # its own are among them, whatever the other does
+            self.same(first.pull("b"), np.full(4, round + 1.0))  # its own updates are among them, independent of the other worker
         second.push({"b": np.full(4, 10.0)})
         second.clock()
         self.same(second.pull("b", staleness=params.UNBOUNDED), np.full(4, 15.0))
@@ -248,7 +248,7 @@ class Interrupted(TestCase):
         self.assertEqual(first.clock(), round + 2)
 
     def test_a_clock_whose_round_ends_after_it_was_left(self):
-        """Who goes on pushing does so in the next round, which the next clock() ends."""
+        """Later pushes belong to the next round, which the next clock() ends."""
         first, second = self.workers([model(), model()], timeout=600)
         self.until_interrupted(first.clock)
         round = first.stats().round
@@ -261,7 +261,7 @@ class Interrupted(TestCase):
         self.same(first.pull("b"), np.ones(4))
 
     def test_after_the_call_of_c(self):
-        """What C has done is noted, though Ctrl-C comes before its call has returned."""
+        """The effect of a call in C is recorded even if Ctrl-C comes before the call has returned."""
         worker = self.workers([model()])[0]
         call, ones = Handle.call, np.ones(4)
 

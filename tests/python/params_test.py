@@ -114,7 +114,7 @@ class Alone(TestCase):
         push({"b": still})
         self.worker.clock()
         self.same(self.worker.pull("b"), np.full(4, 2.0))
-        self.same(self.worker.pull("c"), model()["c"])  # nothing of what was refused was pushed
+        self.same(self.worker.pull("c"), model()["c"])  # nothing of the refused update was pushed
         self.same(self.worker.pull("d"), model()["d"])
 
     def test_pulls_refused(self):

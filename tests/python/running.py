@@ -1,4 +1,4 @@
-"""What the tests of Python programs have in common: processes with a limit, and the counts of their cases."""
+"""Shared by the tests of Python programs: processes with a limit, and the counts of their cases."""
 import glob
 import os
 import random

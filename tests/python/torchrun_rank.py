@@ -12,7 +12,7 @@ def restarted():
     for meeting in ("first", "second"):
         comm = hocket.init(timeout=60)
         print(f"attempt {attempt}, {meeting}: {comm.all_reduce(np.array([float(comm.rank)]))[0]}", flush=True)
-    comm.barrier()  # so that torchrun ends nobody who has not printed
+    comm.barrier()  # so that torchrun ends no rank before it has printed
     if attempt == "0" and comm.rank == 1:
         sys.exit("once")
 

@@ -40,7 +40,7 @@ struct Cuda {
     int (*stream_synchronize)(void*);
     int (*launch_host_function)(void*, void (*)(void*), void*);
 
-    // Of the tests' driver; null in a real one.
+    // A function of the tests' driver; null with a real one.
     void (*fail)(const char* function, int after, int result);
     unsigned long long (*count)(const char* what);
     void (*capture)(void* stream, int captures);
@@ -79,7 +79,7 @@ class DeviceStream {
     DeviceStream(const DeviceStream&) = delete;
 
     void* handle() const { return handle_; }
-    // What is enqueued from now on waits until go_on().
+    // Operations that are enqueued from now on wait until go_on().
     void hold();
     void go_on() { is_held_ = false; }
     // Work that takes so long.

@@ -1,4 +1,4 @@
-// Waiting for what other threads or processes bring about.
+// Waits for effects of other threads or processes.
 #pragma once
 
 #include <chrono>
@@ -6,9 +6,9 @@
 
 namespace hocket::test {
 
-// Whether the condition holds, now or at some time before the deadline. It is looked at every millisecond,
-// and a test goes on as soon as it holds: the deadline is only for what never comes. It is shorter than that
-// of Processes, so that the test itself can say what did not come.
+// Returns whether the condition holds, now or at some time before the deadline. The condition is checked
+// every millisecond, and the call returns as soon as it holds: only a failing test waits for the deadline.
+// The deadline is shorter than that of Processes, so that the test itself can report the failure.
 template <typename Condition>
 bool eventually(Condition condition, std::chrono::milliseconds deadline = std::chrono::seconds(15)) {
     const auto end = std::chrono::steady_clock::now() + deadline;

@@ -1,4 +1,4 @@
-// For what tests run in processes of their own, where Catch2's macros are not at home.
+// For code that tests run in processes of their own, where Catch2's macros do not work.
 #pragma once
 
 #include <concepts>

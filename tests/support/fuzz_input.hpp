@@ -7,7 +7,7 @@
 
 namespace hocket::test {
 
-// What must hold for every input: libFuzzer looks for aborts.
+// Aborts unless the condition holds: libFuzzer looks for aborts.
 inline void require(bool holds) {
     if (!holds) std::abort();
 }

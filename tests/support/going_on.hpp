@@ -1,4 +1,4 @@
-// A child that goes on with what the test has made, as if it were the test's own process.
+// A child that goes on with the test's objects, as if it were the test's own process.
 #pragma once
 
 #include <unistd.h>

@@ -33,7 +33,7 @@ class Lan {
     static std::string address(int host);
     const Processes& hosts() const { return processes_; }
 
-    // No packet passes any more, in either direction, and neither end is told.
+    // Drops all packets, in both directions, without notifying either end.
     void cut_off(int host) const;
     void restore(int host) const;
 

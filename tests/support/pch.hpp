@@ -1,4 +1,4 @@
-// What most tests include, compiled once.
+// Headers that most tests include, compiled once.
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
 

@@ -19,7 +19,7 @@ namespace hocket::test {
 namespace {
 
 #ifdef __SANITIZE_THREAD__
-constexpr unsigned slowness = 5;  // about what it costs
+constexpr unsigned slowness = 5;  // about its cost
 #else
 constexpr unsigned slowness = 1;
 #endif

@@ -16,14 +16,14 @@ namespace hocket::test {
 struct Outcome {
     int exit_code = -1;  // 0: the function returned; 1: it threw; -1: a signal ended it
     int signal = 0;
-    std::string text;    // what the function returned, or "status N: what" of its exception
+    std::string text;    // the function's result, or "status N: what" of its exception
     double seconds = 0;  // from the start of the process to its end
 };
 
 class Processes {
   public:
     explicit Processes(unsigned deadline_seconds = 20) : deadline_seconds_(deadline_seconds) {}
-    ~Processes();  // kills and reaps what still runs
+    ~Processes();  // kills and reaps the processes that still run
     Processes(const Processes&) = delete;
 
     // Returns the process's index: 0, 1, ...

@@ -33,7 +33,7 @@ bool filter_system_calls(sock_filter (&program)[count]) {
 constexpr unsigned let_through = 0x0c0ffee5;
 std::atomic<int> connects_left;
 
-// What the filter traps: a connect(2), which is made here.
+// Handles the system call that the filter traps, connect(2), and makes it here.
 void connect_or_die(int, siginfo_t*, void* context) {
     if (connects_left-- <= 0) kill(getpid(), SIGKILL);
     auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext;

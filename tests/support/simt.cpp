@@ -147,7 +147,7 @@ class Launch {
 
     void run();
 
-    // What threads call; `current` is the one that does.
+    // Threads call these; `current` is the calling thread.
     void wait_for_block(Place place);
     std::uint64_t wait_for_warp(Operation operation, unsigned mask, std::uint64_t value, unsigned argument,
                                 Place place);
@@ -274,7 +274,7 @@ void Launch::suspend() {
     if (failure_) throw Cancelled{};
 }
 
-// How many threads wait where, and one of them.
+// The number of waiting threads by place, and one of them.
 std::string Launch::waiting() const {
     std::string text;
     for (const auto& block : blocks_) {

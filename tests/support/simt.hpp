@@ -1,8 +1,8 @@
 // Runs the device's kernels as C++ on the processor, so that tests need no device: include this before a .cu
 // file. Each thread of a block is a fiber. Fibers switch at barriers, warp operations and atomics, in a
 // random order that `seed` fixes. Blocks start in a random order, few at a time, and a block that has started
-// runs on, which is all that a device promises. What a device leaves undefined ends a launch with an Error: a
-// barrier or a warp operation that some of its threads do not reach, or a wait that nothing can end.
+// runs on, which is all that a device promises. Behaviour that is undefined on a device ends a launch with an
+// Error: a barrier or a warp operation that some threads do not reach, or a wait that nothing can end.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ void seed(std::uint64_t number);
 // Runs the kernel with so many blocks of so many threads to its end. Launches are made from one thread.
 void launch(unsigned blocks, unsigned threads, const std::function<void()>& kernel);
 
-// What the kernel calls; see the operations below.
+// Called by kernels; see the operations below.
 enum class Operation : std::uint8_t { sync, shuffle, ballot, match };
 void wait_for_block(Place place);
 std::uint64_t wait_for_warp(Operation operation, unsigned mask, std::uint64_t value, unsigned argument,
@@ -171,8 +171,8 @@ inline int __ffs(unsigned bits) {
 
 namespace hocket::simt {
 
-// Hands work of a kernel to a stream; gives a cudaError_t. tests/support/simt_at_once.cpp does it before it
-// returns, whatever the stream; tests/support/fake_cuda/kernels.cpp gives it to the tests' driver.
+// Hands work of a kernel to a stream; returns a cudaError_t. tests/support/simt_at_once.cpp does the work
+// before it returns, for every stream; tests/support/fake_cuda/kernels.cpp gives it to the tests' driver.
 int enqueue(void* stream, std::function<void()> work);
 // Brings the code of all kernels to the device; gives a cudaError_t. Defined in the same two files.
 int load();
@@ -180,7 +180,7 @@ inline thread_local int first_error = 0;  // of launches
 
 }  // namespace hocket::simt
 
-// What runtime/compute/kernels/cuda/device.cuh defines for a device.
+// The counterpart of runtime/compute/kernels/cuda/device.cuh, which defines these for a device.
 namespace hocket::kernels::cuda {
 
 template <auto kernel, typename... Arguments>
@@ -205,7 +205,7 @@ inline const char* error_words(int error) {
     return error == 719 ? "unspecified launch failure" : "words of the tests' device";
 }
 
-// Those that wait for a word let others run.
+// Threads that wait for a word let others run.
 inline std::uint64_t load_acquire(const std::uint64_t* from) {
     simt::let_others_run(true);
     return *from;

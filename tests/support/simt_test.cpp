@@ -10,7 +10,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// A macro's argument is all on one line, and barriers are told apart by their lines.
+// A macro's argument is all on one line, and barriers are distinguished by their lines.
 void at_two_barriers() {
     if (threadIdx.x < 32)
         __syncthreads();
@@ -82,7 +82,7 @@ TEST_CASE("simt: a barrier that some threads never reach is an error") {
                                        if (threadIdx.x < 60) __syncthreads();
                                    }),
                       Contains("__syncthreads (simt_test.cpp:") && Contains("has ended"));
-    // Who waits for a thread that waits for it.
+    // Threads that wait for each other.
     CHECK_THROWS_WITH(
         simt::launch(1, 64, wait_for_each_other),
         Contains("no thread can go on") && Contains("1 threads, one of them 7, wait at a warp operation"));

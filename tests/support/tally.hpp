@@ -1,5 +1,5 @@
-// How often something has happened, in all processes that are forked after it is made: so one process waits
-// for what others have done, not for a time in which they should have done it.
+// Counts an event in all processes that are forked after the tally is made, so that a process waits for the
+// events of others, not for a time in which they should happen.
 #pragma once
 
 #include <sys/mman.h>
@@ -30,7 +30,7 @@ class Tally {
         const bool has_come = eventually([&] { return *count_ >= value; });
         expect(has_come, "to be told " + std::to_string(value) + " times, not " + std::to_string(*count_));
     }
-    // Of so many that each say so once: returns when all have.
+    // Counts the caller, and returns when all callers have been counted.
     void meet(int all) const {
         add();
         await(all);

@@ -1,4 +1,5 @@
-// What every test file includes: Catch2, and a way to skip that is counted and says why.
+// The header that every test file includes: Catch2, and a macro that skips a test with a reason and is
+// counted.
 #pragma once
 
 #include <catch2/catch.hpp>

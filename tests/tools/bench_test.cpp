@@ -1,4 +1,4 @@
-// What hocket-bench's verdict rests on: inputs, expected results, guards, sizes and bandwidths.
+// The parts that hocket-bench's verdict relies on: inputs, expected results, guards, sizes and bandwidths.
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -50,7 +50,7 @@ Elements piece_of(const Elements& all, const std::vector<std::size_t>& pieces, i
     return Elements(all.begin() + begin, all.begin() + begin + pieces[piece]);
 }
 
-// Of the pieces in a rank's buffer.
+// The counts of the pieces in a rank's buffer.
 std::vector<std::size_t> pieces_of(const Layout& layout) {
     return layout.subject.has_counts() ? layout.counts : std::vector<std::size_t>(layout.ranks, layout.count);
 }
@@ -139,7 +139,7 @@ void check_verdicts(const Layout& layout, std::size_t bytes) {
     CHECK(first_wrong(layout, 3, result.data())->index == 0);
 }
 
-// Of rank 1 of 4, with 5 elements a call.
+// The layout of rank 1 of 4, with 5 elements a call.
 Layout layout_of_five(hkt_collective collective, int root) {
     return {collective, HKT_INT32, HKT_SUM, root, 1, 4, 5};
 }

@@ -1,4 +1,4 @@
-// What is told about a program against the program itself.
+// Compares the output about a program with the program itself.
 #include "tools/schedc/emit.hpp"
 
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ dsl::AreaId area_of(const std::string& text, const dsl::RankProgram& program) {
                                              area);
 }
 
-// "input at 1/2 for 5/6" tells of a shifted area what it is of, and what is read where.
+// "input at 1/2 for 5/6" names the memory of a shifted area, and the position that is read at another one.
 void check_areas(const json& names, const std::vector<dsl::AreaId>& areas, const dsl::RankProgram& program) {
     REQUIRE(names.size() == areas.size());
     for (std::size_t i = 0; i < areas.size(); ++i) {
@@ -82,7 +82,7 @@ void check_same(const json& told, const Op& op, const dsl::RankProgram& program)
     CHECK(told["source"]["location"] == program.origins[op.origin].location);
 }
 
-// Where explain has a message's number instead of a slot's, the slot that it is received into.
+// If explain has a message's number instead of a slot's, names the slot that the message is received into.
 std::string area_text(const dsl::RankProgram& program, dsl::AreaId area) {
     for (const Op& op : program.ops) {
         if (op.kind != Op::Kind::receive || area < program.first_scratch()) continue;
@@ -111,7 +111,7 @@ std::string regions_text(const dsl::RankProgram& program, const Op& op) {
     return text;
 }
 
-// What an operation reads: where that is another place than it writes to, with the place.
+// The operand of an operation, with its place if the operation writes to another one.
 std::string operand_text(const dsl::RankProgram& program, const Op& op, dsl::AreaId area) {
     if (area < program.first_shifted()) return area_text(program, area);
     const dsl::ShiftedArea& shifted = program.shifted[area - program.first_shifted()];

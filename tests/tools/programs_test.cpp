@@ -1,4 +1,4 @@
-// The programs as users meet them first: their help, their output, and what they say of mistakes.
+// The programs as users meet them first: their help, their output, and their errors.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ TEST_CASE("nothing fails because stderr cannot be written") {
 }
 
 TEST_CASE("schedc check reads the folders of schedules once, whatever it checks") {
-    // What is read a second time is never written: opening it would wait.
+    // Nobody writes to the pipe again, so a second open would block.
     const std::filesystem::path folder = std::filesystem::path(HOCKET_TEST_FOLDER) / "read_once";
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);

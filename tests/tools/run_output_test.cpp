@@ -39,7 +39,7 @@ class Terminal {
         saved_ = -1;
         restored_ = true;
     }
-    // What the terminal received.
+    // The text that the terminal received.
     std::string text() {
         std::string text;
         pollfd fd{master_, POLLIN, 0};

@@ -1,4 +1,4 @@
-// How hocket-run puts the traces of several hosts' ranks together: the clocks, and files that are damaged.
+// hocket-run's merge of the traces of several hosts' ranks: the clocks, and damaged files.
 #include <sys/stat.h>
 
 #include <cmath>
@@ -180,7 +180,7 @@ TEST_CASE("what is damaged in a trace is left out, and the rest is JSON") {
             CHECK(slices == joined.slices);
             read += joined.slices > 0;
         } catch (const std::runtime_error&) {
-            ++without;  // neither file says whose it is
+            ++without;  // neither file names its owner
         }
     }
     CHECK(read > 300);
@@ -226,7 +226,7 @@ TEST_CASE("what contains something still does when a clock that drifts has been 
     const std::string path = folder.path() + "/all.json";
     const tools::JoinedTrace joined = tools::join_traces(folder.path(), path);
     CHECK_THAT(joined.remarks, Catch::Contains("is +1000"));
-    std::map<int, std::vector<double>> began;  // of what is open, by rank
+    std::map<int, std::vector<double>> began;  // of open slices, by rank
     std::map<int, double> last_end;
     std::map<int, std::size_t> ended;
     for (const Json& event : read_json(path)) {
@@ -289,7 +289,7 @@ TEST_CASE("a FIFO is neither waited for nor read, and is named") {
     CHECK_THROWS_WITH(tools::join_traces(folder.path(), fifo),
                       Catch::Contains(fifo + " cannot be written: it is a FIFO or pipe that nobody reads"));
     CHECK(std::filesystem::is_fifo(fifo));
-    // Nor does what others have left under the names of new files make anyone wait.
+    // Entries that others left under the names of new files cause no wait, either.
     REQUIRE(mkfifo((all + ".new").c_str(), 0600) == 0);
     CHECK(tools::join_traces(folder.path(), all).ranks == 1);
 }

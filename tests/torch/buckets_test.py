@@ -182,7 +182,7 @@ def step_of(module):
 
 
 def measured(rank, size, backend):
-    """What only one rank waits for, the profile of all has, at its layer."""
+    """A wait of only one rank is in the profile of all ranks, at its layer."""
     module = SlowBetween(0.02 if rank == 1 else 0.0)
     profile = hocket.torch.measure_profile(module, step_of(module), group=group_of(backend), steps=3, warm_up=1, rounds=3)
     assert all(parameter.grad is None for parameter in module.parameters())

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What the backend hocket does when something is lost, late, or given up."""
+"""The backend hocket when a rank or message is lost, late, or given up."""
 import datetime
 import os
 import signal
@@ -241,7 +241,7 @@ def other_lists(rank, size):
 
 
 def earlier_lists(rank, size):
-    """What ranks of an earlier job have left in the store is not taken for a list of this one. (torch 1.13 itself cannot make a second
+    """A list that ranks of an earlier job left in the store is not taken for one of this job. (torch 1.13 itself cannot make a second
     default group with one store.)"""
     shared = dist.HashStore()
     shared.set("hocket/members/1", "an-earlier-job 1,2")
@@ -316,10 +316,10 @@ def made_at_last(rank, size):
 
 
 def refused(rank, size):
-    """What rank 0 cannot join with, the others hear, though they ask later."""
+    """The others receive the reason why rank 0 cannot join, even if they ask later."""
     again = dist.PrefixStore("refused", store())
     if rank == 0:
-        os.environ["HOCKET_FABRIC_ADDR"] = "192.0.2.1"  # nobody's
+        os.environ["HOCKET_FABRIC_ADDR"] = "192.0.2.1"  # no host's address
     else:
         again.wait(["refused"])
     text = _text_of(hocket.torch.ProcessGroup, again, rank, size, datetime.timedelta(seconds=10))

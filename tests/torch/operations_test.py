@@ -30,7 +30,7 @@ def numbers(rank, count, dtype):
 
 
 def plain(op, inputs):
-    """What a reduction gives."""
+    """The expected result of a reduction."""
     dtype = inputs[0].dtype
     wide = torch.stack([x.to(torch.complex128) if dtype.is_complex else x.to(torch.int64 if not dtype.is_floating_point else torch.float64)
                         for x in inputs])
@@ -215,7 +215,7 @@ def several_at_once(rank, size):
     for x in tensors:
         same(x, plain(ReduceOp.SUM, [numbers(r, len(x), torch.float32) for r in range(size)]), "all_reduce_coalesced")
     x, long = torch.tensor([1.0 + rank]), torch.arange(5.0)
-    dist.all_reduce_coalesced([x, x])  # of one tensor twice, both are the sum of what it was
+    dist.all_reduce_coalesced([x, x])  # with one tensor twice, both are the sum of its earlier values
     same(x, torch.tensor([float(sum(range(1, size + 1)))]), "all_reduce_coalesced of one tensor twice")
     dist.all_reduce_coalesced([long[:3], long[2:], x, long[4:]])
     same(long, torch.arange(5.0) * size, "all_reduce_coalesced of views that overlap")
@@ -414,7 +414,7 @@ def sparse(rank, size):
 
 
 def wrong(rank, size):
-    """What is refused is refused before anything is sent, and the group goes on."""
+    """An invalid call is refused before anything is sent, and the group goes on."""
     group = dist.group.WORLD
     refused(ValueError, "a tensor for each of", group.allgather, [[torch.ones(1)] * (size + 1)], [torch.ones(1)])
     refused(ValueError, "elements in the list", group.allgather, [[torch.ones(2)] * size], [torch.ones(1)])

@@ -317,7 +317,7 @@ class Alone(ranks.TestCase):
         self.raises(ValueError, "other parameters", optimizer.load_state_dict, {"state": {}, "param_groups": [{"params": [0]}]})
         self.raises(ValueError, "make another optimizer", optimizer.add_param_group, {"params": [torch.nn.Parameter(torch.ones(1))]})
         self.raises(TypeError, "cannot be pickled", copy.deepcopy, optimizer)
-        self.raises(KeyError, "lr", torch.optim.lr_scheduler.StepLR, optimizer, 1)  # nobody thinks that it has a rate here
+        self.raises(KeyError, "lr", torch.optim.lr_scheduler.StepLR, optimizer, 1)  # the optimizer has no rate here
 
     def test_refused(self):
         model, plain = chain(), hocket.params
@@ -488,7 +488,7 @@ class Two(ranks.TestCase):
         self.assertFalse(self.optimizer._weights.are_old())
 
     def test_a_step_that_has_failed_is_made_again(self):
-        """What it had pushed counts once."""
+        """The updates of the failed step count once."""
         self.begin(overlap=False, timeout=2)
         before = weights_of(self.model)
         backward(self.model, "chain", 0, 0)
@@ -633,7 +633,7 @@ class Two(ranks.TestCase):
             backward(self.model, "chain", 1, 0)
         self.optimizer.end_round()
         self.other.clock()
-        self.expect_a_step(before, gradients)  # what was pushed counts
+        self.expect_a_step(before, gradients)  # pushed gradients count
         self.model.zero_grad(set_to_none=True)
         before = weights_of(self.model)
         with self.optimizer.no_push():

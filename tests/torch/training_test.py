@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What trains on several ranks, on the backend hocket: the same weights as one process has, and the same bits on all ranks."""
+"""Training on several ranks, on the backend hocket: the same weights as one process has, and the same bits on all ranks."""
 import contextlib
 import gc
 import os
@@ -140,7 +140,7 @@ class Two(torch.nn.Module):
 
 
 def sparse_hook_of_two(rank, size, schedule):
-    """What is kept of a parameter's gradient comes to that parameter: over all steps it gets the whole of its own."""
+    """The kept part of a parameter's gradient reaches that parameter: over all steps it gets its whole gradient."""
     count = 50
     one = DistributedDataParallel(Two("ab", a=torch.zeros(count), b=torch.zeros(count)))
     hocket.torch.sparse_hook(one, density=0.1, schedule=schedule)

@@ -68,7 +68,7 @@ Bytes filled(hkt_type type, std::size_t count, int rank) {
     return bytes;
 }
 
-// What a rank passes to a collective. Counts in elements.
+// The arguments that a rank passes to a collective. Counts are in elements.
 struct Call {
     std::string name;
     std::size_t sent, received;
@@ -172,7 +172,7 @@ std::vector<Call> calls_of(const Given& g) {
     };
 }
 
-// Which of a rank's buffers are on a device.
+// The buffers of a rank that are on a device.
 struct Places {
     bool send, recv;
     int send_device = 0, recv_device = 0;
@@ -180,7 +180,7 @@ struct Places {
 
 constexpr std::byte unwritten{0x77};
 
-// What recv holds afterwards if all memory is the host's.
+// The contents of recv afterwards if all memory is the host's.
 Bytes on_host(hkt_comm* comm, const Call& call, const Bytes& input, std::size_t size) {
     Bytes output(call.received * size, unwritten);
     must(comm, call.start(input.data(), output.data(), nullptr));
@@ -249,7 +249,7 @@ void check_in_place(const Cuda& cuda, hkt_comm* comm, const Call& call, hkt_type
     Buffer buffer(cuda, whole, 0);
     run(buffer.data());
     Bytes got = buffer.contents(stream);
-    // In place, what lies beside the rank's own piece of send is as it was.
+    // In place, elements beside the rank's own piece of send are unchanged.
     expect(got == wanted, call.name + " in place is another on a device");
 }
 
@@ -302,7 +302,8 @@ TEST_CASE("buffers of several MiB go to and from devices in pieces") {
 }
 
 TEST_CASE("schedules with many steps on memory of devices") {
-    // How data travel does not depend on the schedule: each schedule at least once, and each placement.
+    // The path of data does not depend on the schedule: each schedule occurs at least once, and each
+    // placement.
     const std::pair<const char*, std::string> jobs[] = {
         {"ring", "aaaa"}, {"ring", "aabb"}, {"halving", "abcd"}, {"bruck", "aabb"}, {"binomial", "aaaa"}};
     for (const auto& [schedule, hosts] : jobs) {

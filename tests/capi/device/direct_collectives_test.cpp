@@ -101,11 +101,11 @@ TEST_CASE(
                   stream.be_busy(round % 3 == rank ? 30 : 1);
                   must(cuda.write_async(address(from.data()), host, piece, stream.handle()),
                        "cuMemcpyHtoDAsync");
-                  // What must not come behind the result.
+                  // This write must not land after the result.
                   must(cuda.write_async(address(to.data() + piece), host, piece, stream.handle()),
                        "cuMemcpyHtoDAsync");
                   must(comm, gather_all(comm, from, to));
-                  // Nobody reads it any more.
+                  // No rank reads it any more.
                   must(cuda.stream_synchronize(stream.handle()), "cuStreamSynchronize");
                   from.write(Bytes(piece, std::byte{0xee}));
                   expect(to.read() == gathered(3, round), "round " + std::to_string(round));
@@ -224,8 +224,8 @@ TEST_CASE("a rank that dies in a collective between devices is named to the surv
                 if (rank == 2 && !copies) stream.hold();
                 hkt_request* request = nullptr;
                 hkt_status status = gather_all(comm.get(), from, to, &request);
-                // The others drive until rank 2 has come so far, or is heard to be dead; who is late hears it
-                // at once.
+                // The others drive until rank 2 has come so far, or its death is known; a late rank learns of
+                // it at once.
                 if (status == HKT_SUCCESS)
                     expect(eventually([&] {
                                status = hkt_test(request);
@@ -259,7 +259,7 @@ TEST_CASE("a stream that does not come keeps a collective between devices back, 
             if (rank == 1) stream.hold();
             const hkt_status status = gather_all(comm.get(), *from, to);
             stream.go_on();  // drivers free memory only when all streams have come to their end
-            from.reset();    // nobody reads it
+            from.reset();    // no rank reads it
             const std::string text = hkt_comm_last_error(comm.get());
             expect(status == HKT_ERROR_TIMEOUT, std::string(hkt_error_string(status)) + ": " + text);
             expect_in(text, "copying send (");
@@ -280,7 +280,7 @@ TEST_CASE("ranks that start different collectives are told so, from device to de
                 status = gather_all(comm.get(), from, to);
             else if (kind == 0)  // another count
                 status = hkt_all_gather(from.data(), to.data(), piece + 1, HKT_UINT8, comm.get(), nullptr);
-            else if (kind == 1)  // what goes another way
+            else if (kind == 1)  // a collective that goes by way of the host
                 status =
                     hkt_all_reduce(from.data(), to.data(), piece, HKT_FLOAT32, HKT_SUM, comm.get(), nullptr);
             else

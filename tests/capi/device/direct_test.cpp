@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t large = 300'001;
 
-// Where a rank's buffer is: on the host, or on a device.
+// The place of a rank's buffer: the host, or a device.
 using Where = std::optional<int>;
 
 class Buffer {
@@ -58,7 +58,7 @@ void expect_count(const Cuda& cuda, const char* what, unsigned long long wanted)
            std::string(what) + ": " + std::to_string(cuda.count(what)) + ", not " + std::to_string(wanted));
 }
 
-// Two ranks of one host, without a look at what they leave behind.
+// Runs two ranks of one host, without checking for leftovers.
 std::vector<Outcome> run_pair(const std::function<void(int, const Cuda&)>& body) {
     return run_ranks({2, {{"FAKE_CUDA_DELAY_US", "60"}}, 50}, [&](int rank) {
         setenv("HOCKET_HOST_ID", "a", 1);
@@ -91,7 +91,8 @@ TEST_CASE("between devices of a host, data do not touch the host") {
     }
 }
 
-// Device 1's memory has no handle, as that of a pool; and who may not, or cannot, must be believed.
+// Device 1's memory has no handle, like that of a pool; a rank that may not, or cannot, copy directly must be
+// respected.
 TEST_CASE("what cannot go from device to device goes by way of the host, as before") {
     struct How {
         const char *name, *ipc[2];  // HOCKET_CUDA_IPC, by rank
@@ -177,8 +178,7 @@ TEST_CASE("a message between devices comes behind both streams, and both starts 
                   static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(memory.data()));
               for (int round = 0; round < 6; ++round) {
                   const Bytes message = contents(large, round);
-                  // What is on the stream before. What the receiver has there must not come behind the
-                  // message.
+                  // Work that is on the stream before. The receiver's write must not land after the message.
                   if (rank == 0)
                       std::copy(message.begin(), message.end(), host);
                   else
@@ -189,7 +189,7 @@ TEST_CASE("a message between devices comes behind both streams, and both starts 
                                           ? hkt_send(memory.data(), large, HKT_UINT8, 1, 0, comm, nullptr)
                                           : hkt_recv(memory.data(), large, HKT_UINT8, 0, 0, comm, nullptr);
                   must(comm, status);
-                  // What follows: the sender spoils its buffer, the receiver reads.
+                  // Work that follows: the sender spoils its buffer, the receiver reads.
                   if (rank == 0) {
                       must(cuda.stream_synchronize(stream.handle()), "cuStreamSynchronize");
                       std::fill_n(host, large, std::byte{0xee});
@@ -237,7 +237,7 @@ TEST_CASE("memory that was freed and allocated anew is another message's") {
               const bool sends = hkt_comm_rank(comm) == 0;
               const DeviceMemory to(cuda, large);
               for (int round = 0; round < 100; ++round) {
-                  // Of one size for a while: a driver then gives the same addresses again and again.
+                  // One size for a while, for which a driver returns the same addresses again and again.
                   const std::size_t bytes = round < 60 ? large : 5000 + static_cast<std::size_t>(round) * 100;
                   if (sends) {
                       const DeviceMemory from(cuda, bytes);
@@ -375,8 +375,8 @@ TEST_CASE("a rank that dies with a message between devices is named, and its mem
                     if (rank == 1 && !copies) stream.hold();
                     hkt_request* const request = rank == 0 ? send(comm.get(), memory.data(), large, 1, 0)
                                                            : receive(comm.get(), memory.data(), large, 0, 0);
-                    // Rank 1 drives until it has come so far; rank 0 until then, or until that is heard to be
-                    // dead.
+                    // Rank 1 drives until it has come so far; rank 0 until then, or until rank 1's death is
+                    // known.
                     hkt_status status = HKT_IN_PROGRESS;
                     expect(
                         eventually([&] {
@@ -391,7 +391,7 @@ TEST_CASE("a rank that dies with a message between devices is named, and its mem
                     if (status == HKT_IN_PROGRESS) status = hkt_wait(request);
                     const std::string text = hkt_comm_last_error(comm.get());
                     stream.go_on();
-                    // The copy may have ended before its rank heard of the loss.
+                    // The copy may have ended before its rank learned of the loss.
                     if (status == HKT_SUCCESS && copies && rank == 1) return;
                     expect(status == HKT_ERROR_PEER_LOST,
                            std::string(hkt_error_string(status)) + ": " + text);

@@ -1,4 +1,4 @@
-// What goes wrong with memory of devices is told, on all ranks, and leaves nothing behind.
+// Failures with memory of devices are reported on all ranks, and leave nothing behind.
 #include <csignal>
 #include <cstring>
 #include <vector>
@@ -25,7 +25,7 @@ void expect_nothing_left(const Cuda& cuda) {
         expect(cuda.count(what) == 0, std::string("left behind: ") + what);
 }
 
-// A function of the driver that fails, and what the text names beside it.
+// A function of the driver that fails, and the other names in the text.
 struct Failing {
     const char* function;
     int after;  // so many calls that succeed
@@ -90,7 +90,7 @@ TEST_CASE("where the driver fails, every rank is told which call it was and for 
                     ready.meet(static_cast<int>(hosts.size()));
                     if (rank == 0) cuda.fail(how.function, how.after, how.result);
                     hkt_status status = sum(comm.get(), from.data(), to.data(), count);
-                    // A result may be handed over before another rank's failure is heard of.
+                    // A result may be handed over before another rank's failure is known.
                     if (rank != 0 && status == HKT_SUCCESS)
                         status = sum(comm.get(), from.data(), to.data(), count);
                     const std::string text = hkt_comm_last_error(comm.get());
@@ -243,7 +243,7 @@ TEST_CASE("further buffers of a plan are memory of the host") {
                      "it took the buffer");
               for (const char* part : {"hkt_plan_start_with", "buffers[0] (", "memory of device 0"})
                   expect_in(hkt_comm_last_error(comm), part);
-              // Nor may a tensor of a list be a device's.
+              // A tensor of a list must not be a device's, either.
               const void* const lists[] = {memory.data()};
               const float* const weights_list[] = {host.data()};
               const void* const given = weights_list;

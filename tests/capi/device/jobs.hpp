@@ -13,7 +13,7 @@
 
 namespace hocket::test {
 
-// A character for each rank: ranks with the same one share a host. Gives what went wrong.
+// A character for each rank: ranks with the same one share a host. Returns the errors.
 inline std::string run_on_devices(const std::string& hosts,
                                   const std::function<void(const Cuda&, hkt_comm*)>& body,
                                   std::map<std::string, std::string> environment = {}) {

@@ -1,4 +1,4 @@
-// What kernels refuse of memory on devices, and what a process without the kernels is told.
+// Uses of device memory that kernels refuse, and the error in a process without the kernels.
 #include <dlfcn.h>
 
 #include <filesystem>
@@ -168,7 +168,7 @@ TEST_CASE("a workspace is needed on a device, as large and as aligned as it has 
               with(own, 0).refused({size, "one of 0 B"});
               with(own + 8, needed).refused({"hkt_topk: the workspace is", "multiple of 256"});
               with(usual.x, needed).refused({"overlap", "the workspace"});
-              // On the host nobody looks at it.
+              // On the host it is ignored.
               Topk on_host = host.arguments();
               on_host.options.workspace = static_cast<std::byte*>(on_host.options.workspace) + 1;
               on_host.options.workspace_bytes = 3;
@@ -321,7 +321,7 @@ TEST_CASE("without the kernels a call on a device says where they were looked fo
                       expect_refused(hkt_topk_workspace(10, HKT_FLOAT32, 1, nullptr, &bytes),
                                      HKT_ERROR_DEVICE, looked.words);
                       must_call(host.arguments().call());
-                      // It is looked for again.
+                      // Hocket looks for the library again.
                       setenv("HOCKET_CUDA_KERNELS", kernels_path().c_str(), 1);
                       must_call(device.arguments().call());
                       setenv("HOCKET_CUDA_KERNELS", "/nowhere/else", 1);

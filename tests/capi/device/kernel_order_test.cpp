@@ -1,5 +1,5 @@
-// Kernels on a device are part of their stream: behind what was on it before, in front of what comes later,
-// in a graph that it captures. The host waits for nothing.
+// Kernels on a device are part of their stream: behind earlier work, in front of later work, in a graph that
+// it captures. The host waits for nothing.
 #include <numeric>
 #include <thread>
 

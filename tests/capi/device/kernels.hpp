@@ -24,7 +24,7 @@ inline std::string kernels_path() {
     return real != nullptr ? real : Cuda::is_fake() ? HOCKET_FAKE_CUDA_KERNELS : "";
 }
 
-// Gives what went wrong in a process of its own. There is no communicator.
+// Runs the body in a process of its own, and returns its error. There is no communicator.
 inline std::string run_kernels(const std::function<void(const Cuda&)>& body,
                                std::map<std::string, std::string> environment = {}) {
     environment.emplace("FAKE_CUDA_DELAY_US", "60");
@@ -129,7 +129,7 @@ class Selected {
                         what_.asks_for_non_finite ? non_finite_.as<std::int32_t>() : nullptr);
     }
 
-    // All that there is afterwards.
+    // All results afterwards.
     std::vector<std::vector<std::byte>> results(void* stream = nullptr) const {
         return {selected_.read(stream), non_finite_.read(stream), values_.read(stream),
                 indices_.read(stream),  residual_.read(stream),   x_.read(stream)};

@@ -97,7 +97,7 @@ TEST_CASE("sparse additions on a device have the host's bits") {
                       Somewhere on_device(&cuda, dense), values_on_device(&cuda, values);
                       must_call(hkt_scatter_add(dense.data(), count, constant_of(type), values.data(),
                                                 constant_of(value_type), at.data(), k, 0));
-                      // Those that are out of range are left out.
+                      // Indices that are out of range are left out.
                       at.push_back(count);
                       at.push_back(~0u);
                       Somewhere indices(&cuda, bytes_of(at));

@@ -76,7 +76,7 @@ TEST_CASE("a start comes behind what was on the stream, and what follows comes b
                       hkt_request* request = nullptr;
                       must(comm, sum(comm, from, to, count, &request));
                       must(comm, hkt_wait(request));
-                      // Nobody has waited for the device here.
+                      // No wait for the device up to here.
                       got.take_from(to, stream.handle());
                       given.send_to(to, stream.handle());
                       again.take_from(to, stream.handle());
@@ -223,8 +223,8 @@ TEST_CASE("starts that grow keep no more staging memory than a few times what th
                   must(comm, sum(comm, from, to, count));
                   must(cuda.stream_synchronize(nullptr), "cuStreamSynchronize");
               }
-              // Of input and output: the last block, up to half more than is needed, and twice that of
-              // smaller ones.
+              // For input and output: the last block, up to half more than needed, and twice that in smaller
+              // blocks.
               expect(cuda.count("pinned") < 2 * 3 * (most + most / 2) * 4,
                      std::to_string(cuda.count("pinned")) + " bytes are kept");
           }) == "");

@@ -12,7 +12,7 @@
 
 namespace hocket::test {
 
-// Runs the body in a forked child, and throws what it throws. The child is ended by SIGALRM if it takes 60 s.
+// Runs the body in a forked child, and throws its exception. The child is ended by SIGALRM if it takes 60 s.
 inline void in_child(const std::function<void()>& body) {
     int ends[2];
     if (pipe(ends) != 0) throw std::runtime_error("pipe");

@@ -1,4 +1,4 @@
-// Programs that are told when an operation ends.
+// Notification of programs at the end of operations.
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -37,14 +37,14 @@ struct Ends {
         eventfd_t value = 0;
         return eventfd_read(fd, &value) == 0 ? value : 0;
     }
-    // Until so many ends have been read; nothing but this moves the caller on.
+    // Waits until this many ends have been read; nothing else moves the caller on.
     void wait_for(std::uint64_t number, hkt_comm* comm) const {
         for (std::uint64_t seen = 0; seen < number; seen += read_all())
             expect(is_readable(60000), "an operation's end is told");
 #ifdef __SANITIZE_THREAD__
-        // What one thread has written before it tells, the other sees. The sanitizer does not know it, as
-        // Hocket's descriptor of the eventfd is another one.
-        static_cast<void>(hkt_comm_status(comm));  // whatever it is
+        // The read of the eventfd makes the other thread's earlier writes visible. The sanitizer does not
+        // know that, as Hocket uses another descriptor for the same eventfd.
+        static_cast<void>(hkt_comm_status(comm));  // any status
 #else
         (void)comm;
 #endif
@@ -293,7 +293,7 @@ TEST_CASE("who starts an operation after others have given it up hears why, and 
                 while (!*has_failed) std::this_thread::sleep_for(std::chrono::milliseconds(10));
                 std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until the report has come
             }
-            // What rank 0 has sent is there.
+            // Rank 0's message has arrived.
             double value = 1;
             const hkt_status status =
                 hkt_all_reduce(&value, &value, 1, HKT_FLOAT64, HKT_SUM, comm.get(), nullptr);
@@ -305,7 +305,7 @@ TEST_CASE("who starts an operation after others have given it up hears why, and 
 }
 
 TEST_CASE("a rank that destroys its communicator while another one uses it is said to do that") {
-    // What the other rank did may be heard too late to be said.
+    // The report of the other rank's action may arrive too late to be in the error.
     for (const auto& way : ways) {
         auto* const is_said = static_cast<std::atomic<bool>*>(shared_memory(sizeof(std::atomic<bool>)));
         for (int round = 0; round < 10 && !*is_said; ++round) {

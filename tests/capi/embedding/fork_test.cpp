@@ -1,4 +1,4 @@
-// A rank forks: what its child does with what it inherits is nobody's business but the child's.
+// A rank forks: its child's use of inherited objects affects only the child.
 #include <signal.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ void require_refusal(hkt_status status) {
     expect(text.find("forked") != std::string::npos, "the text of a child's call is: " + text);
 }
 
-// What a child calls of its parent's communicator besides operations.
+// Checks that a child's calls on its parent's communicator, other than operations, are refused.
 void require_refusals(hkt_comm* parents, hkt_plan* plan, hkt_request* request) {
     float x[10] = {};
     hkt_request* none = nullptr;
@@ -196,7 +196,7 @@ TEST_CASE("a rank's death is noticed while a forked child of it lives") {
 
 namespace {
 
-// Allocates and frees, so that the allocator writes beside what it has given out.
+// Allocates and frees, so that the allocator writes beside its blocks.
 void shake_heap() {
     std::vector<void*> blocks;
     for (std::size_t round = 0; round < 20; ++round) {

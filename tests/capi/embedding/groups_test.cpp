@@ -288,7 +288,8 @@ TEST_CASE("ranks that wait in a circle over several groups are told so, and what
                 must(own, status), must(other, other_status);
                 return expect(x[large - 1] == 2 && y[0] == 2, "both sums");
             }
-            // Whoever gives up first goes on to the other group, and moves what its local peer waits for.
+            // The rank that gives up first goes on to the other group, and moves the operation that its local
+            // peer waits for.
             if (status == HKT_SUCCESS) return;
             expect(status == HKT_ERROR_TIMEOUT, text);
             for (const char* part :

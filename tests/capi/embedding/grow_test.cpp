@@ -225,7 +225,7 @@ TEST_CASE("a rank that was given up and runs again disturbs nobody of the new co
             Comm comm = joined(options_of(rank, 3, rank == 0 ? ids.make(0) : ids.await(0)));
             expect(work(comm.get()), "all of them work");
             if (rank == 2) {
-                // It stops in the middle of an operation, and means to go on with it.
+                // It stops in the middle of an operation, and goes on with it later.
                 *pid = getpid();
                 std::thread([] {
                     std::this_thread::sleep_for(20ms);
@@ -236,15 +236,15 @@ TEST_CASE("a rank that was given up and runs again disturbs nobody of the new co
                 expect(hkt_all_reduce(data.data(), data.data(), data.size(), HKT_INT64, HKT_SUM, comm.get(),
                                       nullptr) < 0,
                        "it goes on by itself");
-                // The others have destroyed what they shared with it. That does not make it the only one
-                // left.
+                // The others have destroyed the communicator that they shared with it. It must not conclude
+                // that it is the only one left.
                 hkt_comm* none = nullptr;
                 expect(hkt_comm_shrink(comm.get(), &none) < 0 && none == nullptr,
                        "it makes a job of its own");
                 *has_heard = true;
                 return;
             }
-            const Continues at_the_end{*pid};  // whatever happens: a stopped process cannot end
+            const Continues at_the_end{*pid};  // in any case: a stopped process cannot end
             while (work(comm.get(), 1)) continue;
             hkt_comm* left = nullptr;
             must(comm.get(), hkt_comm_shrink(comm.get(), &left));
@@ -307,7 +307,7 @@ TEST_CASE("a new process hears why it is not taken in") {
             expect_text(hkt_last_error(), words);
         };
         if (rank < 2) {
-            if (rank == 0) ids.make(1);  // nobody will grow there
+            if (rank == 0) ids.make(1);  // no communicator will grow there
             const Comm comm = joined(options_of(rank, 2, rank == 0 ? ids.make(0) : ids.await(0), 20'000));
             for (std::int32_t count = 0; *done < 2; std::this_thread::sleep_for(1ms))
                 if (*done == 1 && rank == 0)
@@ -334,7 +334,7 @@ TEST_CASE("a new process hears why it is not taken in") {
         refused(options_of(HKT_NEWCOMER, 0, ids.await(2), 5'000), HKT_ERROR_BOOTSTRAP,
                 "this communicator takes no new processes");
         *done = 3;
-        // Nobody will listen there any more. Its deadline is later than the test's.
+        // No rank will listen there any more. Its deadline is later than the test's.
         refused(options_of(HKT_NEWCOMER, 0, ids.at(0), 600'000), HKT_ERROR_BOOTSTRAP,
                 "was its id used for others already");
     });
@@ -514,8 +514,7 @@ TEST_CASE("those that wait are taken in, however many they are") {
     CHECK(problems(outcomes) == "");
 }
 
-// At any moment of growing. Nobody waits for a rank that is dead: the ranks' deadline is later than the
-// test's.
+// At any moment of growing. No rank waits for a dead one: the ranks' deadline is later than the test's.
 TEST_CASE("a rank that dies while its communicator grows is missed at once, and nobody goes on without it") {
     for (Environment way : ways) {
         way["HOCKET_TIMEOUT_MS"] = "600000";

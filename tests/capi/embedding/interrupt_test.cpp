@@ -64,7 +64,7 @@ hkt_status wait(By by, hkt_request* request) {
     return HKT_ERROR_INTERNAL;
 }
 
-// Rank 1 sends what rank 0 waits for after rank 0 has been interrupted, and has said so.
+// Rank 1 sends the message that rank 0 waits for only after rank 0 has been interrupted and has reported it.
 void interrupt_a_wait(hkt_comm* comm, std::atomic<int>& asked, By by) {
     std::int32_t word = 0;
     if (hkt_comm_rank(comm) == 1) {

@@ -111,7 +111,7 @@ TEST_CASE("the end of a group is told once, after its last part, by a call and b
                 eventfd_t value = 0;
                 return eventfd_read(fd, &value) == 0 ? static_cast<int>(value) : 0;
             };
-            // The second part comes late: until then nothing is told.
+            // The second part comes late: until then there is no notification.
             std::int32_t values[2] = {}, go = 1;
             hkt_request* parts[2] = {};
             if (rank == 0) {
@@ -144,7 +144,7 @@ TEST_CASE("the end of a group is told once, after its last part, by a call and b
                 must(comm.get(), hkt_recv(&go, 1, HKT_INT32, 0, 9, comm.get(), nullptr));
                 must(comm.get(), hkt_send(&six, 1, HKT_INT32, 0, 1, comm.get(), nullptr));
             }
-            // Of one that has ended already, at once.
+            // For an operation that has already ended, the notification comes at once.
             Exchange exchange(comm.get(), 4);
             hkt_request* const joined = join_all(comm.get(), exchange.requests);
             must(comm.get(), hkt_barrier(comm.get()));
@@ -170,7 +170,7 @@ TEST_CASE("a group is made while another thread waits for one that depends on it
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         must(comm.get(), hkt_send(&second, 1, HKT_INT32, 1 - rank, 1, comm.get(), &started));
         hkt_request* const other =
-            join_all(comm.get(), {started});  // before what the thread waits for is sent
+            join_all(comm.get(), {started});  // before the message that the thread waits for is sent
         must(comm.get(), hkt_send(&second, 1, HKT_INT32, 1 - rank, 0, comm.get(), nullptr));
         waiting.join();
         must(comm.get(), status);

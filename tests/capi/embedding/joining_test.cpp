@@ -1,5 +1,5 @@
-// How ranks find each other without a port that all know beforehand: by an id, by a store of the program's
-// own (as torch's Store is one), and by a socket that already listens.
+// The rendezvous without a port that all ranks know beforehand: by an id, by a store of the program's own (as
+// torch's Store is one), and by a socket that already listens.
 #include <hocket.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -238,7 +238,7 @@ TEST_CASE("what a store does wrong is said, and with which key") {
 TEST_CASE("if rank 0 cannot listen, the others hear it from the store") {
     const TemporaryFolder folder;
     const auto outcomes = run_ranks({3, bare}, [&](int rank) {
-        if (rank == 0) setenv("HOCKET_FABRIC_ADDR", "192.0.2.1", 1);  // nobody's
+        if (rank == 0) setenv("HOCKET_FABRIC_ADDR", "192.0.2.1", 1);  // no host's address
         FileStore store(folder.path(), "p");
         hkt_comm* comm = nullptr;
         // They do not wait for it: their deadline is later than the test's.

@@ -71,7 +71,7 @@ Mapped mapped_windows() {
     return mapped;
 }
 
-// Of shared memory that this process has touched.
+// The shared memory that this process has touched.
 std::uint64_t resident_bytes() {
     std::ifstream status("/proc/self/status");
     for (std::string line; std::getline(status, line);)

@@ -1,4 +1,4 @@
-// Operations that move while nobody calls, waits with an end, and giving up.
+// Operations that move without calls, waits with a deadline, and aborts.
 #include <unistd.h>
 
 #include <atomic>
@@ -26,7 +26,8 @@ void until(Condition condition) {
     while (!condition()) std::this_thread::sleep_for(1ms);
 }
 
-// How often the progress thread has gone to sleep. It names itself when it runs for the first time.
+// The number of times that the progress thread has gone to sleep. The thread sets its name when it first
+// runs.
 std::uint64_t sleeps_of_progress_thread() {
     for (;; std::this_thread::sleep_for(1ms))
         for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -57,7 +58,7 @@ TEST_CASE("with a thread for it, what was started ends while the program compute
                 const auto has_come = [&](std::size_t i) {
                     return std::atomic_ref(sum[i]).load(std::memory_order_relaxed) == 10 * round;
                 };
-#ifndef __SANITIZE_THREAD__  // to look at what Hocket writes meanwhile is what it warns of
+#ifndef __SANITIZE_THREAD__  // it would warn of the reads of memory that Hocket writes meanwhile
                 until([&] { return has_come(0) && has_come(count / 3) && has_come(count - 1); });
 #else
                 (void)has_come;
@@ -189,7 +190,7 @@ TEST_CASE("a barrier that was started ends when every rank has entered it") {
             const Comm comm = join();
             for (int round = 0; round < 20; ++round) {
                 hkt_request* requests[2] = {};
-                if (rank == round % 3) {  // the others are told that this rank has not entered it
+                if (rank == round % 3) {  // the error on the others says that this rank has not entered it
                     const std::int32_t not_yet = 1;
                     for (const int other : {(rank + 1) % 3, (rank + 2) % 3})
                         must(comm.get(), hkt_send(&not_yet, 1, HKT_INT32, other, 1, comm.get(), nullptr));

@@ -158,9 +158,8 @@ TEST_CASE("a rank that stands still is given up by all together, and does not go
     }
 }
 
-// The test ends before the first attempt to meet would.
-// It knows of the failure for longer than the others waited for it: they may have gone on, whatever became of
-// them.
+// The test ends before the first rendezvous would. The rank knows of the failure for longer than the others
+// waited for it: they may have gone on, even if they have ended since.
 TEST_CASE(
     "a rank that comes when the others have gone on without it and have ended does not go on by itself") {
     for (const int late : {0, 1})
@@ -222,9 +221,9 @@ TEST_CASE("a rank that dies after it was counted is missed at once") {
         for (const int victim : {1, 2}) {
             const auto outcomes = run_ranks({4, way, 30}, [&](int rank) {
                 const Comm comm = join();
-                // Whoever is the first to shrink ends what the others are still in.
+                // The first rank that shrinks ends the operations that the others are still in.
                 work(comm.get(), rank, 6, 3);
-                // It connects to rank 0, which counts it, and then to where they are to meet.
+                // It connects to rank 0, which counts it, and then to the rendezvous.
                 if (rank == victim) expect(die_when_connecting(1), "the kernel takes a filter");
                 const Comm left = shrunken(comm.get());
                 expect(hkt_comm_size(left.get()) == 3, "the three that are left");
@@ -262,7 +261,7 @@ TEST_CASE("random ranks die at random times, also while the others shrink") {
                                                 static_cast<unsigned>(random() % 20000)};
         if (std::all_of(deaths.begin(), deaths.end(), [](const auto& death) { return death.has_value(); }))
             deaths[0].reset();
-        // Somebody must die at work for the others to shrink, in each generation in which anybody dies.
+        // In each generation with deaths one rank must die at work, so that the others shrink.
         for (int generation = 0; generation < 2; ++generation) {
             Death* first = nullptr;
             for (auto& death : deaths)
@@ -274,7 +273,7 @@ TEST_CASE("random ranks die at random times, also while the others shrink") {
             if (!first && generation == 0) --generation;  // now there is one
         }
         const auto& way = ways[random() % 2];
-        // A communicator's members are what its first operation says.
+        // A communicator's members are those that its first operation names.
         const auto outcomes = run_ranks({size, way}, [&](int rank) {
             const auto& death = deaths[static_cast<std::size_t>(rank)];
             const auto die_later = [&](int generation, bool while_shrinking) {

@@ -1,4 +1,4 @@
-// How the ranks of these tests are connected, and communicators whose operations move by themselves.
+// The connections of the ranks of these tests, and communicators whose operations move by themselves.
 #pragma once
 
 #include <map>

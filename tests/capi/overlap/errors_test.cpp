@@ -1,4 +1,4 @@
-// What hkt_overlap refuses, and how it fails.
+// Refusals and failures of hkt_overlap.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -125,7 +125,7 @@ TEST_CASE("calls of an overlap out of turn, or without one") {
         refuses(hkt_overlap_profile(overlap.get(), &json), "there is no profile yet");
         refuses(hkt_overlap_profile(overlap.get(), nullptr), "json is null");
         refuses(hkt_overlap_get_stats(overlap.get(), nullptr, sizeof(hkt_overlap_run_stats)), "null");
-        // And nothing has happened.
+        // The refusals had no effect.
         for (int iteration = 0; iteration < 18; ++iteration)
             iterate(
                 overlap.get(), [](std::size_t) {},
@@ -165,7 +165,7 @@ TEST_CASE("ranks that give different options are told so, and go on") {
         mismatch("operators", [](auto& options) { options.op = HKT_SUM; });
         mismatch("schedules", [](auto& options) { options.schedule = "ring"; });
         mismatch("numbers of iterations between looks", [](auto& options) { options.look_every = -1; });
-        // Who is refused does not keep the others waiting.
+        // A rank that is refused does not keep the others waiting.
         const hkt_status status = differ([](auto& options) { options.profile = "no profile"; });
         if (rank == 1)
             says(failure(status, HKT_ERROR_INVALID_ARGUMENT), "it is no JSON");
@@ -340,8 +340,8 @@ TEST_CASE("arguments of an overlap with a service") {
         options.pulls = HKT_OVERLAP_PULLS_FASTEST;
         options.method = HKT_OVERLAP_LAYERS;
         must(with(params, model.gradients(), model.weights(), layers));
-        // Closed in the middle of an iteration, it writes no weights any more, and the worker goes on: what
-        // was pushed counts. The service answers all the same, after the clock.
+        // Closed in the middle of an iteration, the overlap writes no weights any more, and the worker goes
+        // on: pushed gradients count. The service still answers, after the clock.
         must(hkt_overlap_begin_backward(overlap));
         for (std::size_t layer = layers; layer-- > 2;) {
             model.compute(layer, rank, 0);

@@ -43,7 +43,7 @@ class OverlapModel {
     void* const* gradients() { return gradients_.data(); }
     void* const* weights() { return weights_.data(); }
 
-    // What rank `rank` finds in iteration `iteration`: numbers of many sizes, so that the order of a sum
+    // The gradient of rank `rank` in iteration `iteration`: numbers of many sizes, so that the order of a sum
     // shows.
     static float gradient(int rank, int iteration, std::size_t tensor, std::size_t i) {
         std::uint32_t x = static_cast<std::uint32_t>(rank * 7919 + iteration * 104729) +
@@ -80,7 +80,7 @@ class OverlapModel {
                 expect_bits(static_cast<const float*>(gradients_[tensor])[i],
                             sum(ranks, iteration, tensor, i, inner) / static_cast<float>(ranks), tensor, i);
     }
-    // Of a layer, where the service adds: after so many iterations from 0 on.
+    // Checks a layer's weights if the service adds, after this many iterations from 0 on.
     void expect_weights(std::size_t layer, int workers, int iterations) const {
         for (std::size_t tensor = first_tensor(layer); tensor < first_tensor(layer + 1); ++tensor)
             for (std::size_t i = 0; i < counts_[tensor]; ++i) {

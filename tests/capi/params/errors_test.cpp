@@ -1,4 +1,4 @@
-// What programs are told that use hkt_params_* wrongly, or whose service does not answer.
+// Errors for programs that use hkt_params_* wrongly, or whose service does not answer.
 #include <thread>
 
 #include "tests/capi/comm.hpp"
@@ -164,7 +164,7 @@ TEST_CASE("a service that is another one, or none, is an error that says so") {
         says(failure(open_again(options), HKT_ERROR_MISMATCH),
              "the size of chunks is the default there and 65536 bytes here");
         options = worker_options(address);
-        options.workers = 7;  // the job has begun: nobody counts any more
+        options.workers = 7;  // the job has begun: the number no longer matters
         open_worker(options);
         train(params.get(), 1, 2);  // nothing of that was applied
     });

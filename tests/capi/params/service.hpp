@@ -19,7 +19,7 @@
 
 namespace hocket::test {
 
-// Throws what hkt_last_error says.
+// Throws the text of hkt_last_error.
 inline void must(hkt_status status) {
     if (status != HKT_SUCCESS)
         throw std::runtime_error(std::string(hkt_error_string(status)) + ": " + hkt_last_error());
@@ -97,7 +97,7 @@ inline void train(hkt_params* params, int workers, int rounds) {
     }
 }
 
-// Where a server is, for processes that are forked after this is made.
+// The address of a server, for processes that are forked after this is made.
 class Meeting {
   public:
     Meeting() : text_(static_cast<char*>(shared_memory(128))) {}

@@ -81,7 +81,7 @@ TEST_CASE("the job begins with the first weights of one worker, and a range of t
         const Params params(opened);
         pull(params.get(), got, 0);
         expect(got.are(100, 1), "the first weights");
-        // What a worker does not push counts as zeros.
+        // Chunks that a worker does not push count as zeros.
         first.fill(1);
         if (number == 0)
             must(hkt_params_push(params.get(), 1, 1, first.pointers(1, 1).data(), nullptr));

@@ -27,7 +27,7 @@ double gradient(int worker, int round, std::size_t i) {
     return static_cast<double>(i % 13) / 16 - 0.25 * worker + 0.125 * round;
 }
 
-// Of one tensor, in double: state by state, element by element.
+// One tensor, in double: state by state, element by element.
 struct Reference {
     std::vector<double> w, m, v;
 

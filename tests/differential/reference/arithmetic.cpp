@@ -31,7 +31,7 @@ Number power(Number base, Number exponent, Position at) {
     if (exponent < 0) refuse(at, "an exponent below 0");
     if (base == 0 || base == 1) return exponent == 0 ? 1 : base;
     if (base == -1) return exponent % 2 == 0 ? 1 : -1;
-    // Of all other bases, 64 factors are an overflow.
+    // For all other bases, 64 factors overflow.
     Number result = 1;
     for (Number i = 0; i < exponent; ++i) result = product(result, base, at);
     return result;

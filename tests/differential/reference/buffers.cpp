@@ -81,7 +81,7 @@ std::vector<Span> joined(std::vector<Span> spans) {
     return result;
 }
 
-// Of all boundaries of the pieces, and of 1 / ranks.
+// The common denominator of all boundaries of the pieces, and of 1 / ranks.
 std::int64_t common_denominator(const std::vector<const std::vector<Piece>*>& lists, std::int64_t ranks,
                                 Position at) {
     __extension__ using Wide = __int128;

@@ -1,4 +1,4 @@
-// Which part of the buffer a name means: digits, and the pieces that they single out.
+// The part of the buffer that a name stands for: digits, and the pieces that they select.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace hocket::reference {
 
-// A position, in lowest terms: x reaches from 0 to 1, what has become of it by one exchange into a second
-// buffer from 1 to 2, and so on. Denominators are at most 2^31.
+// A position, in lowest terms: x reaches from 0 to 1, its result after one exchange into a second buffer from
+// 1 to 2, and so on. Denominators are at most 2^31.
 struct Fraction {
     Fraction(std::int64_t n, std::int64_t d)
         : numerator(n / std::gcd(n, d)), denominator(d / std::gcd(n, d)) {}
@@ -49,7 +49,7 @@ class Topology {
     std::int64_t coordinate(std::int64_t rank, int level) const {
         return rank / strides_[level] % levels_[level].size;
     }
-    // Of a group over these levels.
+    // The size of a group over these levels.
     std::int64_t group_size(const std::vector<int>& levels) const;
     std::vector<int> all_levels() const;
     // The ranks that differ from this one in these levels alone, the innermost counting fastest.
@@ -80,35 +80,35 @@ Digit* find_digit(Digits& digits, int level);
 // first.
 void add_digits(Digits& digits, const std::vector<int>& levels, const Topology& topology);
 
-// What a name for a buffer stands for.
+// The buffer that a name stands for.
 struct Buffer {
     Digits digits;
     std::size_t kept = 0;  // of the digits: those that the buffer started with
     // By level: the coordinate of the ranks that the data are with, where they are not with all.
     std::map<int, std::int64_t> limited_to{};
-    // How many exchanges into a second buffer have made it.
+    // The number of exchanges into a second buffer that have made it.
     std::int64_t generation = 0;
 };
 
-// Those who see a buffer divided into chunks, one for each of them.
+// The ranks among which a buffer is divided into chunks, one for each of them.
 struct Group {
     std::vector<int> levels;
     std::vector<std::int64_t> ranks;  // by member
 };
 
 // The pieces of some chunks of a buffer as the group sees it; those that touch are one.
-//   chunks: the members whose they are; nothing for all.
+//   chunks: the members that own them; nothing for all.
 std::vector<Piece> pieces_of(const Buffer& buffer, const Group& group,
                              const std::optional<std::vector<std::int64_t>>& chunks, const Topology& topology,
                              Position at);
 
-// What comes from where to where.
+// A piece that moves to another place.
 struct Shift {
     Piece from;
     Piece to;
 };
 
-// How the pieces come to the other ones, in the order of their positions. Refused where the two have not the
+// Maps the pieces to the other ones, in the order of their positions. Refused where the two have not the
 // same length for every count.
 //   ranks: where the count has as many elements for each; else 1.
 std::vector<Shift> shifts_of(const std::vector<Piece>& from, const std::vector<Piece>& to, std::int64_t ranks,

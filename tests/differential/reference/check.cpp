@@ -52,7 +52,8 @@ struct Touch {
     const Transfer* transfer = nullptr;
 };
 
-// What a place has: whose contributions (nobody's: nothing), and which atom of x they were at the start.
+// The contents of a place: the ranks whose contributions it has (no ranks: it is empty), and which atom of x
+// they were at the start.
 struct Content {
     Contributions ranks = 0;
     std::size_t atom = 0;
@@ -146,7 +147,7 @@ void Prover::find_boundaries() {
     if (atom_count() * ranks_ > most_places) throw Refusal("too large: so many places");
 }
 
-// Where one rank's piece of one buffer has a boundary, all have one.
+// Gives all pieces of all ranks the boundaries of each of them.
 void Prover::cut_alike() {
     std::vector<Fraction> alike;
     const std::int64_t pieces = plan_.generations * ranks_;
@@ -213,7 +214,7 @@ std::vector<Touch> Prover::touches_of_phase(std::size_t begin, std::size_t end) 
     return touches;
 }
 
-// All of a phase reads what was there before, so nothing is written until all is known.
+// All transfers of a phase read the values from before it, so nothing is written until all results are known.
 void Prover::run_phase(std::size_t begin, std::size_t end) {
     const std::vector<Touch> touches = touches_of_phase(begin, end);
     std::vector<std::pair<std::size_t, Content>> results;
@@ -294,7 +295,7 @@ void Prover::check_strands(const Strands& strands) const {
     }
 }
 
-// What the rank is to have in the end of an atom of what has become of x.
+// The contents that the collective promises the rank for an atom of the result.
 Content Prover::promise(std::int64_t rank, std::size_t atom) const {
     const Collective& collective = collective_of(collective_);
     if (collective.reduces) return {all(ranks_), atom};
@@ -307,7 +308,7 @@ Content Prover::promise(std::int64_t rank, std::size_t atom) const {
 }
 
 void Prover::check_outputs() const {
-    // It lies behind what it was before the exchanges.
+    // It lies behind its positions before the exchanges.
     const std::size_t start = atom_count() - atoms_of_x();
     for (std::int64_t rank = 0; rank < ranks_; ++rank) {
         for (const Piece& piece : output_of(rank, collective_, root_, ranks_)) {

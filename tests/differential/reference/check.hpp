@@ -1,4 +1,4 @@
-// Proves that a plan does what its collective promises, and says what each phase does to each place.
+// Proves that a plan does what its collective promises, and lists the effects of each phase on each place.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace hocket::reference {
 
-// What a rank has of an atom: of a piece between neighbouring boundaries, which is only sent as one.
+// A rank's place for an atom: for the piece between two adjacent boundaries, which is only sent as a whole.
 struct Place {
     std::int64_t rank = 0;
     std::size_t atom = 0;
@@ -18,12 +18,13 @@ struct Place {
     friend bool operator==(const Place& a, const Place& b) { return a.rank == b.rank && a.atom == b.atom; }
 };
 
-// All that one phase writes to a place.
+// The write of one phase to a place.
 struct Write {
     std::int64_t phase = 0;
     Place place;
-    // Whose values are folded, in the order of ranks: the receiver's own too if it is combined into. A copy
-    // has the sender alone. Of one rank's, the receiver's own comes first, and then what is further in front.
+    // The folded values, in the order of ranks: the receiver's own, too, if it is combined into. A copy has
+    // the sender alone. Of one rank's values the receiver's own comes first, and then the one that is further
+    // in front.
     std::vector<Place> operands;
 };
 
@@ -35,11 +36,11 @@ struct Proof {
 // Refuses a plan that is not right.
 Proof prove(const Plan& plan, const std::string& collective, std::int64_t root, std::int64_t ranks);
 
-// Whether the collective gives the rank a piece of x to start with, and which.
+// The piece of x that the collective gives the rank to start with, if any.
 std::vector<Piece> input_of(std::int64_t rank, const std::string& collective, std::int64_t root,
                             std::int64_t ranks);
 
-// Whether the collective promises the rank a piece of what becomes of x, and which: from 0 to 1.
+// The piece of the result that the collective promises the rank, if any: from 0 to 1.
 std::vector<Piece> output_of(std::int64_t rank, const std::string& collective, std::int64_t root,
                              std::int64_t ranks);
 

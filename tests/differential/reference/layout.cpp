@@ -32,10 +32,10 @@ void refuse_duplicates(const Definitions& definitions) {
     }
 }
 
-// What the statements of a definition are carried out with.
+// The context in which the statements of a definition are executed.
 struct Context {
     Scope scope;
-    Group group;  // those who number the members and the chunks
+    Group group;  // the ranks that number the members and the chunks
 };
 
 // From now on its data are with the members that have the rank's coordinates in these levels.
@@ -91,7 +91,7 @@ class Layout {
     const Definitions& definitions_;
     const Topology& topology_;
     const Names names_;
-    const std::int64_t alike_;  // as many pieces of x have one length, whatever the count
+    const std::int64_t alike_;  // this many pieces of x have one length for every count
     Plan plan_;
     std::int64_t phase_ = 0;
     std::int64_t steps_ = 0;
@@ -155,8 +155,8 @@ bool Layout::is_algorithm(const std::string& name) const {
     });
 }
 
-// A name by itself stands for an algorithm, unless the schedule has made it. Whether there is such an
-// algorithm is asked where it is used.
+// A name by itself stands for an algorithm, unless the schedule has made it. Its use checks that the
+// algorithm exists.
 Value Layout::argument(const Expression& expression, const Scope& scope) const {
     if (expression.form == Form::name) {
         const bool is_own = std::any_of(scope.own.begin(), scope.own.end(),
@@ -361,7 +361,7 @@ void Layout::run_collective(const Statement& statement, const Context& context) 
     }
 }
 
-// Whether the buffer's data are with the group of `rank` over these levels.
+// Returns whether the group of `rank` over these levels has the buffer's data.
 bool takes_part(std::int64_t rank, const std::vector<int>& levels, const Buffer& buffer,
                 const Topology& topology) {
     for (const auto& [level, coordinate] : buffer.limited_to) {

@@ -1,4 +1,4 @@
-// Lays a schedule out on the levels: what happens, in which order, without the question whether it is right.
+// Lays a schedule out on the levels: the transfers and their order, without checking that they are right.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace hocket::reference {
 
 struct Transfer {
-    std::int64_t phase = 0;  // what is in one phase happens at once
+    std::int64_t phase = 0;  // all transfers of a phase happen at once
     std::int64_t from = 0;
     std::int64_t to = 0;
     bool combines = false;

@@ -205,7 +205,7 @@ Statement Parser::each() {
     return result;
 }
 
-// All that an `each` may hold.
+// The statements that an `each` may contain.
 Statement Parser::simple_statement() {
     return tokens_.at("let") ? let() : transfer();
 }

@@ -11,7 +11,7 @@ namespace hocket::reference {
 // The algorithms and schedules of a file; its topologies are skipped.
 std::vector<Definition> parse_file(const std::string& text);
 
-// What a request asks for: "ring", "flat(ring, doubling)".
+// The schedule that a request names: "ring", "flat(ring, doubling)".
 Call parse_call(const std::string& text);
 
 }  // namespace hocket::reference

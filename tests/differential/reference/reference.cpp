@@ -32,7 +32,7 @@ Elements elements_of(std::size_t atom, const Proof& proof, std::uint64_t count) 
     return elements_of(Piece{proof.boundaries[atom], proof.boundaries[atom + 1]}, count);
 }
 
-// Of the i-th elements of the operands' places.
+// Folds the i-th elements of the operands' places.
 std::uint64_t folded(const Write& write, const Proof& proof, std::uint64_t count,
                      const std::vector<Values>& held, std::uint64_t i, const Fold& fold) {
     std::optional<std::uint64_t> result;

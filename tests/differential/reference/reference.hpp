@@ -1,6 +1,6 @@
-// What a schedule means, by docs/language.md alone: a second, slow implementation of the language that shares
-// no code with dsl/, so that the two can be compared. It was written from that text without a look at dsl/,
-// and is to stay so: where the two differ, the text decides which of them is mended.
+// The meaning of a schedule, by docs/language.md alone: a second, slow implementation of the language that
+// shares no code with dsl/, so that the two can be compared. It was written from that text without a look at
+// dsl/, and must stay so: where the two differ, the text decides which of them is corrected.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Request {
     std::int64_t root = 0;
 };
 
-// Of one rank, by element of x; nothing where the rank holds nothing.
+// One rank's values, by element of x; nothing for elements that the rank does not hold.
 using Values = std::vector<std::optional<std::uint64_t>>;
 
 class Meaning {
@@ -38,17 +38,17 @@ class Meaning {
     // Why the schedule is refused, with line and column; "" if it is right.
     const std::string& refusal() const;
 
-    // Of a schedule that is right: by rank, what its output holds in the end when x has `count` elements (0
-    // and more; x is the whole where it is divided by rank, too; as many for each rank where anything comes
-    // to another place). Elements outside of a rank's output are nothing.
-    //   input(rank, element): what the rank gives. fold(a, b): the operator; it need be neither commutative
-    //   nor associative: what several operands give is fold(fold(o1, o2), o3), in the order that the language
+    // For a right schedule: by rank, the output in the end when x has `count` elements (0 and more; the
+    // whole, even if x is divided by rank; as many for each rank if any piece moves to another place).
+    // Elements outside of a rank's output are nothing.
+    //   input(rank, element): the rank's input. fold(a, b): the operator; it need be neither commutative nor
+    //   associative: the result of several operands is fold(fold(o1, o2), o3), in the order that the language
     //   promises.
     std::vector<Values> run(std::uint64_t count,
                             const std::function<std::uint64_t(std::int64_t, std::uint64_t)>& input,
                             const std::function<std::uint64_t(std::uint64_t, std::uint64_t)>& fold) const;
 
-    // Whether anything comes to another place.
+    // Returns whether any piece moves to another place.
     bool shifts() const;
 
     // The transfers in the order in which they happen, one a line, for people who look into a difference:

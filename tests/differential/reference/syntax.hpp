@@ -1,4 +1,4 @@
-// What the parser makes of a .sched file.
+// The syntax tree of a .sched file.
 #pragma once
 
 #include <cstddef>
@@ -141,7 +141,7 @@ struct Call {
 struct Collective {
     enum class Holds { nothing, own_piece, all };
     std::string_view name;
-    // Of x, at the start and at the end.
+    // The parts of x that ranks hold, at the start and at the end.
     Holds root_starts, others_start, root_ends, others_end;
     bool reduces;
     bool exchanges = false;
@@ -151,7 +151,7 @@ struct Collective {
     bool has_root() const { return comes_from_root() || goes_to_root(); }
     bool starts_divided() const { return root_starts == Holds::own_piece; }
     bool ends_divided() const { return root_ends == Holds::own_piece; }
-    // So that a count of elements has as many for each rank.
+    // Returns whether x is divided by rank, so that its count has as many elements for each rank.
     bool is_divided() const { return starts_divided() || ends_divided() || exchanges; }
 };
 
@@ -174,7 +174,7 @@ inline const Collective* find_collective(std::string_view word) {
     return nullptr;
 }
 
-// Of a name that the parser has let pass.
+// The collective of a name that the parser has accepted.
 inline const Collective& collective_of(std::string_view name) {
     const Collective* found = find_collective(name);
     if (!found) throw Refusal("there is no such collective");

@@ -1,4 +1,4 @@
-// What the parsers of expressions, of statements and of definitions have in common: a place in the tokens.
+// The common part of the parsers of expressions, of statements and of definitions: a place in the tokens.
 #pragma once
 
 #include <algorithm>
@@ -71,7 +71,7 @@ class ExpressionParser {
     explicit ExpressionParser(TokenReader& tokens) : tokens_(tokens) {}
 
     Expression expression();
-    // Only what binds tightest: a name, `levels[i]`, `(inner, outer)`.
+    // Only the expressions that bind tightest: a name, `levels[i]`, `(inner, outer)`.
     Expression postfix();
 
   private:

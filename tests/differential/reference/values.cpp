@@ -34,7 +34,7 @@ Value element_of(const Expression& expression, const Scope& scope, const Topolog
     return level_value(value.levels[i], topology);
 }
 
-// Members are numbered by the levels' order, whatever order they are named in.
+// Members are numbered by the levels' order, not by the order in which levels are named.
 Value group_of_levels(const Expression& expression, const Scope& scope, const Topology& topology) {
     std::vector<int> levels;
     for (const Expression& operand : expression.operands) {

@@ -1,4 +1,4 @@
-// What expressions mean.
+// The values of expressions.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct Scope {
     const Value* find(const std::string& name) const;
 };
 
-// What a schedule knows without making it.
+// The names that a schedule can use without defining them.
 Names topology_names(const Topology& topology);
 
 Value value_of(const Expression& expression, const Scope& scope, const Topology& topology);

@@ -1,5 +1,5 @@
-// Random numbers that follow from what they are for: ranks that ask for the same get the same, and any step
-// of a run can be repeated without those before it.
+// Random numbers that follow from their purpose: ranks that ask for the same purpose get the same numbers,
+// and any step of a run can be repeated without those before it.
 #pragma once
 
 #include <bit>

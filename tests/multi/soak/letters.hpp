@@ -13,14 +13,14 @@ namespace hocket::soak {
 
 class Letters {
   public:
-    // chance: the same on all ranks, so that all know who sends what to whom.
+    // chance: the same on all ranks, so that all know all messages.
     Letters(Chance& chance, hkt_comm* comm, std::size_t most_bytes);
 
     // check(status, what): of each call.
     using Check = std::function<void(hkt_status, const std::string& what)>;
     // Starts this rank's sends and receives, those of each kind in their order.
     void start(Chance& own, const Check& check);
-    // Waits for them in any order. Returns what is wrong with what has come, "" if nothing is.
+    // Waits for them in any order. Returns the error in the received messages, or "".
     std::string finish(Chance& own, const Check& check);
 
     std::size_t sent() const { return sends_.size(); }

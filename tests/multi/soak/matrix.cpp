@@ -131,8 +131,8 @@ class Matrix {
         return static_cast<typename ElementOf<type>::Stored>(static_cast<Worked>(real_input(rank, i)));
     }
 
-    // A pass rounds what it stores once, and a schedule makes at most one pass for each further rank; where
-    // no more digits are calculated with than stored, that is one for each addition. The division rounds once
+    // A pass rounds its stored values once, and a schedule makes at most one pass for each further rank; if
+    // the calculation has no more digits than the stored type, each addition rounds. The division rounds once
     // more.
     template <DataType type>
     void expect_near(const bench::Layout& layout, std::size_t i, double found) const {

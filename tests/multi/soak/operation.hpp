@@ -1,4 +1,4 @@
-// One collective of the soak: what it is, where its buffers lie, and whether it came out right.
+// One collective of the soak: its kind, the places of its buffers, and a check of its result.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,15 @@ std::vector<bench::Subject> all_collectives();
 // Pieces that make up `count`, one for each rank, any of them empty.
 std::vector<std::size_t> any_pieces(Chance& chance, std::size_t count, int ranks);
 
-// What all ranks do alike.
+// An operation, the same on all ranks.
 struct Operation {
     bench::Layout layout{};
     const char* schedule = nullptr;  // of a plan made for it; null: the collective's own function is called
     hkt_executor executor = HKT_EXECUTOR_DEFAULT;  // of that plan
     std::uint64_t values = 0;                      // which inputs: bench's round
 
-    // Of any kind, with at most so many bytes in the larger of its buffers; one in so many by a plan of its
-    // own, for any schedule.
+    // An operation of any kind, with at most `most_bytes` in the larger of its buffers; some run by a plan of
+    // their own, with any schedule.
     static Operation random(Chance& chance, int rank, int ranks, std::size_t most_bytes,
                             std::uint64_t planned_one_in);
     std::string text() const;
@@ -48,7 +48,7 @@ class Placed {
     }
 
     // The buffers begin anywhere in the first `alignment` bytes behind a guard. In place, both lie in `to`.
-    // Fills them: inputs, and what no result looks like.
+    // Fills them with inputs, and with values that no result has.
     Placed(const Operation& operation, void* from, void* to, bool in_place, Chance& chance);
 
     const Operation& operation() const { return operation_; }
@@ -56,7 +56,7 @@ class Placed {
     void* recv() const { return recv_; }
     bool is_in_place() const { return in_place_; }
 
-    // "" if every element of the result, the guards and what was sent are as they must be.
+    // Returns "" if every element of the result, the guards and the sent data are right.
     std::string fault() const;
 
   private:

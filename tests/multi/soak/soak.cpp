@@ -5,8 +5,8 @@
 //
 // One communicator lives for the whole run. Beside it, in a second thread, others come and go: each episode
 // has a few new ones, of another topology, schedule, executor or provider. Between the episodes, when they
-// are gone and nothing is under way, memory, descriptors and threads are counted. What is done follows from
-// the seed, on all ranks alike; the time decides only how many episodes there are.
+// are gone and nothing is under way, memory, descriptors and threads are counted. The seed determines the
+// operations, on all ranks alike; the time determines only the number of episodes.
 #include <fmt/format.h>
 #include <malloc.h>
 
@@ -163,8 +163,8 @@ int main_of(int argc, char** argv) {
 }  // namespace hocket::soak
 
 int main(int argc, char** argv) {
-    // What is freed goes back to the kernel: malloc keeps tens of MiB for each thread otherwise, now more,
-    // now less, and a leak could not be told from that.
+    // Returns freed memory to the kernel: otherwise malloc keeps tens of MiB for each thread, an amount that
+    // varies and would hide a leak.
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_THRESHOLD, 128 * 1024);
     return hocket::soak::main_of(argc, argv);

@@ -67,7 +67,7 @@ Arena::~Arena() {
     std::free(data_);
 }
 
-// What is under way on this rank: the operations, their plans, and their requests until they are complete.
+// The operations under way on this rank, their plans, and their requests until they are complete.
 struct Stream::Batch {
     std::vector<Placed> operations;
     std::vector<hkt_request*> requests;
@@ -116,7 +116,8 @@ void Stream::warm_up() {
     }
 }
 
-// What a plan keeps grows evenly with each rank's piece, so that it is most where one of them has all.
+// A plan's kept memory is linear in the size of each rank's piece, so it is largest if one rank has all
+// elements.
 void Stream::warm_up_divided(Operation operation, Chance& own) {
     if (!operation.layout.subject.has_counts()) return warm_up(operation, own);
     const auto ranks = static_cast<std::size_t>(ranks_);

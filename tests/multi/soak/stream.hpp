@@ -15,9 +15,9 @@
 
 namespace hocket::soak {
 
-// What was done, for the summary.
+// Counts for the summary.
 struct Tally {
-    std::map<std::string, std::uint64_t> counts;  // by what is counted
+    std::map<std::string, std::uint64_t> counts;  // by the counted thing
     std::uint64_t operations = 0, bytes = 0;
     void add(const Tally& other);
 };
@@ -44,8 +44,9 @@ class Stream {
         std::uint64_t seed = 0, number = 0;  // of the run; of the communicator, which runs differ by
         std::string command;                 // that repeats the run, for the report of a failure
         std::size_t most_bytes = 0;          // of an operation
-        // Lives for the whole run, so that what the communicator keeps must come to an end: no two operations
-        // of one plan are in flight together, each of which would keep memory for the largest of them.
+        // Lives for the whole run, so the memory that the communicator keeps must be bounded: no two
+        // operations of one plan are in flight together, as each of them would keep memory for the largest
+        // one.
         bool is_lasting = false;
     };
 
@@ -60,10 +61,10 @@ class Stream {
     const char* info(const char* key) const { return hkt_comm_info(comm_.get(), key); }
     const Tally& tally() const { return tally_; }
 
-    // All that the collectives' own functions can make the communicator keep.
+    // Makes the communicator keep everything that the collectives' own functions can make it keep.
     void warm_up();
-    // Some operations, started together, ended in any order, and checked. Ends the process if anything is
-    // wrong, after saying what.
+    // Some operations, started together, ended in any order, and checked. If anything is wrong, reports it
+    // and ends the process.
     void run(std::uint64_t episode, std::uint64_t step);
     // Rank 0's word, for all.
     bool agree(bool what);

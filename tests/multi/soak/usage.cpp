@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kibibyte = 1024, mebibyte = 1024 * kibibyte;
 constexpr std::size_t least_samples = 16;
 
-// What of /proc/self/status is given in kB, or as a number.
+// The entries of /proc/self/status that are in kB, or plain numbers.
 std::map<std::string, std::int64_t> process_status() {
     std::map<std::string, std::int64_t> values;
     std::ifstream status("/proc/self/status");

@@ -1,4 +1,4 @@
-// What a process holds of the machine, and whether that grows.
+// The machine's resources that a process holds, and a check that they do not grow.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ struct Usage {
     std::string text() const;
 };
 
-// Taken where nothing is under way, so that what differs was kept.
+// Taken when nothing is under way, so that differences are kept resources.
 //
-// The lowest figures of an early and of a late part of the run are compared: what is only there at times (the
-// allocator's reserves, pages that the kernel has not taken back) does not count, a leak is in every one. Not
-// judged is `resident`: pages of others' shared memory count there from when this process first touches them.
+// The lowest figures of an early and of a late part of the run are compared: temporary figures (the
+// allocator's reserves, pages that the kernel has not taken back) do not count, but a leak is in every one.
+// `resident` is not judged: it includes pages of others' shared memory once this process has touched them.
 class UsageHistory {
   public:
     void add(const Usage& usage) { samples_.push_back(usage); }
     const Usage& first() const { return samples_.front(); }
     const Usage& last() const { return samples_.back(); }
 
-    // What has grown, with figures; empty if nothing has, or too little was seen to tell.
+    // The resources that have grown, with figures; empty if none has, or there are too few samples to tell.
     std::string growth() const;
     bool is_judged() const;  // enough was seen to tell
 

@@ -1,5 +1,5 @@
-"""Faults. Each is a generator: it yields how many seconds to wait, or an Until. What it has begun it ends, also if it
-is closed early: whoever goes on may do so at any time."""
+"""Faults. Each is a generator: it yields the seconds to wait, or an Until. A fault ends its effects also if it is closed
+early, which the caller may do at any time."""
 import dataclasses
 import os
 import random
@@ -9,7 +9,7 @@ import typing
 
 from job import Failure
 
-PATIENCE = 60  # seconds, for what takes some at most: other work may keep the machine busy
+PATIENCE = 60  # seconds, for steps that take only a few: other work may keep the machine busy
 # After an outage both sides need some seconds to find each other (docs/params.md). Two in a row would be a longer one.
 REST = 4
 
@@ -74,14 +74,14 @@ class Faults:
     def worker_comes(self, chance, attempts=5):
         for _ in range(attempts):
             worker = self.job.start_worker(self.free_host(chance))
-            # It may be told that it came while a server was replaced, and can come again.
+            # It may get the error that it joined while a server was replaced, and can join again.
             worker.may_fail = "it comes"
             yield Until(lambda: len(worker.pulls) >= 2 or not worker.is_living(), f"worker {worker.slot} to come")
             if worker.error is None or worker.gone_from is not None:
                 if worker.may_fail == "it comes":
                     worker.may_fail = ""
                 return
-            # The first server may be killed just then.
+            # The first server may be killed at that moment.
             if not any(text in worker.error for text in ("it can come again", "broke before the job began")):
                 raise Failure("error", f"worker {worker.slot} cannot come: {worker.error}")
         raise Failure("error", "a worker cannot come, however often it tries")
@@ -395,7 +395,8 @@ class Faults:
         job.note("all are dead")
         job.look()
         for worker in job.workers.values():
-            # The others went on without it before they died: it may lack more rounds than they do.
+            # The others went on without it before they died, so it may lack more rounds than they
+            # do.
             worker.died_with_all &= worker.life < job.life or not job.is_given_up(worker)
 
     def end_server_for_good(self, server, number):
@@ -407,7 +408,7 @@ class Faults:
             server.process.wait()
 
     def way_back(self, workers, attempt):
-        """What the workers' errors advise: all the same."""
+        """The advice in the workers' errors, which is the same in all."""
         self.job.note(f"refused: {workers[0].error}")
         advice = {advice_in(worker.error or "") for worker in workers}
         if attempt > 0 or len(advice) != 1 or None in advice:

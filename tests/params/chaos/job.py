@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 
 
 class Failure(Exception):
-    """What must not happen. kind: hang, wrong, error, end."""
+    """An outcome that must not happen. kind: hang, wrong, error, end."""
 
     def __init__(self, kind, text):
         super().__init__(text)
@@ -63,12 +63,12 @@ class Worker:
         self.number = self.first = self.process = None
         self.pulls = []
         self.gone_from = None  # then it was killed, stopped or cut off, and did not come back
-        self.given_up_before = 0  # since it stands still or is cut off: lines that said so before
+        self.given_up_before = 0  # the number of lines that gave it up before it stood still or was cut off
         self.died_with_all = False
         self.may_fail = ""  # why
-        self.error = None   # that it has had
+        self.error = None   # the worker's error
         self.paused = False
-        self.left = None    # its clock then
+        self.left = None    # its clock when it left
         self.is_asked_to_leave = False
         self.is_stopped = False
         self.has_ended = False
@@ -157,7 +157,7 @@ class Job:
         self.lost = collections.defaultdict(list)  # by number: (first, end; None: not known)
         self.full_disks = set()
         self.cut_hosts = set()
-        self.given_up = collections.Counter()  # by number: how many lines say so
+        self.given_up = collections.Counter()  # by number: the number of lines that say so
         self.lines = {}
         self.oddities = []
         self.events = open(os.path.join(folder, "events"), "w", encoding="utf-8")
@@ -166,7 +166,7 @@ class Job:
             HOCKET_PARAMS_ADDRESS=f"{self.hosts.address(plan.server_hosts[0])}:{port}",
             HOCKET_SCHEDULE_PATH=os.path.join(ROOT, "schedules"))
         self.environment.pop("HOCKET_LOG", None)
-        # With /proc hidden the loader does not find out where the program is.
+        # With /proc hidden the loader cannot find the program's folder.
         self.environment["LD_LIBRARY_PATH"] = ":".join(
             filter(None, [os.environ.get("LD_LIBRARY_PATH"), os.path.join(os.path.dirname(tools), "capi")]))
 
@@ -283,7 +283,7 @@ class Job:
         """Servers said that they go on without it."""
         return self.given_up[worker.number] > worker.given_up_before
 
-    # ---- What they say
+    # ---- Their messages
 
     def look(self):
         for slot, worker in self.workers.items():
@@ -353,7 +353,7 @@ class Job:
             if said not in self.lost[int(number)]:
                 self.lost[int(number)].append(said)
                 self.note(line)
-        # A correct process is taken for an incorrect one.
+        # A server took a correct process for an incorrect one.
         if ("ends a connection: " in line and "it does not answer" not in line) or "Sanitizer" in line:
             self.oddities.append(f"{name}: {line}")
             self.note(f"{name}: {line}")

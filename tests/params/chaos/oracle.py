@@ -1,5 +1,5 @@
-"""Whether all that anybody has pulled was right. It is judged when the round is over: then it is known who was there
-for how long."""
+"""Checks that all weights that workers pulled were right. It judges when the round is over, since only then it knows
+how long each worker was there."""
 import collections
 
 from job import Failure
@@ -42,7 +42,7 @@ def require_units(job, pull):
     for slot, (first, ends) in pull.seen.items():
         other = job.workers.get(slot)
         if other is None or other.first is None:
-            # It may have been killed before it could write that down.
+            # It may have been killed before it could log that.
             if other is None or other.may_fail == "":
                 wrong(pull, f"there are updates of slot {slot}, which has not come")
         elif first != other.first:
@@ -55,7 +55,7 @@ class Rounds:
 
     def __init__(self, job, life):
         self.job, self.life = job, life
-        self.most_seen = collections.defaultdict(dict)  # by worker, block: by who saw it: before which round
+        self.most_seen = collections.defaultdict(dict)  # by worker, block, and the worker that saw it: the round before which
         self.ends = collections.defaultdict(list)       # by worker, block: (where they end, the pull that shows it)
 
     def judge(self):
@@ -142,7 +142,7 @@ def judge_way_back(job, before, life):
     if not pulls:
         return
     pull, way = pulls[0], job.ways_back[life - 1]
-    whole = set()  # before which rounds those have all updates that died then
+    whole = set()  # the rounds before which workers that died then have all updates
     for slot, worker in job.workers.items():
         if worker.first is None or worker.life >= life:
             continue
@@ -168,14 +168,15 @@ def require_whole(pull, way, worker, ends):
 
 
 def require_kept(job, pull, way, worker, has_left, block, end, known):
-    """Of one that was gone before. known: before which round its updates were seen; None: nobody has seen where they
-    end."""
+    """Checks a worker that was gone before. known: the round before which all its updates were seen; None: nobody has seen
+    where they end."""
     most = min(known, way) if isinstance(way, int) and known is not None else way if isinstance(way, int) else known
     if most is None:
         return
     if end > max(worker.first, most):
         wrong(pull, f"the job went on ({way}); block {block} has updates of worker {worker.slot} before {end}, not {most}")
-    # What only the dead have seen may be lost with them, unless it was of whole rounds, or left in order.
+    # Updates that only dead workers have seen may be lost with them, unless they were of whole rounds or
+    # their worker left in order.
     is_kept = (isinstance(way, int) and known is not None) or (has_left and way != "torn")
     if is_kept and end < most and not is_named_as_lost(job, worker, end, most):
         wrong(pull, f"the job went on ({way}); block {block} has updates of worker {worker.slot} before {end}, not {most}")
@@ -184,8 +185,8 @@ def require_kept(job, pull, way, worker, has_left, block, end, known):
 # ---- Unbounded staleness -----------------------------------------------------------------------------------------
 
 def judge_unbounded(job):
-    """Each worker finds its own updates. What one has pulled the others find later, while no server is replaced; and all
-    of it at the end, or it is named as lost."""
+    """Each worker finds its own updates. Updates that one has pulled the others find later, while no server is replaced;
+    at the end all find them, or they are named as lost."""
     for life in range(job.life + 1):
         pulls = pulls_of(job, life)
         for pull in pulls:
@@ -208,7 +209,7 @@ def require_growth(job, pulls):
 
 
 def require_growth_of(job, pulls, slot, block):
-    """pulls: in the order in which they end. What anybody had seen before a pull began is in it."""
+    """pulls: in the order in which they end. A pull has every update that any worker had seen before it began."""
     by_end, known = iter(pulls), 0
     ended = next(by_end, None)
     for pull in sorted(pulls, key=lambda pull: pull.began):

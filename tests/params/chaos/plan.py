@@ -1,9 +1,9 @@
-"""What happens in a round of the chaos test: all is drawn from one number, the seed."""
+"""The events of a round of the chaos test, all drawn from one number, the seed."""
 import dataclasses
 import random
 
 UNBOUNDED = -1
-# How often a fault is drawn, beside the others.
+# The relative frequency of each fault.
 WEIGHTS = {
     "kill_worker": 3, "kill_two_workers": 2, "worker_comes": 3, "worker_is_killed_as_it_comes": 1, "worker_leaves": 3,
     "kill_server": 4, "restart_server": 3, "kill_all_servers": 2, "kill_server_and_worker": 3,
@@ -31,7 +31,7 @@ class Plan:
     return_ms: int
     timeout_ms: int
     hosts: int
-    shares_memory: bool  # processes of one host; those of different ones never do
+    shares_memory: bool  # processes of one host; those of different hosts never do
     server_hosts: list
     worker_hosts: list
     faults: list  # (seconds after the one before, name, seed of its own)
@@ -50,7 +50,7 @@ def draw(seed, has_networks=True, is_short=False):
     hosts = chance.choice([1, 2, 3, 4, 5]) if has_networks else 1
     server_hosts = [chance.randrange(hosts) for _ in range(servers)]
     worker_hosts = [chance.randrange(hosts) for _ in range(workers)]
-    # With the defaults an outage may take up to 9 s. Most rounds have less of all times.
+    # With the defaults an outage may take up to 9 s. Most rounds have shorter times.
     is_patient = not is_short and chance.random() < 0.2
     staleness = chance.choice([0, 0, 2, 2, UNBOUNDED])
     trees = ["direct", "auto"]

@@ -9,7 +9,7 @@ import oracle
 from job import Failure, Job
 
 LOOK_EVERY = 0.03
-MOST_ROUNDS_AHEAD = 60  # of the round that all end with, when nobody has come to it
+MOST_ROUNDS_AHEAD = 60  # of the round that all end with, before any worker has reached it
 MOST_WITHOUT_PULL = 75  # seconds: no fault keeps a worker waiting for so long
 
 
@@ -22,7 +22,7 @@ class Active:
         self.deadline = 0
 
     def advance(self, now):
-        """Whether it is over."""
+        """Returns whether the fault is over."""
         while True:
             if self.until is None:
                 if now < self.deadline:
@@ -88,7 +88,7 @@ class Round:
         starts += [lambda number=number, host=host: job.start_worker(host, number)
                    for number, host in enumerate(self.plan.worker_hosts)]
         chance.shuffle(starts)
-        for start in [lambda: job.start_server(0)] + starts:  # in any order, but the address is this one's
+        for start in [lambda: job.start_server(0)] + starts:  # in any order, but this server has the address
             start()
         for server in job.servers:
             self.wait(faults.Until(server.serves, f"server {server.index} to serve"))
@@ -104,7 +104,7 @@ class Round:
         if any(active.name in faults.EXCLUSIVE for active in self.active):
             return False
         if name in faults.EXCLUSIVE:
-            # Whatever goes on then is over: a server that was to be restored dies with the rest.
+            # All faults end then: a server that was to be restored dies with the rest.
             if self.active and random.Random(self.plan.seed).random() < 0.5:
                 self.abandon()
             return not self.active
@@ -153,7 +153,8 @@ class Round:
         job.note(f"all end with round {most}")
         self.wait(faults.Until(lambda: all(worker.paused for worker in job.living()), "all workers to have come to the end"))
         if self.plan.staleness < 0:
-            # Pulls do not wait: until a server knows who does not come back to it, it does not know what is lost.
+            # Pulls do not wait: until a server knows which workers do not come back, it does not know which
+            # updates are lost.
             back = max(down[1] for down in job.servers_down) if job.servers_down else 0
             known = back + self.plan.return_ms / 1000 + faults.REST
             self.wait(faults.Until(lambda: time.monotonic() > known, "servers to know who does not come back"))

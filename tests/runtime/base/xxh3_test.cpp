@@ -1,4 +1,5 @@
-// What this processor is best at against what every one can do: files and messages go from one to another.
+// Compares the fastest code path of this processor with the portable one: processors exchange files and
+// messages, so the hashes must be equal.
 #include "runtime/base/xxh3.hpp"
 
 #include <memory>
@@ -36,7 +37,7 @@ Hash128 in_pieces(const unsigned char* data, std::size_t bytes, std::mt19937_64&
 std::uint64_t of_message(std::uint64_t key, const unsigned char* data, std::size_t bytes,
                          std::mt19937_64& random) {
     cache::PeerChecksum checksum;
-    checksum.begin(~key);  // what was there before must not show
+    checksum.begin(~key);  // the state of an earlier message must not show
     checksum.add(std::as_bytes(std::span(data, bytes / 2)));
     checksum.begin(key);
     for (std::size_t at = 0; at < bytes;) {

@@ -1,4 +1,4 @@
-// The cache where its memory is too small, for a moment or for good: who waits, who fails, what is kept.
+// The cache with too little memory, for a moment or for good: waits, failures, and samples that are kept.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ TEST_CASE("a batch that can never fit into the memory fails at once, and leaves 
     std::vector<std::uint64_t> keys(40);
     std::iota(keys.begin(), keys.end(), 0);
     std::vector<Lent> samples(keys.size());
-    for (int turn = 0; turn < 4; ++turn) {  // with what the one before has left, too
+    for (int turn = 0; turn < 4; ++turn) {  // also with the leftovers of the previous iteration
         std::string text;                   // at the deadline it would be a timeout
         CHECK(status_of([&] { cache.wait(cache.get_batch(keys, samples.data())); }, &text) == Status::limit);
         CHECK(text.find("40 samples") != std::string::npos);
@@ -89,7 +89,8 @@ TEST_CASE("a batch that can never fit leaves its owner's memory alone from then 
         REQUIRE(mapped != MAP_FAILED);
         auto* const samples = static_cast<Lent*>(mapped);
         CHECK(status_of([&] { cache.wait(cache.get_batch(keys, samples)); }) == Status::limit);
-        munmap(mapped, bytes);  // while its other samples still wait for room: who looks there now is killed
+        munmap(mapped, bytes);  // while its other samples still wait for room: an access to this memory now
+                                // ends the process
     }
 }
 

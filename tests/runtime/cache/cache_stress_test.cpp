@@ -1,5 +1,4 @@
-// The cache where memory is scarce and many want it: nobody waits for what waits for him, and nothing is
-// lost.
+// The cache with scarce memory and many users: no deadlock, and nothing is lost.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -114,7 +113,8 @@ void join(Cache& first, Cache& second) {
     second.set_peers(std::move(two), false);
 }
 
-// A disk that writes nothing before it is told to. Large files' writes have no path: they are payloads.
+// A disk that holds back all writes until the test releases them. Large files' writes have no path: they are
+// payloads.
 class HeldDisk {
   public:
     Fault hold(FileCall call, const std::string& path) {
@@ -275,7 +275,7 @@ TEST_CASE("prefetches that find no room do not keep peers' answers from those wh
     join(first, second);
     first.set_order(numbers(0, count), 0);
     for (std::uint64_t key = 0; key < count; ++key) {
-        const Lent lent = first.get(key);  // what is kept from it is a peer's failure at its deadline
+        const Lent lent = first.get(key);  // a withheld sample counts as a peer's failure at its deadline
         std::this_thread::sleep_for(300us);
         first.release(lent);
     }

@@ -355,7 +355,7 @@ TEST_CASE("every file call that fails costs time, not samples") {
                     get_all(cache, source);
                     cache.flush();
                 });
-                // Only what a folder is needed for at all may fail.
+                // Only calls that cannot do without the folder may fail.
                 if (opened != Status::success) CHECK(opened == Status::io);
             }
             Cache after(over(source, folder.path()));

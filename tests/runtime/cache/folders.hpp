@@ -60,7 +60,7 @@ inline bool put(cache::Directory& directory, const cache::Files& files, std::uin
     return false;
 }
 
-// The payload if it is there and right; what is wrong is forgotten, as the cache does.
+// Returns the payload if it is there and right; forgets a wrong one, as the cache does.
 inline std::optional<Bytes> get(cache::Directory& directory, const cache::Files& files, std::uint64_t key) {
     while (const auto place = directory.find(key)) {
         cache::PageBuffer buffer(cache::align_up(place->entry.bytes, place->unit) + 1);
@@ -74,7 +74,7 @@ inline std::optional<Bytes> get(cache::Directory& directory, const cache::Files&
     return {};
 }
 
-// What the folder takes up, as du(1) says it.
+// The disk usage of the folder, as du(1) prints it.
 inline std::uint64_t folder_bytes(const std::string& folder) {
     std::uint64_t sum = 0;
     std::error_code ignored;

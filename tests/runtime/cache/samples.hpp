@@ -1,4 +1,4 @@
-// Samples whose bytes follow from their keys, so that whoever gets one can tell whether it is right.
+// Samples whose bytes follow from their keys, so that a reader can check them.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ inline bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
     return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
-// Removed with what is in it.
+// Removed with its contents.
 class TemporaryFolder {
   public:
     TemporaryFolder() {

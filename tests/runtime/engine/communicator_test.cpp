@@ -34,7 +34,8 @@ namespace {
 
 thread_local bool next_allocation_fails = false;
 
-// What is known later may have been told by nobody: after 10 s a heartbeat is missed.
+// After 10 s a missed heartbeat reveals a failure too, so a later error does not show that anyone reported
+// it.
 constexpr double too_late_ms = 8000;
 
 }  // namespace
@@ -77,7 +78,7 @@ std::vector<T> values(int rank, std::uint64_t count) {
     return result;
 }
 
-// The rank's, of its input, where the operator multiplies.
+// The rank's factor for its input, if the operator multiplies.
 template <typename T>
 T factor(int rank) {
     return std::is_floating_point_v<T> ? static_cast<T>(0.3 - 0.7 * rank) : static_cast<T>(3 - 2 * rank);
@@ -103,7 +104,7 @@ bool close_to(T a, T b) {
     return std::abs(static_cast<double>(a) - static_cast<double>(b)) <= (sizeof(T) == 4 ? 2e-3 : 1e-10);
 }
 
-// Where a collective's buffers are.
+// The places of a collective's buffers.
 enum class Place { malloc, window, mixed };  // mixed: the odd ranks' in the window
 
 template <typename T>
@@ -126,7 +127,7 @@ class Buffer {
     T* shared_ = nullptr;
 };
 
-// One collective with one executor, in or out of place; the result.
+// Runs one collective with one executor, in or out of place, and returns the result.
 template <typename T>
 std::vector<T> run(Communicator& comm, PlanChoice choice, std::uint64_t count, bool in_place,
                    Place place = Place::malloc) {
@@ -200,12 +201,12 @@ void check_collective(Communicator& comm, PlanChoice choice, std::initializer_li
     }
 }
 
-// The root, where the collective has one.
+// The root, if the collective has one.
 dsl::Rank last_if_any(const Communicator& comm, Collective collective) {
     return contract_of(collective).has_root() ? comm.size() - 1 : 0;
 }
 
-// An input as it is, and where inputs are combined one that is multiplied, too.
+// The operators: a plain sum, and for collectives that combine also one that multiplies the input.
 std::vector<ReduceOp> sums_of(Collective collective) {
     if (contract_of(collective).combines()) return {ReduceOp::sum, ReduceOp::premul_sum};
     return {ReduceOp::sum};
@@ -291,12 +292,12 @@ TEST_CASE("what local peers wrote to a copy of the output is read there") {
 TEST_CASE("a rank without room in the window tells the others") {
     const auto outcomes = run_ranks({3, {{"HOCKET_SCHEDULE", "ring"}}, 60}, [](int rank) {
         const auto comm = join();
-        // In blocks too small to be given memory before they are touched.
+        // In blocks too small to get memory before they are touched.
         constexpr std::size_t block = 1 << 20;
         while (rank == 1 && comm->window().free_bytes() > 3 * block) comm->window().allocate(block);
         comm->barrier();
         const double begin = test::now_ms();
-        constexpr std::uint64_t count = 2'000'000;  // of work area: more than is left
+        constexpr std::uint64_t count = 2'000'000;  // of work area: more than is free
         std::vector<float> send(3 * count), recv(count);
         const auto text = failure_of([&] {
             comm->run(comm->cached_plan({.collective = Collective::reduce_scatter}, count), send.data(),
@@ -504,8 +505,7 @@ TEST_CASE("many small operations in flight keep to their slots") {
     CHECK(test::problems(outcomes) == "");
 }
 
-// In place, where a start that had to be begun twice would show: its input would be taken again after it was
-// overwritten.
+// In place, so that a start that begins twice would show: it would read its input again after overwriting it.
 TEST_CASE("small collectives that are done at once, asked for, and with late ranks, may be mixed") {
     for (const int ranks : {2, 3, 5}) {
         const auto outcomes = run_ranks({ranks, {}, 120}, [&](int rank) {
@@ -626,7 +626,7 @@ TEST_CASE("communicators may be left at different times, with operations unfinis
         if (rank == 1) std::this_thread::sleep_for(300ms);
         const double begin = test::now_ms();
         comm.reset();
-        // Not until the operation's deadline.
+        // Destroying does not wait until the operation's deadline.
         expect(test::now_ms() - begin < 4500, fmt::format("destroying took {} ms", test::now_ms() - begin));
     });
     CHECK(test::problems(outcomes) == "");
@@ -658,14 +658,14 @@ TEST_CASE("a mismatch that two ranks notice is told to all, though the others wa
                     comm->barrier();
                     const double begin = test::now_ms();
                     const auto text = failure_of([&] {
-                        if (rank == 2) started.await(4);  // who is told has something to tell
+                        if (rank == 2) started.await(4);  // so that it has something to report itself
                         auto& execution = comm->start(plan, data.data(), data.data(), count);
                         started.add();
                         comm->wait(execution);
                     });
                     const auto own = fmt::format("all_reduce #1 (ring on {}, float32 sum, {} elements)",
                                                  comm->topology(), count);
-                    // Which of the two notices first, and so whose words the others hear, is open.
+                    // Either of the two may notice first, so the others may get the text of either.
                     expect_contains(text,
                                     {"-8:", "started different operations", own.c_str(), "ring.sched:"});
                     expect(test::now_ms() - begin < 10000, "known only at the deadline");
@@ -707,7 +707,7 @@ TEST_CASE("while rank 0 is stopped, what takes too long ends with the same statu
     auto* rank_0 = static_cast<pid_t*>(test::shared_memory(sizeof(pid_t)));
     const test::Tally met, known;
     const auto outcomes = run_ranks({4, {{"HOCKET_PROVIDER", "tcp"}}}, [&](int rank) {
-        // Rank 1 hangs up first, and the others see no more than that.
+        // Rank 1 closes its connections first, and the others see only that.
         const char* timeout = rank == 1 ? "1000" : "3000";
         setenv("HOCKET_TIMEOUT_MS", timeout, 1);
         auto comm = join();
@@ -736,12 +736,12 @@ TEST_CASE("a rank that leaves does not end what the others still do") {
         auto comm = join();
         comm->barrier();
         if (rank == 2) {
-            comm.reset();  // its goodbye finds nobody within its half second
+            comm.reset();  // no peer receives its goodbye within the half second
             return gone.add();
         }
         gone.await(1);
         expect(!comm->failure(), "the communicator is broken");
-        // What it sent with its goodbye may do for one barrier.
+        // Messages that it sent before its goodbye may complete one barrier.
         const auto text = failure_of([&] { comm->barrier(), comm->barrier(); });
         expect_contains(text, {"-6:", "rank 2 has left the job", "was in barrier #", "(3 ranks)"});
     });

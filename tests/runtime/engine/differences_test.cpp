@@ -1,5 +1,5 @@
-// Ranks that start different operations: whatever the two are, and whichever rank it is that differs, no rank
-// waits for its deadline.
+// Ranks that start different operations: for every pair of operations, and for every rank that differs, no
+// rank waits for its deadline.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -28,7 +28,7 @@ namespace {
 
 constexpr int ranks = 3;
 
-// What a rank starts, and how errors call it.
+// An operation that a rank starts, and its name in errors.
 struct Act {
     enum class Kind { collective, barrier, split };
     Kind kind = Kind::collective;
@@ -36,7 +36,7 @@ struct Act {
     std::uint64_t count = 12;
     std::string name;
 
-    // What this rank gets nothing in, and what the others need nothing of it in.
+    // Operations in which this rank receives nothing, and those in which the others need nothing from it.
     bool only_takes_from(int rank) const { return goes_one_way(choice.root == rank); }
     bool needs_nothing_of(int rank) const { return goes_one_way(choice.root != rank); }
 
@@ -59,7 +59,7 @@ std::vector<Act> acts() {
     return all;
 }
 
-// One rank starts something else than the others.
+// One rank starts another operation than the others.
 struct Case {
     Act others, differs;
     int rank;
@@ -68,9 +68,9 @@ struct Case {
         return fmt::format("rank {} starts {}, the others {}", rank, differs.name, others.name);
     }
     const Act& of(int which) const { return which == rank ? differs : others; }
-    // The only pairs in which no rank may have to wait: this one only sends, and the others need nothing of
-    // it, as in a broadcast against a reduce of a rank that is not the root. What is sent waits where it
-    // comes to. The next operation tells them apart.
+    // The only pairs in which no rank may have to wait: the rank only sends, and the others need nothing from
+    // it, as in a broadcast against a reduce of a rank that is not the root. Its messages wait at their
+    // destination. The next operation reveals the difference.
     bool may_end_well() const { return differs.only_takes_from(rank) && others.needs_nothing_of(rank); }
 };
 
@@ -134,8 +134,8 @@ void check_failure(const std::string& failure, const Case& of, const std::string
            fmt::format("{}: {}: {}", of.text(), when, failure));
 }
 
-// Many cases stand still at the same time, as each takes a moment to be noticed.
-// failed: how many ranks have, by case.
+// Runs many cases at the same time, as each takes a moment to be noticed. failed: the number of failed ranks,
+// by case.
 void check(Communicator& parent, std::span<const Case> cases, std::atomic<int>* failed,
            const std::function<void()>& meet) {
     std::vector<std::unique_ptr<Run>> runs;
@@ -147,7 +147,7 @@ void check(Communicator& parent, std::span<const Case> cases, std::atomic<int>* 
         std::this_thread::sleep_for(1ms);
     }
     for (std::size_t i = 0; i < runs.size(); ++i) failed[i] += runs[i]->failure() == "no failure" ? 0 : 1;
-    meet();  // nobody leaves a communicator that others still use
+    meet();  // no rank leaves a communicator that others still use
     for (std::size_t i = 0; i < runs.size(); ++i) {
         Run& run = *runs[i];
         if (run.failure() != "no failure") check_failure(run.failure(), run.of(), "at once");
@@ -160,9 +160,9 @@ void check(Communicator& parent, std::span<const Case> cases, std::atomic<int>* 
 struct Way {
     const char* name;
     const char* provider;
-    bool each_rank;       // differs in each pair; else one does
-    std::size_t one_of;   // one pair of so many is taken
-    std::size_t at_once;  // libfabric keeps what an endpoint has that was in the middle of something
+    bool each_rank;                  // differs in each pair; else one does
+    std::size_t one_of;              // takes one of this many pairs
+    std::size_t at_once;             // libfabric keeps the memory of endpoints that were closed in use
     std::vector<std::string> hosts;  // by rank; empty: all share one
 };
 
@@ -294,12 +294,12 @@ TEST_CASE("a rank that is late, or has gone on to compute, is known by what it s
                                   data.data(), data.data() + 256, 8);
                     });
                 };
-                // Late by more than the patience of those that wait, and no difference.
+                // Late by more than the time after which waiting ranks ask, but without a difference.
                 if (rank == 2) std::this_thread::sleep_for(700ms);
                 const std::string first_of_all = run(Collective::all_reduce);
                 expect(first_of_all == "no failure", "a late rank is blamed: " + first_of_all);
-                have_come.meet(ranks);  // a difference in what comes next would end this one, too
-                // A root that only sends is done with it at once, and computes from then on.
+                have_come.meet(ranks);  // a difference in the next operation would end this one, too
+                // A root that only sends is done at once, and computes from then on.
                 if (rank == 0) {
                     const std::string first = run(Collective::scatter);
                     seen.await(2);
@@ -354,7 +354,7 @@ TEST_CASE("a TIMEOUT does not blame ranks that come by, or wait again, for one t
                     const std::string text = test::failure_of([&] {
                         while (rank == 1 && comes_by && !comm->test(request))
                             std::this_thread::sleep_for(50ms);
-                        // Meanwhile it is asked, and tells that nobody moves the operation.
+                        // Meanwhile it is asked, and answers that no thread moves the operation.
                         if (rank == 1) std::this_thread::sleep_for(1200ms);
                         comm->wait(request);
                     });

@@ -1,4 +1,4 @@
-// How large the buffers of a rank's start are, from what its collective promises.
+// The sizes of the buffers of a rank's start, by the contract of its collective.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace hocket::test {
 
-// All in elements. Of x, a buffer holds `sent` or `received`, from `send_begin` or `recv_begin` on.
+// All in elements. A buffer holds `sent` or `received` elements of x, from `send_begin` or `recv_begin` on.
 struct Extents {
     std::uint64_t whole, sent, received, send_begin, recv_begin;
 
@@ -28,13 +28,13 @@ struct Extents {
     }
 };
 
-// Which rank sends element i of x, where nothing is combined; `count` elements are one piece.
+// The rank that sends element i of x, in collectives that do not combine; `count` elements are one piece.
 inline dsl::Rank sender_of(dsl::Collective collective, dsl::Rank root, std::uint64_t count, std::uint64_t i) {
     const dsl::Contract contract = contract_of(collective);
     return contract.gathers() || contract.exchanges() ? static_cast<dsl::Rank>(i / count) : root;
 }
 
-// And where in its send buffer that element is; `rank` receives it.
+// The position of that element in its send buffer; `rank` receives it.
 inline std::uint64_t place_at_sender(dsl::Collective collective, dsl::Rank rank, std::uint64_t count,
                                      std::uint64_t i) {
     const dsl::Contract contract = contract_of(collective);

@@ -1,4 +1,4 @@
-// What calls of the engine throw, for the bodies of ranks.
+// The errors that calls of the engine throw, for the bodies of ranks.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 
 namespace hocket::test {
 
-// What the call throws, as "status: text"; or "no failure".
+// The error that the call throws, as "status: text"; or "no failure".
 template <typename Call>
 std::string failure_of(Call call) {
     try {
@@ -22,7 +22,7 @@ std::string failure_of(Call call) {
     return "no failure";
 }
 
-// Throws unless all parts are in it.
+// Throws unless the text contains all parts.
 inline void expect_contains(const std::string& text, std::initializer_list<const char*> parts) {
     for (const char* part : parts)
         expect(text.find(part) != std::string::npos, fmt::format("\"{}\" is not in: {}", part, text));

@@ -59,7 +59,7 @@ TEST_CASE("every variable reaches its field") {
     CHECK(options.world_size == 4);
     CHECK(options.master_addr == "10.0.0.1");
     CHECK(options.master_port == 29500);
-    CHECK(options.listen_fd == -1);  // rank 0's alone
+    CHECK(options.listen_fd == -1);  // only rank 0 has one
     CHECK(options.secret == "s");
     CHECK(options.provider == "tcp");
     CHECK(options.topology == "2x2");
@@ -132,7 +132,7 @@ TEST_CASE("the embedder's choice comes before the environment") {
              {{"HOCKET_SCHEDULE", "ring"}, {"HOCKET_TIMEOUT_MS", "9"}, {"HOCKET_EXECUTOR", "interpreter"}}),
         choices);
     CHECK(options.rank == 1);
-    CHECK(options.job_rank == 2);  // what the launcher calls the process
+    CHECK(options.job_rank == 2);  // the launcher's number of the process
     CHECK(options.world_size == 2);
     CHECK(options.schedule == "direct");
     CHECK(options.timeout.count() == 5);

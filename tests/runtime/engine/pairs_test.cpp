@@ -31,7 +31,7 @@ std::uint64_t below(Random& random, std::uint64_t limit) {
     return random() % limit;
 }
 
-// How many elements each rank has for each other: matrix[from][to].
+// The number of elements that each rank has for each other: matrix[from][to].
 using Matrix = std::vector<Counts>;
 
 enum class Kind { empty, tiny, some, large, one_row, last };
@@ -54,7 +54,7 @@ std::uint64_t count_of(Kind kind, Random& random, std::uint64_t element, std::si
     return 0;
 }
 
-// symmetric: of each pair, both have as much for the other.
+// symmetric: both ranks of a pair have as much for each other.
 Matrix matrix_of(Kind kind, bool symmetric, int ranks, std::uint64_t element, Random& random) {
     const auto n = static_cast<std::size_t>(ranks);
     Matrix matrix(n, Counts(n));
@@ -71,7 +71,7 @@ Counts column(const Matrix& matrix, int to) {
     return counts;
 }
 
-// Anywhere, in any order, with room between them.
+// Random positions, in any order, with room between the pieces.
 Counts scattered(const Counts& counts, Random& random) {
     std::vector<std::size_t> order(counts.size());
     std::iota(order.begin(), order.end(), 0);
@@ -85,7 +85,7 @@ Counts scattered(const Counts& counts, Random& random) {
     return begins;
 }
 
-// Byte i of what one has for another.
+// Byte i of the data that one rank has for another.
 std::byte value(int salt, int from, int to, std::uint64_t i) {
     return static_cast<std::byte>((i * 2654435761u >> 7) +
                                   static_cast<unsigned>(31 * from + 7 * to + 13 * salt));
@@ -108,7 +108,7 @@ struct Manner {
 // One rank's part of an exchange, with its buffers.
 class Exchange {
   public:
-    // random: not the one that the matrix is from; each rank places its pieces by itself.
+    // random: another one than the matrix's, as each rank places its pieces independently.
     Exchange(Communicator& comm, const Matrix& matrix, DataType type, const Manner& manner, int salt,
              Random& random)
         : comm_(comm), manner_(manner), salt_(salt), type_(type), element_(element_size(type)) {
@@ -179,7 +179,7 @@ class Exchange {
 
 constexpr DataType types[] = {DataType::uint8, DataType::int16, DataType::float32, DataType::int64};
 
-// Everything is drawn by all ranks alike, but where each has its pieces.
+// All ranks draw the same, except the places of their pieces.
 void check_all(Communicator& comm, unsigned seed, const std::vector<std::string>& schedules) {
     Random random(seed), own(seed + 1000 * static_cast<unsigned>(comm.rank() + 1));
     int salt = 0;
@@ -219,7 +219,7 @@ struct Way {
     const char* provider;
 };
 
-// Runs body(rank, comm) on all ranks; "" or what went wrong.
+// Runs body(rank, comm) on all ranks; returns "" or the error.
 template <typename Body>
 std::string on(const Way& way, Body body, const std::string& timeout_ms = "30000") {
     const auto outcomes = run_ranks({static_cast<int>(way.hosts.size()),
@@ -242,7 +242,7 @@ struct ScheduleFile {
     ~ScheduleFile() { std::remove(path.c_str()); }
 };
 
-// What a start of ranks with these counts ends with, after a barrier where it ends well.
+// Returns the error of a start with these counts, or of the barrier that follows.
 Error error_of(Communicator& comm, const Counts& sent, const Counts& received, DataType type,
                bool in_window) {
     const std::uint64_t element = element_size(type);
@@ -395,7 +395,7 @@ TEST_CASE("a receiver that expects more or less than there is says so, and nobod
         Way way;
         std::uint64_t sent, expected;
         DataType type = DataType::int32;
-        bool is_always_told = true;  // how many there are: not by all providers
+        bool is_always_told = true;  // the received count: not all providers report it
     };
     const std::uint64_t many = 300'000;
     for (const Case& c : {Case{{"aaa", ""}, 7, 5},

@@ -41,7 +41,7 @@ TEST_CASE("what was worked out for a count is kept for the last few") {
 TEST_CASE("operations without elements are complete from the start") {
     const auto plan = ring_plan(0, 4);
     CHECK(plan->bind(0)->remaining == 0);
-    // One element: it is in the last chunk alone, whose operations are the only ones left.
+    // One element: only the last chunk has it, so only that chunk's operations are left.
     const auto binding = plan->bind(1);
     std::uint32_t with_elements = 0;
     for (const dsl::Op& op : plan->program().ops) with_elements += op.begin == 3;

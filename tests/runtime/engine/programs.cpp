@@ -14,7 +14,7 @@ namespace {
 using dsl::Op;
 using Kind = dsl::Op::Kind;
 
-// Appends operations; those on one chunk of x wait for each other, in program order.
+// Appends operations; operations on one chunk of x wait for each other, in program order.
 class Builder {
   public:
     Builder(dsl::Collective collective, const char* name, dsl::Rank rank, dsl::Rank ranks, dsl::Rank chunks) {

@@ -36,7 +36,7 @@ thread_local std::size_t allocations = 0;
 
 }  // namespace
 
-// Counts what C++ code of this thread allocates; libfabric's own memory is its own affair. (Not inlined: the
+// Counts allocations of this thread's C++ code; libfabric's own memory does not count. (Not inlined: the
 // compiler would take free for a mismatch with new.)
 [[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
     ++allocations;
@@ -55,14 +55,14 @@ thread_local std::size_t allocations = 0;
 
 namespace {
 
-// What a communicator consists of, without the schedule language.
+// The parts of a communicator, without the schedule language.
 struct Station {
     engine::Options options = engine::resolve({});
     std::unique_ptr<transport::Bootstrap> bootstrap;
     std::unique_ptr<transport::Fabric> fabric;
     std::unique_ptr<engine::Progress> progress;
 
-    // timeout: of operations. The set-up has the usual one, so that a busy machine does not end it.
+    // timeout: of operations. The set-up has the default, so that it survives a busy machine.
     explicit Station(std::optional<std::chrono::milliseconds> timeout = {}) {
         transport::BootstrapOptions join;
         join.rank = options.rank;
@@ -83,7 +83,7 @@ struct Station {
         return StartablePlan::make(test::ring_all_reduce(options.rank, options.world_size), type,
                                    ReduceOp::sum, kind);
     }
-    // As where ranks share hosts.
+    // As for ranks that share hosts.
     std::shared_ptr<StartablePlan> ring_in_tiles() const {
         dsl::RankProgram program = test::ring_all_reduce(options.rank, options.world_size);
         program.memory_is_shared = true;
@@ -101,12 +101,12 @@ struct Station {
     void run(const std::shared_ptr<StartablePlan>& plan, const void* send, void* recv, std::uint64_t count) {
         progress->wait(progress->start(plan, count, send, recv));
     }
-    // Nobody leaves while others still need its messages.
+    // A rank does not leave while others still need its messages.
     void meet() { bootstrap->all_gather("", 20s); }
 };
 
-// Everybody has left; and what rank 1 reported before it left becomes known only while somebody asks whether
-// it has, after the time that a goodbye is given.
+// All ranks have left; and rank 1's report from before it left arrives only while a rank asks whether it has
+// left, after the time that a goodbye is given.
 class LateReport : public transport::Bootstrap {
   public:
     explicit LateReport(transport::Bootstrap& real) : real_(real) {
@@ -316,7 +316,7 @@ TEST_CASE("different counts are a mismatch that says what this rank started") {
                     station.run(plan, values.data(), values.data(), 10);
                     const auto text =
                         failure_of([&] { station.run(plan, values.data(), values.data(), count); });
-                    // Each rank says what both have started, whoever noticed.
+                    // Each rank's error names both operations, whichever rank noticed.
                     const auto other_side = fmt::format("int64 sum, {} elements)", other);
                     expect_contains(text, {"-8:", "ranks 0 and 1 started different operations",
                                            "all_reduce #1 (hand_ring on 2, int64 sum, 1000 elements)",
@@ -334,11 +334,11 @@ TEST_CASE("a difference that sent no message is noticed with the next operation"
         run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}, {"HOCKET_TIMEOUT_MS", "5000"}}}, [](int rank) {
             Station station;
             auto values = numbers(10, rank);
-            // Each takes itself for the root, sends, and waits for nothing.
+            // Each rank names itself as the root, sends, and waits for nothing.
             station.run(station.broadcast(rank), values.data(), values.data(), 10);
             const auto text =
                 failure_of([&] { station.run(station.ring(), values.data(), values.data(), 10); });
-            // A message of the ring shows that something differed; who waits for it is told what.
+            // A message of the ring reveals a difference; a rank that waits for it gets the details.
             const bool is_told =
                 text.find("rank 1 started broadcast #0 (hand_flat on 2, int64 from rank 1") !=
                 std::string::npos;
@@ -396,7 +396,7 @@ TEST_CASE("many operations in flight do not block each other, however late a ran
 TEST_CASE("a request that is waited for twice is refused, and does no harm") {
     const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
         Station station;
-        const auto plan = station.ring();  // it has the memory of its requests
+        const auto plan = station.ring();  // the plan owns the memory of its requests
         auto values = numbers(100, rank);
         Execution& execution = station.progress->start(plan, 100, values.data(), values.data());
         station.progress->wait(execution);

@@ -27,7 +27,7 @@ struct Seeds {
 // "first:last" of the environment variable, if it is set.
 Seeds seeds_from(const char* variable, Seeds usual);
 
-// By the number of ranks, those of 2 to most_ranks. Their files lie in the folder.
+// Schedules for 2 to most_ranks ranks, by the number of ranks. Their files lie in the folder.
 std::map<int, std::vector<RandomSchedule>> random_schedules(const std::string& folder, Seeds seeds,
                                                             int most_ranks);
 

@@ -65,7 +65,8 @@ std::string read_all(int fd) {
     return text;
 }
 
-// What is said of a rank that could not say it itself. SIGKILL is how tests let a rank die.
+// Describes how a rank ended that could not report it itself. Tests end ranks by SIGKILL, which is therefore
+// no problem.
 std::string ending(int status) {
     if (!WIFSIGNALED(status)) return "ended with status " + std::to_string(WEXITSTATUS(status));
     const int signal = WTERMSIG(status);

@@ -14,7 +14,7 @@ namespace hocket::test {
 struct Outcome {
     int signal = 0;    // that ended the rank, or 0
     bool ok = false;   // the body returned
-    std::string text;  // what the body threw, or how the rank ended; empty if it returned or was killed
+    std::string text;  // the exception of the body, or how the rank ended; empty if it returned or was killed
 };
 
 struct Job {
@@ -26,7 +26,7 @@ struct Job {
 // Runs body(rank) in one process a rank; returns when all have ended.
 std::vector<Outcome> run_ranks(const Job& job, const std::function<void(int)>& body);
 
-// "" if all ranks are ok, else what went wrong, by rank.
+// Returns "" if all ranks are ok, else the errors, by rank.
 std::string problems(const std::vector<Outcome>& outcomes);
 
 // Memory that all ranks of jobs started later share, filled with zeros.

@@ -1,6 +1,6 @@
 // Random schedules above the size of a tile: the same bits in every memory, provider, host layout, tile,
-// executor and thread mode. Buffers are where chance puts them, on each rank for itself.
-// HOCKET_SAME_BITS_SEEDS = "first:last" runs other schedules.
+// executor and thread mode. Each rank places its buffers at random. HOCKET_SAME_BITS_SEEDS = "first:last"
+// runs other schedules.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstdlib>
@@ -25,13 +25,13 @@ namespace {
 
 constexpr int most_ranks = 6;
 
-// A schedule, and what is run with it.
+// A schedule, and the operation that runs with it.
 struct Work : test::RandomSchedule {
     DataType type;
     std::uint64_t count;
 };
 
-// How the ranks reach each other, and who moves operations.
+// The connections between ranks, and the threads that move operations.
 struct Way {
     std::string hosts;  // a letter for each rank
     std::string provider;
@@ -42,20 +42,20 @@ struct Way {
     }
 };
 
-// Types are such that sums show their order, and whole numbers.
+// Types whose sums show their order, and whole numbers.
 Work work_of(const test::RandomSchedule& schedule) {
     std::mt19937_64 random(schedule.seed);
     constexpr DataType types[] = {DataType::float32, DataType::float64,  DataType::int32,
                                   DataType::float16, DataType::bfloat16, DataType::int8};
     const DataType type = types[random() % std::size(types)];
-    // Some are one tile between hosts, some several; all are several in a host.
+    // Some are one tile between hosts, some several; inside a host all are several.
     const std::uint64_t bytes = 200'000 + random() % 1'000'000;
     const std::uint64_t pieces =
         contract_of(schedule.collective).is_by_rank() ? static_cast<std::uint64_t>(schedule.ranks) : 1;
     return {schedule, type, bytes / pieces / element_size(type)};
 }
 
-// All on one host first: what that gives, others must give.
+// All ranks on one host come first: the others must give the same result.
 std::vector<Way> ways_of(const Work& work) {
     const auto ranks = static_cast<std::size_t>(work.ranks);
     std::mt19937_64 random(work.seed);
@@ -110,7 +110,7 @@ std::vector<std::byte> input_of(const Work& work, int rank) {
     return sent;
 }
 
-// A start in a manner that chance chooses. What all ranks must do alike depends on `common`.
+// Runs a start in a random way. Choices that all ranks must make alike come from `common`.
 std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vector<std::byte>& sent,
                            std::mt19937_64& random, bool has_private) {
     const ExecutorKind executor = random() % 2 == 0 ? ExecutorKind::interpreter : test::compiled_if_any();
@@ -142,7 +142,7 @@ std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vect
     return result;
 }
 
-// Of whole numbers, which have no order: the sum of all ranks' inputs; and what is only moved.
+// Checks sums of whole numbers, which do not depend on the order, and data that are only moved.
 void expect_right(const Work& work, int rank, const std::vector<std::byte>& result) {
     const bool combines = contract_of(work.collective).combines();
     if (combines && row_of(work.type).kind == kind::floating) return;

@@ -1,5 +1,5 @@
-// Large starts between hosts: ranks of one machine that take themselves for several hosts (HOCKET_HOST_ID),
-// with real memory and real messages.
+// Large starts between hosts: ranks of one machine that count as several hosts (HOCKET_HOST_ID), with real
+// memory and real messages.
 #include "runtime/engine/run/tiles.hpp"
 
 #include <fmt/format.h>
@@ -203,7 +203,7 @@ TEST_CASE("tiles of any count give the whole result, in and out of place, wherev
                 expect_sum(recv.data(), count, ranks, "in place");
                 comm->run(broadcast, send.data(), recv.data(), count);
                 expect(recv == numbers(count, ranks - 1), fmt::format("broadcast of {}", count));
-                // The odd ranks' where local peers reach them.
+                // The odd ranks' buffers lie where local peers reach them.
                 auto* shared = static_cast<std::int64_t*>(comm->window().allocate(count * 8));
                 std::int64_t* mixed = rank % 2 ? shared : recv.data();
                 std::copy(send.begin(), send.end(), mixed);
@@ -252,14 +252,15 @@ TEST_CASE("counts that differ are a mismatch of whole starts, whether both are d
                 const std::uint64_t count = rank == 3 ? other : 300000;
                 const auto plan = plan_of(*comm, count);
                 const auto text = failure_of([&] {
-                    // Tiles before it, so that turns and starts are not the same number.
+                    // Tiles before it, so that sequence numbers and numbers of starts differ.
                     comm->run(plan_of(*comm, 300000), data.data(), data.data(), 300000);
                     comm->run(plan, data.data(), data.data(), count);
                 });
                 const auto own = fmt::format("all_reduce #1 (ring on {}, int64 sum, {} elements)",
                                              comm->topology(), count);
                 expect_contains(text, {"-8:", "started different operations"});
-                // Who hears of it from others may not have begun, or still be in the one before.
+                // A rank that another one tells may not have begun the operation, or may still be in the
+                // previous one.
                 const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
                 if (!has("was between operations") && !has("was in all_reduce #0"))
                     expect_contains(text, {own.c_str()});
@@ -298,7 +299,7 @@ TEST_CASE("a rank that dies between two tiles ends the start on all others") {
         const auto text = failure_of([&] {
             Execution& execution = comm->start(plan, data.data(), data.data(), count);
             if (rank == 2) {
-                // Once something has come from the others, but not all.
+                // Once some data have come from the others, but not all.
                 const auto before = data;
                 while (data == before)
                     if (comm->test(execution)) expect(false, "it was over too soon");

@@ -35,7 +35,7 @@ TuningTable example() {
             {grid, {{Collective::all_gather, {{100, 200, 150, 3e6, "blueconnect"}}}}}};
 }
 
-// A folder of this test case's own; gone with it.
+// A folder of the test case's own, removed at its end.
 struct Folder {
     fs::path path = fs::temp_directory_path() / ("hocket-tuning-test-" + std::to_string(getpid()));
     Folder() {
@@ -66,7 +66,7 @@ std::string with(const std::string& path, const nlohmann::json& value) {
     return json.dump();
 }
 
-// What stderr gets while action runs in this process.
+// The text that this process writes to stderr while the action runs.
 template <typename Action>
 std::string stderr_of(const Folder& folder, Action action) {
     std::fflush(stderr);
@@ -80,7 +80,7 @@ std::string stderr_of(const Folder& folder, Action action) {
     return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-// Three ranks in memory have this shape or that, by their cores; a table for both has no doubt.
+// The shape of three ranks in memory depends on the number of cores; a table for both shapes always applies.
 TuningTable of_three(const std::string& schedule) {
     TuningTable table;
     for (const char* topology : {"3m", "3m/1", "3m/2"})
@@ -104,7 +104,7 @@ TEST_CASE("a tuning table comes back as it was written") {
     engine::write_tuning(file, {});
     CHECK(engine::read_tuning(file) == TuningTable());
     CHECK(std::distance(fs::directory_iterator(folder.path / "deep/down"), {}) ==
-          1);  // nothing left beside it
+          1);  // no file is left beside it
 }
 
 TEST_CASE("writing goes through a link, and what cannot be written is an error that keeps the old") {

@@ -35,7 +35,7 @@ std::int64_t factor_of(int rank) {
     return 5 - 3 * rank;
 }
 
-// Element i of x, where it must be right on this rank.
+// The expected element i of x on this rank, if it must be right there.
 std::int64_t expected(const PlanChoice& choice, const Layout& layout, int ranks, std::uint64_t i) {
     const dsl::Contract contract = contract_of(choice.collective);
     if (contract.combines()) {
@@ -164,7 +164,8 @@ bool has_forms_by_rank(Collective collective) {
     return contract.is_by_rank() && !contract.exchanges();
 }
 
-// Whether the schedule was right, for some counts. If not, it must have been refused for what it moves.
+// Returns whether the schedule was right, for some counts. Otherwise it must have been refused for the pieces
+// that it moves.
 bool is_right(Communicator& comm, const test::RandomSchedule& schedule) {
     std::mt19937_64 random(schedule.seed);
     for (int start = 0; start < 4; ++start) {
@@ -225,7 +226,7 @@ TEST_CASE("ranks that give other counts are told so") {
         const auto outcomes = run_ranks({2, {{"HOCKET_TIMEOUT_MS", "20000"}}, 60}, [&](int rank) {
             setenv("HOCKET_HOST_ID", std::string(1, hosts[rank]).c_str(), 1);
             const auto comm = Communicator::create(engine::resolve({}));
-            // Both are called the same.
+            // Both have the same name.
             test::expect_contains(test::failure_of([&] {
                                       check(*comm, {.collective = Collective::all_gather},
                                             rank == 0 ? Counts{3, 4} : Counts{4, 3}, false, false);
@@ -254,7 +255,7 @@ TEST_CASE("random schedules are right with counts by rank, or refused for what t
             for (const test::RandomSchedule& schedule : schedules) {
                 if (!has_forms_by_rank(schedule.collective)) continue;
                 setenv("HOCKET_TOPOLOGY", schedule.topology.c_str(), 1);
-                // All on one host, each on one of its own, or on two.
+                // All ranks on one host, each on its own, or on two.
                 const auto hosts =
                     static_cast<int>(schedule.seed % 3 == 1 ? ranks : 1 + schedule.seed % 3 / 2);
                 setenv("HOCKET_HOST_ID", std::to_string(rank % hosts).c_str(), 1);

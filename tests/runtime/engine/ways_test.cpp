@@ -50,7 +50,7 @@ struct Work {
     ReduceOp op;
 };
 
-// The pairs in turn: all come up among many.
+// The pairs in turn, so that many works have all of them.
 std::pair<DataType, ReduceOp> pair_of(std::size_t number) {
     static const auto pairs = [] {
         std::vector<std::pair<DataType, ReduceOp>> pairs;
@@ -70,13 +70,13 @@ std::vector<std::pair<DataType, ReduceOp>> multiplying_pairs() {
     return pairs;
 }
 
-// Of what multiplies; whole numbers, which every type has.
+// The factor of a rank: a whole number, which every type has.
 double factor_of(int rank) {
     return 2 * rank + 3;
 }
 
-// Up to 192 bytes go with the signal, up to 16 KiB are copied, 64 KiB and more go in tiles. An element must
-// stay in its chunk there: which rank combines it in which order depends on the chunk.
+// Up to 192 bytes go with the signal, up to 16 KiB are copied, 64 KiB and more go in tiles. In tiles an
+// element must stay in its chunk, which determines the rank and the order that combine it.
 std::vector<Work> all_work() {
     using enum Collective;
     std::vector<Work> work;
@@ -90,7 +90,7 @@ std::vector<Work> all_work() {
     const auto add = [&](Collective collective, const char* schedule, std::uint64_t count) {
         add_pair(collective, schedule, count, pair_of(work.size()));
     };
-    // An input that is multiplied takes a way of its own in all of them.
+    // A multiplied input takes a path of its own in all of them.
     const auto add_multiplied = [&](Collective collective, const char* schedule, std::uint64_t count) {
         static const auto pairs = multiplying_pairs();
         add_pair(collective, schedule, count, pairs[work.size() % pairs.size()]);
@@ -130,7 +130,7 @@ std::vector<Work> all_work() {
     return work;
 }
 
-// Sums of these are rounded where the type has fractions, so that their order shows.
+// Sums of these are rounded if the type has fractions, so that their order shows.
 template <DataType type>
 void fill(std::byte* memory, std::uint64_t count, int rank) {
     using Worked = typename ElementOf<type>::Worked;
@@ -143,7 +143,7 @@ void fill(std::byte* memory, std::uint64_t count, int rank) {
     }
 }
 
-// Where buffers are, and how it is asked for.
+// The places of buffers, and the way to ask for completion.
 struct Manner {
     bool in_window, in_place, at_once;
     ExecutorKind executor;
@@ -154,7 +154,7 @@ struct Manner {
           at_once((number & 4) != 0),
           executor((number & 8) != 0 ? ExecutorKind::interpreter : test::compiled_if_any()) {}
     static constexpr unsigned count = 16;
-    // Sanitizers look at the code that runs: every third manner has each side of each choice.
+    // Sanitizers only check code that runs: every third manner covers each side of each choice.
 #ifdef __SANITIZE_ADDRESS__
     static constexpr unsigned step = 3;
 #else
@@ -164,7 +164,7 @@ struct Manner {
 
 constexpr std::byte unwritten{0x5a};
 
-// All that a rank sends.
+// The data that a rank sends.
 std::vector<std::byte> sent_by(const Work& work, int rank) {
     const test::Extents extents(work.collective, work.root, rank, ranks, work.count);
     std::vector<std::byte> sent(extents.sent * element_size(work.type));
@@ -211,7 +211,8 @@ std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vect
     return result;
 }
 
-// What is only moved must be what was sent. (What is combined is compared with sums in communicator_test.)
+// Checks that collectives that only move data deliver it unchanged. (communicator_test compares combined data
+// with sums.)
 void expect_right(const Work& work, int rank, const std::vector<std::byte>& result) {
     if (contract_of(work.collective).combines()) return;
     const test::Extents extents(work.collective, work.root, rank, ranks, work.count);
@@ -241,7 +242,7 @@ bool refuse_membarrier() {
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-// Whatever the way, the same schedules: the topology is not left to be found.
+// The topology is given, so that all ways have the same schedules.
 std::unique_ptr<Communicator> join(const Way& way, int rank) {
     setenv("HOCKET_HOST_ID", way.hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
     if (!way.is_fenced && rank == 1)
@@ -276,7 +277,7 @@ TEST_CASE("every way of running a schedule gives the same bits") {
                 std::byte* expected = reference + static_cast<std::uint64_t>(rank) * bytes;
                 for (const Work& work : all) {
                     const std::vector<std::byte> sent = sent_by(work, rank);
-                    // Every third manner has each side of each choice.
+                    // Every third manner covers each side of each choice.
                     const unsigned step = work.count > 65'536 ? 3 : Manner::step;
                     for (unsigned number = 0; number < Manner::count; number += step) {
                         const std::vector<std::byte> result = run(*comm, work, sent, Manner(number));

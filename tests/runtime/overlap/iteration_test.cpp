@@ -111,7 +111,7 @@ TEST_CASE("the first layers go first where communication is longer than the back
     CHECK(seconds_of_iteration(profile, {{1, 2}, {2}}) == 3 + 11 + 7);
     CHECK(plan_iteration(profile, Method::optimum, {}, Pulls::fastest) == IterationPlan{{1, 2}});
     CHECK(plan_iteration(profile, Method::optimum, {}, Pulls::forward) == IterationPlan{{1, 2}, {1, 2}});
-    // What is done before the first layer computes hides its weights.
+    // Work before the first layer computes hides the transfer of its weights.
     profile.before = 8;
     CHECK(seconds_of_iteration(profile, {{1, 2}}) == 16);
     profile.latency = 0.5;

@@ -203,9 +203,9 @@ TEST_CASE("MG-WFBP is what is printed") {
 TEST_CASE("where nothing is admissible, the choice that misses by the least is taken") {
     // The first layer computes for longer than all others communicate.
     CHECK(algorithm1(Sums(profile_of(1, {1, 2, 3}, {100, 1, 1}))) == Batches{1, 3});
-    // After layers 1 and 2, nothing covers what layer 2 computes.
+    // After layers 1 and 2, nothing covers the computation of layer 2.
     CHECK(algorithm1(Sums(profile_of(1, {1, 9, 1, 1}, {5, 100, 1, 1}))) == Batches{1, 2, 4});
-    // Each layer computes for longer than what follows communicates; layer 2 misses by the least.
+    // Each layer computes for longer than the next ones communicate; layer 2 misses by the least.
     CHECK(algorithm2(Sums(profile_of(1, {1, 1, 1}, {100, 50, 1}))) == Batches{1, 2, 3});
     CHECK(algorithm1(Sums(profile_of(1, {2}, {3}))) == Batches{1});
     CHECK(algorithm2(Sums(profile_of(1, {2}, {3}))) == Batches{1});
@@ -252,7 +252,7 @@ TEST_CASE("both directions take what the recurrence says, for every plan") {
             const Timeline timeline = simulate(sums, batches, direction);
             CAPTURE(round);
             REQUIRE(timeline.seconds == Approx(seconds).epsilon(1e-12));
-            // How long both are busy, counted once more, batch by batch.
+            // The time in which both are busy, counted again batch by batch.
             double both = 0;
             for (const BatchTimes& one : timeline.batches)
                 for (const BatchTimes& other : timeline.batches)
@@ -278,8 +278,8 @@ TEST_CASE("over one link an iteration takes what both directions take by themsel
             return batches;
         };
         const Batches pulled = some_plan(), pushed = some_plan();
-        // What wants the link, with the time from which on: pulls at once, pushes when their layers have
-        // computed. Two iterations, of which the second begins when the weights are there again.
+        // The transfers, each with the time at which it is ready: pulls at once, pushes when their layers
+        // have computed. Of the two iterations the second begins when the weights are there again.
         double link = 0, processor = 0;
         for (int iteration = 0; iteration < 2; ++iteration) {
             std::vector<std::pair<double, double>> wants;  // ready, how long

@@ -65,7 +65,7 @@ TEST_CASE("of plans that are as fast, the optimum is one with the fewest batches
     std::mt19937_64 random(12);
     for (int round = 0; round < 1000; ++round) {
         Profile profile = random_profile(random, 9);
-        // Whole numbers: what is as fast is so to the last bit.
+        // Whole numbers: equally fast plans are equal to the last bit.
         profile.startup = static_cast<double>(random() % 4);
         for (Layer& layer : profile.layers) {
             layer.transfer = static_cast<double>(random() % 6);

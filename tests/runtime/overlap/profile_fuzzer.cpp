@@ -10,8 +10,8 @@
 using namespace hocket::overlap;
 using hocket::test::require;
 
-// What is read keeps to the bounds, and every method that it has what it needs for plans it. What is refused
-// is refused with a reason.
+// An accepted profile keeps to the bounds, and every method whose inputs it has can plan it. A refusal gives
+// a reason.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     try {
         const Profile profile = parse_profile({reinterpret_cast<const char*>(data), size});

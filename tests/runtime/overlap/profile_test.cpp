@@ -1,4 +1,4 @@
-// Profiles as text: what is read, and what is said of what is wrong.
+// Profiles as text: accepted ones, and the errors of wrong ones.
 #include "runtime/overlap/profile.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Run over a link of the test's own, with a clock of the test's own: what it measures, plans and notices.
+// Run over a link and a clock of the test's own: its measurements, plans and reactions.
 #include "runtime/overlap/run.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr auto for_ever = Clock::time_point::max();
 
-// What link, clock and processor do.
+// A model of the link, the clock and the processor.
 struct World {
     Clock::time_point now{};
     CostLine line{0.003, 0.001, 1e-8};
@@ -27,12 +27,12 @@ struct World {
     std::vector<std::uint64_t> bytes{4'000, 30'000, 0, 2'000'000, 100'000, 6'000'000, 500};
     std::vector<double> compute{0.02, 0.05, 0.01, 0.03, 0.06, 0.01, 0.002};
     double before = 0.1;
-    // Of weights that come back: the forward pass that waits for them is a part of `before`.
+    // For weights that come back: the forward pass that waits for them is a part of `before`.
     std::vector<double> forward{0.01, 0.02, 0, 0.03, 0.01, 0.01, 0.01};
     bool pulls = false;
     bool fails = false;
     Status failure = Status::peer_lost;
-    // What another rank has measured more than this one; it plans together with this one.
+    // Adds the differences that another rank measured; the two ranks plan together.
     std::function<void(std::vector<std::int64_t>&)> other = [](auto&) {};
     std::size_t iterations_ended = 0;
 
@@ -55,7 +55,8 @@ double seconds_of(Clock::time_point time) {
     return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
-// Moves what was handed over, each layer after its batch's latency: always the first one that is there.
+// Moves the layers that were handed over, each after its batch's latency: always the first layer that is
+// ready.
 class Link final : public Exchange {
   public:
     explicit Link(World& world) : world_(world) {}
@@ -182,7 +183,7 @@ class SharedLink final : public Exchange {
         moving_[batch].begin = seconds_of(world_.now) + world_.line.latency;
         return static_cast<std::uint64_t>(moving_[batch].left / world_.line.per_byte);
     }
-    // Only here is it known what shares the link with what.
+    // Only at this point is it known which batches share the link.
     std::optional<Clock::time_point> wait(std::size_t batch, Clock::time_point) override {
         const auto is_moving = [](const Moving& one) { return one.left > 0; };
         for (double now = 0; std::any_of(moving_.begin(), moving_.end(), is_moving);) {

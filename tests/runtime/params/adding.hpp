@@ -1,4 +1,4 @@
-// An update that adds, and whose state says if servers keep states as they should.
+// An update that adds, and whose state shows whether servers keep states correctly.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Processes that know the secret, and say what no correct one says. They must not disturb those that work:
-// what they break is their own connection.
+// Processes that know the secret, and send messages that no correct process sends. They must not disturb
+// correct processes, and break only their own connections.
 #include <catch2/catch.hpp>
 
 #include <list>
@@ -66,7 +66,7 @@ Json without(Json note, const char* key) {
     return note;
 }
 
-// w = w + g, whichever rounds there are; or no room for it.
+// w = w + g, for any rounds; or without room for it.
 class Summing final : public Calculator {
   public:
     enum class Lacks { nothing, room_for_sums, room_for_round_3 };
@@ -95,12 +95,12 @@ MakeCalculator summing(Summing::Lacks lacks = Summing::Lacks::nothing) {
     return [lacks](const Job&) { return std::make_shared<Summing>(lacks); };
 }
 
-// A server takes out at once whose connection has ended.
+// The server removes a worker as soon as its connection has ended.
 void forget_quickly(ServerOptions& options) {
     options.terms.death = 10ms;
 }
 
-// What is no message at all, to a server or a worker.
+// Input that is no message, neither to a server nor to a worker.
 using Script = std::function<void(Peer&)>;
 std::map<std::string, Script> nonsense() {
     return {
@@ -152,8 +152,8 @@ std::map<std::string, Script> nonsense() {
     };
 }
 
-// What memory is offered that is not there is not taken; and others end their connections before they have
-// to.
+// Input that does no harm: offers of memory that does not exist, which are not taken, and connections that
+// end early.
 std::map<std::string, Script> harmless() {
     return {
         {"nothing", [](Peer&) {}},
@@ -178,7 +178,7 @@ std::map<std::string, Script> harmless() {
     };
 }
 
-// Of workers, to a server.
+// Messages of bad workers, to a server.
 std::map<std::string, Script> bad_workers(const std::string& run = "") {
     std::map<std::string, Script> scripts;
     const auto add = [&](const std::string& name, const std::vector<Json>& notes) {
@@ -250,7 +250,7 @@ std::map<std::string, Script> bad_workers(const std::string& run = "") {
     return scripts;
 }
 
-// Connections that have ended, in the middle of whatever it was.
+// Runs each script, closes its connection, and then runs `work`.
 void run_and_leave(const std::map<std::string, Script>& scripts, const transport::Endpoint& to,
                    const std::function<void()>& work) {
     for (const auto& [name, script] : scripts) {
@@ -262,7 +262,7 @@ void run_and_leave(const std::map<std::string, Script>& scripts, const transport
     }
 }
 
-// Connections that the other side ends, whatever becomes of it then.
+// Runs each script, expects that the other side closes the connection, and then runs `work`.
 void run_and_be_closed(const std::map<std::string, Script>& scripts, const transport::Endpoint& to,
                        const std::function<void()>& work) {
     for (const auto& [name, script] : scripts) {
@@ -274,7 +274,7 @@ void run_and_be_closed(const std::map<std::string, Script>& scripts, const trans
     }
 }
 
-// The name of the job's run, which comes to an end with its servers.
+// The name of the job's run, which ends with its servers.
 std::string run_of(const Server& server, const Job& job) {
     Peer peer(server.endpoint());
     peer.say(open_note(job));
@@ -314,7 +314,8 @@ TEST_CASE("a worker may push as far ahead as it may keep updates, and no further
     peer.say(join_note(peer.note("reserved").value().at("first")));
     const Worker number = opened.at("number");
     const Epoch now = peer.announcement(Layout(job, 1).chunks()).value().epoch;
-    // A worker may keep 2 rounds and two intervals, be so far ahead of what is covered, and that of others.
+    // A worker may keep 2 rounds and two intervals, be that far ahead of the covered round, and that of
+    // others.
     constexpr Clock furthest = 2 * (2 + 2 * 3) + 1;
     peer.say(Sum{now, 0, furthest, {number}, nullptr});
     const auto pushed = [&] { return Json::parse(servers[0]->stats()).at("workers").at(0).at("pushed"); };
@@ -327,11 +328,11 @@ TEST_CASE("a worker may push as far ahead as it may keep updates, and no further
 
 TEST_CASE("a server lives with workers that say what none says before the job has begun") {
     const auto servers = start_servers(2, forget_quickly);
-    std::list<Peer> peers;  // that stay; those that talk too early are heard when it begins
+    std::list<Peer> peers;  // that stay; messages that come too early are read when the job begins
     for (const auto& scripts : {nonsense(), bad_workers(), harmless()})
         for (const auto& [name, script] : scripts)
             for (const auto& server : servers) script(peers.emplace_back(server->endpoint()));
-    // The second note of a connection that the first one has ended.
+    // The second note on a connection that the first one has ended.
     for (const auto& server : servers) {
         Peer& peer = peers.emplace_back(server->endpoint());
         for (const Json& note : {without(reserve_note(), "rack"), reserve_note()}) peer.say(note);
@@ -448,7 +449,7 @@ TEST_CASE("a worker lives with others that say what none below it says") {
                            {"of another server", [&](Peer& peer) { peer.say(child_note(stranger, 1)); }}},
                           at, train);
         run_and_leave(harmless(), at, train);
-        // Who says that it is another one has its place until that one hears of it.
+        // A peer that claims another worker's number keeps the place until that worker learns of it.
         run_and_leave({{"another", [&](Peer& peer) { peer.say(child_note((number + 1) % 3)); }}}, at, train);
     }
 }
@@ -489,7 +490,7 @@ struct Listener {
     Peer next() const { return Peer(socket.fd()); }
 };
 
-// A worker of a bad server, on a thread of its own as long as it comes.
+// A worker of a bad server, on a thread of its own while it joins.
 class Victim {
   public:
     explicit Victim(const transport::Endpoint& server, Job job = small_job(1),
@@ -506,7 +507,7 @@ class Victim {
     ~Victim() {
         if (thread_.joinable()) thread_.join();
     }
-    // Why it could not come; "": it has.
+    // The reason why it could not join; "": it has joined.
     std::string error() {
         if (thread_.joinable()) thread_.join();
         return error_;
@@ -519,7 +520,7 @@ class Victim {
     std::thread thread_;
 };
 
-// All that a server says until a worker takes part.
+// Sends all messages of a server until a worker takes part.
 void bring_in(Peer& peer, const Listener& server, const Job& job) {
     REQUIRE(peer.note("open"));
     peer.say({{"say", "opened"}, {"number", 0}, {"run", "r"}, {"servers", {server.at.text()}}});

@@ -19,7 +19,8 @@ using hocket::test::require;
 
 namespace {
 
-// The prologue that the first `header_bytes` behind it need, so that a mutation reaches what is in them.
+// Adds the prologue that fits the first `header_bytes` behind it, so that a mutation reaches the header's
+// contents.
 std::string sealed(std::string_view bytes, std::size_t header_bytes) {
     const auto put = [](std::string& text, std::uint64_t value, int count) {
         for (int i = 0; i < count; ++i) text += static_cast<char>(value >> (8 * i));
@@ -32,7 +33,7 @@ std::string sealed(std::string_view bytes, std::size_t header_bytes) {
     return prologue.append(bytes);
 }
 
-// A file of these bytes is refused, or holds nothing else than the checkpoint that comes out.
+// A file of these bytes is refused, or holds exactly the checkpoint that is read from it.
 void read_as_file(const std::string& bytes) {
     const int fd = memfd_create("checkpoint", MFD_CLOEXEC);
     require(write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
@@ -55,7 +56,7 @@ void read_as_file(const std::string& bytes) {
     close(fd);
 }
 
-// What a header says fits the file, whether the elements are right or not.
+// An accepted header fits the file's size, even if the elements are wrong.
 void read_as_header(const std::string& header, std::uint64_t file_bytes) {
     try {
         const CheckpointLayout layout =

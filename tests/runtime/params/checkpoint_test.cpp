@@ -71,7 +71,7 @@ AllocateBuffer allocate_in(Memory& memory) {
     return [&memory](std::size_t bytes) { return memory.emplace_back(bytes).data(); };
 }
 
-// As bytes, so that comparing two of them compares all that is in them.
+// As bytes, so that a comparison covers the whole contents.
 std::string read_back(const fs::path& file) {
     Memory memory;
     return bytes_of(read_checkpoint(file, allocate_in(memory)));
@@ -81,7 +81,7 @@ void put(const fs::path& file, std::string_view bytes) {
     std::ofstream(file, std::ios::binary) << bytes;
 }
 
-// What reading the file says; no more memory is asked for than the file has bytes.
+// The error of reading the file. Checks that reading allocates no more memory than the file has bytes.
 std::string error_of(const fs::path& file, Status status = Status::io) {
     std::size_t asked = 0;
     Memory memory;
@@ -286,7 +286,7 @@ TEST_CASE("a writer that is killed leaves the checkpoint from before, or the new
             }
         }
         close(told[1]);
-        // It writes without a pause from here on.
+        // From here on it writes without a pause.
         REQUIRE(::read(told[0], &number, sizeof number) == sizeof number);
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 10'000));
         kill(writer, SIGKILL);

@@ -1,5 +1,5 @@
-// The bytes of a state, for a set of those that were seen: two states have the same bytes exactly if they are
-// the same. Of everything that has a size, the size is written too.
+// The bytes of a state, for the set of visited states: two states have the same bytes exactly if they are
+// equal. The digest includes the size of everything that has one.
 #pragma once
 
 #include <concepts>
@@ -41,7 +41,7 @@ class Digest {
         add(std::ranges::size(range));
         for (const auto& item : range) add(item);
     }
-    // A type of the protocol: write_to() says what it consists of.
+    // A type of the protocol: write_to() writes its parts.
     template <typename T>
     requires requires(Digest& digest, const T& value) { write_to(digest, value); }
     void add(const T& value) { write_to(*this, value); }

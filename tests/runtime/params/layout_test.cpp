@@ -1,4 +1,4 @@
-// Where elements lie (job/job.hpp).
+// The places of elements (job/job.hpp).
 #include <catch2/catch.hpp>
 
 #include "runtime/params/job/job.hpp"

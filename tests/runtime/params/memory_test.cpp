@@ -1,4 +1,4 @@
-// What a process of the parameter service shows to others of its host.
+// Memory that a process of the parameter service shares with others of its host.
 #include "runtime/params/links/memory.hpp"
 
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-// What the state machines of the parameter service send, step by step. protocol_test.cpp has all of them
-// together.
+// The messages that each state machine of the parameter service sends, step by step. protocol_test.cpp runs
+// all of them together.
 #include "runtime/params/protocol/node.hpp"
 
 #include <catch2/catch.hpp>
@@ -56,7 +56,7 @@ TEST_CASE("a node passes a round on when all below it have pushed, summed in the
     REQUIRE(sums.size() == 1);
     CHECK(sums[0].workers == std::vector<Worker>{1, 2, 3});
     CHECK(number(sums[0].value) == 45);
-    // A worker that comes later is not waited for before its first round.
+    // The node does not wait for a worker that joins later before that worker's first round.
     node.receive(the_server, Announcement{second_epoch, {{1, the_server, 0}, {2, 1, 2}}, {1}});
     node.push(0, 1, value(6));
     CHECK(sent<Sum>(node.letters(), the_server).size() == 1);
@@ -97,7 +97,7 @@ TEST_CASE("weights that are fresh enough are served from where they are") {
     auto letters = node.letters();
     CHECK(sent<Want>(letters, the_server).empty());
     CHECK(sent<Weights>(letters, 2).size() == 1);
-    // Two of different ages: who asks for the early one may be waited for by the late one.
+    // Two requests of different ages: the sender of the late one may wait for the sender of the early one.
     node.receive(2, Want{first_epoch, 0, 5});
     node.pull(0, 4);
     CHECK(sent<Want>(node.letters(), the_server).size() == 2);
@@ -139,7 +139,7 @@ TEST_CASE("nobody waits for a new worker before its first round, or for one that
     CHECK(root.join(0, 0, 3));
     const Clock first = root.reserve(1);
     CHECK(first == 6);          // worker 0 may be at clock 5 when the weights are of clock 3
-    CHECK(root.clock(0) == 3);  // nobody takes part in the rounds before
+    CHECK(root.clock(0) == 3);  // no worker takes part in the earlier rounds
     CHECK(root.join(1, 0, first));
     root.remove(0);
     CHECK(root.clock(0) == first);
@@ -154,11 +154,11 @@ TEST_CASE("a tree keeps its shape when a node of it dies or is silent") {
     using Workers = std::vector<Worker>;
     CHECK(root.tree().children(the_server) == Workers{0, 3});
     root.suspect(0);
-    CHECK(root.tree().children(the_server) == Workers{0, 1, 3});  // it has nobody below it
+    CHECK(root.tree().children(the_server) == Workers{0, 1, 3});  // it has no children
     CHECK(root.tree().children(1) == Workers{2});
     root.remove(0);
     CHECK(root.tree().children(the_server) == Workers{1, 3});
-    // Who cannot reach its parent is not told to try it again before somebody comes.
+    // A worker that cannot reach its parent is not told to try that parent again before another worker joins.
     root.receive(5, ParentLost{root.epoch()});
     CHECK(root.tree().children(the_server) == Workers{1, 3, 5});
     root.remove(1);
@@ -223,7 +223,7 @@ TEST_CASE("a node keeps what comes early of one epoch, and while the child is th
     const auto sum = [](const Epoch& epoch) { return Sum{epoch, 0, 0, {2}, value(5)}; };
     node.receive(2, sum(second_epoch));
     node.receive(2, Want{third_epoch, 0, 1});
-    node.receive(2, sum(second_epoch));  // which the want has overtaken
+    node.receive(2, sum(second_epoch));  // the want has overtaken this sum
     CHECK(node.early(2) == 1);
     node.receive(2, sum(third_epoch));
     CHECK(node.early(2) == 2);

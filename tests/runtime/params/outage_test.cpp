@@ -25,8 +25,8 @@ std::string serve(const Tally& left) {
     return "";
 }
 
-// Until all workers have ended so many rounds as the test says after the outage. All that is pushed is 1, so
-// the weights are the rounds times the workers.
+// Runs until all workers have ended as many rounds after the outage as the test asks for. All updates are 1,
+// so the weights are the rounds times the workers.
 std::string work(int host, const Tally& rounds, const Tally& last, const Tally& is_said, const Tally& left) {
     WorkerOptions options = worker_options({Lan::address(0), port}, small_job(workers));
     options.number = static_cast<Worker>(host - 1);
@@ -51,7 +51,7 @@ std::string work(int host, const Tally& rounds, const Tally& last, const Tally& 
 
 }  // namespace
 
-// TCP repeats what is lost at intervals that double: the outage ends long before it does so again.
+// TCP retransmits lost data at intervals that double: the outage ends long before the next retransmission.
 TEST_CASE("an outage that is shorter than return_ms takes no worker out") {
     const int cut_off = GENERATE(0, 1);
     in_own_network([&]() -> std::string {

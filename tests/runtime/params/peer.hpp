@@ -1,4 +1,4 @@
-// A process that belongs to the job by its secret, and says what a test makes it say.
+// A process that belongs to the job by its secret, and sends the messages of a test.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,16 @@ class Peer {
   public:
     using Json = nlohmann::json;
 
-    explicit Peer(const transport::Endpoint& host);  // comes to it
-    explicit Peer(int listener);                     // the next one that comes there
+    explicit Peer(const transport::Endpoint& host);  // connects to it
+    explicit Peer(int listener);                     // accepts the next connection
 
-    // What cannot be sent because the other side has closed the connection is lost in silence.
+    // Bytes that cannot be sent, because the other side has closed the connection, are dropped without an
+    // error.
     void say(const Json& note) { text(note.dump()); }
     void text(std::string_view body) { frame(1, body); }  // of a note
     enum class Elements : std::uint8_t { none, dense, sparse };
     void say(const params::Message& message, std::string_view value = {}, Elements elements = Elements::none);
-    // As it is on the wire; the lengths as they are, or as they are said to be.
+    // As on the wire; the lengths are the real ones, or false ones.
     struct Header {
         std::uint8_t kind = 0, elements = 0, is_lent = 0, zero = 0;
         std::uint32_t body_bytes = 0;
@@ -39,16 +40,16 @@ class Peer {
     // False: the other side does not read it.
     bool can_say(const Json& note);
 
-    // The next note, or the next one that says this; nothing at the connection's end. What else comes is
-    // passed over.
+    // Returns the next note, or the next one that says this; nothing at the connection's end. Skips
+    // everything else.
     std::optional<Json> note(std::string_view say = "");
-    // Lends the memory, as long as there is the lease, and waits until the other side has opened it.
+    // Lends the memory for the lifetime of the lease, and waits until the other side has opened it.
     bool lend(const params::Memory& memory, const params::Memory::Lease& lease);
     // The next announcement.
     std::optional<params::Announcement> announcement(std::size_t chunks);
-    // Whether the other side closes the connection.
+    // Returns whether the other side closes the connection.
     bool is_closed();
-    // Takes in what has come, without waiting.
+    // Takes in the bytes that have arrived, without waiting.
     bool take_in();
     void close() { socket_.close(); }
 

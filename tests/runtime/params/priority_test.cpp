@@ -1,5 +1,5 @@
-// Who waits for whom is seen on a clock of the test's own. Processes of their own show what they share: all
-// of them see the same moment.
+// The tests use a clock of their own to observe which sender waits for which. Tests with several processes
+// check the shared state: all processes read the same moment from the clock.
 #include "runtime/params/priority/priority_gate.hpp"
 
 #include <fcntl.h>
@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t KiB = 1024;
 constexpr Time start{1000s};
 
-// A host whose time goes on when the test says so.
+// A host whose clock the test advances.
 class Host {
   public:
     PriorityGate gate(int priority, std::optional<milliseconds> longest_wait = std::nullopt,
@@ -46,7 +46,7 @@ class Host {
         return {.window = window, .links = links, .folder = folder_.path(), .now = [this] { return now; }};
     }
     const std::string& folder() const { return folder_.path(); }
-    // The only one, of all that see the same links.
+    // The only file, for all processes that share the same links.
     fs::path file() const { return fs::directory_iterator(folder())->path(); }
 
     Time now = start;
@@ -55,14 +55,14 @@ class Host {
     TemporaryFolder folder_;
 };
 
-// Nothing of what is not a file.
+// Returns "" if the path is not a file.
 std::string contents(const fs::path& path) {
     if (!fs::is_regular_file(path)) return "";
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// For processes that go on together.
+// A barrier for processes.
 class Meeting {
   public:
     explicit Meeting(int members) : members_(members) {
@@ -77,7 +77,7 @@ class Meeting {
         char byte = 0;
         expect(write(arrived_[1], &byte, 1) == 1 && read(go_[0], &byte, 1) == 1, "the meeting has failed");
     }
-    // The test lets them go on when all have come.
+    // The test lets them go on when all have arrived.
     void lead() const {
         char byte = 0;
         for (int i = 0; i < members_; ++i) REQUIRE(read(arrived_[0], &byte, 1) == 1);
@@ -134,7 +134,7 @@ TEST_CASE("what a job without work sends is no traffic") {
         high.received(100);
         REQUIRE(low.may_receive());
     }
-    // Small messages in numbers are.
+    // Many small messages are.
     for (int i = 0; i < 50; ++i) high.received(100);
     host.now += 1ms;
     CHECK_FALSE(low.may_receive());
@@ -179,7 +179,7 @@ TEST_CASE("a turn lasts until something has come") {
 }
 
 // A link of 200 Mbit/s. The one job needs it for 100 ms and calculates for 100 ms; the other one has always
-// more to send, and the kernel takes 128 KiB of that before anybody reads.
+// more to send, and the kernel takes 128 KiB of that before the receiver reads.
 TEST_CASE("rounds with priority take as long as alone, and others go on between them") {
     constexpr std::size_t per_ms = 25'000, round_bytes = 100 * per_ms, kernel_room = 128 * KiB;
     Host host;
@@ -369,7 +369,7 @@ TEST_CASE("the file of the memory goes with its last user") {
         CHECK_FALSE(low.may_receive());
     }
     CHECK(files() == 0);
-    CHECK(host.gate(0).is_shared());  // and the next one makes it anew
+    CHECK(host.gate(0).is_shared());  // and the next one makes a new file
     CHECK(files() == 0);
 }
 
@@ -408,7 +408,7 @@ TEST_CASE("who comes while the last user removes the file shares memory with who
     Processes processes;
     for (int member = 0; member < members; ++member)
         processes.start([&, member] {
-            host.now += member * 1000s;  // so that the others' traffic counts for nothing
+            host.now += member * 1000s;  // so that the others' traffic no longer counts
             for (int round = 0; round < rounds; ++round, host.now += 1s) {
                 PriorityGate high = host.gate(member + 1);
                 expect(high.is_shared(), "it is alone");

@@ -1,5 +1,5 @@
 // The protocol of the parameter service, in every order of events: each update counts once, weights are never
-// older than asked for, and all workers come to their end. (docs/params.md has what is promised.)
+// older than asked for, and all workers come to their end. (docs/params.md lists the promises.)
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
@@ -16,8 +16,8 @@ using namespace hocket::params;
 
 struct Found {
     std::size_t states = 0;
-    bool all = true;    // that there are
-    std::string fault;  // with the way to it
+    bool all = true;    // the search was exhaustive
+    std::string fault;  // with the path to it
 };
 
 std::string text_of(const std::vector<Event>& path) {
@@ -31,7 +31,7 @@ std::string fault_of(const World& world, bool is_stuck) {
     return is_stuck ? world.unfinished() : "";
 }
 
-// tools/test --long says how many states of each setup it wants to see.
+// tools/test --long sets the number of states to visit of each setup.
 bool is_long() {
     return std::getenv("HOCKET_PARAMS_LONG") != nullptr;
 }
@@ -44,7 +44,7 @@ int most_walks() {
     return is_long() ? 5000 : 150;
 }
 
-// Depth first: a world for each step of the way is all that is kept.
+// Depth first: it keeps only a world for each step of the current path.
 class Explorer {
   public:
     Found run(const Setup& setup) {
@@ -81,7 +81,7 @@ class Explorer {
     Found found_;
 };
 
-// Ways through what is too large to be seen whole.
+// Random paths through state spaces that are too large to be visited as a whole.
 Found walk(const Setup& setup, int walks) {
     Found found;
     std::mt19937 random(20261124);
@@ -93,7 +93,7 @@ Found walk(const Setup& setup, int walks) {
             const std::string fault = fault_of(world, events.empty());
             if (!fault.empty()) found.fault = fault + text_of(path);
             if (events.empty() || !fault.empty()) break;
-            // Mostly messages: else the faults would all come at the beginning.
+            // Prefers messages: otherwise all faults would come at the beginning.
             std::vector<Event> likely;
             for (const Event& event : events)
                 if (event.kind <= Event::Kind::overtake_sums) likely.push_back(event);
@@ -108,7 +108,7 @@ Found walk(const Setup& setup, int walks) {
 
 const std::vector<std::string> shapes = {"direct", "binary", "degree 1", "rack"};
 
-// All states if they are few enough, and ways through the rest.
+// Visits all states if they are few enough, and random paths otherwise.
 void check(Setup setup) {
     INFO(setup.workers << " workers, " << setup.servers << " servers, " << setup.chunks << " chunks, "
                        << setup.rounds << " rounds, staleness "
@@ -197,7 +197,8 @@ TEST_CASE("all processes end, and servers go back to the last clock of which all
     check_all_shapes({.workers = 2, .servers = 2, .rounds = 3, .faults = {.blackouts = 1}, .cut_every = 1});
     check_all_shapes(
         {.workers = 2, .servers = 1, .chunks = 2, .rounds = 4, .faults = {.blackouts = 1}, .cut_every = 2});
-    // Who has a new connection sends its updates again, chunk by chunk: some get further ahead of others.
+    // A worker with a new connection sends its updates again, chunk by chunk, so some chunks get further
+    // ahead than others.
     check_all_shapes({.workers = 2,
                       .servers = 1,
                       .chunks = 2,

@@ -32,7 +32,7 @@ void ask_for_all(SendWindow& window) {
     for (Chunk chunk = 0; chunk < chunks; ++chunk) window.asked(want(chunk));
 }
 
-// From the first chunk on, as many as the window lets through; the next one.
+// Sends chunks from `next` on, as many as the window lets through; returns the next one.
 Chunk send_until_closed(SendWindow& window, Chunk next, SendWindow::Time now) {
     while (next < chunks && !window.closed_until(sum(next), now)) window.sent(sum(next++));
     return next;
@@ -62,11 +62,11 @@ TEST_CASE("a worker sends some sums ahead of the weights, and then one for each 
 TEST_CASE("who waits for no weights sends all") {
     SendWindow window = ::window();
     CHECK(send_until_closed(window, 0, start) == chunks);
-    // Nor does it wait for weights that its sums do not make.
+    // It does not wait for weights that its sums do not produce, either.
     window = ::window();
     window.asked(want(chunks - 1));
     CHECK(send_until_closed(window, 0, start) == chunks);
-    // Of unbounded staleness.
+    // With unbounded staleness.
     window = ::window();
     for (Chunk chunk = 0; chunk < chunks; ++chunk) window.asked(want(chunk, 0));
     CHECK(send_until_closed(window, 0, start) == chunks);
@@ -82,7 +82,7 @@ TEST_CASE("no sum waits for long, if no weights come") {
     CHECK(window.closed_until(sum(next), *until - 1ms) == until);
     next = send_until_closed(window, next, *until);
     CHECK(next == chunks);
-    // As long as some come there is no hurry.
+    // Each arrival of weights postpones the end of the wait.
     window = ::window();
     ask_for_all(window);
     next = send_until_closed(window, 0, start);
@@ -95,11 +95,11 @@ TEST_CASE("no sum waits for long, if no weights come") {
 TEST_CASE("sums of earlier chunks pass later ones that wait for them") {
     SendWindow window = ::window();
     ask_for_all(window);
-    // The last layers' gradients have been there for a while, and other workers hold theirs back.
+    // The last layers' gradients have been sent for a while, and other workers hold theirs back.
     const Chunk late = send_until_closed(window, chunks / 2, start);
     CHECK(late == chunks / 2 + window.size());
     CHECK(send_until_closed(window, 0, start) == window.size());
-    // Nor does it come to more than twice as many in all.
+    // The total never exceeds twice as many, either.
     CHECK(window.closed_until(sum(0), start));
     for (Chunk chunk = 0; chunk < window.size(); ++chunk) window.came(weights(chunk), start);
     CHECK_FALSE(window.closed_until(sum(late), start));
@@ -108,7 +108,8 @@ TEST_CASE("sums of earlier chunks pass later ones that wait for them") {
 TEST_CASE("a worker that pushes in another order does not wait at each chunk") {
     SendWindow window = ::window();
     ask_for_all(window);
-    // The others push the second half first. What this one has sent of the first half stays out.
+    // The others push the second half first. The chunks of the first half that this worker has sent stay
+    // outstanding.
     Chunk next = send_until_closed(window, 0, start);
     for (; next < chunks / 2; ++next) window.sent(sum(next));
     window.sent(sum(next++));
@@ -126,5 +127,5 @@ TEST_CASE("in a new epoch nothing is on its way") {
     CHECK_FALSE(window.closed_until(sum(next), start));
     window.asked(want(0));
     CHECK(send_until_closed(window, 0, start) == window.size());
-    window.came(weights(chunks + 5), start);  // of a chunk that there is not
+    window.came(weights(chunks + 5), start);  // of a chunk that does not exist
 }

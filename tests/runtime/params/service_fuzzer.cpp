@@ -1,5 +1,5 @@
-// Running servers and workers on notes and messages in any order, most of them as correct ones are. What is
-// said comes from a seed.
+// Sends notes and messages, most of them correct, in any order to running servers and workers. A seed
+// determines them.
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
@@ -26,7 +26,7 @@ class Stranger {
           now_(now),
           number_(below(8) == 0 ? number() : 100 + below(3)) {}
 
-    // To a server or a worker. A server may have it among its workers by then.
+    // Talks to a server or a worker. A server may already count the peer among its workers.
     void talk(Peer& peer) {
         if (below(2) == 0) come(peer);
         for (std::size_t i = 0, count = 1 + below(12); i < count; ++i) {
@@ -53,7 +53,7 @@ class Stranger {
         return choices.begin()[below(choices.size())];
     }
 
-    // Not that of a worker that works: who takes another one's place is heard in its place.
+    // Never the number of a real worker: a peer that takes another worker's place is answered in its place.
     std::uint64_t number() {
         return any<std::uint64_t>({3, 7, 100, 101, UINT32_MAX, UINT64_MAX, random_() | 8});
     }
@@ -175,7 +175,7 @@ class Stranger {
     const std::uint64_t number_;
 };
 
-// HOCKET_PARAMS_FUZZ: how many connections.
+// HOCKET_PARAMS_FUZZ: the number of connections.
 std::uint64_t connections() {
     const char* const said = std::getenv("HOCKET_PARAMS_FUZZ");
     return said ? std::strtoull(said, nullptr, 10) : 300;

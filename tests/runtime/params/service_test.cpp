@@ -1,5 +1,5 @@
-// Real servers and workers, with real connections, as threads of this process. Several processes, and what
-// becomes of them, are in tests/params.
+// Real servers and workers, with real connections, as threads of this process. tests/params tests several
+// processes and their faults.
 #include <catch2/catch.hpp>
 
 #include "runtime/base/error.hpp"
@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Worker w pushes w + 1 + round in each round, and i more at element i.
+// Worker w pushes w + 1 + round in each round, plus i at element i.
 void train(Client& client, std::uint32_t workers, int rounds) {
     Buffers buffers;
     const Worker self = client.number();
@@ -117,7 +117,7 @@ TEST_CASE("A pull in turn is asked for when the one before has come", "[params]"
     for (ParameterRequest* const request : requests) CHECK(clients[0]->wait(request, never));
     CHECK(weights.a[0] == 2);
     CHECK(weights.c[4999] == 2 * 5000);
-    // One that is given up lets the next ones come.
+    // A pull that is given up lets the next ones proceed.
     const auto given_up = clients[0]->pull_in_turn(std::vector{first, last, first}, to, 0);
     clients[0]->give_up(given_up[1]);
     clients[0]->give_up(given_up[0]);

@@ -1,4 +1,4 @@
-// Servers and workers as threads of this process, and what their weights must be.
+// Servers and workers as threads of this process, and their expected weights.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -75,7 +75,7 @@ struct Buffers {
     }
 };
 
-// On any thread: Catch2's macros are for one.
+// Works on any thread; Catch2's macros are for one thread.
 inline void push(Client& client, Buffers& buffers) {
     const auto pointers = buffers.pointers();
     const std::vector<const std::byte*> gradients(pointers.begin(), pointers.end());
@@ -88,16 +88,16 @@ inline void pull(Client& client, Buffers& buffers, Clock staleness) {
            "a pull");
 }
 
-// Workers that one thread takes from round to round. Worker w pushes w + 1 + round in each round, and i more
-// at element i.
+// Workers that one thread moves from round to round. Worker w pushes w + 1 + round in each round, plus i at
+// element i.
 class Team {
   public:
-    // They come together, as the job demands.
+    // All join at the same time, as the job requires.
     Team(const Server& first, const Job& job, const std::function<void(WorkerOptions&)>& change = {});
 
-    // One round of all. No update counts but theirs.
+    // One round of all workers. Only their updates count.
     void train();
-    // One round of all, where others may have pushed, too: all have the same weights.
+    // One round of all workers, after which all have the same weights. Others may have pushed, too.
     void agree();
     Client& worker(std::size_t number) { return *workers_[number]; }
 

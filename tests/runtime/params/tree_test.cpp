@@ -43,7 +43,7 @@ TEST_CASE("who is below whom") {
     const Tree rack(Shape::parse("rack"), groups);
     CHECK(rack.children(the_server) == Workers{0, 4});
     CHECK(rack.children(4) == Workers{5, 6, 7});
-    // Numbers need not follow one another.
+    // Numbers need not be consecutive.
     const Tree gaps(Shape::parse("degree 1"), {{3, 0}, {7, 0}, {20, 0}});
     CHECK(gaps.parent(20) == 7);
     CHECK(gaps.parent(7) == 3);
@@ -64,7 +64,7 @@ TEST_CASE("how much goes over the link that is used most") {
     CHECK(loads("direct", racks, -1) == 8);
     CHECK(loads("degree 1", racks, -1) == 1);
     CHECK(loads("direct", in_groups_of(8, 8), 0) == 0);  // all on one host
-    // Two servers, each in one of two racks: the other one's workers come in, the own ones go out.
+    // Two servers, each in one of two racks: the other rack's workers send in, the own workers send out.
     CHECK(loads("direct", racks, 0, 1) == 2);
     CHECK(loads("rack", racks, 0, 1) == 0.5);
     CHECK(loads("direct", racks, 0, 0) == 4);
@@ -84,13 +84,13 @@ TEST_CASE("a tree is chosen by what it costs") {
     };
     const Tree one_host = chosen(in_groups_of(2, 2), 0, 1.0 / 32);
     CHECK(one_host.children(the_server).size() == 2);
-    // Of many chunks each link carries all weights once, at the price of many levels; one chunk alone would
+    // With many chunks each link carries all weights once, at the price of many levels; a single chunk would
     // take too long on its way.
     const Tree many_chunks = chosen(in_groups_of(1, 8), -1, 1.0 / 100);
     CHECK(many_chunks.depth() == 8);
     const Tree one_chunk = chosen(in_groups_of(1, 8), -1, 2);
     CHECK(one_chunk.children(the_server).size() == 2);
-    // The server is in the other rack: one of the first takes all of its rack's across.
+    // The server is in the other rack: one worker of the first rack sends all data of its rack across.
     std::map<Worker, int> groups = in_groups_of(4, 8);
     const Tree racks = chosen(groups, 1, 1.0 / 8);
     CHECK(racks.children(the_server) == Workers{0, 4});
@@ -107,8 +107,8 @@ TEST_CASE("a worker goes one step up, with those below it") {
 
 namespace {
 
-// Of each worker: how often it sends or receives a chunk for a round of updates and weights, over all
-// servers.
+// For each worker, the number of times that it sends or receives a chunk in a round of updates and weights,
+// over all servers.
 std::map<Worker, int> carried(Shape shape, const std::map<Worker, int>& groups, std::size_t servers) {
     std::map<Worker, int> messages;
     shape.server_groups.assign(servers, -1);
@@ -132,7 +132,7 @@ TEST_CASE("each server has a tree of its own, so that no worker carries much mor
     for (const char* name : {"binary", "degree 3", "degree 4", "degree 1"})
         for (Worker workers = 2; workers < 40; ++workers) {
             const Shape shape = Shape::parse(name);
-            // A node with children: with so many servers there is a tree for each to be one.
+            // Nodes with children: with this many servers each worker is one in some tree.
             const auto servers = static_cast<std::size_t>(shape.degree);
             const auto all = carried(shape, in_groups_of(1, workers), servers);
             INFO(name << " over " << workers);

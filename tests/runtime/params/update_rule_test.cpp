@@ -1,5 +1,5 @@
-// Updates on weights of every type: each round against the same in plain double precision, and what must not
-// change a bit of the result.
+// Updates on weights of every type: compares each round with plain double precision, and checks the
+// conditions under which no bit of the result changes.
 #include "runtime/params/service/update_rule.hpp"
 
 #include <cmath>
@@ -76,7 +76,7 @@ void apply(const UpdateRule& rule, DataType type, const Kept& before, const Byte
                {after.weights.data() + at, written});
 }
 
-// The same in double precision: what it leaves of one element.
+// One element after the same update in double precision.
 struct Element {
     double w, g;
     std::vector<double> states;
@@ -115,7 +115,7 @@ const std::vector<Reference> references = {
          e.states[0] = 0.9 * e.states[0] + 0.5 * trust * (e.g / r.workers + 0.01 * e.w);
          e.w -= e.states[0];
      }},
-    // A statement sees what those before it have made of the weights.
+    // A statement sees the results of the statements before it.
     {"state m like w w = w + 2 * g m = w w = w - 0.5 * m",
      [](Element& e, Round, Norms) {
          e.states[0] = e.w + 2 * e.g;
@@ -123,7 +123,7 @@ const std::vector<Reference> references = {
      }},
 };
 
-// Of one rounding to the type, and a few of the type for calculations.
+// The tolerance of one rounding to the type, and a few to the type of the calculation.
 double tolerance_of(DataType type) {
     switch (type) {
         case DataType::float64:
@@ -159,7 +159,7 @@ void compare(const Reference& reference, const UpdateRule& rule, DataType type, 
                 e.states.push_back(number_at(state, rule.state_type(), i));
             reference.update(e, round, norms);
             INFO("round " << round.round << ", element " << i);
-            // The weights may be rounded twice, and what is made of them is then as far off.
+            // The weights may be rounded twice, and results from them are then as far off.
             const double seen_first = rule.text().starts_with("state m like w  w =") ? 4 * of_weights : 0;
             REQUIRE(number_at(after.weights, type, i) ==
                     Approx(e.w).epsilon(0).margin((of_weights + seen_first) * (1 + std::fabs(e.w))));
@@ -173,7 +173,7 @@ void compare(const Reference& reference, const UpdateRule& rule, DataType type, 
     }
 }
 
-// Of odd sizes, one of them empty; the whole takes several blocks.
+// Odd sizes, one of them empty; together they take several blocks.
 const std::vector<std::uint64_t> tensors = {1, 7, 0, 4099, 513, 5001};
 const std::size_t whole = std::accumulate(tensors.begin(), tensors.end(), std::size_t{0});
 
@@ -227,7 +227,7 @@ TEST_CASE("an update gives the same bits by generated code and by the loop, in p
 }
 
 TEST_CASE("what rounds have in common is in double precision") {
-    // Of float32 numbers, 1 - 0.999 would be off by 1e-5 of itself.
+    // In float32, 1 - 0.999 would have a relative error of 1e-5.
     const UpdateRule rule = rule_of("let left = 1 - 0.999 ** round w = left * g", DataType::float32, true);
     const float w = 1, g = 1;
     float after = 0;
@@ -252,7 +252,7 @@ TEST_CASE("numbers of every type can be added, whatever the update that does it 
             CHECK(after == bytes_of(1001, type, [](std::size_t i) { return i % 60 + i % 64; }));
         }
     }
-    // More than a double holds, and what overflows.
+    // Numbers that a double cannot hold, and overflow.
     const std::int64_t w = (std::int64_t{1} << 60) + 1, g = 1;
     std::int64_t after = 0;
     rule_of("sum", DataType::int64, false)

@@ -27,7 +27,7 @@ void require(bool holds) {
 
 }  // namespace
 
-// What is taken is written again as it came, and a node can live with it.
+// An accepted message encodes to the same bytes again, and a node survives it.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::string_view bytes(reinterpret_cast<const char*>(data), size);
     const Bounds bounds{.workers = 5, .chunks = 3};

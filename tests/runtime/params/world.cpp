@@ -14,7 +14,7 @@
 namespace hocket::params {
 namespace {
 
-// Whose update of which round, each as often as it counts: what real weights only have the sum of.
+// The updates in a value, as (worker, round), each as often as it counts. Real weights have only their sum.
 using Counted = std::vector<std::pair<Worker, Clock>>;
 
 Value value_of(Counted counted) {
@@ -62,7 +62,8 @@ std::shared_ptr<const Message> by_wire(const Message& message, Chunk chunks) {
 
 }  // namespace
 
-// Of values the content counts, not where it lies. They are found by their argument's namespace.
+// The digest covers the contents of values, not their addresses. These functions are found by their
+// argument's namespace.
 void write_to(Digest& digest, const Value& value) {
     digest(value != nullptr);
     if (value) digest(counted_in(value));
@@ -102,9 +103,9 @@ void write_to(Digest& digest, const Message& message) {
     std::visit([&](const auto& content) { digest(content); }, message);
 }
 
-// All that is in the two state machines.
+// The whole state of the two state machines.
 struct Inspection {
-    // What a worker should have heard of.
+    // The clock that a worker should have been told of.
     static Clock covered(Root root, Worker worker) {
         root.covered_.clear();
         root.letters_.clear();
@@ -176,7 +177,7 @@ World::World(const Setup& setup) : setup_(setup), left_(setup.faults) {
         workers_.at(number).joined = static_cast<std::size_t>(setup.servers);
     }
     for (const auto& root : roots_) snapshots_.push_back(root->snapshot());
-    // How they came is another test's matter: what was announced before all had is left out.
+    // Other tests cover how the workers joined: announcements from before all had joined are left out.
     for (auto& root : roots_) {
         std::vector<Letter> letters = root->letters();
         letters.erase(letters.begin(), letters.end() - setup.workers);
@@ -192,7 +193,7 @@ void World::add_worker(Worker number) {
         worker.nodes.emplace_back(number, setup_.chunks, counting, setup_.staleness);
 }
 
-// ---- What can happen
+// ---- Possible events
 // ---------------------------------------------------------------------------------------
 
 namespace {
@@ -383,7 +384,7 @@ void World::deliver(const Event& event) {
     }
 }
 
-// What the others have not received yet still comes, or is lost with it.
+// Messages that the others have not received yet still arrive, or are lost with the process.
 void World::crash(const Event& event) {
     --left_.crashes;
     for (auto& [link, messages] : links_)
@@ -411,7 +412,7 @@ void World::cut(const Event& event) {
     root(event.server).suspect(event.from);
 }
 
-// Where servers write checkpoints, when one has all that it has pushed.
+// If servers write checkpoints, a worker may leave once a checkpoint has all its updates.
 bool World::may_leave(const Place& worker) const {
     if (!worker.has_announced) return false;
     return !has_snapshots() || std::all_of(worker.nodes.begin(), worker.nodes.end(), [&](const Node& node) {
@@ -446,8 +447,8 @@ void World::black_out() {
     add_worker(workers_.rbegin()->first + 1);
 }
 
-// Of all that was pushed before all processes ended: the rounds before that clock, in all chunks of all
-// servers.
+// Checks that, of the updates from before all processes ended, the weights have exactly those of the rounds
+// before the clock that the job went back to, in all chunks of all servers.
 void World::check_whole(const Node::Pulled& pulled, const std::string& where) {
     Counted expected, before;
     for (Worker number = 0; number < static_cast<Worker>(setup_.workers); ++number)
@@ -462,7 +463,7 @@ void World::mend(const Event& event) {
     cut_.erase({event.server, event.from});
     const Node& place = node(event.server, event.from);
     const std::uint32_t incarnation = root(event.server).epoch().incarnation;
-    // It has not heard that it takes part: it says once more from which round on.
+    // It does not know yet that it takes part: it sends its first round once more.
     if (place.epoch().number == 0) {
         if (!root(event.server).join(event.from, 0, workers_.at(event.from).first)) leave(event.from);
     } else if (place.epoch().incarnation == incarnation)
@@ -510,8 +511,8 @@ void World::replace(int server) {
         if (!worker.is_dead && worker.joined > static_cast<std::size_t>(server)) cut_.emplace(server, number);
 }
 
-// ---- What follows from it
-// ------------------------------------------------------------------------------------
+// ---- Consequences
+// --------------------------------------------------------------------------------------------
 
 void World::post(int server, Worker from, std::vector<Letter> letters) {
     for (Letter& letter : letters) {
@@ -611,7 +612,7 @@ void World::check_unbounded(Worker by, Clock clock, const Node::Pulled& pulled, 
     if (counted_in(pulled.weights).size() != pulled.clock) complain(where + "its clock is not its updates");
 }
 
-// What anybody has seen in weights of a server is in all later ones.
+// Checks that every update that a worker has seen in a server's weights is in all later weights.
 void World::check_seen(int server, Chunk chunk, Clock clock, const Value& weights, const std::string& where) {
     for (const auto& [number, worker] : workers_) {
         const auto seen = worker.seen.find({server, chunk});
@@ -623,7 +624,7 @@ void World::check_seen(int server, Chunk chunk, Clock clock, const Value& weight
     }
 }
 
-// And the server has not said so.
+// Returns whether the update is missing although the server has not declared it lost.
 bool World::vanished(int server, const std::pair<Worker, Clock>& update, const Value& weights) const {
     const Counted& counted = counted_in(weights);
     const auto& lost = lost_[static_cast<std::size_t>(server)];

@@ -17,7 +17,7 @@
 
 namespace hocket::params {
 
-// How often each may happen, at any time.
+// The largest number of each fault; each may happen at any time.
 struct Faults {
     int crashes = 0;         // of a worker
     int joins = 0;           // of a new worker
@@ -75,14 +75,14 @@ class World {
   public:
     explicit World(const Setup& setup);
 
-    std::vector<Event> events() const;  // what can happen next
+    std::vector<Event> events() const;  // the possible next events
     void happen(const Event& event);
 
     // Two worlds with the same bytes have the same future.
     std::string digest() const;
     // The first thing that was wrong; "": nothing.
     const std::string& wrong() const { return wrong_; }
-    // Once nothing can happen any more: what should have. "": nothing.
+    // In a final state: the events that are missing. "": none.
     std::string unfinished() const;
 
   private:
@@ -95,8 +95,8 @@ class World {
         std::vector<Node> nodes = {};                  // by server
         std::vector<Clock> reserved = {};              // by server, until it has joined all
         std::size_t joined = 0;                        // servers
-        // By server and chunk: what it has pulled, whose and of which round. While it is there, that is never
-        // to vanish.
+        // By server and chunk: the updates in the weights that it has pulled, as worker and round. While the
+        // worker lives, none of them may vanish.
         std::map<std::pair<int, Chunk>, std::set<std::pair<Worker, Clock>>> seen = {};
     };
     using Link = std::tuple<int, Worker, Worker>;  // server, from, to
@@ -142,7 +142,7 @@ class World {
     std::map<Worker, Place> workers_;
     std::map<Link, Messages> links_;
     std::set<std::pair<int, Worker>> cut_;  // server and worker
-    std::vector<std::vector<Lost>> lost_;   // by server: what it has said
+    std::vector<std::vector<Lost>> lost_;   // by server: the losses that it has declared
     std::string wrong_;
 };
 

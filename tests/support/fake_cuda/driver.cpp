@@ -13,7 +13,7 @@ using namespace fake_cuda;
 
 namespace {
 
-std::mutex mutex;  // guards what follows
+std::mutex mutex;  // guards the following members
 std::map<std::string, int> calls;
 struct {
     std::string function;  // "" or "*": none or all
@@ -51,7 +51,7 @@ void wait_for(Stream& stream) {
     while (!stream.is_idle()) std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
-// As drivers do when memory of a device, or pinned memory, is freed: for every stream, whatever is on it.
+// Waits for every stream, as drivers do when memory of a device, or pinned memory, is freed.
 void wait_for_device() {
     Stream& default_stream = *stream_of(nullptr);
     const auto is_idle = [&] {
@@ -152,9 +152,8 @@ FAKE_CUDA_API void fake_cuda_fail(const char* function, int after, int result) {
     failing = {function, after, result};
 }
 
-// "pinned" (bytes), "streams", "events", "contexts" (retained), "opened" (of other processes' memory): what
-// there is now. Else how often that
-// function was called.
+// "pinned" (bytes), "streams", "events", "contexts" (retained), "opened" (of other processes' memory): the
+// present number. Any other name: the number of calls of that function.
 FAKE_CUDA_API unsigned long long fake_cuda_count(const char* what) {
     const std::string name = what;
     if (name == "pinned") return pinned_bytes();
@@ -177,7 +176,7 @@ FAKE_CUDA_API void fake_cuda_capture(void* handle, int captures) {
     stream->is_capturing = captures != 0;
 }
 
-// Enqueues what the stream has captured.
+// Enqueues the captured operations of the stream.
 FAKE_CUDA_API void fake_cuda_replay(void* handle) {
     Stream* stream = stream_of(handle);
     for (const auto& work : stream->captured) stream->enqueue(work);
@@ -380,8 +379,8 @@ FAKE_CUDA_API int cuMemcpyDtoH_v2(void* host, unsigned long long device, std::si
     return success;
 }
 
-// On the default stream. It returns when the host's memory has been read, which is before the device has it:
-// only the default stream, and what waits for it, comes behind that.
+// On the default stream. It returns when the host's memory has been read, which is before the device has the
+// data: only the default stream, and work that waits for it, comes after that.
 FAKE_CUDA_API int cuMemcpyHtoD_v2(unsigned long long device, const void* host, std::size_t bytes) {
     BEGIN_IN_CONTEXT("cuMemcpyHtoD")
     auto* memory = reinterpret_cast<void*>(device);
@@ -445,7 +444,7 @@ FAKE_CUDA_API int fake_cuda_load() {
     return success;
 }
 
-// What a launch is for a real driver: the work runs on the stream, where it can touch the device's memory.
+// Stands for a real driver's launch: the work runs on the stream, where it can touch the device's memory.
 FAKE_CUDA_API int fake_cuda_launch(void* handle, std::function<void()> work) {
     BEGIN_IN_CONTEXT("cuLaunchKernel")
     Stream* stream = stream_of(handle);

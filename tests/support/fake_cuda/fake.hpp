@@ -1,17 +1,18 @@
 // A CUDA driver for tests on machines without a device: the functions of libcuda.so.1 that Hocket and its
-// tests call, with their names and parameters. It keeps what a program can rely on and nothing more:
+// tests call, with their names and parameters. It keeps a driver's guarantees and nothing more:
 //
 //   memory    of a device is address space that the process cannot touch (a touch ends it with SIGSEGV):
 //             copies go through a second mapping of the same memory file
 //             another process opens it by its handle, which says where the memory file is; a process cannot
 //             open its own
 //   streams   are threads; each operation is late by a random time, so nothing is ordered but what streams
-//             and events order. What a copy writes is spoilt first, and right only some time later
+//             and events order. A copy first spoils its destination, and writes the right data only some time
+//             later
 //   kernels   run on the processor (tests/support/simt.hpp), one at a time: kernels.cpp. While one runs, the
 //             memory of its device can be touched by the process, and by no means before or after
 //   waits     to free memory of a device or pinned memory, to close another process's memory, and to launch a
 //             kernel whose code is not there yet, waits for all streams of the context; a copy from memory
-//             that is not pinned returns before the device has what it writes
+//             that is not pinned returns before the device has the data
 //   faults    a use that a real driver need not survive (pinned memory that is freed under a copy, memory
 //   that
 //             is freed or closed while any process copies from it, handles of another context) ends the
@@ -46,7 +47,7 @@ constexpr std::uint64_t pinned_most = std::uint64_t{1} << 30;  // of a process
 
 [[noreturn]] void fault(const std::string& text);
 
-// Whether the call is to fail: the result, or success. Each function asks first.
+// The result of a call that a test lets fail, or success. Each function calls this first.
 int result_of_call(const char* function);
 bool any_call_has_failed();
 
@@ -56,16 +57,16 @@ struct Context {
 
 // ---- Memory -------------------------------------------------------------------------------------
 
-// What all processes that have an allocation open see of it, behind its memory in its file.
+// The state that all processes share that have an allocation open; it lies behind the memory in the file.
 struct Common {
     static constexpr int most_readers = 64;
     std::atomic<bool> is_freed;
     std::atomic<int>
-        readers[most_readers];  // a process for each copy under way that another one made; 0: none
+        readers[most_readers];  // for each copy under way that another process made: that process; 0: none
 };
 
 struct Allocation {
-    std::byte* begin;   // what the program gets
+    std::byte* begin;   // the address that the program gets
     std::byte* shadow;  // the same memory, accessible
     std::size_t bytes;
     Context* context;
@@ -91,7 +92,7 @@ bool release(std::byte* begin);  // once its uses have ended
 void open_memory(int device);
 void close_memory();
 void use_allocation(const void* memory, int change);
-// Where the bytes can be touched; null if they are not all inside one allocation.
+// An address at which the bytes can be accessed; null if they are not all inside one allocation.
 std::byte* shadow_of(const void* memory, std::size_t bytes);
 // The allocation that the address is in; null: memory of the host.
 const Allocation* allocation_of(const void* memory);
@@ -116,7 +117,7 @@ std::uint64_t pinned_bytes();
 
 // ---- Streams ------------------------------------------------------------------------------------
 
-// What an event was recorded for.
+// The point in a stream that an event was recorded at.
 class Mark {
   public:
     void set();

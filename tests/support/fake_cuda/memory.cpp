@@ -254,7 +254,8 @@ int pin(std::size_t bytes, void*& begin) {
     return success;
 }
 
-// A real driver may wait for the copies here. Nobody may rely on it, unless the driver has failed before.
+// A real driver may wait for the copies here. Hocket must not rely on that, unless the driver has failed
+// before.
 int unpin(void* begin) {
     std::unique_lock lock(mutex);
     const auto place = pinned.find(static_cast<std::byte*>(begin));

@@ -1,4 +1,4 @@
-// What others leave in the folder: dead processes, users, nobody.
+// Adoption of files in the folder: those of dead processes, of running ones, and foreign ones.
 #include <chrono>
 
 #include "runtime/base/error.hpp"
@@ -42,7 +42,7 @@ TEST_CASE("what a dead process left is adopted, and its temporaries are removed"
         REQUIRE(get(directory, files, key) == payload_of(key, key * 50));
         REQUIRE(get(reader, files, key) == payload_of(key, key * 50));
     }
-    // What takes up no more than it must.
+    // The folder takes up no more than it must.
     CHECK(folder_bytes(folder.path()) < 3 * MiB);
 }
 

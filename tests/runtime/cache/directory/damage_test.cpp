@@ -1,5 +1,5 @@
-// Damaged files: nothing wrong is ever returned, what is not damaged can be read, and what is damaged gives
-// its space back.
+// Damaged files: the directory never returns wrong bytes, intact samples can be read, and the space of
+// damaged ones is given back.
 #include <signal.h>
 #include <sys/file.h>
 
@@ -149,7 +149,7 @@ TEST_CASE("of a segment that is cut off at any byte what lies before can be read
         const std::size_t whole = patient.segment.bytes.size();
         std::uint64_t data_end = header.data_begin();
         for (const std::uint64_t size : sizes) data_end += align_up(size, 8);
-        // Behind the last payload a file that nobody has sealed holds nothing.
+        // Behind the last payload an unsealed file holds nothing.
         for (std::size_t size = sealed ? whole - 1 : data_end + page; size + 1 > 0; --size) {
             REQUIRE(patient.files.truncate(patient.fd.get(), size) == 0);
             const auto found = patient.examine();
@@ -233,7 +233,7 @@ class Ward {
   public:
     static constexpr std::uint64_t limit = 8 * MiB;
 
-    // Of small samples and large ones.
+    // The size of a sample: small ones and large ones.
     static std::uint64_t size_of(std::uint64_t key) { return key % 2 ? 100 + key : 20'000 + key; }
 
     explicit Ward(std::uint64_t samples, const std::string& below = std::filesystem::temp_directory_path())
@@ -259,7 +259,7 @@ class Ward {
         }
     }
 
-    // Gets all that it knows: what is damaged is found.
+    // Reads all samples that the directory knows, which finds the damaged ones.
     void read_all(Directory& directory) const {
         for (const std::uint64_t key : directory.keys()) {
             const auto payload = get(directory, files, key);
@@ -278,7 +278,8 @@ class Ward {
     }
 
     std::uint64_t bytes() const { return folder_bytes(folder.path()); }
-    // What the right samples may take up: their own pages, one more each, and indices, lock and footers.
+    // The most bytes that the right samples may take up: their own pages, one more each, and indices, lock
+    // and footers.
     std::uint64_t fair_bytes() const {
         std::uint64_t fair = files_with(folder.path(), ".seg").size() * 4 * page + 2 * page;
         for (const std::uint64_t key : right) fair += align_up(size_of(key), page) + page;
@@ -332,7 +333,7 @@ TEST_CASE("a segment in which nothing right is left goes, and others who have it
         REQUIRE(put(directory, ward.files, 1, payload_of(1, 5000)));
     }
     ward.read_all(other);
-    other.flush();  // looks at what has changed
+    other.flush();  // sees the changes
     CHECK(get(other, ward.files, 1) == payload_of(1, 5000));
     CHECK(other.stats().segments == 1);
 }

@@ -19,7 +19,7 @@ std::uint64_t scenario_size(std::uint64_t key) {
     return key % 2 ? 300 + key : 4500 + key * 10;
 }
 
-// What a life of the cache looks like. Says which keys must be there afterwards.
+// Runs one life of the cache. Returns the keys that must be there afterwards.
 std::vector<std::uint64_t> live(const Files& files, const std::string& folder) {
     std::vector<std::uint64_t> committed;
     bool is_certain = true;

@@ -1,4 +1,4 @@
-// What lies in the folder and is none of the cache's files.
+// Foreign files in the cache's folder.
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -34,7 +34,7 @@ std::vector<std::string> fifo_paths(const std::string& folder) {
     return paths;
 }
 
-// Of every other kind.
+// Makes entries of every other kind.
 void make_foreign(const std::string& folder) {
     namespace fs = std::filesystem;
     for (const SegmentStage stage : stages) {

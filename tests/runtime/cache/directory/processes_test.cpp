@@ -31,14 +31,14 @@ std::uint64_t size_of(std::uint64_t key) {
     return key % 16 == 0 ? 4096 + key % 3000 : key % 200;
 }
 
-// Where a process takes long to start.
+// For sanitizers, with which a process takes long to start.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t rounds = 2;
 #else
 constexpr std::uint64_t rounds = 20;
 #endif
 
-// What a child says of itself.
+// A child's report about itself.
 struct Report {
     enum Kind : std::uint64_t { committed, wrong } kind;
     std::uint64_t key;
@@ -91,7 +91,7 @@ class Child {
         pid_ = -1;
     }
 
-    // What it has said so far, and not been asked for yet.
+    // The reports that the child has sent since the last call.
     std::vector<Report> reports() {
         std::vector<Report> all;
         pollfd entry{reports_.get(), POLLIN, 0};
@@ -109,7 +109,7 @@ class Child {
     pid_t pid_ = -1;
 };
 
-// Kills children of one folder, and has an eye on what they acknowledged.
+// Kills children that share one folder, and checks the samples that they acknowledged.
 class TestArena {
   public:
     explicit TestArena(std::uint64_t seed) : random_(seed) {

@@ -1,4 +1,4 @@
-// FIFOs that whoever waits for their other end is freed from, so that a test ends.
+// FIFOs that release processes which wait for their other end, so that a test ends.
 #pragma once
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ class Fifos {
         rescuer_ = std::jthread([this](const std::stop_token& stop) { rescue(stop); });
     }
 
-    // Nobody has waited for long so far.
+    // Returns whether no process has waited for long so far.
     bool are_passed() {
         const std::scoped_lock lock(mutex_);
         return ends_.empty();

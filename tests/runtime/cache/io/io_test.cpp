@@ -1,4 +1,4 @@
-// Which way of doing I/O is taken, and the memory that it registers.
+// The choice of the way of doing I/O, and the memory that it registers.
 #include "runtime/cache/io/io.hpp"
 
 #include <linux/filter.h>

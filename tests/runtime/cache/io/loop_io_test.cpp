@@ -1,4 +1,4 @@
-// What the loop does with files, by io_uring and by threads.
+// The loop's file operations, by io_uring and by threads.
 #include <fcntl.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// What the tests of files and of the loop share: a folder, a loop that runs one coroutine, a child process.
+// Shared by the tests of files and of the loop: a folder, a loop that runs one coroutine, a child process.
 #pragma once
 
 #include <signal.h>
@@ -53,7 +53,7 @@ class TemporaryFolder {
     std::string path_;
 };
 
-// Runs one coroutine to its end, on the calling thread; what it throws, run() throws.
+// Runs one coroutine to its end, on the calling thread; run() throws its exception.
 struct LoopRun {
     cache::Files files;
     cache::Workers workers;

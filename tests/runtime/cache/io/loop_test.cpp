@@ -1,4 +1,4 @@
-// The loop itself: its queue, its timers, what comes from other threads, and its end.
+// The loop itself: its queue, its timers, calls from other threads, and its end.
 #include "runtime/cache/io/loop.hpp"
 #include "runtime/base/thread.hpp"
 

@@ -92,7 +92,7 @@ TEST_CASE("a worker has a name, takes no signals, and stays") {
     sigset_t own;
     pthread_sigmask(SIG_BLOCK, nullptr, &own);
     CHECK(sigismember(&own, SIGUSR1) == 0);
-    // It may not yet have been idle again when the next job came: so two, perhaps, but not one a job.
+    // A worker may not be idle again when the next job comes, so there may be two, but not one for each job.
     CHECK(threads.size() < 10);
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("jobs from many threads are all done") {
 }
 
 TEST_CASE("without a thread to be had, the error says what to raise") {
-    // RLIMIT_NPROC does not bind root: the child becomes somebody else, who has no process yet.
+    // RLIMIT_NPROC does not bind root: the child becomes another user, who has no process yet.
     const int status = status_of_child([] {
         const rlimit none{1, 1};
         if (getuid() == 0 && setuid(61'234) != 0) return false;

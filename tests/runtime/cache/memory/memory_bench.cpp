@@ -1,7 +1,7 @@
-// Prints how long a get of a resident sample takes, with its release: random keys, without an order and in
-// the order that is set, from one thread and from several at once. And how long a miss takes that evicts.
-// Figures are nanoseconds of one thread: the median of single ones, less what the clock takes, and the mean
-// of batches of 64.
+// Prints the time of a get of a resident sample, with its release: random keys, without an order and in the
+// order that is set, from one thread and from several at once. Also prints the time of a miss that evicts.
+// Figures are nanoseconds of one thread: the median of single gets, less the time of reading the clock, and
+// the mean of batches of 64.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -89,7 +89,8 @@ class Oracle {
             if (had_position) sample.used_at = sample.is_used ? looks : 0;
         }
     }
-    // Whether so many bytes fit between what is there, but for `without`, and the blocks of others.
+    // Returns whether so many bytes fit between the samples, except those in `without`, and the blocks in
+    // `others`.
     bool fits(std::uint64_t bytes, const std::byte* base, const std::set<std::uint64_t>& without,
               const std::vector<Block>& others) const {
         std::vector<std::pair<std::uint64_t, std::uint64_t>> taken{{capacity, 0}};
@@ -211,8 +212,8 @@ class Model {
         if (kept) oracle_.samples[key].lent.push_back(*kept);
     }
 
-    // What was evicted must have been: what is left is needed no later, and with one more of them left there
-    // would be no room. What is refused must be impossible.
+    // Checks that each eviction was necessary: the samples that are left are needed no later, and if one more
+    // had been left there would be no room. A refused request must be impossible to satisfy.
     std::optional<Block> reserve(std::uint64_t bytes, std::optional<std::uint64_t> sooner_than) {
         const auto fits = [&](const std::set<std::uint64_t>& without) {
             return oracle_.fits(bytes, base_, without, held_);

@@ -1,4 +1,4 @@
-// The memory level: who goes, who is told, and what is counted.
+// The memory level: evictions, notifications, and counters.
 #include "runtime/cache/memory/memory.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using namespace hocket::test;
 
 namespace {
 
-// Loads a sample that is not there, for nobody.
+// Loads a sample that is not there, without a user.
 bool load(Memory& memory, std::uint64_t key, std::uint64_t bytes, bool is_copy = false,
           std::optional<std::uint64_t> sooner_than = std::nullopt) {
     if (!memory.begin_load(key)) return false;
@@ -81,8 +81,8 @@ TEST_CASE("copies of others' samples go first, once they have been used") {
     CHECK_FALSE(memory.has(2));
     CHECK(load(memory, 21, 512, false, 3));
     CHECK_FALSE(memory.has(0));
-    CHECK(resident(memory, 8) == Keys{1, 3, 4, 5, 6, 7});  // 1 is needed last, but was nobody's copy
-    CHECK(load(memory, 22, 512));                          // of the two that nobody has said to need
+    CHECK(resident(memory, 8) == Keys{1, 3, 4, 5, 6, 7});  // 1 is needed last, but is not a copy
+    CHECK(load(memory, 22, 512));                          // evicts one of the two that the order lacks
     CHECK(resident(memory, 8) == Keys{1, 3, 4, 5, 6, 7});
 }
 

@@ -1,5 +1,5 @@
-// The memory level under many threads: every sample is its own bytes, is loaded by one of those who want it
-// at once, and reaches all of them.
+// The memory level under many threads: every sample has its own bytes, is loaded by one of the threads that
+// want it at once, and reaches all of them.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -27,7 +27,7 @@ std::uint64_t size_of(std::uint64_t key) {
     return 8 * (1 + key * 7 % 200);
 }
 
-// Whoever asks waits here.
+// Threads that ask for a sample wait here.
 class Inbox : public Waiter {
   public:
     void have(std::size_t, const Lent& lent) override {
@@ -54,7 +54,7 @@ class Inbox : public Waiter {
     std::optional<Lent> lent_;
 };
 
-// Tells who waits for room that there may be some.
+// Notifies threads that wait for room that there may be some.
 class Room {
   public:
     void told() {
@@ -137,7 +137,7 @@ void work(Shared& shared, unsigned seed, int rounds) {
         ++shared.rounds;
         const std::uint64_t key = random() % (random() % key_count + 1);
         const auto what = random() % 100;
-        // Nobody waits for others while it holds more than its part of the memory.
+        // A thread does not wait for others while it holds more than its share of the memory.
         if (lent.size() >= 3) release();
         if (what < 80)
             shared.get(key, what < 3, lent);

@@ -1,4 +1,4 @@
-// What becomes of questions when a peer dies, is silent, or is none.
+// Requests to a peer that dies, is silent, or has another secret or dataset.
 #include <signal.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ using namespace hocket::transport;
 
 namespace {
 
-// A process that answers at the port, from when it is told to until it is killed. Made before any thread is.
+// A process that answers at the port, from the test's signal until it is killed. Create it before any thread.
 class HostProcess {
   public:
     explicit HostProcess(int port) {

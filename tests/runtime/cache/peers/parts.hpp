@@ -1,5 +1,5 @@
-// Both ends of what PeerServices exchange, with the test in the middle: who asks, who answers, and a raw end
-// of a connection whose bytes the test makes itself.
+// Both ends of the exchange between PeerServices, with the test in the middle: the asking one, the answering
+// one, and a raw end of a connection whose bytes the test makes itself.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ using Bytes = std::vector<std::byte>;
 
 inline constexpr std::byte untouched{0x5a};
 
-// What every process takes for the sample: bytes that are its own.
+// The contents of a sample, which every process calculates from its key.
 inline Bytes sample(std::uint64_t key, std::size_t bytes) {
     Bytes all(bytes);
     std::uint64_t state = key * 0x9e3779b97f4a7c15 + bytes;
@@ -50,7 +50,7 @@ class Meeting {
     void change(Change change) {
         const std::lock_guard lock(mutex_);
         change();
-        changed_.notify_all();  // who waits may then destroy this
+        changed_.notify_all();  // the waiting thread may then destroy this
     }
     template <typename Holds>
     void await(Holds holds, const char* what) {
@@ -107,8 +107,8 @@ class Question final : public cache::SampleAsker {
     Meeting meeting_;
 };
 
-// Answers at once, unless it is told to hold the answers. Sample k has 1000 + k bytes; from 1 << 32 on there
-// is none.
+// Answers at once, unless the test holds the answers. Sample k has 1000 + k bytes; from 1 << 32 on there is
+// none.
 class Samples final : public cache::SampleAnswerer {
   public:
     using Give = std::function<void(Answer)>;
@@ -189,7 +189,7 @@ inline cache::PeerServiceOptions options_of(int self, cache::SampleAnswerer* ans
 
 int port_of(const transport::Socket& listener);
 
-// Deadlines that are to pass: long enough for what must come before them.
+// Deadlines that must pass: long enough for everything that must happen before.
 inline constexpr std::chrono::milliseconds a_while = 1s;
 
 // As a cache does: until the peer is no longer lost.

@@ -1,8 +1,8 @@
-// The parser of what peers send: headers out of nothing, and a PeerInbox whose peer is the fuzzer, over a
-// real connection: messages that are right, mutated or cut, in pieces of any size, with and without room for
-// them. What was not mutated must arrive as it was. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address
-// with runtime/cache/peers/inbox.cpp, protocol.cpp, frame.cpp, socket.cpp); a unit test calls it with
-// seeded bytes.
+// Fuzzes the parser of peers' messages: random headers, and a PeerInbox whose peer is the fuzzer, over a real
+// connection: messages that are right, mutated or cut, in pieces of any size, with and without room for them.
+// Messages that were not mutated must arrive unchanged. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address
+// with runtime/cache/peers/inbox.cpp, protocol.cpp, frame.cpp, socket.cpp); a unit test calls it with seeded
+// bytes.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ std::size_t any_length(FuzzInput& input) {
     return around[input.below(5)] + input.below(16);
 }
 
-// Whatever decodes, encodes to the same bytes.
+// Checks that bytes which decode also encode to the same bytes.
 void decode(const std::uint8_t* data, std::size_t size) {
     PeerHeaderBytes bytes{};
     std::memcpy(bytes.data(), data, std::min(size, bytes.size()));

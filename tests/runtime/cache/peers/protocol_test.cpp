@@ -128,7 +128,7 @@ TEST_CASE("an offer's bytes are left alone once it is answered, whenever that is
         host.answer(header, {});
     }
     offer.await();
-    bytes = {};  // the sanitizers notice who reads it now
+    bytes = {};  // the sanitizers report any later read of it
     const Bytes heard = hear(host.socket, header.bytes + peer_checksum_size);
     PeerChecksum checksum;
     checksum.begin(header.key);
@@ -244,7 +244,7 @@ TEST_CASE("strangers keep nobody from being answered") {
     ask_until_answered(pair.guest, question, 1);
     CHECK(question.status == Status::success);
     CHECK(open_files() <= open_before + strangers.size() + most_strangers() + 2);
-    // Whoever says anything but a hello is told so, and sent nothing that depends on the secret.
+    // A peer that sends anything but a hello gets an error, and nothing that depends on the secret.
     const Socket& last = stranger();
     say(last, "GET / HTTP/1.0\r\n\r\n", 18);
     const Bytes farewell = hear(last, 4096);

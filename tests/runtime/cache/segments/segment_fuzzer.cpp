@@ -81,7 +81,7 @@ std::span<const std::byte> part(const Bytes& bytes, std::size_t from, std::size_
 void parse(FuzzInput& choices) {
     const SmallSegment& original = choose(choices);
     Bytes bytes = original.bytes;
-    const bool is_consistent = choices.below(2);  // then what the header says is looked at
+    const bool is_consistent = choices.below(2);  // then the header's contents are checked
     while (choices.any()) mutate(choices, bytes);
     if (is_consistent && bytes.size() >= segment_page) renew_checksum(std::span(bytes).first<segment_page>());
     const SegmentHeader right = *decode_header(original.bytes);
@@ -98,7 +98,7 @@ void parse(FuzzInput& choices) {
     require(!footer || (footer->used_slots <= header.slots && footer->data_end < header.file_bytes));
 }
 
-// Of any bytes, and so often that most are too long.
+// Adds a label of any bytes, often too long.
 void label(FuzzInput& choices) {
     std::string text;
     while (choices.any()) text += static_cast<char>(choices.byte());

@@ -1,5 +1,5 @@
-// The index of a packed file from bytes that anybody may have written, against a second, simple reader. Entry
-// of libFuzzer (clang++ -fsanitize=fuzzer,address with runtime/cache/source/packed_index.cpp); the unit tests
+// Compares the reader of packed files' indices, on arbitrary bytes, with a second, simple reader. Entry of
+// libFuzzer (clang++ -fsanitize=fuzzer,address with runtime/cache/source/packed_index.cpp); the unit tests
 // call it with seeded bytes.
 #include <cerrno>
 #include <cstdint>

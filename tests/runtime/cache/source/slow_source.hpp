@@ -1,4 +1,4 @@
-// A source that tests can look at, caches over it, and what they ask of them.
+// A source that tests can observe, caches over it, and helpers.
 #pragma once
 
 #include <atomic>
@@ -58,7 +58,7 @@ inline bool is_right(const Lent& lent, std::uint64_t key, std::uint64_t most) {
     return lent.key == key && same({lent.data, lent.bytes}, sample_bytes(key, most));
 }
 
-// The number of samples that are not what they should be: Catch's checks are for one thread.
+// The number of wrong samples: Catch's checks are for one thread.
 inline int wrong_of_all(Cache& cache, const Slow& source) {
     int wrong = 0;
     for (std::uint64_t key = 0; key < source.count; ++key) {

@@ -68,7 +68,7 @@ std::vector<std::string> names(const Source& source) {
     return result;
 }
 
-// What is thrown, with its status in front: "-3 there is no ...".
+// The error that the call throws, with its status in front: "-3 there is no ...".
 template <typename Call>
 std::string thrown(Call call) {
     try {

@@ -49,7 +49,7 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-// One thread's memory, in huge pages where they can be had, as the runtime allocates what ranks share.
+// One thread's memory, in huge pages if available, as the runtime allocates memory that ranks share.
 class Memory {
   public:
     explicit Memory(std::size_t bytes) : bytes_((bytes + page - 1) / page * page) {
@@ -105,7 +105,7 @@ dsl::RankProgram program_of(std::size_t ops, std::size_t parts, const std::vecto
     return program;
 }
 
-// What is compared, in one thread's memory.
+// The actions that the benchmark compares, on one thread's memory.
 struct Actions {
     std::vector<std::byte*> areas{dsl::areas_of_a_rank};
     std::vector<std::byte*> destinations;

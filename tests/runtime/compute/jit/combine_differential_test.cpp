@@ -38,7 +38,7 @@ dsl::Op operation(std::size_t operands, const std::vector<dsl::AreaId>& destinat
     return op;
 }
 
-// To n areas, of which `in_place` are operands, spread over them; in no order.
+// An operation to n areas in random order, of which `in_place` are operands.
 dsl::Op operation(std::size_t operands, std::size_t n, std::size_t in_place) {
     std::vector<dsl::AreaId> areas;
     for (std::size_t k = 0; k < in_place; ++k) areas.push_back(first_operand + k * operands / in_place);
@@ -125,8 +125,7 @@ T random_value(std::mt19937& random) {
 template <DataType type>
 using Elements = std::vector<typename ElementOf<type>::Stored>;
 
-// A sanitizer sees what the interpreter does, for which a few shapes are enough, and nothing of generated
-// code.
+// A sanitizer checks the interpreter, for which a few shapes are enough, but not generated code.
 #ifdef __SANITIZE_ADDRESS__
 constexpr bool is_sanitized = true;
 #else
@@ -196,7 +195,7 @@ class Comparison {
           jit_(engine::Executor::create(compiled, program_, type, op)),
           interpreter_(engine::Executor::create(engine::ExecutorKind::interpreter, program_, type, op)) {}
 
-    // What is compared with the interpreter.
+    // The name of the executor that is compared with the interpreter.
     std::string_view compared() const { return jit_->name(); }
 
     // Operations first, first + step, ... on the same random numbers.
@@ -229,7 +228,7 @@ class Comparison {
     std::mt19937 random_{7};
 };
 
-// The operator that a type's operations are tried with in all their forms: what the others differ in is one
+// The operator for which all forms of a type's operations are tried: the other operators differ in one
 // instruction.
 ReduceOp first_op(DataType type) {
     return *std::ranges::find_if(all_ops, [&](ReduceOp op) { return supports(op, type); });
@@ -320,7 +319,7 @@ TEST_CASE("precompiled kernels give the interpreter's bits") {
     REQUIRE(jit::precompiled_kernels.size() == jit::usual_shapes().size());
     std::size_t streamed = 0;
     for (const jit::KernelShape& shape : jit::usual_shapes()) {
-        // Those that stream take many megabytes each, and differ from the others in their stores alone.
+        // Streaming shapes take many megabytes each, and differ from the others only in their stores.
         if (shape.streamed && streamed++ % 23 != 0) continue;
         INFO(name_of(shape));
         REQUIRE(jit::precompiled_code(shape) != nullptr);

@@ -16,7 +16,7 @@ using namespace hocket;
 
 namespace {
 
-// The elements of a row, and the result as what is calculated with.
+// The elements of a row, and the result in the type of the calculation.
 template <DataType type>
 auto combine_one(ReduceOp op, const std::vector<typename ElementOf<type>::Worked>& values,
                  std::uint32_t divisor = 1) {
@@ -40,7 +40,7 @@ std::uint32_t bits(float value) {
 
 }  // namespace
 
-// What each operator makes of a few small numbers that every type has, where it exists.
+// Each operator's result for a few small numbers that every type has, where the operator exists.
 TEST_CASE("combining plain numbers gives what each operator promises") {
     const std::map<ReduceOp, int> right = {
         {ReduceOp::sum, 10},     {ReduceOp::max, 5},      {ReduceOp::min, 2},
@@ -64,7 +64,7 @@ TEST_CASE("a combined result is divided last, integers towards 0") {
     CHECK(combine_one<float64>(ReduceOp::average, {1., 0.}, 7) == 1. / 7.);
     CHECK(combine_one<int32>(ReduceOp::average, {-7, -1}, 3) == -2);
     CHECK(combine_one<DataType::uint64>(ReduceOp::average, {~0ull, 0}, 2) == ~0ull / 2);
-    // By what is no number of the type.
+    // By a number that the type cannot represent.
     CHECK(combine_one<DataType::int8>(ReduceOp::average, {-100, -28}, 300) == 0);
     CHECK(combine_one<DataType::int8>(ReduceOp::average, {-100, -28}, 128) == -1);
     CHECK(combine_one<DataType::uint8>(ReduceOp::average, {200, 55}, 256) == 0);

@@ -25,7 +25,7 @@ std::array<Numbers, 3> operands() {
     for (std::size_t i = 0; i < all; ++i) {
         operands[0][i] = static_cast<std::uint16_t>(i);
         operands[1][i] = static_cast<std::uint16_t>(random());
-        // Of about the size of the first: the rounding shows.
+        // Close to the first in size, so that the rounding shows.
         operands[2][i] = static_cast<std::uint16_t>(i ^ (random() & 0x83ff));
     }
     return operands;
@@ -51,7 +51,7 @@ void compare(ReduceOp op, jit::Code code) {
     for (std::size_t i = 0; i < all; ++i) {
         INFO(name_of(op) << " of " << name_of(type) << " " << from[0][i] << ", " << from[1][i] << ", "
                          << from[2][i]);
-        // Which NaN arithmetic gives is not defined.
+        // The bits of a NaN that arithmetic makes are not defined.
         if (keeps_bits || !is_nan(actual[i]) || !is_nan(expected[i])) REQUIRE(actual[i] == expected[i]);
     }
 }

@@ -1,4 +1,4 @@
-// Numbers of 16 bits against what their fields say, and their rounding against their neighbours.
+// Compares numbers of 16 bits with the values of their fields, and their rounding with the adjacent numbers.
 #include "runtime/base/half.hpp"
 
 #include <bit>

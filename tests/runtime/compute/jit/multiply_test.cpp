@@ -14,7 +14,7 @@ using namespace hocket;
 
 namespace {
 
-// As what is calculated with.
+// In the type of the calculation.
 template <DataType type>
 auto times(typename ElementOf<type>::Worked value, double factor) {
     auto element = static_cast<typename ElementOf<type>::Stored>(value);

@@ -23,7 +23,7 @@ std::shared_ptr<const dsl::Operator> operator_of(std::string name, std::vector<d
 
 constexpr dsl::Formula::Item a{Op::element, 0}, b{Op::element, 1};
 
-// Each with what it makes of two values, in plain C++.
+// Each with its result for two values, in plain C++.
 struct Case {
     std::shared_ptr<const dsl::Operator> op;
     double (*of_doubles)(double, double);
@@ -151,7 +151,7 @@ TEST_CASE(
     CHECK(op.divisor(4) == 1);
     CHECK_FALSE(op.multiplies());
     CHECK(op.name() == "absmax");
-    // Equal by what they do, wherever they were made; and never a built-in one.
+    // Operators are equal if their formulas are, wherever they were made; and never equal to a built-in one.
     const compute::Reduction same(operator_of("absmax", cases()[0].op->formula.items)), other(cases()[1].op);
     CHECK(op == same);
     CHECK(op.identity() == same.identity());

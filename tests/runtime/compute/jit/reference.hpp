@@ -1,5 +1,6 @@
-// What kernels must give, worked out one element at a time and independently of them: integers in more bits
-// than any type has, floats in what is calculated with, numbers of 16 bits from what their fields say.
+// The results that kernels must give, calculated one element at a time and independently of them: integers in
+// more bits than any type has, floats in the type that the kernels calculate in, numbers of 16 bits from
+// their fields.
 #pragma once
 
 #include <bit>
@@ -17,7 +18,7 @@
 
 namespace hocket::test {
 
-using Wide = __int128;  // holds what two numbers of 64 bits give
+using Wide = __int128;  // holds the result of two numbers of 64 bits
 
 // The lower bits of a number, as an integer type has them.
 template <typename T>
@@ -29,7 +30,7 @@ T wrapped(Wide value) {
     return static_cast<T>(rest);
 }
 
-// Of two integers; operators that do more than that do it elsewhere.
+// The combination of two integers; operators with further steps do these elsewhere.
 inline Wide combined(Combination combination, Wide a, Wide b) {
     switch (combination) {
         case Combination::sum:
@@ -50,7 +51,8 @@ inline Wide combined(Combination combination, Wide a, Wide b) {
     std::abort();
 }
 
-// Whether an operator's result is one of its operands. Then it is so with all of its bits, also if it is NaN.
+// Returns whether an operator's result is one of its operands; then all bits are the operand's, also those of
+// NaN.
 inline bool chooses(ReduceOp op) {
     switch (row_of(op).combination) {
         case Combination::max:
@@ -112,8 +114,8 @@ double value_of_half(std::uint16_t bits) {
     return bits & 0x8000 ? -size : size;
 }
 
-// Whether no number of 16 bits is nearer to the value, and of two that are as near it is the even one. What
-// is half a unit beyond the largest is infinite.
+// Returns whether `bits` is the value rounded to nearest, ties to even. Values half a unit or more beyond the
+// largest number are infinite.
 template <DataType type>
 bool is_rounded(std::uint16_t bits, double value) {
     const double own = value_of_half<type>(bits);
@@ -137,7 +139,7 @@ bool is_rounded(std::uint16_t bits, double value) {
     return true;
 }
 
-// Of one element: whether `actual` is what the operands give. They are combined from left to right.
+// Returns whether `actual` is the result of one element's operands, combined from left to right.
 template <DataType type>
 bool is_right(ReduceOp op, std::span<const typename ElementOf<type>::Stored> operands, std::uint32_t divisor,
               typename ElementOf<type>::Stored actual) {
@@ -203,8 +205,8 @@ typename ElementOf<type>::Stored any_element(std::mt19937_64& random) {
     }
 }
 
-// Where a kernel is tried: areas of `count` elements with room between them, each at another place in a cache
-// line, of which every element that must not be touched is looked at as well.
+// The memory for trying a kernel: areas of `count` elements with room between them, each at another place in
+// a cache line. Elements that must not be touched are checked, too.
 template <DataType type>
 class KernelTrial {
   public:

@@ -1,4 +1,4 @@
-// What error feedback must keep, element by element.
+// The invariants of error feedback, checked element by element.
 #pragma once
 
 #include <algorithm>
@@ -41,14 +41,14 @@ inline bool any_non_finite(const std::vector<std::uint32_t>& sums) {
                        [](std::uint32_t sum) { return !std::isfinite(std::bit_cast<float>(sum)); });
 }
 
-// Whether two floats have the same bits, or are both NaN.
+// Returns whether two floats have the same bits, or are both NaN.
 inline bool same_float(float a, float b) {
     return (std::isnan(a) && std::isnan(b)) ||
            std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
 
-// Whether values and residual together are the sums: value + residual where something was selected, the
-// residual alone elsewhere. Infinities and NaNs are dropped.
+// Returns whether values and residual together are the sums: value + residual where an element was selected,
+// the residual alone elsewhere. Infinities and NaNs are dropped.
 inline bool keeps_all(DataType sent_as, const std::byte* values, const Sparse<std::uint32_t>& selected,
                       const std::vector<std::uint32_t>& sums, const std::vector<std::uint32_t>& residual) {
     std::size_t at = 0;

@@ -1,4 +1,4 @@
-// Error feedback: nothing is lost between what is sent and what is kept.
+// Error feedback: every value is either sent or kept.
 #include "runtime/compute/kernels/cpu/feedback.hpp"
 
 #include <cmath>

@@ -18,7 +18,7 @@ namespace hocket::test {
 
 inline constexpr DataType gradient_types[] = {DataType::float32, DataType::float16, DataType::bfloat16};
 
-// Where a model's arrays are. The tensors lie in them one after another.
+// The places of a model's arrays. The tensors lie in them one after another.
 template <unsigned n>
 struct ModelMemory {
     float* weights;
@@ -49,7 +49,7 @@ struct Model {
         store_gradients();
     }
 
-    // After `numbers` were changed. They become what the type can hold.
+    // Call after changing `numbers`. Rounds them to numbers of the type.
     void store_gradients() {
         gradients.resize(numbers.size() * element_size(type));
         with_type(type, [&]<DataType t>(TypeConstant<t>) {

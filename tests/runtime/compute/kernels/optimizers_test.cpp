@@ -1,4 +1,5 @@
-// LARS and LAMB: against their formulas in float64, and that nothing depends on who does which chunks.
+// Compares LARS and LAMB with their formulas in float64, and checks that results do not depend on the
+// division of chunks.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,15 +18,15 @@ using kernels::NormSums;
 
 namespace {
 
-constexpr double u = 0x1p-24;  // what rounding to float32 adds, at most, relative to the result
+constexpr double u = 0x1p-24;  // the largest relative error of rounding to float32
 // A lane adds up 256 squares, 8 additions follow, and each square is rounded: the sum of a chunk is off by up
 // to so much, relatively, its root by half of that. A ratio has two of these, and 3 roundings of its own.
 constexpr double of_ratio = 268 * u;
 
 const std::vector<std::size_t> edges = {0, 1, 65535, 65536, 65537, 3, 0, 300'000, 140'000, 256, 0};
 
-// What one element becomes, and how far float32 may be off: each magnitude times the roundings it goes
-// through.
+// The expected results for one element, and how far float32 may be off: each magnitude times the number of
+// its roundings.
 struct Expected {
     double weight, states[2], direction;
     double of_weight, of_states[2], of_direction;

@@ -1,4 +1,4 @@
-// What a selection must be, by ordering everything.
+// A reference selection, which sorts all elements.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +56,7 @@ Sparse<Word> plain_topk(const std::vector<Word>& elements, std::size_t k, const 
     return pick(elements, std::move(indices), infinity);
 }
 
-// By the kernel. What lies behind the destinations is checked.
+// Selects by the kernel, and checks that nothing behind the destinations was written.
 template <typename Word>
 Sparse<Word> kernel_topk(DataType type, const std::vector<Word>& elements, std::size_t k,
                          const kernels::TopkOptions& options) {

@@ -73,7 +73,7 @@ TEST_CASE("norms are summed up in the published order, with any number of thread
     check_norms<BFloat16>(DataType::bfloat16);
 }
 
-// What ranks do that each sum up a part of the chunks.
+// Ranks each sum a part of the chunks.
 TEST_CASE("sums of chunks do not depend on who forms them") {
     const auto a = tensor_of<float>(300'000, 1), b = tensor_of<float>(300'000, 2);
     const auto c = tensor_of<float>(70'000, 3), d = tensor_of<float>(70'000, 4);

@@ -42,8 +42,8 @@ void check_exact(DataType type, FuzzInput& input, std::size_t count, std::size_t
     require(by_thresholds.indices.size() == std::min(k, count));
 }
 
-// value + residual is what was selected from, bit for bit, where something was selected; elsewhere the
-// residual is that. Selected is what sorting selects.
+// Checks that value + residual is the sum, bit for bit, at selected indices, and the residual is the sum
+// elsewhere. The selection must equal that of sorting.
 void check_feedback(DataType type, DataType sent_as, FuzzInput& input, std::size_t count, std::size_t k) {
     const auto residual = take_words<std::uint32_t>(input, count);
     const std::size_t size = element_size(type);
@@ -66,7 +66,7 @@ void check_feedback(DataType type, DataType sent_as, FuzzInput& input, std::size
     if (right.indices.size() < static_cast<std::size_t>(std::count_if(sums.begin(), sums.end(), [](auto sum) {
             return std::isnan(std::bit_cast<float>(sum));
         }))) {
-        // Which NaNs have the larger bits depends on how they were calculated.
+        // The order of NaNs' bits depends on how they were calculated.
         require(std::all_of(indices.begin(), indices.end(), is_nan));
         return;
     }

@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-// Of each type that can be selected from.
+// Runs the check for each type that can be selected from.
 template <typename Check>
 void with_each_type(Check check) {
     check(DataType::float32,

@@ -54,7 +54,7 @@ double number_at(const Buffer& buffer, std::size_t i) {
     });
 }
 
-// What the formula is for element i, calculated as T. It shares no code with the loop.
+// The formula's value for element i, calculated in type T. This function shares no code with the loop.
 template <typename T>
 T plainly(const Formula& formula, const Inputs& inputs, std::size_t i) {
     std::vector<T> stack;
@@ -156,7 +156,7 @@ class Random {
     explicit Random(unsigned seed) : bits_(seed) {}
     std::size_t below(std::size_t limit) { return bits_() % limit; }
 
-    // Of many magnitudes, and now and then one that is special.
+    // A number of any magnitude, and now and then a special one.
     double number() {
         switch (below(24)) {
             case 0:
@@ -170,7 +170,7 @@ class Random {
             case 4:
                 return 1e-41;
             case 5:
-                return 65520;  // what float16 rounds to infinity
+                return 65520;  // float16 rounds it to infinity
             default: {
                 const double size =
                     std::ldexp(static_cast<double>(bits_() >> 11), -53 + static_cast<int>(below(20)) - 10);
@@ -218,7 +218,7 @@ class Random {
     std::mt19937_64 bits_;
 };
 
-// Which NaN it is, is not promised.
+// The bits of a NaN are not promised.
 bool same(const std::byte* a, const std::byte* b, DataType type) {
     return with_floating(type, [&]<typename Stored>(Stored x) {
         Stored y;

@@ -26,7 +26,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// One schedule's programs, and what their ranks have saved after a start.
+// One schedule's programs, and the states that their ranks saved after a start.
 struct Job {
     std::vector<dsl::RankProgram> programs;
     std::vector<Bytes> saved;
@@ -96,7 +96,7 @@ void correct_checksum(Bytes& bytes) {
     std::memcpy(bytes.data() + content, &checksum, sizeof checksum);
 }
 
-// In memory of its own size, so that a sanitizer sees what is read behind it.
+// Copies into memory of the exact size, so that a sanitizer sees reads behind it.
 std::unique_ptr<std::byte[]> exact(const Bytes& bytes) {
     auto memory = std::make_unique<std::byte[]>(bytes.size());
     std::copy(bytes.begin(), bytes.end(), memory.get());

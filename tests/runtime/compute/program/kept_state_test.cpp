@@ -1,4 +1,4 @@
-// What a plan keeps from one start to the next, saved and loaded.
+// Saves and loads the state that a plan keeps from one start to the next.
 #include "runtime/compute/program/kept_state.hpp"
 
 #include <xxhash.h>
@@ -153,7 +153,7 @@ TEST_CASE("on another number of ranks each element's sum goes to one of those th
 
 namespace {
 
-// What the ranks of one job have saved, where a state's values are given by rank.
+// The saved states of the ranks of one job; `values` has the value of each rank's state.
 std::vector<Bytes> saved_by(const std::vector<dsl::RankProgram>& programs, const std::vector<float>& values) {
     std::vector<Bytes> saved;
     for (const dsl::RankProgram& program : programs) {
@@ -166,7 +166,7 @@ std::vector<Bytes> saved_by(const std::vector<dsl::RankProgram>& programs, const
     return saved;
 }
 
-// And what the ranks of another one have once they have loaded it.
+// The states of the ranks of another job after they have loaded it.
 std::vector<float> loaded_by(const std::vector<dsl::RankProgram>& programs, const std::vector<Bytes>& saved) {
     std::vector<float> values;
     for (const dsl::RankProgram& program : programs) {

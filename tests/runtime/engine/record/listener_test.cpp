@@ -24,7 +24,7 @@ TEST_CASE("a request that is a FIFO is not waited for, and the next one is heard
         heard = text;
     });
     REQUIRE(mkfifo(request.c_str(), 0600) == 0);
-    usleep(600'000);  // it is looked at meanwhile
+    usleep(600'000);  // the listener looks at it meanwhile
     std::ofstream(request + ".new") << "please\nand more\n";
     std::filesystem::rename(request + ".new", request);
     CHECK(test::eventually([&] {

@@ -1,5 +1,4 @@
-// Messages between ranks that live in one process: whatever order they come in, and however often there is no
-// room for one, it is drawn.
+// Messages between ranks in one process: their order, and the times without room for one, are random.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +13,8 @@
 
 namespace hocket::test {
 
-// Where all messages are on their way. Some are taken from their sender at once, as small ones are by most
-// providers; the others lie in its buffers until their receiver has asked for them.
+// Holds all messages on their way. Some are taken from their sender at once, as most providers take small
+// ones; the others stay in its buffers until their receiver asks for them.
 class Post {
   public:
     explicit Post(unsigned seed) : random_(seed) {}
@@ -38,7 +37,7 @@ class Post {
         requests_.push_back({from, to, tag, segments, &message});
     }
 
-    // One that is complete, of a rank's.
+    // Takes a completion of the rank's, if there is one.
     bool take(int rank, transport::Completion& completion) {
         deliver(rank);
         std::vector<std::size_t> mine;
@@ -86,7 +85,7 @@ class Post {
         return bytes;
     }
 
-    // To a rank, one of those that it has asked for; those of one sender and tag in their order.
+    // Delivers one message that the rank has asked for; messages of one sender and tag arrive in order.
     void deliver(int rank) {
         std::vector<std::size_t> order;
         for (std::size_t i = 0; i < requests_.size(); ++i)
@@ -125,7 +124,7 @@ class Post {
     std::deque<Done> done_;
 };
 
-// A rank's end of it.
+// A rank's end of the post.
 class PostBox final : public transport::Fabric {
   public:
     PostBox(Post& post, int rank) : post_(post), rank_(rank) {}

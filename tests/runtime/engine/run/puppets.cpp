@@ -17,7 +17,7 @@ namespace {
 using engine::LocalPeers;
 using transport::Window;
 
-// Any number that tells where it comes from. Small: it is multiplied.
+// A number that identifies its origin, and small, as it is multiplied.
 std::int64_t number_of(dsl::Rank rank, std::uint64_t start, std::uint64_t index) {
     return (static_cast<std::int64_t>(rank) + 1) * 1'000'003 +
            static_cast<std::int64_t>(start * 17 + index * 5);
@@ -36,7 +36,7 @@ dsl::PlanRequest request_of(const Play& play) {
     return request;
 }
 
-// By rank; null where a rank is alone on its host. Windows are opened by all members at once.
+// By rank; null for a rank that is alone on its host. All members open their windows at once.
 std::vector<std::unique_ptr<LocalPeers>> open_local_peers(const std::string& hosts) {
     std::map<char, std::vector<dsl::Rank>> members;
     for (std::size_t rank = 0; rank < hosts.size(); ++rank)
@@ -185,7 +185,7 @@ std::string Stage::play(const std::vector<std::uint64_t>& counts) {
     for (std::size_t rank = 0; rank < size(); ++rank) at_work.push_back(rank);
     std::vector<bool> has_begun(size(), false);
     for (int idle = 0; !at_work.empty();) {
-        // One rank for a time that is drawn: some are far ahead of others, as far as they can be.
+        // Moves one rank for a random time, so that some are as far ahead of others as they can be.
         const std::size_t place = post.draw(static_cast<std::uint32_t>(at_work.size())),
                           rank = at_work[place];
         Puppet& puppet = *puppets[rank];

@@ -1,5 +1,5 @@
-// All ranks of a job in one process, without a communicator, moved by hand one step at a time: so the order
-// in which they move is a test's, and none depends on a scheduler.
+// All ranks of a job in one process, without a communicator, moved one step at a time: the test determines
+// their order, so no result depends on a scheduler.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace hocket::test {
 
-// What is started, by all ranks alike.
+// The operation that all ranks start.
 struct Play {
     dsl::Collective collective = dsl::Collective::all_reduce;
     std::string schedule = "ring";
     std::string hosts = "abc";  // a letter for each rank
     ReduceOp op = ReduceOp::sum;
     dsl::Protocol protocol = dsl::Protocol::bandwidth;
-    bool in_window = false, in_place = false;  // where buffers are; in_place: what is as large as the other
+    bool in_window = false, in_place = false;  // in_place: buffers of the same size coincide
     dsl::Rank root = 0;
     engine::ExecutorKind executor = engine::ExecutorKind::interpreter;
 };
@@ -32,14 +32,14 @@ class Puppet {
   public:
     Puppet(const Play& play, const dsl::CheckedSchedule& schedule, dsl::Rank rank,
            std::unique_ptr<engine::LocalPeers> local_peers, Post& post);
-    ~Puppet();  // what was started and not ended is given back
+    ~Puppet();  // gives back starts that have not ended
 
-    // Start `number`, whose numbers are of that start and rank.
+    // Begins start `number`, whose inputs follow from the start and the rank.
     void begin(std::uint64_t number, std::uint64_t count, std::uint32_t checksum = 77);
-    // Advances, with so much to spend, and takes one message that has come.
+    // Advances within the budget, and takes one message that has arrived.
     bool move(std::uint64_t budget = 1 << 20);
     bool is_done() const { return !first_ || first_->status_of_all() != Status::in_progress; }
-    // Gives back what was started. "", or what is wrong with the result.
+    // Gives back the start. Returns "", or the error in the result.
     std::string end();
 
     const engine::Run& run() const { return first_->run(); }
@@ -47,7 +47,7 @@ class Puppet {
     engine::LocalPeers* local_peers() { return local_peers_.get(); }
     std::size_t tiles() const;
 
-    // Of the start that `begin` would make: what it sends, and what the receive buffer must then hold.
+    // For the start that `begin` would make: its input, and the expected contents of the receive buffer.
     std::vector<std::int64_t> input(std::uint64_t number, std::uint64_t count) const;
     std::vector<std::int64_t> expected(std::uint64_t number, std::uint64_t count) const;
 
@@ -76,10 +76,10 @@ class Stage {
     Puppet& operator[](std::size_t rank) { return *puppets[rank]; }
     std::size_t size() const { return puppets.size(); }
 
-    // Every rank does these starts, one after another, each as fast as it can or is drawn. "", or what was
-    // wrong.
+    // Every rank does these starts, one after another, in random bursts, so that some ranks are far ahead of
+    // others. Returns "", or the error.
     std::string play(const std::vector<std::uint64_t>& counts);
-    // Moves those that have begun and are not done, in turns, until nothing moves any more.
+    // Moves the ranks that have begun and are not done, in turn, until nothing moves any more.
     void settle();
 };
 

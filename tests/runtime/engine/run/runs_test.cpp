@@ -1,5 +1,5 @@
-// The ways to run a plan, each driven directly: what it does step by step, and that no order of the ranks'
-// steps or of the messages changes the result.
+// The ways to run a plan, each driven directly: their single steps, and that no order of the ranks' steps or
+// of the messages changes the result.
 #include <fmt/format.h>
 
 #include <vector>
@@ -45,7 +45,7 @@ const std::vector<Piece>& pieces() {
     return pieces;
 }
 
-// Small, large, none, uneven, and again: memory that a start used is another's next.
+// Small, large, none, uneven, and again: the next start uses the memory of an earlier one.
 const std::vector<std::uint64_t> counts = {5, 0, 1, 1000, 3, 4'001, 7, 7};
 
 void check_in_any_order(const Play& play, const std::vector<std::uint64_t>& counts) {
@@ -78,13 +78,13 @@ TEST_CASE("messages may come in any order, and find no room at times, without a 
 }
 
 TEST_CASE("ranks of one host may be as far apart as slots allow without a change of the result") {
-    std::vector<std::uint64_t> many;  // slots come round
+    std::vector<std::uint64_t> many;  // so that slots are used again
     for (std::uint64_t i = 0; i < 2 * engine::LocalPeers::slots; ++i) many.push_back(i * i % 300);
     many.push_back(40'000);  // several tiles of each rank's copies
     for (const Piece& piece : pieces())
         for (const bool in_window : {false, true})
             for (const Protocol protocol : {Protocol::bandwidth, Protocol::latency}) {
-                if (protocol == Protocol::latency && in_window) continue;  // what is copied anyway
+                if (protocol == Protocol::latency && in_window) continue;  // copied anyway
                 const Play play{.collective = piece.collective,
                                 .schedule = piece.schedule,
                                 .hosts = "aaaa",
@@ -230,7 +230,7 @@ TEST_CASE("a run tells the step that it waits for, and the rank that has not com
 }
 
 TEST_CASE("a slot is used again only when all local peers are done with it") {
-    // Rank 0 is the root of all, needs nobody, and could run ahead.
+    // Rank 0 is the root of all starts, needs no other rank, and could run ahead.
     Stage roots({.collective = Collective::broadcast,
                  .schedule = "direct",
                  .hosts = "aaa",
@@ -310,7 +310,7 @@ TEST_CASE("a small run is done at once where all have come, and else has done no
         for (std::uint64_t number = 0; number < 20; ++number) {
             const std::uint64_t count = 1 + number * 37 % 300;
             for (std::size_t rank = 0; rank < 3; ++rank) REQUIRE(stage[rank].plan().small_run());
-            // The first two come too early: they have shown their input, and written nothing.
+            // The first two start too early: they have shown their input, and written nothing.
             for (const std::size_t early : {0, 1}) {
                 CHECK_FALSE(run_small(stage[early], number, count, out));
                 CHECK(std::all_of(out.begin(), out.end(), [](std::int64_t value) { return value == -1; }));
@@ -333,7 +333,7 @@ TEST_CASE("a rank in a small run meets ranks that take the general way") {
         stage[1].begin(0, 100), stage[2].begin(0, 100);
         CHECK_FALSE(run_small(stage[0], 0, 100, out));
         stage.settle();
-        CHECK(stage[1].is_done());  // what rank 0 has shown is enough
+        CHECK(stage[1].is_done());  // the memory that rank 0 has shown is enough
         CHECK(run_small(stage[0], 0, 100, out));
         CHECK(out == stage[0].expected(0, 100));
         for (const std::size_t rank : {1, 2}) CHECK(stage[rank].end() == "");
@@ -348,7 +348,7 @@ TEST_CASE("a small run is not for what is empty, too large, or something else th
     run_small(stage[1], 0, 10, out, 78);
     CHECK_FALSE(run_small(stage[0], 0, 10, out));
     CHECK(out == std::vector<std::int64_t>(10, -1));
-    // Nor for messages, nor for programs that combine in several steps.
+    // Not for messages either, nor for programs that combine in several steps.
     CHECK(
         Stage({.schedule = "exchange", .hosts = "ab", .protocol = Protocol::latency})[0].plan().small_run() ==
         nullptr);

@@ -22,7 +22,7 @@ using Catch::Contains;
 
 namespace {
 
-// Waits for the first loss and tells it.
+// Waits for the first loss and returns its text.
 std::string await_loss(const Bootstrap& job) {
     pollfd event{job.event_fd(), POLLIN, 0};
     expect(poll(&event, 1, 15'000) == 1, "an event within 15 s");
@@ -126,7 +126,7 @@ TEST_CASE("a goodbye that comes in one piece with the end of joining is heard, t
     links.push_back(std::move(link));
     member.begin(std::move(links));
     CHECK(eventually([&] { return member.has_left(0); }));
-    // Its answer: it stops sending, so that rank 0 need not wait for it.
+    // Its answer is to stop sending, so that rank 0 need not wait for it.
     pollfd answer{rank_0.fd(), POLLIN, 0};
     char byte;
     CHECK(poll(&answer, 1, 15'000) == 1);
@@ -201,7 +201,7 @@ TEST_CASE("a stopped rank is found by its silence") {
         CHECK(outcomes[r].exit_code == 0);
         const std::string words = fmt::format("rank {}: no heartbeat for ", victim);
         REQUIRE_THAT(outcomes[r].text, Contains(words));
-        // What is set, not what is usual: 10 s.
+        // The value that is set, not the default of 10 s.
         CHECK(std::stod(outcomes[r].text.substr(outcomes[r].text.find(words) + words.size())) < 8);
     }
 }

@@ -1,4 +1,4 @@
-// What rank 0 makes of what the others tell it of their operations.
+// Rank 0's comparison of the operations that the others report.
 #include "runtime/transport/bootstrap/comparison.hpp"
 
 #include "runtime/transport/net/frame.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr Comparison::Clock::time_point start{};
 
-// Of a rank whose checksums are those of all others until `differs`, and its own from there on.
+// The account of a rank whose checksums equal all others' until `differs`, and are its own from there on.
 Account account(std::uint64_t number, std::uint64_t differs, std::uint64_t known = most_checksums) {
     Account made;
     made.asked = made.number = number;
@@ -57,7 +57,7 @@ TEST_CASE("accounts and differences come out as they went in, and other bytes ar
     Account behind = account(3, never);
     behind.asked = 7;
     CHECK(decode_account(encode(behind)).asked == 7);
-    behind.asked = 2;  // and it tells of the fourth
+    behind.asked = 2;  // and its account reaches the fourth
     CHECK_THROWS_AS(decode_account(encode(behind)), ProtocolError);
     Account none;
     none.asked = 7;
@@ -73,7 +73,7 @@ TEST_CASE("ranks that have started the same, or have not come so far, do not dif
     CHECK(comparison.note_wait(5, start + 1s));
     CHECK_FALSE(comparison.note(0, account(5, never), start));
     CHECK_FALSE(comparison.note(2, account(5, never, 3), start));
-    CHECK_FALSE(comparison.note(1, account(9, 0), start));  // nobody has asked about that
+    CHECK_FALSE(comparison.note(1, account(9, 0), start));  // no rank has asked about that
     CHECK_FALSE(comparison.due());
     CHECK_FALSE(comparison.difference());
 }

@@ -1,4 +1,4 @@
-// What the tests of Fabric share: connected endpoints, and messages sent and received until all are complete.
+// Shared by the tests of Fabric: connected endpoints, and messages sent and received until all are complete.
 #pragma once
 
 #include <sched.h>
@@ -25,7 +25,7 @@ inline std::unique_ptr<transport::Fabric> open_connected(Rank rank, const std::s
     return fabric;
 }
 
-// Takes completions until all messages are complete; polls, then sleeps, as the engine does, or polls alone.
+// Takes completions until all messages are complete; polls, then sleeps, as the engine does, or only polls.
 class Flow {
   public:
     explicit Flow(transport::Fabric& fabric, bool sleeps = true) : fabric_(fabric), sleeps_(sleeps) {}

@@ -1,4 +1,4 @@
-// Joining, and who is kept from it, with real processes.
+// Joining and refusals, with real processes.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -61,7 +61,7 @@ bool resolver_can_run() {
 #endif
 }
 
-// Whether the other side closes the connection; what it says first is thrown away.
+// Returns whether the other side closes the connection; bytes before that are thrown away.
 bool is_hung_up_on(int fd) {
     char bytes[256];
     pollfd entry{fd, POLLIN, 0};
@@ -71,7 +71,7 @@ bool is_hung_up_on(int fd) {
     }
 }
 
-// As Bootstrap::join on a guest; tells when rank 0 has let it in.
+// Like Bootstrap::join on a guest; counts the guest when rank 0 has admitted it.
 std::unique_ptr<Bootstrap> join_and_tell(BootstrapOptions options, const Tally& admitted) {
     auto member = std::make_unique<Member>(options);
     std::vector<Link> links;
@@ -92,7 +92,7 @@ void be_rank_0_for_a_moment() {
     }
 }
 
-// Names are then asked of a server that never answers. False without the privilege.
+// Makes name look-ups go to a server that never answers. Returns false without the privilege.
 bool enter_network_of_a_silent_name_server() {
     if (!enter_loopback_only_network() || unshare(CLONE_NEWNS) != 0 ||
         mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
@@ -137,7 +137,7 @@ TEST_CASE("wrong secrets, noise and silence are turned away while the right rank
     });
     CHECK(is_hung_up_on(noisy));
     pollfd entry{silent, POLLIN, 0};
-    CHECK(poll(&entry, 1, 0) == 0);  // the silent one has kept no other waiting
+    CHECK(poll(&entry, 1, 0) == 0);  // the silent guest has kept no other waiting
     turned_away.add();
     const auto outcomes = ranks.wait();
     close(silent), close(noisy);
@@ -172,7 +172,7 @@ TEST_CASE("strangers in masses neither use up rank 0's descriptors nor flood its
     const Listener listener;  // its queue holds 64 connections
     const Tally joined, in_the_midst;
     Processes processes;
-    // More than rank 0 may have open; and whoever is dropped comes again, until all ranks have joined.
+    // More connections than rank 0 may have open; dropped ones connect again, until all ranks have joined.
     processes.start([&]() -> std::string {
         std::vector<int> crowd;
         for (; joined.value() < 3; std::this_thread::sleep_for(1ms)) {
@@ -242,7 +242,7 @@ TEST_CASE("rank 0 without descriptors waits for none, and says what to raise") {
     CHECK_THAT(outcomes[0].text, Contains("rank 0 cannot take all connections: Too many open files (this "
                                           "process may have ") &&
                                      Contains("ulimit -n"));
-    CHECK_THAT(outcomes[1].text, Contains("could not reach rank 0"));  // nothing could be told to it
+    CHECK_THAT(outcomes[1].text, Contains("could not reach rank 0"));  // no message could reach it
 }
 
 TEST_CASE("rank 0 with descriptors for some ranks tells all of them that it lacks some") {
@@ -279,7 +279,7 @@ TEST_CASE("a world of more ranks than there may be descriptors fails in words th
         Bootstrap::join(options);
         return "joined";
     });
-    // The limit was lowered when more were open.
+    // The limit was lowered while more descriptors were open.
     processes.start([]() -> std::string {
         std::vector<pollfd> set;
         for (int i = 0; i < 10; ++i) set.push_back({dup(0), POLLIN, 0});
@@ -439,7 +439,7 @@ TEST_CASE("ranks find rank 0 by port, host name and in any order; an unreachable
     Processes ranks;
     for (int r = 0; r < 3; ++r)
         ranks.start([&, r] {
-            if (r == 0) std::this_thread::sleep_for(100ms);  // the others come to a port where nobody is
+            if (r == 0) std::this_thread::sleep_for(100ms);  // the others find a port without a listener
             auto options = options_of(listener, r, 3);
             options.listen_fd = -1;
             if (r == 1) options.master_addr = "localhost";

@@ -1,4 +1,4 @@
-// Links between hosts that are away for a time, and processes that stand still.
+// Links between hosts that are down for a time, and processes that stand still.
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -36,7 +36,7 @@ BootstrapOptions options_on_lan(int rank, int world_size, std::chrono::milliseco
     return options;
 }
 
-// Two ranks send each other messages over a stream, and count them, until rank 0 has enough of it.
+// Two ranks send each other messages over a stream, and count them, until rank 0 ends it.
 void converse(Rank rank, Fabric& fabric, const Tally& messages, const std::function<bool()>& is_enough) {
     std::vector<char> mine(100000), theirs(mine.size());
     for (std::uint64_t tag = 1;; ++tag) {
@@ -52,7 +52,7 @@ void converse(Rank rank, Fabric& fabric, const Tally& messages, const std::funct
         for (const Completion& completion : flow.done()) expect(completion.ok, completion.error);
         messages.add();
         if (mine[0] == 'e' || theirs[0] == 'e') return;
-        std::this_thread::sleep_for(2ms);  // there is no hurry
+        std::this_thread::sleep_for(2ms);  // a slow pace is enough
     }
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("silence is judged by what the peer's host answers") {
     }
 }
 
-// TCP repeats what is lost at intervals that double: both outages end long before it does so again.
+// TCP retransmits lost data at intervals that double: both outages end long before the next retransmission.
 TEST_CASE("an outage that is shorter than the heartbeat timeout is survived") {
     const auto outage = GENERATE(Outage{1250ms, 1050ms}, Outage{2500ms, 2250ms});
     in_own_network([&]() -> std::string {
@@ -263,7 +263,7 @@ TEST_CASE("ranks that fall silent together are named together") {
     for (const int victim : {2, 3}) ranks.signal(victim, SIGKILL);
     const auto outcomes = ranks.wait();
     for (const int r : {0, 1}) {
-        // Which of the two is found first, nobody knows.
+        // Either of the two may be found first.
         CHECK_THAT(outcomes[r].text,
                    (Contains("rank 2: no heartbeat") && Contains("nothing is heard of rank 3")) ||
                        (Contains("rank 3: no heartbeat") && Contains("nothing is heard of rank 2")));
@@ -288,7 +288,7 @@ TEST_CASE("a rank that has joined long before the last one is not taken for lost
     require_success(ranks.wait());
 }
 
-// Nothing is said while it waits: only the kernels know.
+// No message is sent while it waits: only the kernels know of the connection.
 TEST_CASE("who waits for rank 0 on a host that is gone is no longer counted, and hears that rank 0 is gone") {
     in_own_network([]() -> std::string {
         const Tally waiting;

@@ -1,4 +1,4 @@
-// What one rank reports reaches the others, with real processes.
+// A rank's report reaches the others, with real processes.
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -60,7 +60,7 @@ TEST_CASE("a report that reaches rank 0 while it leaves is passed on") {
         job->leave();
         return "";
     });
-    // Its report and rank 0's goodbye have crossed on their way.
+    // Its report and rank 0's goodbye cross on their way.
     ranks.start([&]() -> std::string {
         auto options = options_of(listener, 1, 3);
         Link host = join_host(options, [] {});
@@ -146,7 +146,8 @@ TEST_CASE("ranks learn who is idle in what they wait in, of eight at most, and t
         };
         tell({Idleness::Kind::not_started, false, "has not come"});
         expect(eventually([&] { return idle() == most_idle; }), fmt::format("{} are idle", idle()));
-        // The thread sends what is gathered before accounts, so rank 0 has all of them after the second time.
+        // The thread sends gathered values before accounts, so rank 0 has all accounts after the second
+        // gathering.
         rank.job.all_gather("", 5s), rank.job.all_gather("", 5s);
         told.meet(ranks);
         expect(idle() == most_idle, "more than eight");

@@ -1,4 +1,4 @@
-// Fabric when peers die, and where hosts withhold something.
+// Fabric when peers die, and when hosts withhold resources.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>

@@ -67,7 +67,7 @@ TEST_CASE("many messages in flight arrive whole, unexpected and out of order") {
         [&](Rank rank) {
             const auto fabric = open_connected(rank, provider);
             constexpr int count =
-                250;  // what the engine has in flight at most; shm 1.17 does not stand thousands
+                250;  // the most that the engine has in flight; shm 1.17 fails with thousands
             constexpr std::size_t bytes = 6000;
             Flow flow(*fabric);
             std::deque<std::vector<char>> sent, received;
@@ -120,7 +120,7 @@ TEST_CASE("a message longer than its buffer is reported as truncated") {
 
 namespace {
 
-// Odd lengths; as many segments as providers take; more than one call of the kernel takes.
+// Odd lengths; as many segments as providers take; more segments than one system call takes.
 std::vector<std::size_t> lengths_of(int form) {
     switch (form) {
         case 0:
@@ -276,8 +276,8 @@ TEST_CASE("a long message that nobody asks for does not keep those behind it") {
 
 namespace {
 
-// What a stranger gets who connects to the endpoint at `address` and says `text`: all that comes back before
-// the connection is closed.
+// The answer to a stranger that connects to the endpoint at `address` and sends `text`: all bytes that come
+// back before the connection is closed.
 std::string answer_to_stranger(const std::string& address, const std::string& text) {
     PayloadReader reader(address);
     const auto port = static_cast<int>(reader.u32());
@@ -334,7 +334,7 @@ TEST_CASE("over tcp whoever does not know the key is turned away, and disturbs n
         for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
         expect(theirs == pattern(1000, 1 - rank.rank), "the peer's bytes");
         rank.job.all_gather("done", 5s);
-        if (rank.rank == 1) {  // nobody listens any more
+        if (rank.rank == 1) {  // its listener is closed
             std::string why;
             PayloadReader reader(addresses[0]);
             const auto port = static_cast<int>(reader.u32());
@@ -379,7 +379,7 @@ TEST_CASE("an unknown provider is refused with the names of those that exist") {
     processes.start([] { return engine::open_fabric("carrier-pigeon", "127.0.0.1")->provider(); });
     const Outcome outcome = processes.wait().front();
     CHECK(outcome.exit_code == 1);
-    CHECK_THAT(outcome.text, !Catch::Contains("127.0.0.1"));  // nobody chose it: it explains nothing
+    CHECK_THAT(outcome.text, !Catch::Contains("127.0.0.1"));  // a default, which explains nothing
     CHECK_THAT(outcome.text, Catch::Contains("status -5") && Catch::Contains("carrier-pigeon") &&
                                  !Catch::Contains("shm") && Catch::Contains("tcp;ofi_rxm"));
 }

@@ -16,7 +16,7 @@ inline std::vector<transport::Segment> whole(const std::vector<char>& data) {
     return {segment(data.data(), data.size())};
 }
 
-// All of the data, in pieces of such lengths in turn, the last one first.
+// All of the data, in pieces of these lengths in turn, the last piece first.
 inline std::vector<transport::Segment> backwards(const std::vector<char>& data,
                                                  const std::vector<std::size_t>& lengths) {
     std::vector<transport::Segment> segments;

@@ -1,6 +1,6 @@
 // A host whose stranger is the fuzzer, over a real connection: handshakes that are right, mutated, cut,
-// forged or overheard, in pieces of any size. Who proves that it knows the secret is let in, nobody else, and
-// no one else is sent anything that depends on it. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address with
+// forged or overheard, in pieces of any size. Only peers that prove that they know the secret are admitted,
+// and others are sent nothing that depends on it. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address with
 // runtime/transport/net/*.cpp); a unit test calls it with seeded bytes.
 #include <algorithm>
 #include <cstdint>
@@ -34,7 +34,7 @@ class Game {
     }
 
   private:
-    // Perhaps.
+    // Spoils the bytes, perhaps.
     std::string spoiled(std::string bytes, bool may_go_on) {
         const std::string whole = bytes;
         switch (input_.below(8)) {
@@ -77,7 +77,7 @@ class Game {
         }
     }
 
-    // Until the challenge is here, or it is clear that none will come.
+    // Waits until the challenge has arrived, or it is clear that none will.
     void listen() {
         if (!is_right_) return host_.loop.turn(Clock::now());
         host_.await(socket_);
@@ -85,7 +85,7 @@ class Game {
         require(nonce_.size() == nonce_size);
     }
 
-    // True: with a welcome.
+    // Returns true if it ends with a welcome.
     bool end() {
         for (bool is_welcome = false;;) {
             host_.await(socket_);

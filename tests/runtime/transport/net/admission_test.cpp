@@ -26,7 +26,7 @@ namespace {
 
 const std::string secret = "a secret of the tests";
 
-// Lines on stderr until its end, of this process and those that it starts.
+// Collects the lines on stderr of this process and its children, until its end.
 class StderrFile {
   public:
     StderrFile() : kept_(dup(STDERR_FILENO)) {
@@ -52,7 +52,7 @@ class StderrFile {
     const int kept_;
 };
 
-// Whatever the host has to say to it.
+// The host's answer to the stranger.
 std::string fate_of(AdmittingHost& host, const Socket& stranger) {
     std::string heard;
     for (FrameParser parser(max_refusal_payload);;) {

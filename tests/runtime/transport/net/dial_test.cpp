@@ -1,4 +1,4 @@
-// The guest's side of a handshake: hosts that are none, that do not answer, that are not there.
+// The guest's side of a handshake: peers that are no hosts, that do not answer, that do not exist.
 #include "runtime/transport/net/dial.hpp"
 
 #include <poll.h>
@@ -131,7 +131,7 @@ TEST_CASE("a host that is there has the last word when time is over") {
     processes.start([&]() -> std::string {
         const Socket guest = next_guest(host.fd());
         hear_frame(guest);
-        std::this_thread::sleep_for(200ms);  // until the guest's time is over
+        std::this_thread::sleep_for(200ms);  // until the guest's deadline
         say(guest, FrameType::refused, "too late");
         return "";
     });

@@ -42,7 +42,7 @@ std::vector<std::string> parse(std::string_view bytes, std::size_t piece, std::s
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::string_view bytes(reinterpret_cast<const char*>(data), size);
     const auto whole = parse(bytes, std::max<std::size_t>(size, 1), max_hello_size);
-    require(parse(bytes, 1, max_hello_size) == whole);  // how the bytes were cut doesn't matter
+    require(parse(bytes, 1, max_hello_size) == whole);  // the cuts between the bytes do not matter
     require(parse(bytes, 7, max_hello_size) == whole);
     for (const std::string& frame : whole) {
         if (frame.size() < frame_header_size) continue;

@@ -59,7 +59,7 @@ TEST_CASE("what is no frame is refused as early as it shows") {
     CHECK_THAT(error_of(with(frame, 5, 0)), Contains("unknown type 0"));
     CHECK_THAT(error_of(with(frame, 5, 99)), Contains("unknown type 99"));
     CHECK_THAT(error_of(with(frame, 7, 1)), Contains("unknown type"));
-    // The header alone is enough: nobody waits for, or makes room for, the announced 4 GiB.
+    // The header alone is enough: the reader neither waits for the announced 4 GiB nor allocates them.
     CHECK_THAT(error_of(with(frame, 11, '\xff').substr(0, frame_header_size)), Contains("at most 128"));
     CHECK(error_of(encode_frame(FrameType::hello, std::string(128, 'x'))) == "");
     CHECK_THAT(error_of(encode_frame(FrameType::hello, std::string(129, 'x'))), Contains("129 bytes"));
@@ -96,7 +96,7 @@ TEST_CASE("a proof holds for its secret, side, nonces, rank, world size and iden
     CHECK(printable("a\x1b[31m\n") == "a?[31m?");
 }
 
-// The numbers are those of Python's hmac module.
+// The expected values are from Python's hmac module.
 TEST_CASE("a proof is HMAC-SHA256, of short secrets and of such as are longer than a block") {
     const Hello hello{3, 8, std::string(nonce_size, 'g'), "x"};
     const auto hex = [&](const std::string& secret) {

@@ -1,4 +1,4 @@
-// Ends of handshakes whose frames a test makes itself, and a host to come to.
+// Ends of handshakes whose frames a test makes itself, and a host to connect to.
 #pragma once
 
 #include <netinet/in.h>
@@ -81,7 +81,7 @@ class Doorstep {
     transport::Endpoint endpoint_{"127.0.0.1", 0};
 };
 
-// Admits whoever knows the secret, but rank 13.
+// Admits every peer that knows the secret, except rank 13.
 class AdmittingHost {
   public:
     explicit AdmittingHost(int listener, transport::SocketLoop::Way way = transport::SocketLoop::Way::epoll)
@@ -100,7 +100,7 @@ class AdmittingHost {
             loop.turn(patience.next_look());
         }
     }
-    // Until there is something to read, or an end.
+    // Waits until there are bytes to read, or the end.
     void await(const transport::Socket& stranger) {
         const auto patience = test::patience();
         pollfd entry{stranger.fd(), POLLIN, 0};

@@ -1,4 +1,4 @@
-// Making the connections: strangers, members in trouble, and members that don't come.
+// Making the connections: strangers, members in trouble, and members that do not come.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -32,12 +32,12 @@ struct Invitation {
     std::string key;
 };
 
-// A rank that comes by hand.
+// A rank that the test connects by hand.
 Socket come_as(std::uint32_t rank, std::uint32_t world, const Invitation& host) {
     return dial({.to = host.at, .secret = host.key, .rank = rank, .world_size = world}, for_seconds(10));
 }
 
-// Fewer than asked for if the other end closes the connection.
+// Returns fewer bytes if the other end closes the connection.
 std::string hear(const Socket& socket, std::size_t size) {
     std::string text;
     while (text.size() < size) {
@@ -51,7 +51,7 @@ std::string hear(const Socket& socket, std::size_t size) {
     return text;
 }
 
-// Invitations of ranks that come by hand.
+// Invitations of ranks that the test connects by hand.
 std::vector<std::string> invitations_of(const StreamMesh& host, std::size_t world) {
     std::vector<std::string> all{host.invitation()};
     while (all.size() < world) all.push_back("a rank of the test's");
@@ -67,8 +67,8 @@ std::string error_of(const std::function<void()>& body) {
     return "no error";
 }
 
-// Before anybody forks: what a rank invites to is known to all. Another one in its place closes a process's
-// own copy of the listener.
+// Made before any fork, so that all processes know each rank's listener. Replacing the mesh closes only the
+// process's own copy of the listener.
 struct Host {
     StreamMesh mesh{"127.0.0.1"};
     Invitation invitation{mesh.invitation()};
@@ -82,7 +82,7 @@ TEST_CASE("a rank that does not come is named when time is over, whatever strang
     processes.start([&] {
         return error_of([&] { host.mesh.connect(invitations_of(host.mesh, 3), {Clock::now() + 700ms}); });
     });
-    processes.start([&]() -> std::string {  // something to read in every moment
+    processes.start([&]() -> std::string {  // there are bytes to read at any moment
         host.mesh = StreamMesh("127.0.0.1");
         for (std::string why;;) {
             const Socket socket = connect_to(host.invitation.at, for_seconds(1), why);
@@ -118,7 +118,7 @@ TEST_CASE("bad news ends the making of connections on both sides") {
         questions = 0;
         CHECK(error_of([&] { mesh->connect(all, {Clock::now() + 1h, bad_news}); }) == "-6: rank 7 was lost");
     }
-    host.mesh = StreamMesh("127.0.0.1");  // nobody listens any more at what the guest was told
+    host.mesh = StreamMesh("127.0.0.1");  // the listener that the guest was told of is closed
     questions = 0;
     CHECK(error_of([&] { guest.connect(all, {Clock::now() + 1h, bad_news}); }) == "-6: rank 7 was lost");
     CHECK_THAT(error_of([&] { guest.connect(all, for_seconds(10)); }), Catch::Contains("Connection refused"));

@@ -19,7 +19,7 @@ using namespace hocket::transport;
 
 namespace {
 
-// Short ones, and some beyond what is staged or kept in a block.
+// Short lengths, and some beyond the sizes that are staged or kept in a block.
 std::size_t any_length(FuzzInput& input) {
     constexpr std::size_t around[] = {8, 24, 1000, 16 * 1024, 40000};
     return std::max<std::size_t>(1, around[input.below(5)] + input.below(16) - 8 * input.below(2));
@@ -55,7 +55,7 @@ class Game {
     }
 
   private:
-    // Messages as they should be, then perhaps some wrong bytes.
+    // Writes correct messages, then perhaps some wrong bytes.
     void write_script() {
         for (std::size_t count = input_.below(8); count > 0; --count) {
             const WireHeader header{input_.below(tags), any_length(input_), next_checksum_++};
@@ -159,9 +159,9 @@ class Game {
         judge();
     }
 
-    // After the end of the connection everything completes: in few moves, each one of which moves something.
+    // After the end of the connection everything completes: in few moves, each of which makes progress.
     void finish() {
-        receive();  // so that somebody looks at the connection
+        receive();  // so that the stream looks at the connection
         for (int i = 0; i < 1000; ++i) {
             pollfd entry = stream_.interest();
             if (!stream_.make_way() && !stream_.move(done_) && entry.fd >= 0) ::poll(&entry, 1, 10);
@@ -202,11 +202,11 @@ class Game {
     ConnectedPair pair_;
     Stream stream_;
     std::vector<std::uint8_t> script_;
-    std::vector<std::size_t> headers_;  // where they are in the script
+    std::vector<std::size_t> headers_;  // their positions in the script
     std::map<std::uint64_t, std::deque<WireHeader>> sent_by_tag_;
     std::uint32_t next_checksum_ = 1;
     std::size_t said_ = 0;
-    int full_ = 0;           // times that the connection took nothing
+    int full_ = 0;           // the number of times that the connection took nothing
     bool is_heard_ = true;   // the connection still takes bytes
     bool is_honest_ = true;  // nothing was mutated
     std::deque<Post> posts_;
@@ -215,7 +215,7 @@ class Game {
 
 }  // namespace
 
-// To the sanitizers: that there is no memory for such lengths is what the Stream is to notice.
+// Tells the sanitizers to let such allocations fail: the Stream must notice that there is no memory.
 extern "C" const char* __asan_default_options() {
     return "allocator_may_return_null=1";
 }

@@ -29,14 +29,14 @@ struct ConnectedPair {
     transport::Socket ours, theirs;
 };
 
-// What it still has to send is dropped, and the other end learns that: unlike after close() alone.
+// Drops the data that is still to be sent, and the other end learns that, unlike after close() alone.
 inline void reset(transport::Socket& socket) {
     const linger at_once{1, 0};
     setsockopt(socket.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     socket.close();
 }
 
-// As stream.hpp has it.
+// As in stream.hpp.
 struct WireHeader {
     std::uint64_t tag, bytes;
     std::uint32_t checksum, reserved = 0;

@@ -31,7 +31,7 @@ void say_message(const Socket& socket, std::uint64_t tag, const std::vector<char
     say(socket, data.data(), data.size());
 }
 
-// Until so many are complete; the test program's own time limit ends what never is.
+// Moves the stream until this many are complete; the test program's time limit ends a hang.
 void move_until(Stream& stream, std::size_t count, Completions& done) {
     while (done.size() < count) {
         pollfd entry = stream.interest();
@@ -196,7 +196,7 @@ TEST_CASE("a queue that is never empty doesn't grow") {
     const Segment one = segment(&byte, 1);
     Message message;
     Completions done;
-    // Less than is outstanding fits into the kernel.
+    // The kernel's buffer holds less than is outstanding.
     const int room = 32 * 1024;
     REQUIRE(setsockopt(pair.theirs.fd(), SOL_SOCKET, SO_RCVBUF, &room, sizeof room) == 0);
     for (std::size_t i = 0; i < 4 * outstanding; ++i) stream.send(1, 1, {&one, 1}, message, done);
@@ -220,7 +220,7 @@ TEST_CASE("a queue that is never empty doesn't grow") {
 
 namespace {
 
-// Addresses for more bytes than there is memory: a file of `period` bytes again and again.
+// Addresses for more bytes than the machine has memory: maps a file of `period` bytes repeatedly.
 class Wallpaper {
   public:
     Wallpaper(std::size_t bytes, std::size_t period) : size_((bytes / period + 1) * period) {

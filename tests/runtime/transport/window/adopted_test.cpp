@@ -31,13 +31,14 @@ bool is_filled(const char* memory, std::size_t bytes, int seed) {
     return true;
 }
 
-// Not shared. It need not be accessible: a sanitizer's allocator begins where nothing lies before.
+// Returns whether the memory is not shared. It need not be accessible: before a sanitizer's allocator there
+// may be no mapping.
 bool is_private(const void* memory) {
     const auto at = reinterpret_cast<std::uintptr_t>(memory);
     return mapped_areas(at, at + 1).at(0).permissions.ends_with('p');
 }
 
-// What is in the outer pages goes by copy, as the engine does it.
+// Data in the outer pages is copied, as the engine does it.
 struct Shown {
     Shown(const Window& window, char* of, std::size_t size)
         : memory(of), bytes(size), staging_buffer(window.staging_buffer_for(of, size)) {
@@ -82,7 +83,7 @@ TEST_CASE("adopted memory keeps its contents, is shared both ways, and becomes p
         const bool has_page = bytes > 3 * 4096;
         expect(!has_page || !is_private(reinterpret_cast<void*>(middle)),
                "the memory to be mapped from the window");
-        // malloc's notes lie before it, and its neighbour behind it.
+        // malloc's bookkeeping lies before it, and the next block behind it.
         expect(is_private(memory - 1 - skipped) && is_private(memory + bytes),
                "the memory around it to be private");
         shown.to_peers();
@@ -151,7 +152,7 @@ TEST_CASE("what has moved is found in the slice, and the rest has a staging buff
     CHECK(inner->shared_end == 100);
     CHECK_FALSE(window->staging_buffer_for(pages.memory + 99, 2));
     CHECK_FALSE(window->staging_buffer_for(pages.memory + 20099, 2));
-    CHECK_FALSE(window->staging_buffer_for(others.memory, 4096));  // it needs none
+    CHECK_FALSE(window->staging_buffer_for(others.memory, 4096));  // it needs no staging buffer
     window->restore(pages.memory + 100);
     CHECK_FALSE(window->staging_buffer_for(pages.memory + 100, 1));
     CHECK(window->offset_of(others.memory, 1));

@@ -39,7 +39,7 @@ std::uint64_t aligned(std::uint64_t offset, std::uint64_t alignment) {
     return (offset + alignment - 1) / alignment * alignment;
 }
 
-// Live blocks alone, sorted; gaps are looked for one by one.
+// Has only the live blocks, sorted, and checks gaps one by one.
 struct Oracle {
     std::map<std::uint64_t, std::uint64_t> blocks;
     std::uint64_t used = 0;
@@ -122,14 +122,14 @@ TEST_CASE("blocks never overlap, lie in one extent, are refused only for want of
         }
         REQUIRE(heap.free_bytes() == heap_end - heap_begin - oracle.used);
     }
-    CHECK(refused > 0);  // the test went to the limit
+    CHECK(refused > 0);  // the test reached the limit
     while (!oracle.blocks.empty()) {
         REQUIRE(heap.release(oracle.blocks.begin()->first));
         oracle.remove(oracle.blocks.begin()->first);
     }
     CHECK(heap.free_bytes() == heap_end - heap_begin);
     CHECK(prepared.size() == extents.size());
-    for (const Extent& extent : {extents[3], extents[2], extents[1]})  // in one piece again, each of them
+    for (const Extent& extent : {extents[3], extents[2], extents[1]})  // each of them is in one piece again
         CHECK(heap.allocate(extent.bytes(), 1) == extent.begin);
     CHECK(heap.allocate(2 * mebibyte - 8 * kibibyte, 1) == 8 * kibibyte);
 }
@@ -144,7 +144,7 @@ TEST_CASE("an extent is used when it is the first that has room, and not before"
     CHECK(prepared == Begins{heap_begin});
     CHECK(heap.allocate(3 * mebibyte, 64) == 4 * mebibyte);
     CHECK(prepared == Begins{heap_begin, 4 * mebibyte});
-    CHECK(heap.allocate(mebibyte, 64) == 7 * mebibyte);  // where there is room already
+    CHECK(heap.allocate(mebibyte, 64) == 7 * mebibyte);  // in an extent that is there already
     CHECK(heap.allocate(2 * mebibyte, 64) == 2 * mebibyte);
     CHECK(heap.release(4 * mebibyte));
     CHECK(heap.allocate(2 * mebibyte, 64) == 4 * mebibyte);

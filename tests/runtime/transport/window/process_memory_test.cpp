@@ -1,4 +1,4 @@
-// What all windows of a process share, and what becomes of it when one of them fails.
+// The memory that all windows of a process share, also after one of them failed.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -51,7 +51,7 @@ TEST_CASE("all windows of a process have one slice, and memory is adopted for al
             expect(first->at(member, 0, 1) == second->at(member, 0, 1), "the same slices");
             expect(first->reserved(member) != second->reserved(member), "each window's own reserve");
         }
-        first->allocate(100 * mebibyte);  // in another extent than what follows
+        first->allocate(100 * mebibyte);  // in another extent than the following ones
         auto* const block = static_cast<std::byte*>(first->allocate(100));
         block[7] = std::byte(rank.rank + 1);
         Pages pages(3);
@@ -120,7 +120,7 @@ TEST_CASE("what a window had is used again once all its members have left, not b
             expect(zeroed[0] == std::byte{} && zeroed[mebibyte - 1] == std::byte{}, "zeroed memory");
             barrier(rank);
         }
-        open_window(rank);  // now all others are looked at
+        open_window(rank);  // which checks all others
         barrier(rank);
         open_window(rank);
         expect(lasting->free_bytes() > before - mebibyte, "all but the last one's room to be free");
@@ -141,7 +141,7 @@ TEST_CASE("after a failure new windows have another slice, where a late peer wri
     const auto working = open_window_alone();
     CHECK(working->at(0, 0, 1) != failed->at(0, 0, 1));
     CHECK_FALSE(working->offset_of(block, 1));
-    // What was registered is for the new window now, as often as it was.
+    // Registrations, with their counts, now belong to the new window.
     CHECK(working->offset_of(pages.memory, pages.bytes));
     CHECK_FALSE(failed->offset_of(pages.memory, pages.bytes));
     std::memset(late, 9, pages.bytes);
@@ -164,7 +164,7 @@ TEST_CASE("a window that works keeps its slice and what is adopted there when an
     void* const own = working->allocate(mebibyte);
     failed->quarantine();
     const std::uint64_t left = working->free_bytes();
-    working->release(freely_known);  // the failed one's peers may have been told of it
+    working->release(freely_known);  // the failed one's peers may know of it
     CHECK(working->free_bytes() == left);
     working->release(own);
     CHECK(working->free_bytes() == left + mebibyte);
@@ -211,7 +211,7 @@ TEST_CASE("what was withheld for a window that failed is used again when its mem
         release_one();
         release_one();
         expect(working->free_bytes() > before, "all to be free, and what the windows had");
-        // Nobody can write any more: the memory is no worse than new memory.
+        // No process can write any more: the memory is as good as new.
         expect(open_window(rank)->at(rank.rank, 0, 1) == working->at(rank.rank, 0, 1), "the same slice");
         barrier(rank);
         return "";
@@ -231,7 +231,7 @@ TEST_CASE("a member that has ended without closing its window keeps nothing from
         working->release(working->allocate(mebibyte, 4096, Window::Known::to_any_peers));
         failed.reset(), passing.reset();
         const bool is_free = eventually([&] {
-            working->release(working->allocate(100));  // looks
+            working->release(working->allocate(100));  // checks the others
             return working->free_bytes() > before + mebibyte / 2;
         });
         expect(is_free, "what was withheld, and what both windows had, to be free");
@@ -267,7 +267,7 @@ TEST_CASE("a forked child has nothing of its parent's peers, and no descriptor o
         if (child == 0) {
             std::size_t descriptors = 0;
             for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-                std::error_code gone;  // what lists the folder is itself a descriptor
+                std::error_code gone;  // listing the folder takes a descriptor itself
                 const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
                 descriptors += target.find("hocket-window") != target.npos;
             }

@@ -1,4 +1,4 @@
-// The ranks of a host come together, or learn why not: dead and silent members, strangers.
+// The rendezvous of a host's ranks, and its errors: dead and silent members, strangers.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -25,7 +25,7 @@ std::vector<std::string> tell_names(Rank rank, const WindowInvitation& invitatio
 }
 
 [[noreturn]] void die_once_names_are_told(const Tally& know_names) {
-    know_names.await(4);  // some may still be hearing them, from this rank if it is rank 0
+    know_names.await(4);  // some may still be receiving them, from this rank if it is rank 0
     kill(getpid(), SIGKILL);
     std::abort();
 }
@@ -41,7 +41,7 @@ OwnWindowPart part_of(const WindowMemory& memory) {
     return {memory.file().fd(), {memory.bytes(), 0, 4096}};
 }
 
-// One member's side of an exchange of parts that nobody looks at.
+// One member's side of an exchange whose parts are not checked.
 void exchange(
     const WindowInvitation& invitation, const std::vector<std::string>& names, int self, double seconds,
     const std::function<void(int, WindowPart)>& take = [](int, WindowPart) {}) {
@@ -49,7 +49,7 @@ void exchange(
     exchange_parts(invitation, names, self, [&] { return part_of(memory); }, take, {in_seconds(seconds), {}});
 }
 
-// What member 1 of these says when it comes: heard by pretending to be the first member.
+// The greeting of member 1 of these; the test receives it in place of the first member.
 std::string greeting_of_second(const std::vector<std::string>& names) {
     std::string heard(2000, '\0');
     const Socket listener = bind_unix_socket(SOCK_SEQPACKET, "hocket-test-" + names[1]);
@@ -66,7 +66,7 @@ std::string greeting_of_second(const std::vector<std::string>& names) {
     return heard;
 }
 
-// Whether a message with a descriptor gets an answer; without one it is hung up on.
+// Returns whether a message with a descriptor gets an answer; otherwise the connection is closed.
 bool is_answered(const std::string& name, std::string message) {
     const Socket socket = connect_as_guest(name);
     const WindowMemory memory = WindowMemory::make();
@@ -104,7 +104,7 @@ TEST_CASE(
             if (const auto loss = rank.job.loss()) return fmt::format("rank {} is lost", loss->rank);
             return std::nullopt;
         };
-        return error_of([&] {  // which is not that time is over
+        return error_of([&] {  // another error than the deadline
             Window::open(std::move(invitation), names, rank.rank, 0, in_seconds(15),
                          ask ? lost : std::function<std::optional<std::string>()>());
         });
@@ -228,7 +228,7 @@ TEST_CASE("the descriptor is given to members of this user alone") {
     CHECK_THAT(error, Catch::Contains("rank 1 did not come"));
     for (const Outcome& outcome : processes.wait()) CHECK(outcome.text == "hung up on");
 
-    try_as(0, greeting);  // and here it is; but it goes after the first answer
+    try_as(0, greeting);  // and now it answers, but leaves after the first answer
     CHECK_THAT(error_of([&] { exchange(first, names, 0, 5); }),
                Catch::Contains("rank 1 of the 2 ranks of this host, counted from 0, has gone"));
     CHECK(processes.wait().front().text == "answered");

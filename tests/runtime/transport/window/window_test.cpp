@@ -171,7 +171,7 @@ TEST_CASE("large blocks come in huge pages where the kernel makes them") {
             in_window = line.find("hocket-window") != line.npos;
         if (in_window && line.starts_with("ShmemPmdMapped:")) kibibytes += std::stoul(line.substr(15));
     }
-    CHECK(kibibytes >= huge / kibibyte);  // one at least: memory may be fragmented
+    CHECK(kibibytes >= huge / kibibyte);  // at least one: memory may be fragmented
 }
 
 TEST_CASE("what cannot be had or was not given is refused with the figures") {
@@ -243,7 +243,7 @@ TEST_CASE("a doorbell wakes its owner out of poll, and only its owner") {
         if (rank.rank == 0) {
             usleep(100000);
             const double start = now();
-            for (int i = 0; i < 10000; ++i) window->ring(1);  // far more than are heard
+            for (int i = 0; i < 10000; ++i) window->ring(1);  // far more than are counted
             window->ring(0);
             expect(now() - start < 5, "ringing not to block");
             expect(rings(window->doorbell_fd(), 1000), "its own bell to ring");
@@ -261,7 +261,7 @@ TEST_CASE("a doorbell wakes its owner out of poll, and only its owner") {
 }
 
 TEST_CASE("a doorbell rings although its ringer's other rings go unheard") {
-    // More unheard messages than one socket's buffer has room for.
+    // More unread messages than one socket's buffer holds.
     std::vector<std::unique_ptr<Doorbell>> deaf;
     const std::string prefix = WindowInvitation().name();
     const Doorbell ringer(prefix + "-ringer");
@@ -319,7 +319,7 @@ TEST_CASE("addresses are taken as memory is used, by its owner and by those who 
         const auto window = open_window(rank);
         const auto taken = [&] { return (address_space_in_use() - before) / mebibyte; };
         expect(taken() < 2 * 32 + 32, fmt::format("{} MiB of addresses at first", taken()));
-        // Larger than all extents that are used, in one that is there, and larger again.
+        // Larger than all extents in use, then in an existing one, and larger again.
         std::uint64_t own = 32;
         for (const auto& [size, more] : std::vector<std::pair<std::size_t, std::size_t>>{
                  {20, 0}, {100, 128}, {25, 0}, {32, 32}, {300, 512}}) {

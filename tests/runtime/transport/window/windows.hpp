@@ -1,4 +1,4 @@
-// What the tests of Window share: windows opened by the ranks of a job, or by a process alone.
+// Shared by the tests of Window: windows opened by the ranks of a job, or by a process alone.
 #pragma once
 
 #include <sys/mman.h>

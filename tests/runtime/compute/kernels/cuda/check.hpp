@@ -27,7 +27,7 @@ struct Registered {
     Registered(const char* name, void (*run)()) { test_cases().push_back({name, run}); }
 };
 
-// What INFO says as long as it is in scope.
+// The texts of INFO, as long as they are in scope.
 inline std::vector<std::string> notes;
 struct Note {
     explicit Note(const std::string& text) { notes.push_back(text); }

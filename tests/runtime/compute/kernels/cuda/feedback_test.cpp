@@ -1,4 +1,5 @@
-// The device's selection with error feedback against the processor's, bit for bit, and what must always hold.
+// Compares the device's selection with error feedback with the processor's, bit for bit, and checks the
+// invariants.
 #include "tests/runtime/compute/kernels/cuda/check.hpp"
 
 #include "runtime/compute/kernels/cpu/feedback.hpp"
@@ -71,7 +72,7 @@ Outcome on_device(const Case& test) {
     REQUIRE(cuda::hocket_cuda_topk_with_feedback(&selection, &feedback, &workspace, nullptr) == 0);
     Outcome outcome{count_found.read()[0], non_finite.read()[0] != 0, values.read(), indices.read(),
                     residual.read()};
-    if (outcome.count == 0) {  // what was not written says nothing
+    if (outcome.count == 0) {  // unwritten memory has no meaning
         std::fill(outcome.values.begin(), outcome.values.end(), std::byte{0});
         std::fill(outcome.indices.begin(), outcome.indices.end(), 0u);
     }
@@ -92,7 +93,7 @@ float value_at(const std::vector<std::byte>& values, DataType type, std::size_t 
     });
 }
 
-// value + residual is what was selected from, bit for bit, and the residual all else of it.
+// Checks that value + residual is the selected sum, bit for bit, and the residual the sum elsewhere.
 void check_sums(const Case& test, const Outcome& outcome) {
     std::vector<float> sums(test.numbers.size());
     accumulate(test.type, as_type(test.type, test.numbers).data(), test.residual.data(), sums.size(),

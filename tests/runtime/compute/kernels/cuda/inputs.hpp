@@ -38,7 +38,7 @@ inline Distribution odd_ones(unsigned every) {
             }};
 }
 
-// Those of all kernels' tests, and these.
+// The distributions of all kernels' tests, and these.
 inline std::vector<Distribution> all_distributions() {
     std::vector<Distribution> all = distributions();
     all.push_back(odd_ones(60));

@@ -1,4 +1,4 @@
-// Where the device's kernels run in a test: on the processor (tests/support/simt.hpp), or, with
+// The place where a test runs the device's kernels: the processor (tests/support/simt.hpp), or, with
 // HOCKET_ON_DEVICE (tools/gpu-check), on a device.
 #pragma once
 

@@ -64,7 +64,7 @@ std::vector<float> flat(const std::vector<NormSums>& sums) {
     return numbers;
 }
 
-// Where up to `parts` stretches of the chunks end.
+// The ends of up to `parts` stretches of the chunks.
 std::vector<std::uint64_t> random_ends(std::uint64_t chunks, int parts, Random& random) {
     std::vector<std::uint64_t> ends = {chunks};
     for (int i = 1; i < parts; ++i) ends.push_back(random() % (chunks + 1));
@@ -72,7 +72,8 @@ std::vector<std::uint64_t> random_ends(std::uint64_t chunks, int parts, Random& 
     return ends;
 }
 
-// A step on both, on the device in stretches; compares each part. Whether it was taken.
+// Takes a step on the host and on the device, there in stretches, and compares each part. Returns whether the
+// step was taken.
 template <typename Step>
 bool compare_step(const Step& step, Model<Step>& model, int parts, Random& random) {
     const std::uint64_t chunks = model.chunks(), n = model.counts.size();

@@ -17,7 +17,7 @@ using namespace hocket::kernels;
 struct Tensors {
     DataType type;
     std::vector<std::size_t> counts;
-    std::vector<std::byte> elements, others;  // others: what they are multiplied by
+    std::vector<std::byte> elements, others;  // others: their factors
     OnDevice<std::byte> on_device, others_on_device;
 
     Tensors(DataType of, const std::vector<std::size_t>& sizes, const Distribution& kind, Random& random)

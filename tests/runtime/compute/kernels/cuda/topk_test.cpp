@@ -66,7 +66,7 @@ void compare(DataType type, const std::vector<float>& numbers, std::size_t k, st
     REQUIRE(found.non_finite == expected.non_finite);
 }
 
-// How many of so many elements are selected: at the edges and between.
+// Numbers of elements to select: at the edges and between.
 std::set<std::size_t> some_k(std::size_t count, Random& random) {
     std::set<std::size_t> several{0, 1, count, count + 1};
     if (count > 2) several.insert({count - 1, 1 + random() % (count - 1), 1 + count / 100});

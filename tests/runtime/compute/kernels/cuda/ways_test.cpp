@@ -1,5 +1,5 @@
-// Which way a selection went: what it left in its workspace. All ways give the same result, so a test of
-// results alone would not see that one is never taken.
+// Checks which way a selection took, by the contents of its workspace. All ways give the same result, so a
+// test of results alone would not notice a way that is never taken.
 #include "tests/support/simt.hpp"
 #include "tests/support/test.hpp"
 
