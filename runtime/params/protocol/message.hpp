@@ -1,27 +1,27 @@
-// What the processes of a parameter service tell each other about one server's shard (docs/params.md).
+// The messages that the processes of a parameter service exchange about one server's shard (docs/params.md).
 //
-// A shard is cut into chunks. Each chunk has a clock: how many rounds of updates are in its weights. Round c
-// is the update that every worker pushes at its own clock c. A round is applied to a chunk once, when the
-// updates of all workers that take part in it have come; so weights of clock m hold all updates of the rounds
-// below m, each once, and no others.
+// A shard is cut into chunks. Each chunk has a clock: the number of rounds of updates in its weights. Round c
+// consists of the updates that all workers push at their own clock c. A round is applied to a chunk once,
+// when the updates of all workers that take part in it have arrived; so weights of clock m hold all updates
+// of the rounds below m, each once, and no others.
 //
 // Updates go up a tree of workers, whose root is the server, and are summed on the way. Weights come down
-// when they are asked for. The server alone decides on the tree. Whenever a worker comes, goes, or stops
-// answering, it begins a new epoch: it announces a tree, and the clock of each chunk at that moment. All sums
-// of older epochs are then worth nothing, anywhere, and each worker sends its own updates again, those of
-// rounds that the announcement does not say to be applied. So nothing has to be known of where a failure has
-// caught a sum, and none can count twice or get lost. Workers keep what they pushed until they hear that it
-// is covered.
+// when they are asked for. The server alone decides on the tree. Whenever a worker joins, leaves or stops
+// answering, the server begins a new epoch: it announces a tree, and the clock of each chunk at that moment.
+// All sums of older epochs become invalid everywhere, and each worker sends its own updates again, those of
+// rounds that the announcement does not report as applied. So no process needs to know where a failure has
+// caught a sum, and no update can count twice or get lost. Workers keep what they pushed until they hear that
+// it is covered.
 //
-// A server can be replaced by one that goes on from a snapshot, in a new incarnation. Workers keep what the
-// snapshot lacks, and push it again. Updates of workers that are gone can only be lost so: who has gone since
-// the last snapshot is therefore part of each announcement, and survivors tell the new server. It names what
-// is lost (Lost), expects none of them back, and turns away whoever comes back nevertheless: its updates
-// might count twice.
+// A server can be replaced by one that continues from a snapshot, in a new incarnation. Workers keep what the
+// snapshot lacks, and push it again. Only updates of departed workers can be lost this way. Therefore each
+// announcement lists the workers that have left since the last snapshot, and the surviving workers report
+// them to the new server. That server reports what is lost (Lost), expects none of the departed workers back,
+// and refuses any that come back nevertheless: their updates might count twice.
 //
-// Where staleness is unbounded there are no rounds: the server applies each update when it comes, and answers
+// With unbounded staleness there are no rounds: the server applies each update when it arrives, and answers
 // each want at once. Then the clock of a chunk is only the number of updates in it, an announcement has for
-// each member the rounds of its own that are applied, and nobody sums: all workers are below the server.
+// each member its own rounds that are applied, and no worker sums: all workers are children of the server.
 #pragma once
 
 #include <compare>
@@ -33,29 +33,30 @@
 
 namespace hocket::params {
 
-using Worker = std::uint32_t;  // its number; none is used twice in a job
-using Clock = std::uint64_t;   // of a worker: how often it has called clock(). Of a chunk: see above
+using Worker = std::uint32_t;  // its number; never reused within a job
+using Clock = std::uint64_t;   // of a worker: how often it has called clock(); of a chunk: see above
 using Chunk = std::uint32_t;
 
-// How many rounds older than its own a worker takes weights. Nothing: unbounded.
+// How many rounds older than its own round a worker accepts weights. Empty: unbounded.
 using Staleness = std::optional<Clock>;
 
-// No worker gets there; so clocks can be added up.
+// No worker reaches this clock, so sums of clocks do not overflow.
 inline constexpr Clock most_clock = Clock{1} << 60;
 
-// How many rounds' updates a worker keeps at most, with so many rounds between two checkpoints (0: there are
-// none): what it may be ahead, and two intervals, as the second checkpoint may be on its way to the disk.
+// Returns the largest number of rounds whose updates a worker keeps, with a checkpoint each `every` rounds
+// (0: no checkpoints): the rounds that it may be ahead, and two intervals, because the second checkpoint may
+// still be on its way to the disk.
 constexpr Clock most_kept(Clock staleness, Clock every) {
     return staleness + 2 + 2 * every;
 }
 
-inline constexpr Worker the_server = UINT32_MAX;  // as the parent of a worker
+inline constexpr Worker the_server = UINT32_MAX;  // used as the parent of a worker
 
-// Elements of one chunk: weights, an update or a sum of updates. The protocol passes them on, and knows
-// nothing of them.
+// Elements of one chunk: weights, an update or a sum of updates. Opaque to the protocol, which only passes
+// them on.
 using Value = std::shared_ptr<const void>;
 
-// Epochs of a server that took another one's place come after all of that one's.
+// Epochs of a server that has replaced another one order after all of that one's.
 struct Epoch {
     std::uint32_t incarnation = 0;
     std::uint32_t number = 0;
@@ -64,19 +65,19 @@ struct Epoch {
 
 struct Member {
     Worker worker;
-    Worker parent;  // or the_server
+    Worker parent;  // a worker or the_server
     Clock first;    // the first round that it takes part in
     bool operator==(const Member&) const = default;
 };
 
-// A worker that takes part no longer. Weights may have its updates of rounds from `first` to below `end`.
+// A worker that no longer takes part. Weights may have its updates of rounds from `first` to below `end`.
 struct Departed {
     Worker worker;
     Clock first, end;
     bool operator==(const Departed&) const = default;
 };
 
-// Updates that were in weights, and are not any more. end: nothing: it is not known how far they went.
+// Updates that were in weights, but are no longer. end: empty if it is not known how far they went.
 struct Lost {
     Worker worker;
     Clock first;
@@ -88,27 +89,27 @@ struct Announcement {
     Epoch epoch;
     std::vector<Member> members;  // ascending by worker
     std::vector<Clock> clocks;    // by chunk. Unbounded: the receiver's rounds below this are applied
-    // Ascending by worker: those whose updates no snapshot is known to have whole.
+    // Ascending by worker: those with updates that may be missing from every snapshot.
     std::vector<Departed> departed = {};
 };
 
-// To the parent: the updates of a round, of the sender and all that are below it.
+// To the parent: the sum of a round's updates, of the sender and of workers below it.
 struct Sum {
     Epoch epoch;
     Chunk chunk;
     Clock clock;
-    std::vector<Worker> workers;  // whose updates it holds, ascending
+    std::vector<Worker> workers;  // the workers whose updates it holds, ascending
     Value value;
 };
 
-// To the parent: asks for weights of this clock or a later one, when there are such.
+// To the parent: requests weights of this clock or a later one, as soon as they exist.
 struct Want {
     Epoch epoch;
     Chunk chunk;
     Clock clock;
 };
 
-// To a child that wants them.
+// To a child that wants these weights.
 struct Weights {
     Epoch epoch;
     Chunk chunk;
@@ -129,19 +130,19 @@ struct Covered {
 
 using Message = std::variant<Announcement, Sum, Want, Weights, ParentLost, Covered>;
 
-// What a state machine has to say. Messages of one process to another arrive in the order in which they were
-// sent, or the connection ends; but a Want of a clock above 0 may overtake Sums, and a Sum those of other
-// chunks.
+// A message that a state machine sends. Messages from one process to another arrive in the order in which
+// they were sent, or the connection ends; but a Want of a clock above 0 may overtake Sums, and a Sum may
+// overtake those of other chunks.
 struct Letter {
-    Worker to;  // or the_server
+    Worker to;  // a worker or the_server
     Message message;
 };
 
-// Sums, in the order given: the result must not depend on when the parts came.
+// Adds values in the given order: the result must not depend on when the parts arrived.
 class Arithmetic {
   public:
     virtual Value sum(Chunk chunk, const std::vector<Value>& parts) = 0;
-    // Weights of the next clock. workers: whose updates are in the parts, ascending.
+    // Returns the weights of the next clock. workers: the workers whose updates are in the parts, ascending.
     virtual Value updated(Chunk chunk, Clock clock, const Value& weights, const std::vector<Value>& parts,
                           const std::vector<Worker>& workers) = 0;
 

@@ -53,17 +53,20 @@ void Node::receive(Worker from, const Message& message) {
     }
 }
 
-// A child may hear of an epoch before its parent does; and of a later one since. Its wants overtake its sums.
+// Returns true if the message is not of the current epoch. Keeps messages of a later epoch, and per sender
+// only those of the latest: a child may hear of one epoch or several before its parent does, and its wants
+// overtake its sums.
 bool Node::is_for_later(Worker from, const Message& message, const Epoch& epoch) {
     if (epoch > epoch_) {
         auto& early = early_[from];
         if (!early.empty() && early.back().first < epoch) early.clear();
         if (early.empty() || early.back().first == epoch) early.emplace_back(epoch, message);
     }
-    return epoch != epoch_;  // what is older is dropped: the child sends it again, if it must
+    return epoch != epoch_;  // older messages are dropped: the child sends them again if it must
 }
 
-// What is wrong then cannot be blamed on its connection any more.
+// Handles messages that came before their epoch was announced. An error in one can no longer be blamed on the
+// connection.
 void Node::take_early() {
     for (const auto& [from, messages] : std::exchange(early_, {}))
         for (const auto& [epoch, message] : messages) try {
@@ -81,7 +84,7 @@ void Node::take(const Announcement& announcement) {
     std::map<Worker, Member> members;
     for (const Member& member : announcement.members) members.emplace(member.worker, member);
     if (announcement.epoch <= epoch_ || !members.contains(self_)) return;
-    if (announcement.epoch.incarnation != epoch_.incarnation)  // rounds may be other ones there
+    if (announcement.epoch.incarnation != epoch_.incarnation)  // its clocks may stand for other rounds
         std::fill(cache_.begin(), cache_.end(), Cached{});
     epoch_ = announcement.epoch;
     members_ = announcement.members;
@@ -92,7 +95,7 @@ void Node::take(const Announcement& announcement) {
         Worker child = worker;
         while (child != the_server && child != self_ && members.at(child).parent != self_)
             child = members.at(child).parent;
-        if (child == self_) continue;  // it is itself
+        if (child == self_) continue;  // skip this node itself
         if (child != the_server) below_[child].emplace(worker, member.first);
     }
     parent_ = members.at(self_).parent;
@@ -177,10 +180,11 @@ void Node::take(const Weights& weights) {
     if (!keeps_weights()) cached = {};
 }
 
-// The server answers one want after another. Who has pushed before a pull finds its update in the answer.
+// The server answers wants one by one, in order. So the answer to a pull contains the updates that the worker
+// pushed before it.
 void Node::take_unbounded(const Weights& weights) {
     auto& [own, asked, children, pulls] = wants_[weights.chunk];
-    if (weights.epoch != epoch_ || asked.empty()) return;  // all have been asked again in this epoch
+    if (weights.epoch != epoch_ || asked.empty()) return;  // all wants have been sent again in this epoch
     own.erase(*asked.begin());
     asked.erase(asked.begin());
     pulled_.push_back({weights.chunk, weights.clock, weights.value});
@@ -200,7 +204,8 @@ void Node::serve(Chunk chunk) {
     pulled_.push_back({chunk, cached.clock, cached.value});
 }
 
-// Each clock by itself: who waits for a late one may be waited for by those that need an early one first.
+// Asks for each clock separately: the worker that waits for a later clock may itself be waited for by those
+// that need an earlier one first.
 void Node::ask(Chunk chunk) {
     if (epoch_.number == 0) return;
     Wants& wants = wants_[chunk];

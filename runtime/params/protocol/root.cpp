@@ -39,7 +39,7 @@ Root::Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness stalene
 
 // ---- Who takes part --------------------------------------------------------------------------------------
 
-// It has not heard yet that it takes part, so it has pushed nothing, even if it was a member before.
+// The worker has not heard yet that it takes part, so it has pushed nothing, even if it was a member before.
 Clock Root::reserve(Worker worker) {
     departed_.erase(worker);
     if (!staleness_) {
@@ -47,9 +47,9 @@ Clock Root::reserve(Worker worker) {
         know_members();
         return 0;
     }
-    // Who is at clock c has pulled weights of clock c - staleness or later. Where this server has taken
-    // another one's place, they may have been that one's: with updates of all, of those that have come back,
-    // too.
+    // A worker at clock c has pulled weights of clock c - staleness or later. If this server has replaced
+    // another one, those may be the other server's weights, with updates of all workers, including those that
+    // have come back.
     const Clock first = std::max(highest(clocks_), pushed_) + *staleness_ + 1;
     members_[worker].first = first;
     return first;
@@ -60,7 +60,7 @@ std::optional<Clock> Root::first_of(Worker worker) const {
     return found == members_.end() ? std::nullopt : std::optional(found->second.first);
 }
 
-// Whether a round that it would take part in has been applied without it.
+// Returns true if a round that the worker would take part in has been applied without it.
 bool Root::goes_without(Worker worker, Clock first) const {
     return staleness_ && !members_.contains(worker) && first < highest(clocks_);
 }
@@ -94,8 +94,8 @@ bool Root::resume(Worker worker, int group, const Recollection& recollection) {
     return true;
 }
 
-// It was gone before this server took the other one's place. Of what it had pushed there, the snapshot that
-// this one began with is all that is left.
+// Handles a worker that left before this server replaced the other one. Only the updates in this server's
+// snapshot are left of what the worker had pushed there.
 void Root::depart(const Departed& departed) {
     const auto member = members_.find(departed.worker);
     if (departed_.contains(departed.worker) || (member != members_.end() && member->second.is_here)) return;
@@ -106,15 +106,15 @@ void Root::depart(const Departed& departed) {
     departed_.emplace(departed.worker, departed);
 }
 
-// Rounds of it below this are in all weights.
+// Rounds of the worker below the result are in all weights.
 Clock Root::applied_by(Worker worker) const {
     if (staleness_) return lowest(clocks_);
     const auto found = applied_.find(worker);
     return found == applied_.end() ? 0 : lowest(found->second);
 }
 
-// How far those went that have not pushed all of it again: they said so, or others do by the weights that
-// they have seen. Whether anybody has been there to see any is known once one has come back.
+// Determines how far workers had pushed that have not pushed all of it again: they said so themselves, or the
+// weights that others have seen show it. Others can have seen weights only if a worker has resumed.
 void Root::name_what_is_lost() {
     if (!has_resumed_) return;
     for (auto missed = missed_.begin(); missed != missed_.end();) {
@@ -157,11 +157,12 @@ void Root::trust(Worker worker) {
     if (member == members_.end() || !member->second.is_here) return;
     member->second.is_suspected = false;
     apart_.clear();
-    // Also if it was never suspected here: its connection is a new one, on which it has heard nothing yet.
+    // Also for a worker that was never suspected here: its connection may be a new one, on which it has
+    // received nothing yet.
     begin_epoch();
 }
 
-// Of all that are here: also after a death the tree has the shape that was asked for.
+// Builds the tree from all workers that are here, so that it keeps the configured shape after a death.
 Tree Root::new_tree() const {
     std::map<Worker, int> groups;
     for (const auto& [worker, standing] : members_)
@@ -174,9 +175,10 @@ Tree Root::new_tree() const {
     return tree;
 }
 
-// The first worker that comes, or that comes when all others have gone, begins with a later round. Not before
-// one is here: until then clocks say what this server goes on from, and whether other servers go on from the
-// same (an expected worker may begin later than that, and not come).
+// If the first worker to join, or the first after all others have left, begins with a later round, skips the
+// rounds before. Does nothing while no worker is here: until then the clocks say where this server continues
+// from, and whether other servers continue from the same round (an expected worker may begin later than that
+// and never come).
 void Root::skip_rounds_without_workers() {
     const auto is_here = [](const auto& member) { return member.second.is_here; };
     if (!staleness_ || std::none_of(members_.begin(), members_.end(), is_here)) return;
@@ -211,7 +213,8 @@ void Root::begin_epoch() {
         if (!staleness_) announcement.clocks = applied_.at(member.worker);
         send(member.worker, announcement);
     }
-    // What was told was perhaps told on a connection that broke, and not yet by the server before this one.
+    // An earlier Covered message may have been sent on a connection that broke, or by the server before this
+    // one.
     covered_.clear();
     tell_what_is_covered();
     for (Chunks& chunk : waiting_) chunk = {};
@@ -227,7 +230,7 @@ void Root::receive(Worker from, const Message& message) {
     throw ProtocolError("it sent a note that only servers send");
 }
 
-// Or is it.
+// Returns true if `worker` is `child` or is below it.
 bool Root::is_below(Worker worker, Worker child) const {
     while (tree_.contains(worker) && worker != child) worker = tree_.parent(worker);
     return worker == child;
@@ -258,7 +261,7 @@ void Root::take_lost_parent(Worker from, Epoch epoch) {
 
 // ---- Rounds ----------------------------------------------------------------------------------------------
 
-// All sums of the next round, if nobody's update is missing.
+// Returns all sums of the next round if no worker's update is missing.
 std::optional<std::vector<Sum>> Root::complete(Chunk chunk) const {
     const Clock clock = clocks_[chunk];
     std::set<Worker> missing;
@@ -281,8 +284,8 @@ void Root::apply(Chunk chunk, const std::vector<Value>& parts, const std::vector
     cut(chunk, clocks_[chunk] - 1, clocks_[chunk]);
 }
 
-// Its weights are of all clocks after `from`, up to `to`. Where many are passed over at once, because nobody
-// took part, the last two are enough.
+// Adds the chunk's weights to the cuts of all clocks after `from`, up to `to`. If rounds without workers were
+// skipped, there may be many such cuts, and the last two are enough.
 void Root::cut(Chunk chunk, Clock from, Clock to) {
     if (every_ == 0 || !staleness_) return;
     const Clock last = to / every_ * every_;
@@ -308,8 +311,8 @@ void Root::finish_cut(Clock clock) {
     cuts_.erase(cuts_.begin(), cuts_.upper_bound(clock));
 }
 
-// A worker's updates come in the order of its rounds, none left out. What it sends again after an epoch began
-// may have been applied.
+// Applies an update if it is the worker's next one. A worker pushes its rounds in order, without gaps. After
+// a new epoch has begun it may push updates again that were applied.
 void Root::apply_at_once(const Sum& sum) {
     const Worker worker = sum.workers.front();
     const auto found = applied_.find(worker);
@@ -370,8 +373,8 @@ Snapshot Root::snapshot() const {
     return result;
 }
 
-// cut: the snapshot has no rounds from this one on. Whom it takes for gone must have no updates that it
-// lacks.
+// cut: the snapshot has no rounds from this one on. A worker may be described as departed only if the
+// snapshot has all of its updates.
 void Root::describe_members(Snapshot& snapshot, std::optional<Clock> cut) const {
     for (const auto& [worker, departed] : departed_)
         if (!cut || departed.end <= *cut) snapshot.departed.emplace(worker, departed);
@@ -380,7 +383,7 @@ void Root::describe_members(Snapshot& snapshot, std::optional<Clock> cut) const 
             snapshot.firsts.emplace(worker, standing.first);
             continue;
         }
-        // Nobody is to wait for it where this is restored.
+        // Nothing should wait for this worker when the snapshot is restored.
         snapshot.departed.insert_or_assign(worker, Departed{worker, standing.first, *standing.leaves_after});
         snapshot.applied.erase(worker);
     }
@@ -412,7 +415,8 @@ bool Root::has_unsaved_departures() const {
 }
 
 void Root::keep_what_lacks(const Snapshot& snapshot) {
-    // Two may be written, and be on the disk in another order. A server goes on from the later one.
+    // Two snapshots may be written at once, and reach the disk in either order. A server restores the later
+    // one.
     if (staleness_ && kept_from_ && lowest(snapshot.clocks) < kept_clock_) return;
     kept_clock_ = lowest(snapshot.clocks);
     kept_from_.emplace();

@@ -1,5 +1,5 @@
-// The server's side of the protocol (message.hpp): applies rounds, answers wants, decides on the tree.
-// Pure: events in, messages out.
+// The server's side of the protocol (message.hpp): applies rounds, answers wants, and decides on the tree. A
+// pure state machine: events in, messages out.
 #pragma once
 
 #include <map>
@@ -13,60 +13,65 @@
 
 namespace hocket::params {
 
-// What outlives a server: it can be continued from this, in a new incarnation.
+// The state that outlives a server: a server of a new incarnation can continue from it.
 struct Snapshot {
     std::uint32_t incarnation = 0;
     std::vector<Value> weights;      // by chunk
     std::vector<Clock> clocks;       // by chunk
     std::map<Worker, Clock> firsts;  // of the members: the first round that each takes part in
-    // Unbounded: of each member, by chunk: its rounds below this are applied.
+    // Unbounded: by member and chunk; the member's rounds below this are applied.
     std::map<Worker, std::vector<Clock>> applied = {};
-    std::map<Worker, Departed> departed = {};  // all that have ever been members, and are not any more
+    std::map<Worker, Departed> departed = {};  // all former members
 };
 
-// What a worker knows that comes from the server whose place this one has taken.
+// A worker's knowledge of the server that this one has replaced.
 struct Recollection {
-    std::vector<Member> members;  // as they were announced to it last
+    std::vector<Member> members;  // as last announced to it
     std::vector<Departed> departed;
-    Clock seen = 0;    // the highest clock of weights that it has had
-    Clock pushed = 0;  // it has pushed nothing of rounds from this one on
+    Clock seen = 0;    // the highest clock of weights that it has received
+    Clock pushed = 0;  // it has pushed nothing of this round or later ones
 };
 
-// One thread at a time.
+// Not thread-safe: use from one thread at a time.
 class Root {
   public:
-    // members: of the snapshot; they are expected to come back.
+    // The snapshot's members are expected to come back.
     Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness staleness = 0);
 
     // ---- Who takes part
 
-    // A worker wants to come. No round is applied without it from the one that is returned on, which is as
-    // late as it must be, so that nobody waits for it before that: staleness rounds after the last that
-    // others can have begun. A worker that joins several servers takes the latest of what they say.
+    // Reserves a place for a worker that wants to join. No round from the returned one on is applied without
+    // the worker. The returned round is staleness rounds after the last that others can have begun: late
+    // enough that no other worker waits for this one before it has joined. A worker that joins several
+    // servers begins at the latest of their rounds.
     Clock reserve(Worker worker);
-    // It takes part from `first` on, not before what reserve() has returned. False: rounds from there on have
-    // been applied without it; another server's place may have been taken since. It must reserve again.
+    // Makes the worker a member from round `first` on, which must not be before the round that reserve()
+    // returned. Returns false if rounds from there on have been applied without it, which happens if the
+    // server was replaced since. The worker must then reserve again.
     bool join(Worker worker, int group, Clock first);
-    // A member of a server whose place this one has taken. Who else was a member there is expected, too.
-    // False: as for join(), or that server went on without it; its updates are lost.
+    // Takes back a member of the server that this one has replaced. The other members of that server are
+    // expected back, too. Returns false, as join() does, or if that server continued without the worker; the
+    // worker's updates are then lost.
     bool resume(Worker worker, int group, const Recollection& recollection);
-    // It has ended, or has been given up: it takes part no longer.
+    // Removes a worker that has ended or has been given up: it takes part no longer.
     void remove(Worker worker);
-    // It has pushed all that it ever will, updates of rounds below this, and leaves when a snapshot has them.
+    // Notes that the worker has pushed everything that it will push, updates of rounds below `clock`, and
+    // leaves once a snapshot has them.
     void leave_after(Worker worker, Clock clock);
-    // It does not answer, and may do so again: it still takes part, but nobody waits for what is below it.
+    // Marks a worker that does not answer, but may do so again: it still takes part, but no worker is placed
+    // below it in the tree.
     void suspect(Worker worker);
-    // It answers again.
+    // The worker answers again.
     void trust(Worker worker);
-    // Of all servers, for Shape: the next epoch's tree is made with them.
+    // Sets the groups of all servers, for Shape; used from the next epoch's tree on.
     void know_server_groups(std::vector<int> groups) { shape_.server_groups = std::move(groups); }
 
     // ---- What members say
 
-    // Throws transport::ProtocolError if no correct worker says that.
+    // Throws transport::ProtocolError if no correct worker sends this message.
     void receive(Worker from, const Message& message);
 
-    // What is to be sent, since the last time that this was asked.
+    // Returns the messages to send since the last call.
     std::vector<Letter> letters() { return std::exchange(letters_, {}); }
 
     // ---- How far it is
@@ -74,50 +79,50 @@ class Root {
     const Epoch& epoch() const { return epoch_; }
     const Tree& tree() const { return tree_; }
     bool has(Worker worker) const { return members_.contains(worker); }
-    // Updates of workers that do not come back, which the server had whose place this one has taken: since
-    // the last time that this was asked.
+    // Returns, since the last call, the updates lost when the previous server was replaced: those of workers
+    // that do not come back.
     std::vector<Lost> lost() { return std::exchange(lost_, {}); }
-    std::optional<Clock> first_of(Worker worker) const;  // the round that it takes part from, if it is known
+    std::optional<Clock> first_of(Worker worker) const;  // the first round that it takes part in, if known
     Clock clock(Chunk chunk) const { return clocks_[chunk]; }
     const Value& weights(Chunk chunk) const { return weights_[chunk]; }
     Clock lowest_clock() const;
     bool is_whole() const;  // all weights are of one clock, or there are no rounds
-    // Somebody takes part here who did so before the server whose place this one has taken ended, or there
-    // was none; or all of those have been given up.
+    // Returns true if a worker takes part here that was a member of the server which this one has replaced,
+    // if there was no such server, or if all of its members have been given up.
     bool has_resumed() const { return has_resumed_; }
-    std::vector<Worker> expected() const;  // of those: who has not come back, ascending
+    std::vector<Worker> expected() const;  // those of them that have not come back, ascending
     bool expects_anybody() const { return !expected().empty(); }
 
-    // Where rounds are: from now on a snapshot is made of the weights at each multiple of this clock, of each
-    // chunk as it is when it gets there. Those of one clock fit together, also those of several servers.
+    // Makes a snapshot of the weights at each multiple of `every`, from each chunk as it reaches that clock.
+    // Snapshots of one clock are consistent, also across servers. Has no effect with unbounded staleness.
     void cut_every(Clock every) { every_ = every; }
-    std::vector<Snapshot> take_cuts() { return std::exchange(finished_cuts_, {}); }  // since the last time
-    // All updates of a worker that leaves are in the weights, but in no snapshot yet.
+    std::vector<Snapshot> take_cuts() { return std::exchange(finished_cuts_, {}); }  // since the last call
+    // Returns true if all updates of a leaving worker are in the weights, but not yet in a snapshot.
     bool waits_for_snapshot(Worker worker) const;
-    // Weights have updates of workers that have gone, and no snapshot has them yet.
+    // Returns true if the weights have updates of departed workers that no snapshot has yet.
     bool has_unsaved_departures() const;
     Snapshot snapshot() const;
-    // Workers keep updates that are not in it, for a server that takes this one's place. Without it they keep
-    // what is not applied.
+    // Tells workers to keep the updates that the snapshot lacks, for a server that replaces this one. Without
+    // a call, workers keep what is not applied.
     void keep_what_lacks(const Snapshot& snapshot);
 
   private:
     struct Standing {
         Clock first = 0;
         int group = 0;
-        bool is_here = false;     // not only reserved, or expected
-        bool was_before = false;  // a member of the server whose place this one has taken
+        bool is_here = false;     // not only reserved or expected
+        bool was_before = false;  // a member of the server that this one has replaced
         std::optional<Clock> leaves_after = {};
-        std::optional<Clock> pushed_before = {};  // there: rounds below this, as it says itself
+        std::optional<Clock> pushed_before = {};  // there, by its own account: rounds below this
         bool is_suspected = false;
     };
-    struct Chunks {                                   // of one chunk: what waits to be applied
-        std::map<Clock, std::map<Worker, Sum>> sums;  // by round, and by who sent it
+    struct Chunks {                                   // by chunk: sums and wants that wait for a round
+        std::map<Clock, std::map<Worker, Sum>> sums;  // by round, and by sender
         std::map<Worker, std::set<Clock>> wants;      // by child
     };
     using Covers = std::map<Worker, Clock>;
 
-    friend struct Inspection;  // tests look at all that there is
+    friend struct Inspection;  // gives tests access to the whole state
 
     void send(Worker to, Message message) { letters_.push_back({to, std::move(message)}); }
     bool is_child(Worker worker) const {
@@ -136,8 +141,8 @@ class Root {
     void take(Worker from, const Sum& sum);
     void take(Worker from, const Want& want);
     void take_lost_parent(Worker from, Epoch epoch);
-    struct Cut {                     // of which some chunks are there
-        std::vector<Value> weights;  // null: not yet
+    struct Cut {                     // an unfinished snapshot of whole rounds
+        std::vector<Value> weights;  // null: not reached yet
         std::size_t missing;
     };
     void cut(Chunk chunk, Clock from, Clock to);
@@ -155,7 +160,8 @@ class Root {
     Arithmetic& arithmetic_;
     Epoch epoch_;
     Tree tree_;  // of the members that are here
-    // Each could not reach that parent. Forgotten when somebody comes: then it may try again.
+    // Pairs of a worker and a parent that it could not reach. Cleared when a worker joins or answers again,
+    // to allow another try.
     std::set<std::pair<Worker, Worker>> apart_;
     std::map<Worker, Standing> members_;
     std::vector<Value> weights_;
@@ -164,22 +170,23 @@ class Root {
     std::vector<Letter> letters_;
     const Staleness staleness_;
     std::map<Worker, std::vector<Clock>> applied_;  // unbounded: as in Snapshot
-    std::optional<Covers> kept_from_;               // by worker: what a snapshot has; 0 if it is not there
-    Clock kept_clock_ = 0;                          // that snapshot's
-    Covers covered_;                                // by worker: what it was told
+    std::optional<Covers> kept_from_;  // by worker: rounds that a snapshot has; 0 if the worker is not in it
+    Clock kept_clock_ = 0;             // that snapshot's clock
+    Covers covered_;                   // by worker: the last Covered sent to it
     std::map<Worker, Departed> departed_;
-    std::set<Worker> saved_departed_;  // those that are so in the last snapshot: what they pushed is in it
-    // Of a server that goes on from a snapshot: its lowest clock, and the highest that members have seen
-    // since.
+    // Departed workers in the last snapshot, which has all that they pushed.
+    std::set<Worker> saved_departed_;
+    // If this server continues from a snapshot: the snapshot's lowest clock. seen_ is the highest clock that
+    // members have seen since.
     const Clock restored_;
     Clock seen_ = 0;
-    Clock pushed_ = 0;  // they have pushed nothing of rounds from this one on
+    Clock pushed_ = 0;  // members have pushed nothing of this round or later ones
     bool has_resumed_ = false;
     std::map<Worker, Lost>
-        missed_;  // members from before that were taken out: what they may have pushed there
+        missed_;  // by member of the old server that was taken out: what it may have pushed there
     std::vector<Lost> lost_;
 
-    Clock every_ = 0;            // 0: there are no cuts
+    Clock every_ = 0;            // 0: no cuts
     std::map<Clock, Cut> cuts_;  // by clock
     Clock last_cut_ = 0;
     std::vector<Snapshot> finished_cuts_;

@@ -48,7 +48,7 @@ Tree lowest_estimate(Shape shape, const std::map<Worker, int>& groups) {
     using Kind = Shape::Kind;
     Tree best;
     double lowest = 0;
-    // The first of those that cost the same.
+    // Of shapes with the same cost, the first is taken.
     for (const auto& [kind, degree] : {std::pair{Kind::direct, 0},
                                        {Kind::rack, 0},
                                        {Kind::degree, 4},
@@ -67,8 +67,8 @@ Tree lowest_estimate(Shape shape, const std::map<Worker, int>& groups) {
     return best;
 }
 
-// In the order in which they get places in the tree of this server. The first ones have others below them:
-// each server begins with another one.
+// Returns the workers in the order in which they get places in this server's tree. The first ones have
+// children, so each server's order begins with another worker.
 std::vector<Worker> in_order_of(const Shape& shape, std::vector<Worker> workers) {
     const auto first = workers.size() * shape.server / shape.server_groups.size();
     std::rotate(workers.begin(), workers.begin() + static_cast<std::ptrdiff_t>(first), workers.end());
@@ -82,14 +82,14 @@ Tree::Tree(const Shape& shape, const std::map<Worker, int>& groups) {
         *this = lowest_estimate(shape, groups);
         return;
     }
-    // Each rack is a tree of its own below the server; in the other shapes all workers are one.
+    // Each rack is a separate tree below the server; in the other shapes all workers form one tree.
     std::map<int, std::vector<Worker>> together;
     for (const auto& [worker, group] : groups)
         together[shape.kind == Shape::Kind::rack ? group : 0].push_back(worker);
     for (auto& [group, workers] : together) {
         const std::vector<Worker> order = in_order_of(shape, std::move(workers));
         for (std::size_t place = 0; place < order.size(); ++place) {
-            // The server is node 0, and the workers follow, level by level.
+            // Node 0 is the server; the workers follow level by level.
             const std::size_t above = shape.kind == Shape::Kind::direct ? 0
                                       : shape.kind == Shape::Kind::rack
                                           ? std::min<std::size_t>(place, 1)
@@ -129,7 +129,7 @@ void Tree::lift(Worker worker) {
 }
 
 double load(const Shape& shape, const std::map<Worker, int>& groups) {
-    std::map<int, int> out, in;  // by group; updates: weights go the other way
+    std::map<int, int> out, in;  // by group, for updates; weights take the opposite direction
     Shape each = shape;
     for (each.server = 0; each.server < shape.server_groups.size(); ++each.server) {
         const Tree tree(each, groups);

@@ -34,7 +34,7 @@ class Writer {
     PayloadWriter out_;
 };
 
-// A message's kind on the wire is its place in Message, from 1.
+// A message's kind on the wire is its index in Message, counted from 1.
 template <typename Kind, std::size_t index = 0>
 constexpr std::uint32_t kind_of() {
     if constexpr (std::is_same_v<Kind, std::variant_alternative_t<index, Message>>)
@@ -92,7 +92,7 @@ Chunk read_wire_chunk(PayloadReader& in, const Bounds& bounds) {
     return chunk;
 }
 
-// Ascending, so each at most once.
+// Requires ascending order, so that each worker occurs at most once.
 void require_order(const std::vector<Worker>& workers, const Bounds& bounds) {
     const bool ascends =
         std::adjacent_find(workers.begin(), workers.end(), std::greater_equal<>()) == workers.end();
@@ -101,7 +101,7 @@ void require_order(const std::vector<Worker>& workers, const Bounds& bounds) {
     if (workers.size() > bounds.workers) throw ProtocolError("it named more workers than there may be");
 }
 
-// From each the way up ends at the server.
+// Requires that the parents of each member lead to the server.
 void require_tree(const std::vector<Member>& members) {
     std::map<Worker, Worker> parents;
     for (const Member& member : members) parents.emplace(member.worker, member.parent);

@@ -1,4 +1,4 @@
-// The protocol's messages as bytes. Pure: so that it can be fuzzed.
+// Encodes and decodes the protocol's messages. Pure functions, so that they can be fuzzed.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,18 @@
 
 namespace hocket::params {
 
-// Integers are little-endian. Of a Sum and of Weights the elements are not among them: they follow on the
+// Integers are little-endian. The elements of a Sum or of Weights are not included: they follow on the
 // connection, as many as the chunk has.
 std::string encode(const Message& message);
 
-// What both sides of a connection know, and no message may exceed.
+// Limits that both sides of a connection know. No message may exceed them.
 struct Bounds {
-    std::size_t workers = 0;  // of one announcement or sum, at most
+    std::size_t workers = 0;  // in one announcement or sum
     std::size_t chunks = 0;   // of the server
 };
 
-// Values are null. Throws transport::ProtocolError, also if the members of an announcement are not a tree.
+// Values in the result are null. Throws transport::ProtocolError, also if the members of an announcement do
+// not form a tree.
 Message decode(std::string_view bytes, const Bounds& bounds);
 
 }  // namespace hocket::params
