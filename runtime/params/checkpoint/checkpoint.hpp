@@ -1,4 +1,4 @@
-// What a server's shard can be continued from by another process (checkpoint_file.hpp keeps it).
+// The state from which another process can continue a server's shard (checkpoint_file.hpp stores it).
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ struct CheckpointChunk {
 };
 
 struct Checkpoint {
-    std::string job;  // whoever writes it knows what it says
+    std::string job;  // opaque here: interpreted by the caller that writes it
     std::uint32_t incarnation = 0;
-    std::map<Worker, Clock> firsts;  // of the members: the first round that each takes part in
+    std::map<Worker, Clock> firsts;  // by member: the first round that it takes part in
     std::vector<CheckpointChunk> chunks;
 };
 

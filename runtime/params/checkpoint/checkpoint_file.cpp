@@ -70,7 +70,7 @@ bool is_new_name_of(const std::string& name, const fs::path& file) {
            name.find_first_not_of("0123456789abcdef", stem.size()) == stem.size() + random_letters;
 }
 
-// A writer holds a lock on its file as long as it lives.
+// A writer holds a lock on its file for as long as it lives, so an unlocked file was left by a dead one.
 void remove_what_dead_writers_left(const fs::path& file) {
     std::error_code none;
     for (fs::directory_iterator entry(folder_of(file), none), end; entry != end; entry.increment(none)) {
@@ -80,7 +80,7 @@ void remove_what_dead_writers_left(const fs::path& file) {
     }
 }
 
-// The new file, under another name until it is published.
+// A new checkpoint file, under a temporary name until it is published.
 class NewFile {
   public:
     explicit NewFile(const fs::path& file) : file_(file) {
@@ -92,7 +92,7 @@ class NewFile {
     NewFile(const NewFile&) = delete;
 
     void write(std::vector<iovec> pieces) const;
-    // It takes the place of the one from before.
+    // Renames the file over the previous checkpoint.
     void publish();
 
   private:
@@ -106,8 +106,8 @@ class NewFile {
     Descriptor descriptor_;
 };
 
-// False: another writer has taken it for a dead one's before it was locked. File systems without locks are
-// served, too: there nothing is removed.
+// Returns false if another writer took the file for a dead writer's before it was locked. On file systems
+// without locks, leftover files are not removed.
 bool NewFile::make() {
     const std::string path =
         fmt::format("{}.{}{}", file_.string(), random_hex(random_letters / 2), new_suffix);
@@ -142,7 +142,7 @@ void NewFile::publish() {
     path_.clear();
     const Descriptor folder(open(folder_of(file_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     check(folder.is_open());
-    check(fsync(folder.fd()) == 0 || errno == EINVAL);  // some file systems have no such thing
+    check(fsync(folder.fd()) == 0 || errno == EINVAL);  // some file systems cannot fsync() a folder
 }
 
 // ---- Reading ---------------------------------------------------------------------------------------------
@@ -157,8 +157,8 @@ class ExistingFile {
     }
 
     std::uint64_t bytes() const { return bytes_; }
-    std::uint64_t place() const { return place_; }  // of what is read next
-    // The next ones.
+    std::uint64_t place() const { return place_; }  // the offset of the next byte to be read
+    // Reads the next to.size() bytes.
     void read(std::span<std::byte> to) {
         while (!to.empty()) {
             const ssize_t taken = ::read(descriptor_.fd(), to.data(), to.size());
@@ -187,7 +187,7 @@ class ExistingFile {
     std::uint64_t bytes_ = 0, place_ = 0;
 };
 
-// place: of the chunk's first element in the file.
+// place: the file offset of the chunk's first element.
 CheckpointChunk read_chunk(ExistingFile& file, std::size_t number, Clock clock,
                            const CheckpointLayout::Chunk& layout, std::uint64_t& place,
                            const AllocateBuffer& allocate) {

@@ -1,5 +1,5 @@
-// Checkpoints as files. A file is replaced as a whole: whatever happens to the process or to the host while
-// it is written, what lies under its name is the checkpoint from before or the new one.
+// Stores checkpoints in files. A file is replaced atomically: if the process or the host fails during a
+// write, the name refers either to the previous checkpoint or to the new one.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace hocket::params {
 
-// Returns when the file is on the disk. Until then it has another name in the same folder, `file`.*.new,
-// which is gone if this throws; those of writers that were killed are removed. If several processes write the
-// same file, the last one's remains. Elements must not change meanwhile. If `file` is a symbolic link, the
-// link is replaced. Only this user may read a new file; one that is replaced keeps its mode.
-// Throws Error(io): the disk is full, the folder does not exist or cannot be written to.
+// Returns when the file is on the disk. Until then the data is in `file`.*.new in the same folder; that file
+// is removed if this throws, and so are those of writers that were killed. If several processes write the
+// same file, the last one's content remains. The elements must not change during the call. If `file` is a
+// symbolic link, the link is replaced. A new file is readable by this user only; a replaced file keeps its
+// mode. Throws Error(io) if the disk is full, or if the folder does not exist or is not writable.
 void write_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint);
 
-// Throws Error(io) if such a file cannot be written.
+// Throws Error(io) if a checkpoint cannot be written to this file.
 void require_writable(const std::filesystem::path& file);
 
 // Which of several checkpoints is the later one: by incarnation, then by clock.
@@ -28,12 +28,13 @@ struct CheckpointAge {
 };
 CheckpointAge age_of(const std::filesystem::path& file);
 
-// Called for each buffer in order, those without elements too, and not before the header is known to be good
-// and the file to be as long as it says. The result is the checkpoint's, and is read into. May throw.
+// Allocates memory for a buffer, into which the buffer is then read. Called for each buffer in order, empty
+// ones included, after the header and the file's length have been verified. May throw.
 using AllocateBuffer = std::function<std::byte*(std::size_t bytes)>;
 
-// Buffers are in the memory from `allocate`. Throws Error: not_found if there is no such file; io if it
-// cannot be read, or is not a whole checkpoint of this version. The text says what is wrong, and where.
+// Reads the buffers into memory from `allocate`. Throws Error(not_found) if the file does not exist, and
+// Error(io) if it cannot be read or is not a complete checkpoint of this version. The text says what is
+// wrong, and where.
 Checkpoint read_checkpoint(const std::filesystem::path& file, const AllocateBuffer& allocate);
 
 }  // namespace hocket::params

@@ -57,7 +57,7 @@ std::map<Worker, Clock> read_firsts(PayloadReader& in) {
     return firsts;
 }
 
-// Takes the bytes of its buffers from those that are left.
+// Subtracts the bytes of the chunk's buffers from `left`, the bytes of the file that remain.
 CheckpointLayout::Chunk read_chunk_header(PayloadReader& in, std::uint64_t& left) {
     CheckpointLayout::Chunk chunk{take_u64(in), {}};
     for (std::uint32_t buffers = in.u32(); buffers > 0; --buffers) {

@@ -1,14 +1,14 @@
-// The format of a checkpoint's file: bytes in, facts out, no I/O, so that it can be fuzzed. All integers are
-// little-endian.
+// Encodes and decodes the format of a checkpoint's file. Does no I/O, so that it can be fuzzed. All integers
+// are little-endian.
 //
 //   0    prologue, 36 bytes: magic, version, bytes of the header, checksum of the header, checksum of the
 //        prologue before it
-//   36   header: incarnation, members with their first rounds, job; of each chunk its clock, the
+//   36   header: incarnation, members with their first rounds, job; for each chunk its clock, the
 //        checksum of its elements, and the bytes of each of its buffers
-//        elements: the buffers of all chunks, one behind the other, up to the end of the file
+//        elements: the buffers of all chunks, one after another, up to the end of the file
 //
-// The header has the checksums of all chunks, and the prologue the header's. So elements that belong to
-// another chunk or to another file are noticed like those that have changed.
+// The header has the checksums of all chunks, and the prologue has the header's. So elements that belong to
+// another chunk or another file are detected, as damaged ones are.
 #pragma once
 
 #include <algorithm>
@@ -26,32 +26,33 @@ namespace hocket::params {
 inline constexpr std::uint32_t checkpoint_version = 2;
 inline constexpr std::size_t prologue_bytes = 36;
 
-// The prologue and the header. Reads all elements, for their checksums.
+// Returns the prologue and the header. Reads all elements to compute their checksums.
 std::string encode_header(const Checkpoint& checkpoint);
 
 struct Prologue {
     std::uint64_t header_bytes, header_checksum;
 };
 
-// What a header says.
+// The decoded header.
 struct CheckpointLayout {
     Checkpoint contents;  // without buffers
     struct Chunk {
         std::uint64_t checksum;
-        std::vector<std::uint64_t> buffers;  // bytes of each
+        std::vector<std::uint64_t> buffers;  // the size of each, in bytes
     };
     std::vector<Chunk> chunks;
 };
 
-// bytes: the first ones of the file, prologue_bytes of them or all that there are. file_bytes: of the whole
-// file; no size in a result is larger. Both throw transport::ProtocolError.
+// bytes: the beginning of the file, prologue_bytes long, or the whole file if it is shorter. file_bytes: the
+// size of the whole file; no size in a result is larger. Both functions throw transport::ProtocolError.
 Prologue decode_prologue(std::string_view bytes, std::uint64_t file_bytes);
 CheckpointLayout decode_header(const Prologue& prologue, std::string_view header, std::uint64_t file_bytes);
 
-// Of a chunk's elements, in pieces: so_far is the result for the pieces before, 0 for the first.
+// Returns the checksum of a chunk's elements, computed piece by piece: so_far is the result for the pieces
+// before this one, 0 for the first.
 std::uint64_t checksum(std::uint64_t so_far, std::span<const std::byte> piece);
 
-// Calls action for each piece of a buffer, which fits into a processor's cache.
+// Calls `action` for each piece of a buffer. A piece fits into a processor's cache.
 template <typename Byte, typename Action>
 void for_each_piece(std::span<Byte> buffer, Action action) {
     constexpr std::size_t piece_bytes = 1 << 20;

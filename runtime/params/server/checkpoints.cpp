@@ -34,7 +34,7 @@ fs::path file_of_round(const fs::path& folder, std::uint32_t index, Clock round)
     return folder / fmt::format("{}{}{}{}{}", prefix, index, of_round, round, suffix);
 }
 
-// The number that all of the text is.
+// Returns the number if the whole text is one.
 std::optional<std::uint64_t> number_in(std::string_view text) {
     std::uint64_t number = 0;
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -42,13 +42,13 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
     return number;
 }
 
-// A checkpoint's name, taken to pieces.
+// A checkpoint's file name, parsed.
 struct FileName {
     std::uint32_t index;
     std::optional<Clock> round;
 };
 
-// Nothing: the file is something else.
+// Returns nothing if the file is not a checkpoint.
 std::optional<FileName> name_of(const fs::path& file) {
     const std::string text = file.filename();
     if (!text.starts_with(prefix) || !text.ends_with(suffix)) return std::nullopt;
@@ -63,7 +63,7 @@ std::optional<FileName> name_of(const fs::path& file) {
     return name.round ? std::optional(name) : std::nullopt;
 }
 
-// Of which servers there are checkpoints.
+// Returns the indices of the servers that have checkpoints in the folder.
 std::set<std::uint32_t> servers_in(const fs::path& folder, std::error_code& error) {
     std::set<std::uint32_t> servers;
     for (const auto& entry : fs::directory_iterator(folder, error))
@@ -110,7 +110,8 @@ Checkpoint described(const Snapshot& snapshot, const ShardName& name) {
     return checkpoint;
 }
 
-// Its contents are known to be as they were written; but were they by this version?
+// Requires that the contents have the shape that this version expects. Their checksums show only that they
+// are as they were written, perhaps by another version.
 void require_shape(const fs::path& file, const RestoredShard& restored, const Calculator& calculator) {
     const auto& [name, snapshot] = restored;
     const auto refuse = [&](const std::string& why) {
@@ -171,7 +172,7 @@ std::string listed(const std::vector<Clock>& rounds) {
     return rounds.empty() ? "none" : fmt::format("{}", fmt::join(rounds, ", "));
 }
 
-// Of a file that is there. Throws Error(io) where that is not known: it may be the latest.
+// Returns the age of an existing file. Throws Error(io) if it cannot be read: the file may be the latest.
 CheckpointAge known_age_of(const fs::path& file, const std::vector<Clock>& rounds) {
     const CheckpointAge age = age_of(file);
     if (!age.is_known)
@@ -183,7 +184,7 @@ CheckpointAge known_age_of(const fs::path& file, const std::vector<Clock>& round
     return age;
 }
 
-// file: server-0.checkpoint.
+// file: the folder's server-0.checkpoint or the like.
 fs::path latest(const fs::path& file, const fs::path& folder, std::uint32_t index) {
     const std::vector<Clock> rounds = whole_rounds_in(folder, index);
     fs::path best = file;
@@ -211,12 +212,13 @@ fs::path of_whole_round(const fs::path& file, const fs::path& folder, std::uint3
                             folder.string(), round, listed(rounds)));
 }
 
-// Where a job has gone back to whole rounds: nothing takes it for the latest, and nothing is lost.
+// Returns the name for a later checkpoint when a job goes back to whole rounds: it is no longer taken for the
+// latest, but not lost.
 fs::path aside(fs::path file) {
     return file += ".old";
 }
 
-// of_moment keeps its name, too, until another one is written there: its incarnation counts until then.
+// of_moment also keeps its name until another one is written there: its incarnation counts until then.
 void put_aside_what_is_later(const fs::path& of_moment, const fs::path& taken, const fs::path& folder,
                              std::uint32_t index, Clock round) {
     std::error_code ignored;
@@ -240,7 +242,7 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
     const fs::path of_moment = file_of(folder, number);
     const fs::path file =
         round ? of_whole_round(of_moment, folder, number, *round) : latest(of_moment, folder, number);
-    std::vector<Block> blocks;  // in the order of the file
+    std::vector<Block> blocks;  // in the file's order
     const Checkpoint checkpoint = read_checkpoint(file, [&](std::size_t bytes) {
         return blocks.emplace_back(memory.allocate(std::max<std::size_t>(bytes, 1))).get();
     });
@@ -281,8 +283,8 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
             restored.snapshot.departed.emplace(worker, Departed{worker, first, *round});
         restored.snapshot.firsts.clear();
     }
-    // Before anybody hears of this incarnation: who takes this server's place in turn must be a later one,
-    // than any that has gone back, too.
+    // Written before any worker hears of this incarnation: a server that replaces this one must have a later
+    // incarnation, also later than any that the job has gone back from.
     restored.snapshot.incarnation =
         std::max(restored.snapshot.incarnation, age_of(of_moment).incarnation + 1);
     if (round) put_aside_what_is_later(of_moment, file, folder, number, *round);
@@ -306,7 +308,8 @@ Checkpoints::~Checkpoints() {
 
 bool Checkpoints::is_due(Clock clock, bool is_wanted) const {
     if (try_again_) return !is_writing() && transport::Clock::now() >= *try_again_;
-    if (next_ || writes_moment_) return false;  // but those of whole rounds keep nobody waiting
+    // One of a moment is on its way; those of whole rounds delay none.
+    if (next_ || writes_moment_) return false;
     return is_wanted || !last_ || (!name_.job.staleness && clock >= *last_ + name_.every);
 }
 
@@ -327,13 +330,14 @@ void Checkpoints::finish(const Snapshot& snapshot) {
     store(snapshot);
 }
 
-// A server that was thought to be dead, and has another one in its place, must not write over what that has.
+// A server that was taken for dead and replaced must not overwrite the checkpoints of its replacement;
+// write_file() checks that.
 void Checkpoints::store(const Snapshot& snapshot) const {
     write_file(file_, snapshot);
 }
 
-// As many are kept as the servers can be apart: workers are no further from what the last of them has
-// written.
+// Keeps as many checkpoints as the servers can be apart: workers are at most that far from the last
+// checkpoint that the slowest server has written.
 void Checkpoints::store_whole(const Snapshot& cut) const {
     const Clock round = lowest_clock(cut);
     write_file(file_of_round(folder_, name_.index, round), cut);

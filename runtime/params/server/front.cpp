@@ -17,8 +17,8 @@ namespace {
 using Json = nlohmann::json;
 using transport::ProtocolError;
 
-// Numbers of workers that come to a first server that was replaced: those that its predecessor gave are not
-// all known.
+// A first server that has replaced another does not know all numbers that its predecessor gave to workers. So
+// the upper bits of a new number are the incarnation.
 constexpr int bits_within_incarnation = 20;
 
 void refuse_link(Link& link, const std::string& why) {
@@ -51,7 +51,7 @@ void Front::restore(Job job, std::string run, std::uint32_t incarnation) {
     next_ = Worker{incarnation} << bits_within_incarnation;
 }
 
-// With very small models some servers have nothing.
+// With a very small model some servers get no chunks.
 std::uint32_t Front::used_servers() const {
     return static_cast<std::uint32_t>(std::min<std::size_t>(servers_, Layout(*job_, 1).chunks()));
 }
@@ -86,7 +86,7 @@ void Front::take_open(Link& link, const Json& note) {
         }
         job_ = job;
     } else {
-        if (beginning_) job.workers = job_->workers;  // it has begun with so many
+        if (beginning_) job.workers = job_->workers;  // the job has begun with that many
         if (const std::string why = difference(*job_, job); !why.empty())
             return refuse_link(link, "the job is another one: " + why);
     }
@@ -143,7 +143,7 @@ void Front::take_serve(Link& link, const Json& note) {
         return refuse_link(link,
                            "the job has begun; a server that takes the place of another needs its checkpoint "
                            "(--restore)");
-    // Its weights are those of a job that this server does not know.
+    // The server's weights are those of a job that is unknown here.
     if (is_restored && (!beginning_ || note.at("run").get<std::string>() != beginning_->run))
         return refuse_link(
             link,
@@ -167,7 +167,7 @@ void Front::take_serve(Link& link, const Json& note) {
     constexpr auto replaced = "another process has taken its place";
     Known& server = known_[index];
     if (incarnation < server.incarnation) return refuse_link(link, replaced);
-    // It stood still, and was taken for dead.
+    // The old process was stopped for a time and was taken for dead.
     if (incarnation > server.incarnation && server.link) refuse_link(*server.link, replaced);
     const bool has_moved = beginning_ && server.at != at;
     server = {at, rack, process, &link, incarnation};
@@ -193,7 +193,7 @@ void Front::tell_server(std::uint32_t index) {
                     {"every", beginning.every}});
 }
 
-// A server estimates a tree by what all servers' trees together send over each link.
+// To estimate a tree's cost, a server needs the load that all servers' trees together put on each link.
 void Front::tell_racks() {
     std::vector<std::string> racks;
     for (const Known& server : known_) racks.push_back(server.rack);
@@ -234,7 +234,7 @@ void Front::take_leaving(Link& link) {
     forget(known_[*index]);
 }
 
-// Before the job begins another process may be it.
+// Before the job begins, another process may take the server's place.
 void Front::forget(Known& server) const {
     server.link = nullptr;
     if (!beginning_) server = {};
@@ -260,7 +260,7 @@ void Front::lost(Link& link) {
                  known_[*index].at);
         forget(known_[*index]);
     }
-    if (!beginning_ && callers_.empty()) job_.reset();  // who comes next may begin another one
+    if (!beginning_ && callers_.empty()) job_.reset();  // the next worker may begin another job
 }
 
 std::string Front::missing() const {

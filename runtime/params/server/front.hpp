@@ -1,7 +1,8 @@
-// What the first server does beside its shard: it knows all servers, takes workers in, and begins the job.
+// The first server's tasks in addition to its shard: it keeps track of all servers, admits workers, and
+// begins the job.
 //
-// A worker says the job's description here, and hears where the servers are. The job begins when all servers
-// and as many workers as its description says have come; those are its founders.
+// A worker sends the job's description here, and receives the servers' addresses. The job begins when all
+// servers and as many workers as its description requires have connected; those workers are its founders.
 #pragma once
 
 #include <cstdint>
@@ -18,48 +19,49 @@
 
 namespace hocket::params {
 
-// Of the service's thread.
+// Used only on the service's thread.
 class Front {
   public:
-    // How a job began, as each server hears it.
+    // Describes how a job began; sent to each server.
     struct Beginning {
         Job job;
-        std::uint32_t servers = 1;  // that have chunks
+        std::uint32_t servers = 1;  // how many have chunks
         std::vector<Worker> founders;
         bool has_weights = false;
-        std::string run;          // the name of this run of the job, which no other has
+        std::string run;          // a name for this run of the job, unique among all runs
         std::uint64_t every = 1;  // rounds between two checkpoints, of all servers
     };
     struct Own {
-        std::string at, rack;  // where this server is reached, and which rack it is in
-        std::uint64_t every;   // for Beginning
+        std::string at, rack;  // this server's address, and its rack
+        std::uint64_t every;   // passed on in Beginning
     };
-    // begin: for this server's own shard. incarnation: how often the first server was replaced.
+    // begin: starts this server's own shard. incarnation: how often the first server was replaced.
     Front(std::uint32_t servers, Own own, MakeCalculator make_calculator,
           std::function<void(const Beginning&)> begin);
 
-    // Goes on with a job that has begun.
+    // Continues a job that has begun.
     void restore(Job job, std::string run, std::uint32_t incarnation);
 
     // Throws transport::ProtocolError.
     void take_open(Link& link, const nlohmann::json& note);
     void take_serve(Link& link, const nlohmann::json& note);
-    // Another server says that it is being stopped: the end of its connection is no trouble.
+    // Another server announces that it is being stopped: the end of its connection is then not an error.
     void take_leaving(Link& link);
-    void lost(Link& link);  // it has ended, or is going to be destroyed
-    // This server is being stopped. The connections end when the others have heard it.
+    void lost(Link& link);  // it has ended or is about to be destroyed
+    // Announces that this server is being stopped. Each connection ends when the other server has read that.
     void leave();
     bool has_left() const;
 
-    // Where the servers that have chunks are; nothing while one of them has not come.
+    // Returns the addresses of the servers that have chunks; nothing until all of them have connected.
     std::optional<std::vector<std::string>> places() const;
-    void tell_places(Link& worker) const;  // those that are known
-    // Called when a server has come to another place, once the job has begun.
+    void tell_places(Link& worker) const;  // sends the known addresses
+    // Called when a server has a new address, after the job has begun.
     std::function<void(const nlohmann::json& note)> tell_workers;
-    // Called when the racks of more servers are known, once the job has begun; the others hear it, too.
+    // Called when the racks of more servers are known, after the job has begun; the other servers are told as
+    // well.
     std::function<void(const std::vector<std::string>& racks)> tell_own_shard;
     const std::optional<Job>& job() const { return job_; }
-    // Who has not come, for people; "": nobody is waited for.
+    // Names, for people, the processes that have not connected; "": none is missing.
     std::string missing() const;
 
   private:
@@ -70,9 +72,9 @@ class Front {
     };
 
     struct Known {                      // a server
-        std::string at, rack, process;  // at: "": it has not come. process: which it is
-        Link* link = nullptr;           // null: this one, or there is none now
-        std::uint32_t incarnation = 0;  // the latest that has come
+        std::string at, rack, process;  // at: "" before it connects. process: identifies the process
+        Link* link = nullptr;           // null: this server itself, or not connected
+        std::uint32_t incarnation = 0;  // the latest that has connected
     };
 
     void try_to_begin();
@@ -92,7 +94,7 @@ class Front {
     std::optional<Job> job_;
     std::optional<Beginning> beginning_;
     std::vector<Known> known_;     // by server
-    std::vector<Caller> callers_;  // that have not been answered
+    std::vector<Caller> callers_;  // not yet answered
     std::uint32_t incarnation_ = 0;
     Worker next_ = 0;
 };

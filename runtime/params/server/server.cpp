@@ -36,7 +36,7 @@ using transport::ProtocolError;
 
 constexpr std::chrono::milliseconds tick_time = 50ms, dial_time = 2s, pause_between_dials = 200ms,
                                     farewell_time = 500ms, least_silence = 4 * tick_time;
-constexpr int most_early = 4;  // notes of one worker
+constexpr int most_early = 4;  // notes of one worker kept before the shard begins
 
 void check(const ShardTerms& terms) {
     if (terms.silence < least_silence)
@@ -75,7 +75,7 @@ class Server::Service final : private Link::Owner {
     void done();
     Json state() const;
     std::string waits_for() const;
-    std::string own_name() const;  // in logs
+    std::string own_name() const;  // for logs
     void end(std::exception_ptr failure);
     void say_that_it_leaves();
     void admit(transport::Admitted admitted);
@@ -107,28 +107,29 @@ class Server::Service final : private Link::Owner {
     transport::Mailbox mailbox_;
     const std::shared_ptr<Memory> memory_ = Memory::make();
     std::unique_ptr<transport::Admission> admission_;
-    std::list<Link> links_;                      // of workers, and at the first server of other servers
-    std::vector<std::pair<Link*, Json>> early_;  // notes to a shard that has not begun
-    std::unique_ptr<Front> front_;               // of the first server
-    std::optional<Link> first_;                  // of the others: to the first one
+    std::list<Link> links_;                      // to workers and, at the first server, to other servers
+    std::vector<std::pair<Link*, Json>> early_;  // notes for a shard that has not begun
+    std::unique_ptr<Front> front_;               // set at the first server
+    std::optional<Link> first_;                  // at other servers: the connection to the first server
     std::unique_ptr<Dialling> dialling_;
     Time::time_point first_deadline_;
-    std::string first_trouble_;           // why there is no way to it now
-    bool first_has_left_ = false;         // it has said so
-    std::optional<std::uint32_t> index_;  // nothing: the first server has not said it yet
+    std::string first_trouble_;           // why the first server cannot be reached now
+    bool first_has_left_ = false;         // the first server has announced that it leaves
+    std::optional<std::uint32_t> index_;  // empty until the first server has assigned it
     bool is_unused_ = false;
-    std::optional<std::pair<ShardName, std::uint32_t>> restored_;  // at the first server; the incarnation
-    std::unique_ptr<PriorityGate> gate_;                           // once there is a job
+    // Set at the first server; with the incarnation.
+    std::optional<std::pair<ShardName, std::uint32_t>> restored_;
+    std::unique_ptr<PriorityGate> gate_;  // set once there is a job
     std::unique_ptr<Shard> shard_;
-    std::string run_;                            // the shard's
-    const std::string process_ = random_hex(8);  // which the first server knows again
+    std::string run_;                            // the shard's run of the job
+    const std::string process_ = random_hex(8);  // identifies this process to the first server
     std::unique_ptr<Checkpoints> checkpoints_;
-    std::string trouble_;  // that workers were told
+    std::string trouble_;  // the trouble last reported to workers
     std::string last_checkpoint_trouble_;
     Time::time_point next_tick_{};
 
     std::atomic<bool> is_leaving_ = false;
-    std::mutex mutex_;  // guards what follows
+    std::mutex mutex_;  // guards the members below
     std::condition_variable changed_;
     bool is_done_ = false, has_ended_ = false;
     std::exception_ptr failure_;
@@ -239,7 +240,7 @@ void Server::Service::serve() {
     }
 }
 
-// Those that this server has closed have not been reported as broken.
+// Links that this server has closed itself have not been reported as broken.
 void Server::Service::remove_closed_links() {
     for (auto link = links_.begin(); link != links_.end();) {
         if (link->is_open()) {
@@ -257,7 +258,7 @@ void Server::Service::end(std::exception_ptr failure) {
     listener_.close();
     try {
         if (!failure) say_that_it_leaves();
-        if (!failure) write_last_checkpoint();  // after that: workers are heard meanwhile
+        if (!failure) write_last_checkpoint();  // last: say_that_it_leaves() still serves workers
     } catch (...) {
         failure = std::current_exception();
     }
@@ -278,7 +279,7 @@ void Server::Service::end(std::exception_ptr failure) {
     }
 }
 
-// To the other servers, for which the end of a connection is trouble else.
+// Tells the other servers, which would otherwise report the end of the connection as an error.
 void Server::Service::say_that_it_leaves() {
     if (first_) {
         first_->send(Json{{"say", "leaving"}});
@@ -360,7 +361,7 @@ void Server::Service::tick() {
     if (shard_->is_done()) done();
 }
 
-// Where its host is gone, the connection does not end.
+// Checks that the first server answers: if its host is gone, the connection does not end.
 void Server::Service::look_at_first(Time::time_point now) {
     first_->tick(now);
     if (now - first_->heard() > options_.terms.silence) return drop(*first_, "it does not answer");
@@ -382,7 +383,7 @@ void Server::Service::dial_first() {
         mailbox_, dial, dial_time, [this](Dialling::Result result) { dialled_first(std::move(result)); });
 }
 
-// Not from a function of the link to the first server, which it destroys.
+// Dials later, because a function of the link to the first server, which this destroys, must not do it.
 void Server::Service::dial_first_later() {
     loop_.at(Time::now() + pause_between_dials, [this] {
         first_.reset();
@@ -390,7 +391,7 @@ void Server::Service::dial_first_later() {
     });
 }
 
-// Who has a shard serves it without the first server, and waits for that one's successor.
+// A server that has a shard serves it without the first server, and waits for that one's successor.
 void Server::Service::dialled_first(Dialling::Result result) {
     dialling_.reset();
     if (!result.error.empty()) {
@@ -483,7 +484,7 @@ void Server::Service::have_shard(ShardName name, std::optional<Clock> clock) {
         });
 }
 
-// In the constructor, so that it throws what is wrong.
+// Runs in the constructor, so that the constructor throws what is wrong.
 void Server::Service::restore() {
     RestoredShard restored = restore_shard(options_.checkpoints, options_.index, options_.round, *memory_,
                                            options_.make_calculator);
@@ -500,9 +501,9 @@ void Server::Service::restore() {
     have_shard(restored.name, clock);
     if (index_ == 0) restored_ = std::make_pair(restored.name, restored.snapshot.incarnation);
     shard_->restore(std::move(restored.snapshot));
-    if (options_.join) shard_->hide();  // the first server says where this one is
+    if (options_.join) shard_->hide();  // the first server tells workers this server's address
     shard_->know_whole_rounds(checkpoints_->whole_rounds());
-    // With unbounded staleness there are no rounds that could be whole.
+    // With unbounded staleness there are no whole rounds that could differ.
     if (options_.accepts_torn || !restored.name.job.staleness) shard_->accept_as_it_is();
 }
 
@@ -512,7 +513,7 @@ void Server::Service::write_checkpoint() {
     checkpoints_->write(shard_->snapshot());
 }
 
-// Whoever stops a server may begin it again later, with all of its rounds.
+// A stopped server may be started again later, with all of its rounds.
 void Server::Service::write_last_checkpoint() try {
     if (checkpoints_ && shard_->has_begun()) checkpoints_->finish(shard_->snapshot());
 } catch (const Error& error) {
@@ -548,7 +549,8 @@ void Server::Service::take(Link& link, const Json& note) {
         if (!front_) throw ProtocolError("it treats this server as the first one");
         return say == "open" ? front_->take_open(link, note) : front_->take_serve(link, note);
     }
-    // A worker whose job's servers are gone must not be taken for another one with its number.
+    // After a job's servers are gone, its worker must not be taken for a worker of another job with the same
+    // number.
     const bool is_of_a_run = say == "resume" || (say == "reserve" && shard_);
     if (is_of_a_run && (!shard_ || note.at("run").get<std::string>() != run_)) {
         link.send(Json{{"say", "refused"}, {"why", begun_anew}});
@@ -564,7 +566,7 @@ void Server::Service::take(Link& link, const Json& note) {
     if (say == "checkpoint")
         return take_checkpoint(shard_->worker_of(link), said_number(note.at("number"), UINT64_MAX));
     shard_->take(link, note);
-    // While it had no connection, servers may have come to other places.
+    // Servers may have moved while the worker had no connection.
     if (front_ && (say == "reserve" || say == "resume")) front_->tell_places(link);
 }
 

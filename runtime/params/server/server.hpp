@@ -1,4 +1,4 @@
-// One server of a parameter service: it keeps a share of the weights, on a thread of its own.
+// One server of a parameter service: keeps a share of the weights, and runs on its own thread.
 #pragma once
 
 #include <chrono>
@@ -15,18 +15,20 @@
 namespace hocket::params {
 
 struct ServerOptions {
-    transport::Endpoint listen;  // port 0: any that is free. An address of all interfaces: see endpoint()
-    std::optional<transport::Endpoint> join;  // where the first server is; nothing: this is the first one
-    std::uint32_t servers = 1;  // to be told to the first one: how many there are, itself included
-    std::string rack;           // of workers that are near it (WorkerOptions::rack); "": its host's address
-    std::string secret;         // that all processes of the job must know; never sent
-    std::filesystem::path checkpoints;    // the folder for this server's checkpoint; empty: it writes none
-    std::uint64_t checkpoint_every = 10;  // rounds; the first server's, when the job begins, are all servers'
-    bool restore = false;                 // goes on from the checkpoint in that folder
-    std::optional<std::uint32_t> index;   // whose, if the folder has those of several servers
-    std::optional<Clock> round;           // goes back to the checkpoint of all rounds below this
-    bool accepts_torn = false;  // new workers go on from it even if it does not fit together with the others'
-    std::chrono::milliseconds timeout{60000};  // for the first server to be there
+    transport::Endpoint listen;  // port 0: any free one; for an address of all interfaces see endpoint()
+    std::optional<transport::Endpoint> join;  // the first server's address; empty: this is the first one
+    std::uint32_t servers = 1;                // for the first server: the number of servers, including itself
+    std::string rack;    // shared with the workers near it (WorkerOptions::rack); "": its host's address
+    std::string secret;  // known to all processes of the job; never sent
+    std::filesystem::path checkpoints;    // the folder for this server's checkpoints; empty: it writes none
+    std::uint64_t checkpoint_every = 10;  // in rounds; the first server's value applies to all servers
+    bool restore = false;                 // continues from the checkpoint in that folder
+    // Required with `restore` if the folder has checkpoints of several servers.
+    std::optional<std::uint32_t> index;
+    std::optional<Clock> round;  // goes back to the checkpoint of all rounds below this
+    // New workers continue even if the servers' checkpoints are of different rounds.
+    bool accepts_torn = false;
+    std::chrono::milliseconds timeout{60000};  // how long to wait for the first server
     ShardTerms terms;
     MakeCalculator make_calculator;
 };
@@ -34,27 +36,28 @@ struct ServerOptions {
 // Thread-safe.
 class Server {
   public:
-    // Serves from here on. Throws Error(invalid_argument | bootstrap | transport | io).
+    // Serves from now on. Throws Error(invalid_argument | bootstrap | transport | io).
     explicit Server(ServerOptions options);
     // Ends all connections; workers take this server for one that has died.
     ~Server();
 
-    // Where others reach it.
+    // Returns the address at which others reach this server.
     transport::Endpoint endpoint() const;
 
-    // Waits until workers have come and all have left (or the model is so small that this server has nothing
-    // of it), or the server has failed: then throws what has made it fail. False: not before `until`.
+    // Waits until workers have connected and all have left (or the model is so small that this server has no
+    // part of it), or until the server fails; throws the server's error in that case. Returns false if that
+    // has not happened before `until`.
     bool wait(transport::Clock::time_point until);
 
     // Ends all connections; workers take this server for one that has died. Returns when the last checkpoint
-    // is on the disk. Throws Error(io) if it is not, and what has made the server fail. By one thread;
-    // afterwards only the destructor, stats() and wait() are left.
+    // is on the disk. Throws Error(io) if that fails, and the error that has made the server fail. Call it
+    // from one thread; afterwards only the destructor, stats() and wait() may be called.
     void finish();
 
-    // Begins to write a checkpoint, of what the weights are now.
+    // Begins to write a checkpoint of the weights as they are now.
     void checkpoint();
 
-    // As JSON, for people and tools.
+    // Returns JSON, for people and tools.
     std::string stats() const;
 
   private:

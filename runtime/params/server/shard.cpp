@@ -18,11 +18,12 @@ using Json = nlohmann::json;
 using transport::ProtocolError;
 
 constexpr std::size_t most_workers = 1 << 16;
-// After an outage. Workers dial once a second, and the first packets may be lost, too.
+// How long a worker may need after an outage: workers dial once a second, and the first packets may be lost,
+// too.
 constexpr std::chrono::milliseconds time_to_reconnect = 3s;
-constexpr Clock most_ahead = 1 << 20;  // of this server's rounds, another server's
+constexpr Clock most_ahead = 1 << 20;  // the most rounds that another server may be ahead of this one
 
-// A link's user is its worker's number plus 1; 0: it has not said yet.
+// A link's user is its worker's number plus 1; null: the worker has not said its number yet.
 void* tag(Worker worker) {
     return reinterpret_cast<void*>(std::uintptr_t{worker} + 1);
 }
@@ -133,7 +134,7 @@ void Shard::take(Link& link, const Json& note) {
     throw ProtocolError("it sent a note that workers do not send: " + transport::printable(say));
 }
 
-// It leaves as soon as its updates are where no failure of this server loses them.
+// The worker leaves as soon as its updates are where no failure of this server can lose them.
 void Shard::flush(Link& link, const Json& note) {
     const Clock clock = said_clock(note.at("clock"));
     const Worker worker = worker_of(link);
@@ -153,14 +154,16 @@ void Shard::tell_who_waits_for_checkpoint() {
             standing.link->send(Json{{"say", "flushing"}});
 }
 
-// All is read before anything changes: a connection that is dropped must not be found here.
+// Reads the whole note before changing anything: if it is malformed, the connection is dropped, and the
+// worker must not be registered with it.
 void Shard::arrive(Worker worker, Link& link, const Json& note) {
     const std::string at = said_place(note.at("at")), rack = said_name(note.at("rack"));
     if (link.user != nullptr && worker_of(link) != worker)
         throw ProtocolError("it introduced itself as two workers");
     Standing& standing = workers_[worker];
     if (standing.link && standing.link != &link) {
-        standing.link->user = nullptr;  // it has come back before its old connection was seen to have ended
+        // The worker reconnected before the end of its old connection was noticed.
+        standing.link->user = nullptr;
         if (giver_ == worker) giver_.reset();
         standing.link->close_when_sent();
     }
@@ -198,7 +201,7 @@ void Shard::reserve(Link& link, const Json& note) {
                    {"whole_rounds", whole_rounds_}});
 }
 
-// It is known now whether anybody comes back.
+// Called when it becomes known whether any former member comes back.
 void Shard::take_postponed() {
     if (!root_ || postponed_.empty() || (!is_accepted() && root_->expects_anybody())) return;
     for (const auto& [worker, note] : std::exchange(postponed_, {}))
@@ -251,13 +254,13 @@ std::string text_of(const Lost& lost) {
 
 }  // namespace
 
-// Of a worker whose connection broke, or whose server was replaced by this one.
+// Takes back a worker whose connection broke, or whose server was replaced by this one.
 void Shard::resume(Link& link, const Json& note) {
     const Worker worker = said_worker(note.at("number"));
     const Clock covered = said_clock(note.at("covered"));
     const auto incarnation = said_number(note.at("incarnation"), UINT32_MAX);
     const Recollection recollection = said_recollection(note);
-    // What it has said on top of that is not heard: it could not know.
+    // Notes that the worker sent after this one are ignored: it could not know that it is refused.
     const auto refuse = [&](const std::string& why) {
         link.send(Json{{"say", "refused"}, {"why", why}});
         link.close_when_sent();
@@ -297,7 +300,8 @@ void Shard::resume(Link& link, const Json& note) {
 }
 
 // Chunks are forwarded only once complete, so each level adds one chunk's time, up and down; and so does each
-// child. All servers take about as many chunks to be theirs, so that they choose the same shape.
+// child. The formula assumes that all servers have about as many chunks as this one, so that they choose the
+// same shape.
 Shape Shard::shape() const {
     Shape shape = !job_->staleness ? Shape{} : Shape::parse(job_->tree);
     shape.step_cost = 2.0 * layout_->servers() / static_cast<double>(layout_->chunks());
@@ -329,9 +333,9 @@ void Shard::take(Link& link, const Message& message) {
     deliver();
 }
 
-// Sums of later rounds wait here, and take memory. A worker pushes no round that is further from one that is
-// covered; it begins no further from another server's rounds, and these no further from this one's. Who comes
-// to servers that were restored begins where the furthest one is.
+// Bounds the sums of later rounds that wait here and take memory. A worker pushes no round further than that
+// from one that is covered; it begins no further from another server's rounds, and those are no further from
+// this server's. A worker that joins restored servers begins where the furthest of them is.
 void Shard::require_possible(const Message& message) const {
     const auto require = [&](const Epoch& epoch, Chunk chunk, Clock clock) {
         if (!job_->staleness || epoch != root_->epoch()) return;
@@ -360,7 +364,8 @@ void Shard::deliver() {
     }
     for (const Letter& letter : root_->letters()) {
         const auto found = workers_.find(letter.to);
-        if (found == workers_.end() || !found->second.link) continue;  // it hears it all anew when it is back
+        // Everything is sent again when the worker is back.
+        if (found == workers_.end() || !found->second.link) continue;
         if (std::holds_alternative<Announcement>(letter.message))
             found->second.link->send(Json{{"say", "places"}, {"at", places()}});
         found->second.link->send(letter.message);
@@ -447,7 +452,7 @@ void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point
     if (!standing.link) {
         const bool has_died = standing.is_suspected;
         if (is_hidden_ && !has_died) return;
-        // The checkpoint has it, and the server that wrote it went on without it later.
+        // The checkpoint lists the worker, but the server that wrote it continued without the worker later.
         const bool was_taken_out = has_resumed_ && !standing.is_named;
         const auto patience = has_died ? terms_.death : was_taken_out ? terms_.silence : terms_.return_for;
         if (standing.gone_since && now - *standing.gone_since > patience)

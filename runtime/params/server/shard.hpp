@@ -1,5 +1,5 @@
-// One server's part of the weights, and its conversations with the workers: the protocol's Root
-// (protocol/root.hpp) with connections, and with a view of who is there.
+// One server's part of the weights, and its communication with the workers: the protocol's Root
+// (protocol/root.hpp) with connections, and with the liveness of each worker.
 #pragma once
 
 #include <chrono>
@@ -19,79 +19,79 @@
 
 namespace hocket::params {
 
-// What workers are told that come back to a server that does not know them.
+// The refusal sent to workers that come back to a server that does not know them.
 inline constexpr const char* begun_anew =
     "this server was begun anew, and knows nothing of the job; start it with its checkpoint (--restore)";
 
 struct ShardTerms {
-    std::chrono::milliseconds silence{2000};      // after which a worker is thought not to answer
-    std::chrono::milliseconds return_for{10000};  // after which a worker that does not answer is taken out
-    std::chrono::milliseconds death{300};         // after which one whose connection has ended is taken out
+    std::chrono::milliseconds silence{2000};  // after this time a worker is suspected
+    // After this time a worker that does not answer is taken out.
+    std::chrono::milliseconds return_for{10000};
+    std::chrono::milliseconds death{300};  // after this time a worker whose connection has ended is taken out
 };
 
-// Of the service's thread.
+// Used only on the service's thread.
 class Shard {
   public:
-    // rack: this server's; workers of the same one are near it.
-    // every: of all servers, how many rounds are between two checkpoints, so that workers must keep them.
-    // has_checkpoints: this one writes any.
+    // rack: this server's; workers with the same one are near it. every: the rounds between two checkpoints,
+    // of all servers; workers must keep that many. has_checkpoints: this server writes checkpoints.
     Shard(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layout, std::uint32_t index,
           std::shared_ptr<Memory> memory, std::shared_ptr<const Calculator> calculator, ShardTerms terms,
           std::uint64_t every, bool has_checkpoints, const std::string& rack);
 
-    // Founders take part from round 0 on. has_weights: one of them will give the first weights; else they are
-    // zeros.
+    // Founders take part from round 0 on. has_weights: one of them provides the first weights; otherwise they
+    // are zeros.
     void begin(const std::vector<Worker>& founders, bool has_weights);
     void restore(Snapshot snapshot);
-    // After that: whoever comes goes on from it, also if nobody that took part comes back, and it does not
-    // fit together with what the other servers have.
+    // After this call any worker continues from the checkpoint, even if no former member comes back and the
+    // other servers' checkpoints are of other rounds.
     void accept_as_it_is() { is_accepted_ = true; }
-    // Of each server, in their order; "": not known. The next tree is made with them.
+    // racks: by server; "": unknown. The next tree is built with them.
     void know_racks(const std::vector<std::string>& racks);
-    // Workers cannot know where it is: nobody is late before they can.
+    // Workers cannot know this server's address yet: none is late until they can.
     void hide() { is_hidden_ = true; }
     void be_found();
 
-    // A note or message of a worker's connection. Throws transport::ProtocolError.
+    // Handles a note or message from a worker's connection. Throws transport::ProtocolError.
     void take(Link& link, const nlohmann::json& note);
     void take(Link& link, const Message& message);
-    void lost(Link& link, const std::string& why);  // it is closed, and will be destroyed
+    void lost(Link& link, const std::string& why);  // the link is closed and will be destroyed
     void tick(transport::Clock::time_point now);
 
     ChunkShape shape_of(Chunk chunk) const;
     Bounds bounds() const;
 
     bool has_begun() const { return root_.has_value() && missing_weights_ == 0; }
-    // Whether workers have come, and all have left.
+    // Returns true if workers have connected and all have left.
     bool is_done() const { return had_workers_ && workers_.empty(); }
     Clock clock() const { return root_ ? root_->lowest_clock() : 0; }
     std::uint32_t incarnation() const { return root_ ? root_->epoch().incarnation : 0; }
     Snapshot snapshot() const { return root_->snapshot(); }
-    // Of all rounds below multiples of kept_rounds, since the last time that this was asked.
+    // Returns snapshots of all rounds below multiples of kept_rounds, made since the last call.
     std::vector<Snapshot> take_cuts() { return root_ ? root_->take_cuts() : std::vector<Snapshot>(); }
-    // Which of these are on the disk: new workers are told.
+    // Sets the whole rounds that are on the disk; new workers are told.
     void know_whole_rounds(std::vector<Clock> rounds) { whole_rounds_ = std::move(rounds); }
     void keep_what_lacks(const Snapshot& snapshot);
-    // Workers have gone, or wait for it before they do.
+    // Returns true if workers have left, or wait for a checkpoint before they do.
     bool wants_checkpoint() const;
-    void tell_who_waits_for_checkpoint();  // that one is being written
+    void tell_who_waits_for_checkpoint();  // tells them that a checkpoint is being written
     void tell_all(const nlohmann::json& note);
-    void tell(Worker worker, const nlohmann::json& note);  // if it is there
-    // Throws transport::ProtocolError if it has not said.
+    void tell(Worker worker, const nlohmann::json& note);  // if the worker is connected
+    // Returns the link's worker. Throws transport::ProtocolError if the link has not said it.
     Worker worker_of(const Link& link) const;
     nlohmann::json stats() const;
-    // What it needs before it can begin, for people; "": nothing.
+    // Says, for people, what the shard needs before it can begin; "": nothing.
     std::string waits_for() const;
 
   private:
     struct Standing {
-        Link* link = nullptr;  // null: there is none now
+        Link* link = nullptr;  // null: not connected
         std::string at, rack;
         bool has_weights = false, is_suspected = false;
-        bool was_cut_off = false;  // in the silence that goes on now
-        Clock pushed = 0;          // it has pushed of rounds below this
-        bool is_named = false;     // by a worker that had another server in this one's place
-        std::optional<transport::Clock::time_point> gone_since;  // it has had no connection
+        bool was_cut_off = false;  // during the current silence
+        Clock pushed = 0;          // rounds below this, as far as it has pushed
+        bool is_named = false;     // by a worker that was with the server this one has replaced
+        std::optional<transport::Clock::time_point> gone_since;  // since when it has had no connection
     };
 
     void reserve(Link& link, const nlohmann::json& note);
@@ -109,32 +109,33 @@ class Shard {
     nlohmann::json places() const;
     int group_of(const std::string& rack);
     void require_possible(const Message& message) const;
-    Clock latest_first() const;  // round that a worker takes part in
+    Clock latest_first() const;  // the latest round that any worker begins with
     Shape shape() const;
 
     const std::shared_ptr<const Job> job_;
     const std::shared_ptr<const Layout> layout_;
     const std::uint32_t index_;
     const ShardTerms terms_;
-    const std::uint64_t every_, kept_rounds_;  // kept: 0, if it writes none
+    const std::uint64_t every_, kept_rounds_;  // kept: 0 if it writes no checkpoints
     ChunkArithmetic arithmetic_;
     std::optional<Root> root_;
     std::map<Worker, Standing> workers_;
     std::map<std::string, int> groups_;
-    std::vector<int> server_groups_;  // -1: not known
+    std::vector<int> server_groups_;  // -1: unknown
     bool had_workers_ = false;
-    std::vector<std::string> lost_;  // in words, since this server has begun
-    bool has_resumed_ = false;       // workers of the server whose place this one took
+    std::vector<std::string> lost_;  // in words, since this server began
+    bool has_resumed_ = false;       // workers of the server that this one has replaced have come back
     bool is_hidden_ = false;
 
-    // Before all first weights are here: what they are, and what workers have said meanwhile.
+    // Used before all first weights are here: the weights so far, and what workers have said meanwhile.
     Snapshot first_;
     std::size_t missing_weights_ = 0;
     std::optional<Worker> giver_;
     std::map<Worker, nlohmann::json> early_;
 
-    // Of a server that goes on from a checkpoint. New workers are told what it has, and whether anybody has
-    // come back who can push what it lacks; until that is known they wait.
+    // For a server that continues from a checkpoint: any worker may continue from it. New workers are told
+    // what the server has, and whether a worker has come back that can push what the checkpoint lacks; until
+    // that is known they wait.
     bool is_accepted_ = false;
     std::map<Worker, nlohmann::json> postponed_;
     std::vector<Clock> whole_rounds_;

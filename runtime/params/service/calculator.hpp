@@ -1,4 +1,4 @@
-// What a parameter service calculates: the job's update, and sums of gradients.
+// The computations of a parameter service: the job's update, and sums of gradients.
 #pragma once
 
 #include <cstddef>
@@ -18,41 +18,40 @@ class Calculator {
   public:
     virtual ~Calculator() = default;
 
-    // to[i] = parts[0][i] + parts[1][i] + ..., added in this order. `to` overlaps no part.
+    // Computes to[i] = parts[0][i] + parts[1][i] + ..., added in this order. `to` overlaps no part.
     virtual void sum(DataType type, std::span<const std::byte* const> parts, std::uint64_t count,
                      std::byte* to) const = 0;
 
-    // What the update keeps for each element beside the weight: how many numbers, 0 at first.
+    // Returns how many numbers, 0 at first, the update keeps for each element beside the weight.
     virtual std::size_t states() const = 0;
-    virtual std::uint64_t state_bytes(DataType type) const = 0;  // of one number
+    virtual std::uint64_t state_bytes(DataType type) const = 0;  // the size of one number
 
     struct Round {
-        std::uint32_t workers;  // whose gradients are in the sum
+        std::uint32_t workers;  // how many have gradients in the sum
         std::uint64_t number;   // of the round, from 1
     };
-    // One round of one chunk. before, after: the weights, then the states. tensors: how many elements the
-    // chunk has of each tensor in it. `after` overlaps nothing.
+    // Applies one round to one chunk. before, after: the weights, then the states. tensors: for each tensor
+    // in the chunk, how many of its elements the chunk has. `after` overlaps nothing.
     virtual void update(DataType type, std::span<const std::byte* const> before, const std::byte* gradient,
                         std::uint64_t count, std::span<const std::uint64_t> tensors, Round round,
                         std::span<std::byte* const> after) const = 0;
 };
 
-// Throws Error(invalid_argument | schedule) if there is no such update, or not for these types.
+// Throws Error(invalid_argument | schedule) if there is no such update, or none for these types.
 using MakeCalculator = std::function<std::shared_ptr<const Calculator>(const Job& job)>;
 
 // How a process finds updates and runs them.
 struct UpdateOptions {
     std::vector<std::string> schedule_path;  // folders of .sched files
-    bool compiled = true;                    // by generated code, if there is a compiler
+    bool compiled = true;                    // uses generated code if there is a compiler
 };
 
-// Puts the statements of the update into the job, in place of its name: all processes calculate the same
-// then, whatever schedule files they have. And says whether tensors may be cut for it. Throws what
-// UpdateRule::find does.
+// Replaces the name of the job's update by its statements, so that all processes compute the same, whatever
+// schedule files they have; and sets whether tensors may be cut for it. Throws what UpdateRule::find throws.
 void settle_update(Job& job, const UpdateOptions& options);
 
-// Calculates by the job's update, with this runtime's kernels. Its results have the same bits with and
-// without generated code. Throws as UpdateRule::find does when it is called.
+// Makes calculators that apply the job's update with this runtime's kernels. Results have the same bits with
+// and without generated code. When called, throws as UpdateRule::find does.
 MakeCalculator calculate_updates(UpdateOptions options);
 
 }  // namespace hocket::params

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Hears one note, and what has ended the connection if it does not come.
+// Receives one note, or the reason why the connection ended before it arrived.
 class Listener final : public Link::Owner {
   public:
     std::optional<Json> heard;
@@ -41,9 +41,10 @@ class Listener final : public Link::Owner {
     PriorityGate* gate() const override { return nullptr; }
 };
 
-constexpr std::chrono::milliseconds quiet_time{2000};  // in which a server may still come, unmentioned
+// After this time the worker logs that it waits for the server.
+constexpr std::chrono::milliseconds quiet_time{2000};
 
-// For people who wait beside a worker, and do not know for what.
+// Logs after a while what the process waits for: people who started a worker cannot see it otherwise.
 transport::Socket dial_with_patience(transport::Dial dial, transport::Clock::time_point until) {
     const auto gone_for =
         std::exchange(dial.gone_for, std::min<transport::Clock::duration>(dial.gone_for, quiet_time));
@@ -78,7 +79,7 @@ transport::Socket call_server(const transport::Endpoint& server, const std::stri
     if (error.kind != transport::DialError::Kind::refused)
         throw Error(Status::bootstrap, fmt::format("there is no way to the parameter server {}: {}",
                                                    server.text(), error.what()));
-    // For its secret, or for its version.
+    // The server refuses this process for its secret, or else for its version.
     const bool is_mismatch = error.what() != std::string(wrong_secret);
     throw Error(is_mismatch ? Status::mismatch : Status::bootstrap,
                 fmt::format("the parameter server {} refuses this process: {}", server.text(), error.what()));

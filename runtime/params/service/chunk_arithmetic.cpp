@@ -21,7 +21,7 @@ ChunkShape ChunkArithmetic::shape(Chunk chunk) const {
 // ---- Sums ------------------------------------------------------------------------------------------------
 
 Value ChunkArithmetic::sum(Chunk chunk, const std::vector<Value>& parts) {
-    std::vector<const Content*> contents;  // that are not zeros
+    std::vector<const Content*> contents;  // the parts that are not zeros
     const Value* only = nullptr;
     for (const Value& part : parts)
         if (part) contents.push_back(content_of(*(only = &part)));
@@ -42,8 +42,8 @@ Value ChunkArithmetic::sum(Chunk chunk, const std::vector<Value>& parts) {
     return value_of(std::move(result));
 }
 
-// Each part gets zeros where another one has an entry; so the sum has the bits that a dense one has. Null if
-// the result would be no smaller than a dense one.
+// Fills each part with zeros where another part has an entry, so the sum has the same bits as a dense one.
+// Returns null if the result would be no smaller than a dense one.
 Value ChunkArithmetic::sum_of_sparse(Chunk chunk, const std::vector<const Content*>& parts) {
     const std::uint64_t size = element_size(place(chunk).type);
     std::vector<std::uint32_t> all;

@@ -1,4 +1,4 @@
-// The protocol's arithmetic over real elements, of the chunks of one server.
+// The protocol's arithmetic on real elements, for the chunks of one server.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace hocket::params {
 
-// One thread at a time. Chunks are numbered from the server's first.
+// Not thread-safe: use from one thread at a time. Chunks are numbered from the server's first one.
 class ChunkArithmetic final : public Arithmetic {
   public:
     ChunkArithmetic(std::shared_ptr<const Layout> layout, std::uint32_t server,
@@ -21,8 +21,8 @@ class ChunkArithmetic final : public Arithmetic {
     Value updated(Chunk chunk, Clock clock, const Value& weights, const std::vector<Value>& parts,
                   const std::vector<Worker>& workers) override;
 
-    Value zero_weights(Chunk chunk);  // with their states
-    // Weights as somebody else has made them, with states of zeros.
+    Value zero_weights(Chunk chunk);  // including their states
+    // Adds states of zeros to weights that came from elsewhere.
     Value with_states(Chunk chunk, const Value& weights);
     ChunkShape shape(Chunk chunk) const;
 

@@ -1,4 +1,4 @@
-// The gate that a job's connections are read through.
+// Makes the gate that a job's connections are read through.
 #pragma once
 
 #include <chrono>

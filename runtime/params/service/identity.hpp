@@ -1,4 +1,5 @@
-// How processes of a parameter service know each other at the handshake (net/handshake.hpp).
+// The identities by which a parameter service's processes recognize each other in the handshake
+// (net/handshake.hpp).
 #pragma once
 
 #include <string>
@@ -6,7 +7,7 @@
 
 namespace hocket::params {
 
-// The identity in a guest's hello. Its first byte is the job's priority.
+// The identity in a guest's hello, whose first byte is the job's priority.
 inline constexpr std::string_view version_text = "hocket-params 2";
 
 inline std::string identity(int priority) {
@@ -15,7 +16,7 @@ inline std::string identity(int priority) {
     return text;
 }
 
-// Why a guest is refused; "": it is not.
+// Returns the reason for refusing the guest; "": it is accepted.
 inline std::string refusal(std::string_view guests_identity) {
     if (guests_identity.size() > 1 && guests_identity.substr(1) == version_text) return "";
     return "this is a parameter service of another version of Hocket, or no parameter service is meant (this "

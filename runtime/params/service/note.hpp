@@ -1,4 +1,5 @@
-// What notes of other processes say. All throw transport::ProtocolError if it is not there, or cannot be.
+// Reads the fields of other processes' notes. All functions throw transport::ProtocolError if a field is
+// missing or impossible.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ inline std::uint32_t said_server(const nlohmann::json& json) {
     return static_cast<std::uint32_t>(said_number(json, most_servers - 1));
 }
 
-// The name of a host or a rack, with its port perhaps. Others keep it, and are told it.
+// Returns the name of a host or a rack, perhaps with its port. It is stored, and passed on to others.
 inline std::string said_name(const nlohmann::json& json) {
     constexpr std::size_t longest = 1024;
     auto name = json.get<std::string>();
@@ -37,7 +38,7 @@ inline std::string said_name(const nlohmann::json& json) {
     return name;
 }
 
-// Where a process listens.
+// Returns the address at which a process listens.
 inline std::string said_place(const nlohmann::json& json) {
     std::string place = said_name(json);
     if (!transport::Endpoint::parse(place))

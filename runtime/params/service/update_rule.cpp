@@ -18,10 +18,10 @@ namespace {
 using dsl::Update;
 using Step = Update::Step;
 
-// So many elements go through all statements before the next: what these have in common stays in the cache.
+// All statements run on this many elements before the next ones, so that shared data stays in the cache.
 constexpr std::size_t elements_a_turn = 4096;
 
-// w = w + g, by whatever name.
+// Returns true for w = w + g, under any names.
 bool adds_only(const Update& update) {
     using Op = dsl::Formula::Op;
     if (update.steps.size() != 1) return false;
@@ -31,7 +31,7 @@ bool adds_only(const Update& update) {
            items[0].index != items[1].index && items[2].op == Op::add;
 }
 
-// The parameters of the update's formulas.
+// Returns the values of the parameters in the update's formulas.
 std::vector<double> parameters_of(const Update& update, UpdateRule::Round round) {
     std::vector<double> parameters = {static_cast<double>(round.workers), static_cast<double>(round.round)};
     const auto value_of = [&](const dsl::Formula& formula) {
@@ -98,7 +98,7 @@ class UpdateRule::Pass {
             buffers_.push_back({before.states[i], after.states[i], rule.state_type()});
     }
 
-    // All statements, for some elements.
+    // Runs all statements for n elements.
     void run(std::size_t first, std::size_t n) {
         for (Buffer& buffer : buffers_) buffer.now = buffer.before;
         for (std::size_t i = 0; i < rule_.runners_.size(); ++i) {
