@@ -19,8 +19,8 @@ namespace {
 using Json = nlohmann::json;
 using transport::Endpoint;
 
-// Collective. Does a rank's part of the work, which says what the others need to know; returns what all ranks
-// said, or throws on all ranks if it failed on one.
+// Collective. Runs `part`, a rank's share of the work, which returns what the other ranks need to know;
+// returns all ranks' results. Throws on all ranks if it failed on one.
 std::vector<Json> together(engine::Communicator& communicator, const std::function<Json()>& part) {
     std::optional<Error> own;
     Json said;
@@ -45,7 +45,7 @@ std::vector<Json> together(engine::Communicator& communicator, const std::functi
     return all;
 }
 
-// The tensors may be many, so that ranks tell each other their hash.
+// Ranks exchange a hash of the tensors because there may be many of them.
 Json description_of(const Job& job) {
     Job rest = job;
     rest.tensors.resize(1);

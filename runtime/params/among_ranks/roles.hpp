@@ -10,19 +10,20 @@
 
 namespace hocket::params {
 
-// What a rank has of the service: one of them.
+// A rank's role in the service: exactly one of the two is set.
 struct ParameterRole {
     std::unique_ptr<params::Server> server;
     std::unique_ptr<params::Client> client;
 };
 
-// Collective: the last `servers` ranks serve, the others are workers, with their ranks as numbers. Returns
-// when all workers take part. make: a worker's options, on all ranks; where the server is, the secret, the
-// number, how many workers there are and, if it has none, the rack are filled in here. A rank's own rack is
-// the innermost level of the topology that it lies in, if that is a grid; else its host.
+// Collective: the last `servers` ranks become servers and the others workers, numbered by their rank. Returns
+// when all workers take part. make: returns a worker's options; called on all ranks. This function fills in
+// the server's address, the secret, the worker's number, the number of workers and, if the options have none,
+// the rack: the innermost level of the topology that contains the rank if the topology is a grid, else the
+// rank's host.
 //
-// If one rank fails, all do. Throws what make throws; Error(mismatch) if ranks make different jobs; and those
-// of Client, Server and engine::Communicator::exchange.
+// If one rank fails, all do. Throws what `make` throws; Error(mismatch) if ranks make different jobs; and the
+// errors of Client, Server and engine::Communicator::exchange.
 ParameterRole take_roles(engine::Communicator& communicator, int servers,
                          const std::function<params::WorkerOptions()>& make);
 

@@ -1,4 +1,4 @@
-// How this process finds updates and runs them, by the same settings as ranks have.
+// Reads how this process finds and runs updates, from the settings that ranks use.
 #pragma once
 
 #include "runtime/engine/job/own_options.hpp"
@@ -6,7 +6,8 @@
 
 namespace hocket::params {
 
-// From the process's environment: HOCKET_SCHEDULE_PATH and HOCKET_EXECUTOR. Throws what resolve() does.
+// Reads HOCKET_SCHEDULE_PATH and HOCKET_EXECUTOR from the process's environment. Throws what resolve()
+// throws.
 inline UpdateOptions own_update_options() {
     engine::Options own = engine::own_options();
     return {std::move(own.schedule_path), own.executor != engine::ExecutorKind::interpreter};

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 using transport::printable;
 
 constexpr std::uint64_t least_chunk = 4 << 10, most_chunk = 64 << 20;
-constexpr std::uint64_t most_chunks = 1 << 22;  // an announcement has the clocks of all
+constexpr std::uint64_t most_chunks = 1 << 22;  // an announcement has the clocks of all chunks
 constexpr std::uint64_t most_elements = std::uint64_t{1} << 40;
 constexpr Clock most_staleness = 1 << 20;
 constexpr std::size_t most_values_of_job = 1 << 20;  // 4 for each tensor
@@ -43,7 +43,7 @@ std::string chunk_text(const Job& job) {
     return job.chunk_bytes == 0 ? "the default" : fmt::format("{} bytes", job.chunk_bytes);
 }
 
-// Other names would not come to the servers as they are.
+// Names that are not valid UTF-8 would reach the servers changed.
 bool is_utf8(const std::string& text) try {
     Json(text).dump();
     return true;

@@ -1,5 +1,5 @@
-// What all processes of a parameter service agree on: the tensors, what is done with them, and where they
-// lie.
+// The job that all processes of a parameter service agree on: its tensors, the update that is applied to
+// them, and how they are distributed.
 #pragma once
 
 #include <cstdint>
@@ -23,65 +23,67 @@ struct Tensor {
     bool operator==(const Tensor&) const = default;
 };
 
-// What the first worker says when it comes; those that come later must say the same.
+// The job's description, sent by the first worker that connects; workers that connect later must send the
+// same.
 struct Job {
     std::vector<Tensor> tensors;
-    std::string update;        // what servers do with a round's gradients: "sgd(0.1)"
+    std::string update;        // what servers do with a round's gradients, for example "sgd(0.1)"
     bool cuts_tensors = true;  // false: the update needs all of a tensor at once
-    Staleness staleness = 0;   // no pull may ask for more
+    Staleness staleness = 0;   // the largest staleness that a pull may ask for
     std::string tree = "auto";
-    std::uint64_t chunk_bytes = 0;  // 0: chunk_bytes_of() chooses
-    std::uint32_t workers = 1;      // the job begins when so many have come
-    // Among jobs that share hosts (priority/priority_gate.hpp): 0 to 255, the higher ones go first. Who has
-    // waited for longest_wait reads a little even so; 0: it may wait for ever.
+    std::uint64_t chunk_bytes = 0;  // 0: chunk_bytes_of() chooses the size
+    std::uint32_t workers = 1;      // the job begins when this many workers have connected
+    // Among jobs that share hosts (priority/priority_gate.hpp): 0 to 255, a higher number takes precedence. A
+    // job that has waited for longest_wait may read a little in any case; 0: it may wait without a limit.
     std::uint32_t priority = 0;
     std::uint32_t longest_wait_ms = 500;
     bool operator==(const Job&) const = default;
 };
 
-// The job's, or a 128th of all weights, but 64 to 512 KiB: a level of a tree then takes a 128th of the time
-// longer, and a chunk is large beside what comes with it.
+// Returns the chunk size of the job if it sets one, else a 128th of all weights, but 64 to 512 KiB. With 128
+// chunks each level of a tree adds a 128th of the transfer time, and a chunk is large compared with its
+// headers.
 std::uint64_t chunk_bytes_of(const Job& job);
 
-// As JSON. decode: throws transport::ProtocolError; what it returns has passed check().
+// The job as JSON. decode throws transport::ProtocolError; a decoded job has passed check().
 std::string encode(const Job& job);
 Job decode_job(std::string_view text);
 
-// Throws Error(invalid_argument) with what is wrong.
+// Throws Error(invalid_argument) with a text that says what is wrong.
 void check(const Job& job);
 
-// What two processes say differently, for people; "": nothing.
+// Describes in words what differs between two processes' jobs; "" if nothing does.
 std::string difference(const Job& theirs, const Job& ours);
 
-// Where each element lies. A pure function of the job and the number of servers.
+// Maps elements to chunks and chunks to servers. A pure function of the job and the number of servers.
 class Layout {
   public:
     Layout(const Job& job, std::uint32_t servers);
 
-    // A part of a tensor that is in one chunk.
+    // A part of a tensor that lies in one chunk.
     struct Piece {
         std::uint32_t tensor;
         Chunk chunk;
-        std::uint64_t first;  // its first element, in the tensor
+        std::uint64_t first;  // the first element's index in the tensor
         std::uint64_t at;     // and in the chunk
         std::uint64_t count;
     };
     struct Place {
         DataType type;
         std::uint64_t count = 0;
-        std::uint32_t first_piece = 0, pieces = 0;  // ascending by tensor, one after another
+        std::uint32_t first_piece = 0, pieces = 0;  // ascending by tensor, contiguous
 
         std::uint64_t bytes() const { return count * element_size(type); }
     };
 
-    // Numbers of chunks are those of all servers, in the order of the tensors.
+    // Chunks are numbered across all servers, in the order of the tensors.
     std::size_t chunks() const { return places_.size(); }
     const Place& place(Chunk chunk) const { return places_[chunk]; }
     std::span<const Piece> pieces_of_chunk(Chunk chunk) const;
     std::span<const Piece> pieces_of_tensor(std::uint32_t tensor) const;
 
     std::uint32_t servers() const { return static_cast<std::uint32_t>(firsts_.size() - 1); }
-    // Each server has consecutive chunks: about as many bytes as each other one.
+    // Each server has consecutive chunks, and all servers have about the same number of bytes.
     Chunk first_of(std::uint32_t server) const { return firsts_[server]; }
     std::size_t chunks_of(std::uint32_t server) const { return firsts_[server + 1] - firsts_[server]; }
     std::uint32_t server_of(Chunk chunk) const;
@@ -95,8 +97,8 @@ class Layout {
 
     std::vector<Place> places_;
     std::vector<Piece> pieces_;
-    std::vector<std::uint32_t> first_pieces_;  // by tensor, and the end
-    std::vector<Chunk> firsts_;                // by server, and the end
+    std::vector<std::uint32_t> first_pieces_;  // by tensor, with an end entry
+    std::vector<Chunk> firsts_;                // by server, with an end entry
     std::uint64_t bytes_ = 0;
 };
 

@@ -17,7 +17,7 @@ Layout::Layout(const Job& job, std::uint32_t servers) {
     deal(servers);
 }
 
-// Tensors are laid one after another into chunks of one type each, so that many small ones make one message.
+// Packs consecutive tensors of one type into chunks, so that many small tensors travel in one message.
 void Layout::cut(const Job& job) {
     const std::uint64_t chunk_bytes = chunk_bytes_of(job);
     for (std::uint32_t number = 0; number < job.tensors.size(); ++number) {
@@ -41,8 +41,8 @@ void Layout::cut(const Job& job) {
     first_pieces_.push_back(static_cast<std::uint32_t>(pieces_.size()));
 }
 
-// A chunk goes to the server in whose share of all bytes its middle lies; but each server has one or more, if
-// there are as many.
+// Assigns a chunk to the server whose share of all bytes contains the chunk's middle. Each server gets at
+// least one chunk if there are enough.
 void Layout::deal(std::uint32_t servers) {
     firsts_.assign(servers + 1, static_cast<Chunk>(places_.size()));
     firsts_[0] = 0;

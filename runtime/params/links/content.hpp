@@ -1,4 +1,4 @@
-// What the protocol's values are in a real service: the elements of one chunk.
+// The protocol's values in a real service: the elements of one chunk.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace hocket::params {
 
-// A value that is null stands for zeros.
+// A null value stands for zeros.
 struct Content {
     Block block;
     std::uint64_t bytes = 0;
-    // The entries that are not 0: as many values of the chunk's type as sparse_entries() says, then from a
-    // multiple of 4 bytes on as many 32-bit indices, ascending.
+    // Only the nonzero entries are present: sparse_entries() values of the chunk's type, then, from the next
+    // multiple of 4 bytes on, as many 32-bit indices, ascending.
     bool is_sparse = false;
-    // Of weights that a server keeps: what the update keeps beside them. Not sent to anybody.
+    // Set for weights on a server: the update's state beside the weights. Never sent.
     std::vector<Block> states = {};
-    std::uint64_t state_bytes = 0;  // of each
-    // Whose memory the block is, if another process has lent it: it may be written over at any time. What was
-    // copied is worth nothing if it is not lent any more after that.
+    std::uint64_t state_bytes = 0;  // of each state
+    // Set if another process has lent the block: that process may overwrite it at any time. A copy is valid
+    // only if the block is still lent after copying.
     std::shared_ptr<const OthersMemory> lender = nullptr;
 };
 
@@ -44,7 +44,7 @@ constexpr std::uint64_t sparse_indices_at(std::uint64_t entries, std::uint64_t e
 constexpr std::uint64_t sparse_bytes(std::uint64_t entries, std::uint64_t element_bytes) {
     return sparse_indices_at(entries, element_bytes) + entries * 4;
 }
-// 0 if no number of entries has so many bytes.
+// Returns 0 if no number of entries takes exactly this many bytes.
 constexpr std::uint64_t sparse_entries(std::uint64_t bytes, std::uint64_t element_bytes) {
     const std::uint64_t entries = bytes / (element_bytes + 4);
     return sparse_bytes(entries, element_bytes) == bytes ? entries : 0;

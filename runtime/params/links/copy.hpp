@@ -1,4 +1,4 @@
-// Copies of many bytes, alike on all processors.
+// Copies large blocks of memory at full speed on all processors.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,10 @@
 
 namespace hocket::params {
 
-// As memcpy(3), at the same speed wherever the two lie. From some 4 KiB on the C library takes `rep movsb`,
-// and AMD's Zen 3 and later need three times as long for that where the destination begins a few bytes behind
-// the source, modulo the size of a page: as memory from malloc(3) does, 16 bytes behind the beginning of a
-// page, where a block that is copied into it begins on one.
+// Copies like memcpy(3), but at the same speed for any alignment. From about 4 KiB on the C library uses `rep
+// movsb`, which on AMD's Zen 3 and later takes three times as long if, modulo the page size, the destination
+// begins a few bytes behind the source. That happens when a page-aligned block is copied into memory from
+// malloc(3), which begins 16 bytes into a page.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes) {
     constexpr std::uint64_t strip = 2048;
     for (std::uint64_t at = 0; at < bytes; at += strip)

@@ -1,4 +1,4 @@
-// Makes a connection on a thread of its own, for a thread that has a loop.
+// Makes a connection on a separate thread, for a thread that runs an event loop.
 #pragma once
 
 #include <atomic>
@@ -17,15 +17,17 @@ class Dialling {
     struct Result {
         transport::Socket socket;  // closed if there is an error
         std::string error;
-        bool is_refused = false;  // for the secret or the version, or what listens there is something else
+        // Because of the secret or the version, or because the listener is another program.
+        bool is_refused = false;
     };
-    // Called on the mailbox's thread, once, and not after this is destroyed.
+    // Called once, on the mailbox's thread, and not after this object is destroyed.
     using Done = std::function<void(Result result)>;
 
-    // Throws Error(out_of_memory) if there is no further thread.
+    // Throws Error(out_of_memory) if no thread can be started.
     Dialling(transport::Mailbox& mailbox, transport::Dial dial, std::chrono::milliseconds patience,
              Done done);
-    ~Dialling();  // gives up, and waits for the thread: up to 5 s if a name server is being asked
+    // Cancels the attempt and waits for the thread: up to 5 s if a name server is being asked.
+    ~Dialling();
     Dialling(const Dialling&) = delete;
 
   private:

@@ -24,23 +24,25 @@ enum Kind : std::uint8_t { note = 1, message, heartbeat, returned, last_kind = r
 enum class Elements : std::uint8_t { none, dense, sparse };
 
 constexpr std::uint64_t most_body = 64 << 20;
-// Of a note: a job of some 100,000 tensors, or as many members as there may be. Taking it to pieces takes a
-// server's time, and many times its length in memory.
+// Bounds the size of a note: enough for a job of some 100,000 tensors, or for the most members. Parsing a
+// note takes a server's time, and memory of many times the note's length.
 constexpr std::uint64_t most_note = 16 << 20;
 constexpr std::size_t most_values_of_note = 1 << 20;
-// What a guest may send of notes in the long run, each as long as this at least. None has so much to say.
+// Bounds the rate of a guest's notes, each counted as at least least_note bytes. No guest needs to send more.
 constexpr double notes_per_second = 1 << 20;
 constexpr std::uint64_t least_note = 1024;
 constexpr std::chrono::seconds link_farewell_time{2};
 constexpr int small_buffer = 128 << 10;
-// More time than that between two ticks this process has not listened: it was stopped, or was busy.
+// If two ticks are further apart, this process did not listen in between: it was stopped or busy.
 constexpr std::chrono::milliseconds longest_between_ticks{200};
-constexpr int most_unsent = 256 << 10;  // that the kernel has: nothing can overtake it
+// Bytes in the kernel's send buffer, which later messages cannot overtake.
+constexpr int most_unsent = 256 << 10;
 constexpr std::uint64_t most_read_at_once = 4 << 20, most_pieces = 64;
-constexpr std::uint64_t cost_of_message = 512;  // in bytes that could be read meanwhile
+constexpr std::uint64_t cost_of_message = 512;  // counted against the read budget, in bytes
 constexpr std::size_t most_body_at_once = 64 << 10;
 constexpr int deepest_note = 16;
-// What waits to be sent to somebody who goes on asking, and does not read; and what was lent to it.
+// Bounds the answers queued for a peer that keeps sending requests without reading, and the elements lent to
+// it.
 constexpr std::size_t most_answers = 16384, most_lent = 16384;
 
 Value* value_in(Message& message) {
@@ -65,7 +67,8 @@ void require_indices(const Content& content, const ChunkShape& shape) {
 
 }  // namespace
 
-// As it is on the wire: processes of one job have the same byte order, as their elements have.
+// The header as it is on the wire. Processes of one job have the same byte order, which their elements need
+// as well.
 struct Link::Header {
     std::uint8_t kind;
     Elements elements;
@@ -73,8 +76,8 @@ struct Link::Header {
     std::uint8_t zero = 0;
     std::uint32_t body_bytes;
     std::uint64_t value_bytes;
-    std::uint64_t place;   // of what is lent, in the sender's memory
-    std::uint64_t number;  // of what is lent, or is returned
+    std::uint64_t place;   // of lent elements, in the sender's memory
+    std::uint64_t number;  // of the elements that are lent or returned
 };
 
 Link::Link(transport::SocketLoop& loop, transport::Socket socket, std::shared_ptr<Memory> memory,
@@ -209,7 +212,7 @@ void Link::ready(std::uint32_t events) {
     show_interest();
 }
 
-// The other connections have their turns, whatever comes on this one.
+// Reads a limited amount, so that other connections get their turns however much arrives on this one.
 void Link::receive() try {
     budget_ = most_read_at_once;
     while (is_open() && !held_ && !is_closing_ && !must_read_first() && budget_ > 0) {
@@ -228,11 +231,11 @@ void Link::receive() try {
             value_is_complete();
         }
     }
-} catch (const ProtocolError& error) {  // all else is this process's own trouble: others would not end it
+} catch (const ProtocolError& error) {  // other errors are this process's own and would not end the peer
     fail(error.what());
 }
 
-// Memory grows with the bytes that come, not with the length that was announced.
+// Grows the buffer with the bytes received, not to the announced length.
 bool Link::read_body() {
     Header header;
     std::memcpy(&header, incoming_.data(), sizeof header);
@@ -245,7 +248,8 @@ bool Link::read_body() {
     }
 }
 
-// Whether there are as many bytes as that now, in all.
+// Reads until `bytes` bytes are there in all, counting those from earlier calls; returns false if more must
+// arrive first.
 bool Link::read_some(std::byte* to, std::uint64_t bytes) {
     PriorityGate* const gate = owner_->gate();
     while (have_ < bytes) {
@@ -354,7 +358,7 @@ void Link::value_is_complete() {
     owner_->received(*this, std::move(message));
 }
 
-// A server hears all workers on one thread, and one of them must not keep it from the others.
+// Limits a worker's notes: a server handles all workers on one thread, and no worker may monopolize it.
 void Link::charge_note() {
     if (!is_host_) return;
     const auto now = transport::Clock::now();
@@ -402,7 +406,7 @@ void Link::close() {
     socket_.close();
     if (held_) loop_.cancel(*held_);
     held_.reset();
-    lease_.reset();  // first: then the elements may be written over
+    lease_.reset();  // first: afterwards the elements may be written over
     lends_ = false;
     lent_.clear();
     outgoing_.clear();
@@ -444,7 +448,8 @@ void Link::fail(const std::string& why) {
     if (!is_closing_) owner_->broke(*this, why);
 }
 
-// What the kernel has taken in already still comes; so from now on it takes in little.
+// Shrinks the receive buffer: data that the kernel has already accepted still arrives, so from now on it
+// should accept little.
 void Link::hold(transport::Clock::time_point until) {
     if (!std::exchange(has_small_buffer_, true))
         setsockopt(socket_.fd(), SOL_SOCKET, SO_RCVBUF, &small_buffer, sizeof small_buffer);

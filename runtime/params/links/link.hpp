@@ -1,8 +1,8 @@
-// One connection between two processes of a parameter service, which a loop serves in both directions.
+// One connection between two processes of a parameter service, served in both directions by an event loop.
 //
-// It carries the protocol's messages (protocol/message.hpp) with their elements, and notes: JSON, about all
-// that is not the protocol's. Processes of one host that can read each other's memory send where elements
-// lie, and the receiver copies them; all others write them into the connection.
+// It carries the protocol's messages (protocol/message.hpp) with their elements, and notes: JSON, about
+// everything outside the protocol. Processes of one host that can read each other's memory send the elements'
+// address, and the receiver copies the elements; all others write them into the connection.
 #pragma once
 
 #include <sys/uio.h>
@@ -26,33 +26,33 @@
 
 namespace hocket::params {
 
-// Of the loop's thread.
+// Used only on the loop's thread.
 class Link final : private transport::SocketLoop::Watcher {
   public:
-    // All may close() the link, and none may destroy it. A transport::ProtocolError that they throw ends the
-    // connection; everything else ends what turns the loop.
+    // Each of these functions may close() the link, but must not destroy it. A transport::ProtocolError
+    // thrown by one ends the connection; any other exception leaves the loop.
     class Owner {
       public:
         virtual void received(Link& link, const nlohmann::json& note) = 0;
         virtual void received(Link& link, Message message) = 0;
-        // The connection has ended, and is closed. Not called by close().
+        // Called when the connection has ended and is closed, but not by close().
         virtual void broke(Link& link, const std::string& why) = 0;
-        // What the dense elements of a chunk are, of the chunks that this link is about.
+        // Returns the shape of a chunk's dense elements. The chunk is one that this link is about.
         virtual ChunkShape shape_of(const Link& link, Chunk chunk) const = 0;
         virtual Bounds bounds(const Link& link) const = 0;
-        // Whether the elements of this message may be another process's memory (Content::lender). What
-        // received() keeps of them is then not to be used.
+        // Returns true if the elements of this message may be another process's memory (Content::lender).
+        // Then the owner must not use what received() keeps of them.
         virtual bool reads_lent(const Link&, const Message&) const { return false; }
-        // Asked before each read; null: there is none.
+        // Returns the gate that is asked before each read; null if there is none.
         virtual PriorityGate* gate() const = 0;
-        // Nothing is unsent any more.
+        // Called when everything has been sent.
         virtual void has_sent(Link&) {}
 
       protected:
         ~Owner() = default;
     };
 
-    // The host reads nothing more from a guest that does not read what it has asked for. A guest always
+    // The host stops reading from a guest that does not read the answers to its requests. A guest always
     // reads, so the two never wait for each other.
     enum class Side { guest, host };
 
@@ -63,33 +63,35 @@ class Link final : private transport::SocketLoop::Watcher {
     Link(const Link&) = delete;
 
     bool is_open() const { return socket_.is_open(); }
-    // The new owner hears all that comes from now on. An owner may hand a link on while it is told something.
+    // Passes everything that arrives from now on to the new owner. An owner may hand a link on while it is
+    // being called.
     void hand_to(Owner& owner) { owner_ = &owner; }
     void send(const nlohmann::json& note);
     void send(const Message& message);
     void send_heartbeat();
 
-    // Elements that were lent may be written over from now on.
+    // Closes the connection. Elements that were lent may be overwritten from now on.
     void close();
-    // Sends what is to be sent, and closes when the other side has closed its end. What that says until then
-    // is not heard: a kernel that has data for a socket that is closed takes back what was sent, too. Closes
-    // after 2 s in any case, if tick() is called.
+    // Sends everything queued, and closes the link when the other side has closed its end. What the other
+    // side sends until then is read and dropped: if data were left unread, the kernel would reset the
+    // connection and discard what was sent. Closes after 2 s in any case, if tick() is called.
     void close_when_sent();
     void tick(transport::Clock::time_point now);
 
-    // When bytes came last, or now while the gate is closed; and when bytes were last accepted by the kernel.
-    // Who must read first is heard by that. Time in which this process itself was stopped does not count, if
-    // tick() is called.
+    // heard(): when bytes last arrived, or now while the gate is closed. spoke(): when the kernel last
+    // accepted bytes; used by a peer that must read before it is read from. Time in which this process was
+    // stopped does not count, if tick() is called.
     transport::Clock::time_point heard() const {
         if (held_) return transport::Clock::now();
         return must_read_first() ? std::max(heard_, spoke_) : heard_;
     }
     transport::Clock::time_point spoke() const { return spoke_; }
-    // The other side's host has not answered what was sent again: nothing passes, or nothing did until just
-    // now. TCP sends again at intervals that double, so the connection may stay dead long after an outage.
+    // Returns true if the other side's host has not acknowledged what TCP sent again: nothing passes, or
+    // nothing did until just now. TCP doubles the interval between its attempts, so the connection may stay
+    // dead long after an outage.
     bool is_cut_off() const { return is_open() && transport::answers_of(socket_).are_missing; }
 
-    std::uint64_t bytes_received() const { return bytes_received_; }  // elements, also those that were lent
+    std::uint64_t bytes_received() const { return bytes_received_; }  // of elements, including lent ones
     std::uint64_t bytes_sent() const { return bytes_sent_; }
     bool lends() const { return lends_; }
     bool has_unsent() const { return !outgoing_.empty(); }
@@ -100,7 +102,7 @@ class Link final : private transport::SocketLoop::Watcher {
     struct Header;
     struct Outgoing {
         std::string text;  // header and body
-        Value value;       // written after it, if it is not lent
+        Value value;       // written after the text, if it is not lent
         std::uint64_t value_bytes = 0;
     };
     enum class Reading { header, body, value };
@@ -144,18 +146,18 @@ class Link final : private transport::SocketLoop::Watcher {
     std::shared_ptr<const OthersMemory> others_;
 
     Reading reading_ = Reading::header;
-    std::string incoming_;  // header, then body
+    std::string incoming_;  // the header, then the body
     std::uint64_t have_ = 0;
     std::uint64_t budget_ = 0;  // bytes that may still be read in this turn
     std::optional<Message> message_;
     Content content_;
 
-    double notes_ = 0;  // bytes of a guest's, less what it might have sent since
+    double notes_ = 0;  // bytes of notes from a guest, less the allowance earned since
     transport::Clock::time_point charged_{};
     transport::Clock::time_point heard_, spoke_, ticked_;
     std::uint64_t bytes_received_ = 0, bytes_sent_ = 0;
     std::uint32_t interest_ = 0;
-    std::optional<transport::SocketLoop::Timer> held_;  // by the gate: until then
+    std::optional<transport::SocketLoop::Timer> held_;  // set while the gate holds reading
     bool has_small_buffer_ = false, is_closing_ = false;
     transport::Clock::time_point closing_until_{};
 };

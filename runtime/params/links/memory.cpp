@@ -35,7 +35,7 @@ std::uint64_t random_number() {
     return number;
 }
 
-// Its place may have elements later, and those are no such number.
+// Starts at a random number: a lease's place may hold elements later, which will not equal that number.
 std::uint64_t next_lease() {
     static std::atomic<std::uint64_t> last{random_number()};
     return ++last;
@@ -51,7 +51,7 @@ std::shared_ptr<Memory> Memory::make() {
 
 Memory::Memory()
     : memory_(transport::WindowMemory::make()),
-      // What is free in one round is needed in the next: to give its pages back would take longer than to
+      // Freed pages are kept: the next round needs them again, and returning them would take longer than a
       // copy.
       heap_(
           behind_header(memory_.extents()),
@@ -77,7 +77,7 @@ Memory::Lease::Lease(Memory& memory)
     word_at(memory_.memory_, place()).store(number_, std::memory_order_release);
 }
 
-// Whatever is written over the lent elements is written after this.
+// The fence orders the end of the lease before any later write to the lent elements.
 Memory::Lease::~Lease() {
     word_at(memory_.memory_, place()).store(0, std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -100,7 +100,7 @@ std::shared_ptr<const OthersMemory> OthersMemory::open(const MemoryName& name, s
             new OthersMemory(std::move(file), name.bytes, lease_place, lease_number));
         const bool is_it = word_at(opened->memory_, 0) == name.token;
         return is_it && opened->is_lent() ? std::move(opened) : nullptr;
-    } catch (const Error&) {  // it is some other file, or there are no addresses left
+    } catch (const Error&) {  // the file is another one, or there are no addresses left
         return nullptr;
     }
 }

@@ -1,5 +1,5 @@
-// Where a process of the parameter service has weights and updates: memory that other processes of its host
-// can read. What goes to them is not written into a connection; they copy it from here.
+// Memory for weights and updates that other processes of the host can read. Elements for these processes are
+// not written into a connection; the receiver copies them from here.
 #pragma once
 
 #include <atomic>
@@ -16,31 +16,32 @@
 
 namespace hocket::params {
 
-// Elements that do not change any more, or are still being written by the only one who has them.
+// Elements that no longer change, or that are still being written by their only holder.
 using Block = std::shared_ptr<std::byte>;
 
-// Which process, and which of its descriptors. Who may open that is a process of the same user on the same
-// host; the others get the elements by the connection.
+// Identifies the memory by process and descriptor. Only processes of the same user on the same host can open
+// it; the others get the elements over the connection.
 struct MemoryName {
     std::int64_t process;
     int descriptor;
     std::uint64_t bytes;
-    std::uint64_t token;  // what stands at the beginning: another host has a process of the same number, too
+    // The first word of the memory, to detect a process with the same number on another host.
+    std::uint64_t token;
 };
 
-// Thread-safe. Lives as long as the last block.
+// Thread-safe. Lives as long as its last block.
 class Memory final : public std::enable_shared_from_this<Memory>, private forks::Inherited {
   public:
     static std::shared_ptr<Memory> make();  // throws Error(out_of_memory)
     ~Memory() { end(); }
 
-    // Its contents are unspecified. Throws Error(out_of_memory).
+    // The contents are unspecified. Throws Error(out_of_memory).
     Block allocate(std::uint64_t bytes);
     const MemoryName& name() const { return name_; }
     std::uint64_t offset_of(const std::byte* block) const { return memory_.offset_of(block, 1).value(); }
 
-    // What is lent over a connection is lent as long as this number stands at its place; the reader looks
-    // after it has copied. Each connection has a number of its own, so a place can be used again.
+    // Elements lent over a connection stay lent while this number is at the lease's place; the reader checks
+    // that after it has copied. Each connection has its own number, so a place can be reused.
     class Lease {
       public:
         explicit Lease(Memory& memory);
@@ -63,19 +64,19 @@ class Memory final : public std::enable_shared_from_this<Memory>, private forks:
     MemoryName name_;
 };
 
-// The memory of another process, to be read. One thread at a time.
+// The memory of another process, for reading. Not thread-safe: use from one thread at a time.
 class OthersMemory final : private forks::Inherited {
   public:
-    // Null if it cannot be opened: it is elsewhere, or of another user.
+    // Returns null if the memory cannot be opened: it is on another host, or another user's.
     static std::shared_ptr<const OthersMemory> open(const MemoryName& name, std::uint64_t lease_place,
                                                     std::uint64_t lease_number);
     ~OthersMemory() { end(); }
 
-    // Where the bytes from this offset on are; null if this process has no addresses left for them: then they
-    // can be read() all the same. Throws transport::ProtocolError if there is no such place.
+    // Returns the address of the bytes at this offset; null if this process has no addresses left for them,
+    // in which case read() still works. Throws transport::ProtocolError if there is no such range.
     std::byte* at(std::uint64_t offset, std::uint64_t bytes) const;
     void read(std::byte* to, std::uint64_t offset, std::uint64_t bytes) const;
-    // To be asked after it was read: false if what was read is worth nothing.
+    // Returns false if the memory is no longer lent: what was read before the call is invalid.
     bool is_lent() const;
 
   private:

@@ -22,10 +22,11 @@ namespace {
 using Descriptor = transport::Socket;
 
 constexpr std::uint64_t traffic_magic = 0x6f697270'74636b68;  // "hkctprio"
-constexpr int most_attempts = 1000;  // of 1 ms, to find the file while others remove it
-constexpr int layout_version = 1;    // in the name: other versions have other files
+constexpr int most_attempts = 1000;  // of 1 ms each, to open the file while others remove it
+constexpr int layout_version = 1;    // part of the file's name, so that other versions use other files
 
-// The clock counts from the start of the host, unless a process is in another namespace for time.
+// The name contains the time namespace: the monotonic clock counts from the start of the host, but differs
+// between time namespaces.
 std::string file_name(const std::string& links) {
     std::error_code none;
     const std::string text = links + " " + std::filesystem::read_symlink("/proc/self/ns/time", none).string();
@@ -42,7 +43,7 @@ transport::Clock::time_point time_of(std::int64_t ns) {
         std::chrono::duration_cast<transport::Clock::duration>(std::chrono::nanoseconds(ns)));
 }
 
-// Empty, or what is wrong with the file.
+// Returns "" if the file is usable, else what is wrong with it.
 std::string complaint_about(int fd, std::size_t bytes) {
     struct stat facts {};
     if (fstat(fd, &facts) < 0) return transport::error_text(errno);
@@ -60,7 +61,8 @@ bool is_named(const std::string& path, int fd) {
            named.st_ino == opened.st_ino;
 }
 
-// All users hold a shared lock on the file. Closed, and why, if there is none to share.
+// Opens the file and takes a shared lock, as all users do. Returns a closed descriptor, and the reason in
+// `why`, if there is no file to share.
 Descriptor open_among_users(const std::string& path, std::size_t bytes, std::string& why) {
     for (int attempt = 0; attempt < most_attempts; ++attempt) {
         Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
@@ -76,26 +78,27 @@ Descriptor open_among_users(const std::string& path, std::size_t bytes, std::str
             why = transport::error_text(errno);
             return {};
         }
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // its last user removes it just now
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // its last user is removing it
     }
     why = "another process holds a lock on it";
     return {};
 }
 
-// The last one removes the file. Who opens it meanwhile sees that the name is gone, and makes a new one.
+// Removes the file if this is its last user. A process that opens the file meanwhile notices that the name is
+// gone, and makes a new one.
 void leave(const std::string& path, const Descriptor& file) {
     if (flock(file.fd(), LOCK_EX | LOCK_NB) < 0) return;
     if (is_named(path, file.fd())) unlink(path.c_str());
-    flock(file.fd(), LOCK_UN);  // closing is not enough where a forked child has the descriptor, too
+    flock(file.fd(), LOCK_UN);  // closing is not enough if a forked child has the descriptor, too
 }
 
 }  // namespace
 
-// A file of zeros is one: whoever comes first has nothing to prepare that another could find half done.
+// A file of zeros is valid: the first user has nothing to initialize that another could find half done.
 struct HostTraffic::Slots {
     std::atomic<std::uint64_t> magic;
     std::array<std::atomic<std::uint64_t>, 7> zero;
-    std::array<std::atomic<std::int64_t>, highest_priority + 1> until;  // ns of the monotonic clock
+    std::array<std::atomic<std::int64_t>, highest_priority + 1> until;  // in ns of the monotonic clock
 };
 static_assert(std::atomic<std::int64_t>::is_always_lock_free &&
               std::atomic<std::uint64_t>::is_always_lock_free);
@@ -133,11 +136,11 @@ HostTraffic::HostTraffic(const std::string& folder, const std::string& links) {
         path, why);
 }
 
-// Null, and why.
+// Returns null, and the reason in `why`, if the file cannot be mapped.
 std::shared_ptr<HostTraffic::Slots> HostTraffic::map(const std::string& path, std::string& why) {
     Descriptor file = open_among_users(path, sizeof(Slots), why);
     if (!file.is_open()) return nullptr;
-    // Pages that exist: where a file system is full, a store to one that does not would end the process.
+    // Allocates the pages now: on a full file system, a store to a missing page would kill the process.
     int error;
     while ((error = posix_fallocate(file.fd(), 0, sizeof(Slots))) == EINTR) continue;
     if (error != 0) {
@@ -163,13 +166,14 @@ std::shared_ptr<HostTraffic::Slots> HostTraffic::map(const std::string& path, st
 void HostTraffic::mark(int priority, transport::Clock::time_point until) {
     auto& slot = slots_->until[static_cast<std::size_t>(priority)];
     const std::int64_t known = slot.load(std::memory_order_relaxed);
-    // Another process of this priority may look further ahead. What is out of reach is not of such a process.
+    // Keeps a later time, which another process of this priority may have set, unless it is out of range and
+    // thus damaged.
     if (known >= ns_of(until) && known <= ns_of(until + longest_window)) return;
     slot.store(ns_of(until), std::memory_order_relaxed);
 }
 
 transport::Clock::time_point HostTraffic::busy_above(int priority, transport::Clock::time_point now) const {
-    const std::int64_t last = ns_of(now + longest_window);  // what says more is damaged
+    const std::int64_t last = ns_of(now + longest_window);  // a later time is damaged
     std::int64_t busy = 0;
     for (auto level = static_cast<std::size_t>(priority) + 1; level < slots_->until.size(); ++level) {
         const std::int64_t until = slots_->until[level].load(std::memory_order_relaxed);

@@ -10,8 +10,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t least_bytes = 4096;  // in a window, that are traffic
-constexpr milliseconds resolution{1};      // what happened within it is not looked at again
+constexpr std::size_t least_bytes = 4096;  // fewer bytes in a window do not count as traffic
+constexpr milliseconds resolution{1};      // marks made within this time of the last one are skipped
 
 PriorityOptions checked(PriorityOptions options) {
     check_range("the window of priorities between jobs, in ms,", options.window.count(), 1,

@@ -11,15 +11,15 @@
 
 namespace hocket::params {
 
-// What push and pull have started. It is used until it is waited for, successfully or not; then it is gone.
-// What it holds is the client's.
+// A request started by push or pull. Valid until it has been waited for, successfully or not. The client owns
+// its contents.
 struct ParameterRequest final : Request {
     ParameterRequest() : Request(Type::parameters) {}
 
     transport::Clock::time_point deadline;
-    std::string text;        // what it is, for the text about a deadline
-    std::uint64_t left = 0;  // chunks that have not come; for a push 1: there is no room yet
-    Clock room_at = 0;       // a push: the round that must be covered
+    std::string text;        // describes the request in a deadline's error
+    std::uint64_t left = 0;  // chunks that have not arrived; for a push, 1 while there is no room
+    Clock room_at = 0;       // for a push: the round that must be covered
     bool has_ended = false;
     transport::Clock::time_point ended_at;
     Status status = Status::success;

@@ -1,7 +1,8 @@
-// What a worker has not sent to its parent yet, and in which order it goes.
+// The messages that a worker has not yet sent to its parent, in the order in which they are sent.
 //
-// A backward pass makes the gradients of the first layers last, and the next forward pass needs the weights
-// of the first layers first. So where sums have to wait for the link those of the first chunks go first.
+// A backward pass produces the gradients of the first layers last, and the next forward pass needs the
+// weights of the first layers first. So if sums have to wait for the link, those of the first chunks are sent
+// first.
 #pragma once
 
 #include <compare>
@@ -15,8 +16,8 @@ namespace hocket::params {
 
 class SendQueue {
   public:
-    // A sum overtakes sums of later rounds, and of its round those of later chunks. All else has its turn: it
-    // overtakes nothing, and nothing overtakes it.
+    // A sum overtakes sums of later rounds and, within its round, those of later chunks. All other messages
+    // keep their order: they overtake nothing, and nothing overtakes them.
     void add(Message message) {
         const auto* const sum = std::get_if<Sum>(&message);
         if (!sum) ++turn_;

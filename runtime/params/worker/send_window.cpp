@@ -11,8 +11,8 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds patience = 100ms;
 
-// Each level takes the time of a chunk, on the way up and on the way down. And the more share the parent's
-// link, the longer is a packet late that got lost there.
+// Each tree level adds one chunk's time, on the way up and on the way down. And the more workers share the
+// parent's link, the longer a packet that is lost there delays.
 std::size_t size_for(const std::vector<Member>& members, Worker self) {
     std::map<Worker, Worker> parents;
     for (const Member& member : members) parents.emplace(member.worker, member.parent);

@@ -28,7 +28,7 @@ void Staging::begin_round() {
     }
 }
 
-// All of them, with the memory for their elements, or none.
+// Claims all of the tensors, with the memory for their elements, or none.
 void Staging::claim(std::uint32_t first, std::size_t count, const std::function<void()>& make_room) {
     const std::lock_guard lock(mutex_);
     const auto begin = is_claimed_.begin() + first, end = begin + static_cast<std::ptrdiff_t>(count);
@@ -43,7 +43,7 @@ void Staging::claim(std::uint32_t first, std::size_t count, const std::function<
     std::fill(begin, end, true);
 }
 
-// The caller has the lock.
+// The caller holds the lock.
 void Staging::make_room(const Layout::Piece& piece) {
     Filling& filling = filling_[piece.chunk];
     if (!filling.block) filling.block = memory_->allocate(layout_->place(piece.chunk).bytes());
@@ -94,7 +94,7 @@ void Staging::add_sparse(std::uint32_t tensor, std::span<const std::uint32_t> in
     for (SparsePiece& sparse : pieces) sparse.is_dense ? fill_densely(sparse) : fill(sparse);
 }
 
-// A chunk that has other tensors, too, becomes a dense one. The caller has the lock.
+// A chunk that has other tensors as well becomes dense. The caller holds the lock.
 Staging::SparsePiece Staging::sparse_piece(const Layout::Piece& piece, std::span<const std::uint32_t> indices,
                                            const std::byte* values) {
     const Layout::Place& place = layout_->place(piece.chunk);

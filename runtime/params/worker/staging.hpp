@@ -1,4 +1,4 @@
-// A worker's gradients of the round that it is in, until they fill chunks.
+// Collects a worker's gradients of its current round until they fill chunks.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,23 @@ namespace hocket::params {
 // Thread-safe, except for finish().
 class Staging {
   public:
-    // full: is called for each chunk whose elements are all there, once a round; on the thread that brought
-    // the last of them.
+    // full: called once a round for each chunk whose elements are complete, on the thread that brought the
+    // last of them.
     Staging(std::shared_ptr<const Job> job, std::shared_ptr<const Layout> layout,
             std::shared_ptr<Memory> memory, std::function<void(Chunk chunk, Value gradient)> full);
 
-    // Copies those of the tensors first, first + 1, ... Throws Error(invalid_argument) if one of them has
-    // been there in this round, and Error(out_of_memory); then none of them counts.
+    // Copies the gradients of the tensors first, first + 1, ... Throws Error(invalid_argument) if one of them
+    // was already added in this round, and Error(out_of_memory); then none of them is added.
     void add(std::uint32_t first, std::span<const std::byte* const> gradients);
-    // Only the elements of these indices are not 0; they must ascend. Throws as add() does.
+    // Only the elements at these indices are nonzero; the indices must ascend. Throws as add() does.
     void add_sparse(std::uint32_t tensor, std::span<const std::uint32_t> indices, const std::byte* values);
-    // What was not added is zeros. A round begins.
+    // Ends the round: tensors that were not added count as zeros. The next round begins.
     void finish();
 
   private:
     struct Filling {
         Block block;             // null: nothing is there yet
-        std::uint32_t left = 0;  // pieces that are not
+        std::uint32_t left = 0;  // missing pieces
         std::vector<bool> is_there;
     };
 
@@ -58,7 +58,7 @@ class Staging {
     const std::shared_ptr<const Layout> layout_;
     const std::shared_ptr<Memory> memory_;
     const std::function<void(Chunk, Value)> full_;
-    std::mutex mutex_;              // guards what follows, but not the elements
+    std::mutex mutex_;              // guards the members below, but not the elements
     std::vector<Filling> filling_;  // by chunk
     std::vector<bool> is_claimed_;  // by tensor
 };

@@ -56,13 +56,15 @@ void Upstream::dial_server() {
 
 void Upstream::dialled_server(transport::Socket socket, const std::string& error) {
     server_dialling_.reset();
-    if (server_ && (!error.empty() || !needs_another_connection())) return;  // it goes on, or is waited for
+    // Keeps the old connection if it works again, or if no new one could be made.
+    if (server_ && (!error.empty() || !needs_another_connection())) return;
     if (error.empty()) {
         Link::Owner& self = *this;
         if (server_) retire(std::move(server_));
         return connect_to_server(std::make_unique<Link>(loop_, std::move(socket), memory_, self));
     }
-    if (Time::now() < server_deadline_) return dial_server_later();  // perhaps to another place by then
+    // Perhaps the server has another address by then.
+    if (Time::now() < server_deadline_) return dial_server_later();
     handlers_.failed(
         Status::peer_lost,
         fmt::format("server {} ({}) has been gone for {}, and no other process has taken its place: {}",
@@ -80,7 +82,7 @@ void Upstream::connect_to_server(std::unique_ptr<Link> link) {
     server_->hand_to(*this);
     was_silent_ = false;
     cut_off_since_.reset();
-    if (parent_ == the_server) for_parent_.clear();  // of an epoch that ends now
+    if (parent_ == the_server) for_parent_.clear();  // they are of an epoch that ends now
     has_given_weights_ = false;
     greet();
 }
@@ -107,7 +109,8 @@ void Upstream::greet() {
     server_->send(note);
     const auto is_self = [&](const Member& member) { return member.worker == self_.number; };
     const auto self = std::find_if(node_.members().begin(), node_.members().end(), is_self);
-    if (self != node_.members().end() && joins_ != self->first) join(*joins_);  // it was not heard
+    // The server had not received it.
+    if (self != node_.members().end() && joins_ != self->first) join(*joins_);
     if (wanted_checkpoint_) ask_for_checkpoint(*wanted_checkpoint_);
     if (flushes_) flush(*flushes_);
 }
@@ -143,7 +146,8 @@ void Upstream::lost_server(const std::string& why) {
              server_index_, at_, why);
     ++reconnections_;
     is_reserved_ = false;
-    // Others may have pulled what the next server has not: it waits until that one has it.
+    // Others may have pulled weights that the next server lacks, so this worker waits until that server has
+    // its updates.
     is_flushing_ |= flushes_ && kept_rounds_ > 0;
     if (server_) retire(std::move(server_));
     server_deadline_ = Time::now() + self_.timeout;
@@ -191,7 +195,7 @@ void Upstream::take_note(const Json& note) {
     else if (say == "trouble")
         note.at("why").get_to(trouble_);
     else if (say == "checkpointed") {
-        // Asked once more, a server may answer twice.
+        // If asked once more, a server may answer twice.
         if (wanted_checkpoint_ != said_number(note.at("number"), UINT64_MAX)) return;
         wanted_checkpoint_.reset();
         handlers_.note(note);
@@ -203,7 +207,7 @@ void Upstream::take_note(const Json& note) {
         handlers_.note(note);
 }
 
-// The worker's own are looked at until it takes part.
+// The worker's own first weights are read until it takes part.
 void Upstream::give_weights() {
     if (!self_.has_weights || has_joined() || std::exchange(has_given_weights_, true))
         throw ProtocolError("it asked for first weights that this worker does not have, or no longer has");
@@ -224,12 +228,12 @@ void Upstream::deliver() {
     handlers_.news();
 }
 
-// What is asked for comes the sooner if wants overtake sums. But a want of clock 0 is answered at once, and
-// with unbounded staleness the answer must have the update that was sent before it.
+// Puts wants before waiting sums, so that weights arrive sooner. But a want of clock 0 is answered at once,
+// and with unbounded staleness the answer must include the update that was sent before it.
 void Upstream::send_up(Message message) {
     follow_parent();
     Link* const link = link_to(parent_);
-    if (!link && parent_ == the_server) return;  // the server says all anew when it is back
+    if (!link && parent_ == the_server) return;  // the server sends everything again when it is back
     const auto* const want = std::get_if<Want>(&message);
     if (link && want && want->clock > 0) {
         window_.asked(*want);
@@ -253,7 +257,8 @@ void Upstream::go_on_sending_up() {
     }
 }
 
-// What the link has already, nothing overtakes. Processes of one host have no wire to share.
+// Decides whether the sum should wait: once it is in the link, no later message can overtake it. Processes of
+// one host share no wire, so there nothing waits.
 bool Upstream::must_wait(const Link& link, const Sum& next) {
     if (link.lends() || is_leaving_) return false;
     if (link.has_unsent()) return true;
@@ -275,7 +280,7 @@ Link* Upstream::link_to(Worker to) {
     return nullptr;
 }
 
-// In each epoch the parent gets another chance, if there is no connection.
+// Without a connection, the parent gets another chance in each epoch.
 void Upstream::follow_parent() {
     const bool is_another = std::exchange(parent_, node_.parent()) != node_.parent();
     if (is_another) {
@@ -310,12 +315,12 @@ void Upstream::dialled_parent(transport::Socket socket, const std::string& error
     go_on_sending_up();
 }
 
-// The server is asked for another parent. Until it answers this one is not dialled again.
+// Asks the server for another parent. Until the server answers, this parent is not dialled again.
 void Upstream::lost_parent() {
     for_parent_.clear();
     if (parent_link_) retire(std::move(parent_link_));
     node_.parent_lost();
-    loop_.at(Time::now(), [this] { deliver(); });  // not at once: deliver() may have come here
+    loop_.at(Time::now(), [this] { deliver(); });  // later, because deliver() may be on the call stack
 }
 
 void Upstream::adopt(Worker child, std::unique_ptr<Link> link) {
@@ -327,7 +332,7 @@ void Upstream::adopt(Worker child, std::unique_ptr<Link> link) {
     children_.push_back({child, std::move(link)});
 }
 
-// Called from a link's own functions, too.
+// May be called from the link's own functions, so the link is destroyed later.
 void Upstream::retire(std::unique_ptr<Link> link) {
     sent_before_ += link->bytes_sent();
     received_before_ += link->bytes_received();
@@ -376,10 +381,10 @@ void Upstream::tick(Time::time_point now) {
     if (!server_dialling_) dial_server();
 }
 
-// Another process may listen in its place, where the old connection does not end: its host is gone. Or there
-// was an outage: the server may be heard again long before TCP repeats what it has not heard.
-// Or this worker is not heard: where a link comes and goes, what the server sends again may come at other
-// times than what this one does.
+// Returns true if the server should be dialled again. The old connection may not end although the server's
+// host is gone and another process listens in its place. After an outage, the server may be reachable long
+// before TCP sends its data again. And a connection may pass data in one direction only: if a link fails
+// intermittently, the server's retransmissions may arrive while this worker's do not.
 bool Upstream::needs_another_connection() {
     const auto now = Time::now();
     const bool is_cut_off = server_->is_cut_off();
@@ -431,7 +436,7 @@ void Upstream::received(Link& link, Message message) try {
     drop(link, error.what());
 }
 
-// As a server does. What comes from below waits here, and takes memory.
+// Checks a message as a server does: messages from below wait here and take memory.
 void Upstream::require_possible(const Link& link, Worker from, const Message& message) const {
     const bool is_childs = std::holds_alternative<Sum>(message) || std::holds_alternative<Want>(message);
     const bool is_child = &link != server_.get() && &link != parent_link_.get();
@@ -446,7 +451,8 @@ void Upstream::require_possible(const Link& link, Worker from, const Message& me
         throw ProtocolError("it sent more messages for an unannounced epoch than an epoch can have");
 }
 
-// That another worker can be ahead of this one: it begins no further from one server's rounds than it goes.
+// Returns how many rounds another worker can be ahead of this one. That worker also begins no further from a
+// server's rounds than it may go.
 std::size_t Upstream::most_rounds() const {
     return 2 * self_.window + self_.staleness.value_or(0) + 2;
 }

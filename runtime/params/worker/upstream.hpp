@@ -1,5 +1,5 @@
-// A worker's side of one server's shard: the protocol's Node (protocol/node.hpp) with its connections: to the
-// server, to its parent in the tree, and from its children.
+// A worker's side of one server's shard: the protocol's Node (protocol/node.hpp) with its connections to the
+// server, to its parent in the tree, and to its children.
 #pragma once
 
 #include <chrono>
@@ -23,75 +23,82 @@
 
 namespace hocket::params {
 
-// What all shards of a worker share.
+// The state that all shards of a worker share.
 struct WorkerSelf {
     Worker number = 0;
     std::string at, rack;
-    std::string run;  // of the job: the same program's next one is another
+    std::string run;  // of this job: the same program's next job has another one
     bool has_weights = false;
-    Clock window = 2;  // how many rounds' updates it may keep until they are covered
+    Clock window = 2;  // how many rounds of updates it may keep until they are covered
     std::string secret;
     Staleness staleness = 0;  // of the job
     int priority = 0;
-    PriorityGate* gate = nullptr;             // that all of the worker's connections are read through
-    std::chrono::milliseconds silence{2000};  // until a server says another one
+    PriorityGate* gate = nullptr;             // through which all of the worker's connections are read
+    std::chrono::milliseconds silence{2000};  // until a server specifies another time
     std::chrono::milliseconds timeout{60000};
 };
 
-// Of the service's thread.
+// Used only on the service's thread.
 class Upstream final : private Link::Owner {
   public:
     struct Handlers {
-        std::function<void()> reserved;   // first() is known
-        std::function<void()> postponed;  // awaited() is known, and the server reserves nothing before
-        std::function<void()> joined;     // it takes part
-        std::function<void()> news;       // pulled(), covered() or epoch() may have changed
-        std::function<void(Status status, const std::string& why)> failed;  // for good
+        std::function<void()> reserved;  // called when first() is known
+        // Called when awaited() is known, and the server reserves nothing yet.
+        std::function<void()> postponed;
+        std::function<void()> joined;  // called when the worker takes part
+        std::function<void()> news;    // called when pulled(), covered() or epoch() may have changed
+        // Called once, on a permanent failure.
+        std::function<void(Status status, const std::string& why)> failed;
         std::function<Value(Chunk chunk)> first_weights;
-        std::function<void(const nlohmann::json& note)> note;  // that is not about this shard
+        // Called with notes that are not about this shard.
+        std::function<void(const nlohmann::json& note)> note;
     };
     Upstream(transport::SocketLoop& loop, transport::Mailbox& mailbox, std::shared_ptr<Memory> memory,
              std::shared_ptr<const Layout> layout, std::shared_ptr<const Calculator> calculator,
              std::uint32_t server, const WorkerSelf& self, Handlers handlers);
 
-    // link: a connection with the server that is there already, or null.
+    // link: an existing connection to the server, or null.
     void start(std::string at, std::unique_ptr<Link> link);
     bool is_reserved() const { return is_reserved_ || has_joined(); }
-    // What the server goes on from, once it is reserved.
+    // The server's starting point, known once the worker is reserved.
     struct Begun {
-        bool is_accepted = true;  // false: from a checkpoint, and nobody has come back who took part
+        // False if the server continues from a checkpoint and no former member has come back.
+        bool is_accepted = true;
         std::optional<Clock>
-            round;  // it has all rounds below this, and nothing of others; nothing: it is torn
-        std::vector<Clock> whole_rounds;  // of which it has such checkpoints
+            round;  // it has all rounds below this, and nothing of later ones; empty: it is torn
+        std::vector<Clock> whole_rounds;  // that have checkpoints on this server
     };
     const Begun& begun() const { return begun_; }
-    // Workers from before the server was replaced, which it expects back before it takes a new one in; none:
-    // it does not wait for any.
+    // Former members that a replaced server expects back before it admits a new worker; empty: it waits for
+    // none.
     const std::vector<Worker>& awaited() const { return awaited_; }
-    void reserve_again();  // what it goes on from may be another round by now
-    // Again, if another server has said a later round meanwhile.
+    // Reserves anew: the server may continue from another round by now.
+    void reserve_again();
+    // Joins at round `first`; called again if another server has reserved a later round meanwhile.
     void join(Clock first);
-    // The answer has this number; what was asked for before is not wanted any more.
+    // The answer carries this number; earlier requests are obsolete.
     void ask_for_checkpoint(std::uint64_t number);
     void server_has_moved(const std::string& at);
-    // Before it leaves: the server writes a checkpoint once it has applied all updates of rounds below this.
+    // Called before the worker leaves: the server writes a checkpoint once it has applied all updates of
+    // rounds below this.
     void flush(Clock clock);
-    bool is_flushing() const { return is_flushing_; }  // it writes that one, or another server must first
+    // Returns true while the server writes that checkpoint, or its replacement has yet to.
+    bool is_flushing() const { return is_flushing_; }
     void leave();
     bool has_left() const { return !server_ || !server_->is_open(); }
     void tick(transport::Clock::time_point now);
 
     Node& node() { return node_; }
-    void deliver();  // after the node was told something
+    void deliver();  // call after each call that changes the node
     Clock first() const { return first_; }
-    // How many rounds more the server wants to be kept, because they are in no checkpoint.
+    // Returns how many additional rounds the server wants kept because they are in no checkpoint.
     Clock kept_rounds() const { return kept_rounds_; }
     bool has_joined() const { return node_.epoch().number > 0; }
     const std::string& at() const { return at_; }
     bool is_away() const { return !server_ || is_silent(*server_); }
-    // What the server says to be wrong with it, for people; "": nothing.
+    // Describes, for people, the trouble that the server reports; "": none.
     std::string trouble() const;
-    // The connection of a worker that says that it is a child of this one for this shard.
+    // Takes a connection from a worker that says it is this one's child for this shard.
     bool may_adopt(Worker child) const { return child != self_.number; }
     void adopt(Worker child, std::unique_ptr<Link> link);
 
@@ -134,7 +141,7 @@ class Upstream final : private Link::Owner {
     void broke(Link& link, const std::string& why) override;
     ChunkShape shape_of(const Link& link, Chunk chunk) const override;
     Bounds bounds(const Link& link) const override;
-    // Weights go to where they were pulled to, and are not needed any more.
+    // Returns true for Weights: they are copied to where they were pulled to, and not kept.
     bool reads_lent(const Link&, const Message& message) const override {
         return std::holds_alternative<Weights>(message) && !node_.keeps_weights();
     }
@@ -152,10 +159,10 @@ class Upstream final : private Link::Owner {
     ChunkArithmetic arithmetic_;
     Node node_;
 
-    std::string at_;  // the server
+    std::string at_;  // the server's address
     std::unique_ptr<Link> server_;
     std::unique_ptr<Dialling> server_dialling_;
-    transport::Clock::time_point server_deadline_{};  // while there is no connection
+    transport::Clock::time_point server_deadline_{};  // set while there is no connection
     bool is_reserved_ = false, is_leaving_ = false;
     std::optional<Clock> flushes_;
     bool is_flushing_ = false;
@@ -163,23 +170,25 @@ class Upstream final : private Link::Owner {
     Clock first_ = 0, kept_rounds_ = 0;
     std::vector<Worker> awaited_;
     Begun begun_;
-    bool was_silent_ = false;  // the server, since this connection was last whole
-    std::optional<transport::Clock::time_point> cut_off_since_;  // what is sent to it is not answered
-    std::optional<Clock> joins_;                                 // the round that it has told the server
+    bool was_silent_ = false;  // the server was silent since this connection last worked
+    // Since when the server's host has not acknowledged what was sent.
+    std::optional<transport::Clock::time_point> cut_off_since_;
+    std::optional<Clock> joins_;  // the round that it has told the server
     std::optional<std::uint64_t> wanted_checkpoint_;
-    std::chrono::milliseconds silence_;  // as the server says
-    std::string trouble_;                // that the server has said
+    std::chrono::milliseconds silence_;  // as the server specifies
+    std::string trouble_;                // as reported by the server
 
-    std::map<Worker, std::string> places_;  // where workers are reached
-    Worker parent_ = the_server;            // whom parent_link_ is for
-    Epoch followed_;                        // the epoch in which it was looked at
+    std::map<Worker, std::string> places_;  // the workers' addresses
+    Worker parent_ = the_server;            // the worker that parent_link_ is for
+    Epoch followed_;                        // the epoch in which the parent was last looked at
     std::unique_ptr<Link> parent_link_;
     std::unique_ptr<Dialling> parent_dialling_;
-    SendQueue for_parent_;  // until the connection is there, and the window is open
+    SendQueue for_parent_;  // waits for the connection, and for the window to open
     SendWindow window_;
-    std::optional<transport::SocketLoop::Timer> opens_;  // the window
+    std::optional<transport::SocketLoop::Timer> opens_;  // fires when the window opens
     std::vector<Child> children_;
-    std::list<std::unique_ptr<Link>> retired_;  // closed, to be destroyed when none of their functions runs
+    // Closed links, destroyed once none of their functions is running.
+    std::list<std::unique_ptr<Link>> retired_;
     std::uint64_t sent_before_ = 0, received_before_ = 0, reconnections_ = 0;
 };
 

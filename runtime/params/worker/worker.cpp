@@ -78,7 +78,7 @@ class Client::Service final : private Link::Owner {
     struct Waiting {                // for weights of a chunk
         ParameterRequest* request;  // null: it was given up
         Clock clock;
-        std::vector<std::pair<Layout::Piece, std::byte*>> places;  // and where the tensor begins
+        std::vector<std::pair<Layout::Piece, std::byte*>> places;  // each with the address of its tensor
     };
 
     void run(transport::Socket front);
@@ -116,7 +116,7 @@ class Client::Service final : private Link::Owner {
     void fail(Status status, const std::string& why);
     ParameterRequest* make_room_request(std::string text);
     void require_tensors(std::uint32_t first, std::size_t count) const;
-    std::string likely_cause() const;  // why something is late
+    std::string likely_cause() const;  // why something may be late
     Clock covered() const;
 
     void received(Link& link, const Json& note) override;
@@ -138,15 +138,15 @@ class Client::Service final : private Link::Owner {
     std::shared_ptr<const Layout> layout_;
     std::unique_ptr<Staging> staging_;
     std::atomic<Clock> clock_ = 0;
-    std::atomic<Clock> covered_ = 0;  // as covered() was last
-    Clock first_ = 0;                 // of its rounds
+    std::atomic<Clock> covered_ = 0;  // the last result of covered()
+    Clock first_ = 0;                 // the worker's first round
 
     transport::Socket listener_;
     transport::SocketLoop loop_{transport::SocketLoop::Way::epoll};
     transport::Mailbox mailbox_;
     std::unique_ptr<transport::Admission> admission_;
-    std::unique_ptr<Link> front_;               // to the first server, until it becomes a shard's
-    std::list<std::unique_ptr<Link>> unknown_;  // of workers that have not said whose children they are
+    std::unique_ptr<Link> front_;               // to the first server, until a shard takes it over
+    std::list<std::unique_ptr<Link>> unknown_;  // from workers that have not said yet whose children they are
     std::vector<std::unique_ptr<Upstream>> upstreams_;  // by server
     std::size_t joined_count_ = 0;
     Requests requests_{options_.timeout};
@@ -156,10 +156,11 @@ class Client::Service final : private Link::Owner {
                                     }};
     std::map<Chunk, std::list<Waiting>> waiting_;
     std::deque<std::shared_ptr<Wanted>> turns_;  // pulls that each wait for the one before
-    const ParameterRequest* turn_ = nullptr;     // the one before the first of these, while it is open
+    const ParameterRequest* turn_ = nullptr;     // the pull before turns_'s first one, while it is open
     bool is_taking_turns_ = false;
     Time::time_point next_look_{}, looked_ = Time::now();
-    std::optional<Time::time_point> asks_until_;  // what servers go on from
+    // Until when it asks again for a starting point that fits together.
+    std::optional<Time::time_point> asks_until_;
 
     std::atomic<bool> is_leaving_ = false;
     std::thread thread_;
@@ -226,10 +227,10 @@ Client::Service::Service(WorkerOptions options)
       gate_(gate_of(*job_)) {
     check(*job_);
     self_.gate = gate_.get();
-    // It may come later than its workers, or be replaced just now.
+    // The server may start later than its workers, or be in the middle of a replacement.
     transport::Socket front = call_server(options_.server, options_.secret, static_cast<int>(job_->priority),
                                           options_.timeout, options_.timeout);
-    // Where the server can be reached from, the other workers can be, too.
+    // Other workers can probably reach this one at the address from which it reaches the server.
     transport::Endpoint at = transport::bound_to(front).value();
     at.port = 0;
     listener_ = transport::listen_on(at, Time::now() + options_.timeout, "");
@@ -329,8 +330,9 @@ void Client::Service::serve() {
     }
 }
 
-// Its last updates may be in sums of others that it would leave behind; and where servers write checkpoints,
-// others have pulled what the next server would not have.
+// A worker must not leave before its updates are covered: others may have them in sums that would become
+// invalid, and, where servers write checkpoints, others may have pulled weights that the next server would
+// lack.
 bool Client::Service::has_nothing_on_its_way() const {
     return !requests_.is_working() ||
            std::all_of(upstreams_.begin(), upstreams_.end(), [&](const auto& upstream) {
@@ -424,7 +426,7 @@ void Client::Service::opened(const Json& note) {
         upstreams_[server]->start(servers[server], server == 0 ? std::move(front_) : nullptr);
 }
 
-// For the error, if it lasts too long.
+// Sets the text for the error in case joining takes too long.
 void Client::Service::say_who_is_awaited() {
     std::string why;
     for (std::size_t server = 0; server < upstreams_.size(); ++server) {
@@ -440,7 +442,7 @@ void Client::Service::say_who_is_awaited() {
     requests_.postpone(std::move(why));
 }
 
-// All servers hear the latest of the rounds that they say.
+// Joins all servers at the latest of the rounds that they have reserved.
 void Client::Service::reserved() {
     say_who_is_awaited();
     for (const auto& upstream : upstreams_)
@@ -459,8 +461,8 @@ void Client::Service::reserved() {
     for (const auto& upstream : upstreams_) upstream->join(first);
 }
 
-// Where a worker takes part in one server's rounds already, and not yet in another's, what they go on from
-// looks as if it did not fit together.
+// While another worker takes part at one server but not yet at another, the servers' starting points seem not
+// to fit together. So this asks again for a while.
 bool Client::Service::asks_again() {
     const bool is_joining = std::any_of(upstreams_.begin(), upstreams_.end(),
                                         [](const auto& upstream) { return upstream->begun().is_accepted; });
@@ -472,8 +474,8 @@ bool Client::Service::asks_again() {
     return true;
 }
 
-// Whether servers go on from checkpoints that do not fit together, and nobody can push what they lack. "":
-// no.
+// Describes the problem if the servers continue from checkpoints that do not fit together and no worker can
+// push what they lack; otherwise returns "".
 std::string Client::Service::torn() const {
     const auto round_of = [](const auto& upstream) { return upstream->begun().round; };
     const bool is_new = std::any_of(upstreams_.begin(), upstreams_.end(),
@@ -520,7 +522,7 @@ void Client::Service::server_says(const Json& note) {
     std::vector<std::string> at;
     for (const Json& place : note.at("at")) at.push_back(place == "" ? "" : said_place(place));
     for (std::size_t i = 0; i < std::min(at.size(), upstreams_.size()); ++i)
-        if (!at[i].empty()) upstreams_[i]->server_has_moved(at[i]);  // "": it has not come yet
+        if (!at[i].empty()) upstreams_[i]->server_has_moved(at[i]);  // "": not connected yet
 }
 
 Value Client::Service::first_weights(Chunk chunk) {
@@ -557,7 +559,8 @@ void Client::Service::full(Chunk chunk, Value gradient) {
     });
 }
 
-// Whoever has not waited for its pushes waits here: a server has room for so many rounds.
+// Waits for room for the round's updates, which a caller that has not waited for its pushes would otherwise
+// skip: a server has room for a limited number of rounds.
 Clock Client::Service::tick() {
     requests_.require_alive();
     requests_.wait(
@@ -567,7 +570,8 @@ Clock Client::Service::tick() {
     return ++clock_;
 }
 
-// Of rounds before its first one it has no updates; servers may say nothing of them for long.
+// The worker has no updates of rounds before its first one, and servers may not report those as covered for
+// long.
 Clock Client::Service::covered() const {
     Clock lowest = UINT64_MAX;
     for (const auto& upstream : upstreams_) lowest = std::min(lowest, upstream->node().covered());
@@ -613,7 +617,7 @@ std::vector<ParameterRequest*> Client::Service::pull_in_turn(std::span<const std
     return requests;
 }
 
-// By chunk: where its weights go.
+// Returns, by chunk, where its weights are to be copied.
 std::shared_ptr<Client::Service::Wanted> Client::Service::wanted_of(
     std::span<const Chunk> chunks, std::span<std::byte* const> weights) const {
     auto wanted = std::make_shared<Wanted>();
@@ -623,7 +627,7 @@ std::shared_ptr<Client::Service::Wanted> Client::Service::wanted_of(
     return wanted;
 }
 
-// Of weights that a worker in this round asks for.
+// Returns the lowest clock of weights that a worker in this round accepts.
 Clock Client::Service::least_clock(Clock round, Clock staleness) const {
     if (job_->staleness && staleness > *job_->staleness)
         throw Error(Status::invalid_argument,
@@ -650,7 +654,7 @@ ParameterRequest* Client::Service::pull(const std::shared_ptr<Wanted>& wanted, C
     return request;
 }
 
-// Asking may bring weights that are here already, and end a turn.
+// Starting a pull may deliver weights that are already here, and thereby end the turn.
 void Client::Service::take_turns() {
     if (std::exchange(is_taking_turns_, true)) return;
     while (turn_ == nullptr && !turns_.empty()) {
@@ -666,7 +670,7 @@ void Client::Service::take_turns() {
 
 void Client::Service::take_pull(const std::shared_ptr<Wanted>& wanted) {
     if (upstreams_.empty() || !requests_.is_open(wanted->begin()->second.request))
-        return;  // and its memory must not be written
+        return;  // so its memory must not be written
     for (auto& [chunk, waiting] : *wanted) {
         const Clock clock = waiting.clock;
         waiting_[chunk].push_back(std::move(waiting));
@@ -703,13 +707,13 @@ void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
             waiting->request == turn_)
             turn_ = nullptr;
         waiting = found->second.erase(waiting);
-        if (!job_->staleness) break;  // each pull has an answer of its own
+        if (!job_->staleness) break;  // each pull has its own answer
     }
     if (found->second.empty()) waiting_.erase(found);
 }
 
-// Its memory is not written any more. Unbounded, its answers still come: each is for the pull that has waited
-// longest.
+// The request's memory is not written any more. With unbounded staleness the request's answers still arrive:
+// an answer is for the pull that has waited longest, so an empty entry stays in its place.
 void Client::Service::forget_pull(const ParameterRequest* request) {
     if (request == turn_) turn_ = nullptr;
     std::erase_if(turns_, [&](const auto& wanted) { return wanted->begin()->second.request == request; });
@@ -721,7 +725,8 @@ void Client::Service::forget_pull(const ParameterRequest* request) {
                 if (one.request == request) one = {nullptr, one.clock, {}};
 }
 
-// The connection that lent the weights has been given up. They are asked for again in the next epoch.
+// The connection that lent the weights was closed, so the copy is invalid. Asks for the weights again in the
+// next epoch.
 void Client::Service::pull_again(Chunk chunk, const std::list<Waiting>& waiting) {
     const std::uint32_t server = layout_->server_of(chunk);
     for (const Waiting& one : waiting)
@@ -749,7 +754,7 @@ void Client::Service::require_tensors(std::uint32_t first, std::size_t count) co
                                 job_->tensors.size()));
 }
 
-// How far a worker may be ahead of what servers have covered: it keeps its updates until then.
+// Limits how far a worker may be ahead of what servers have covered, because it keeps its updates until then.
 ParameterRequest* Client::Service::make_room_request(std::string text) {
     ParameterRequest* const request = requests_.make(std::move(text));
     const Clock window = self_.window, round = clock_;
@@ -768,7 +773,8 @@ std::optional<Time::time_point> Client::Service::wait(ParameterRequest* request,
     return requests_.wait(request, until);
 }
 
-// The thread that may just now write its memory forgets it first; only then it may be gone.
+// The service's thread, which may be writing to the request's memory, forgets the request first; only then
+// may the memory be freed.
 void Client::Service::give_up(ParameterRequest* request) {
     const auto end = [&] {
         if (!requests_.is_open(request)) return;
@@ -776,15 +782,15 @@ void Client::Service::give_up(ParameterRequest* request) {
         requests_.end(*request, Status::aborted, "it was given up");
         mailbox_.post([this] { take_turns(); });
     };
-    if (!in_thread(end)) end();  // the thread is gone
+    if (!in_thread(end)) end();  // the thread has ended
     try {
         requests_.wait(request, Time::time_point::max());
     } catch (const Error&) {
-        // That, or why it has failed before.
+        // this failure, or the one that made it fail before
     }
 }
 
-// The other servers must not wait for a worker that has failed.
+// Leaves all servers, which must not wait for a worker that has failed.
 void Client::Service::fail(Status status, const std::string& why) {
     waiting_.clear();
     turns_.clear();
@@ -794,7 +800,7 @@ void Client::Service::fail(Status status, const std::string& why) {
     requests_.fail(status, why);
 }
 
-// Time in which a server is away does not count: that has a deadline of its own, with which all ends.
+// Time in which a server is away does not count: that has its own deadline, after which everything fails.
 void Client::Service::end_late_requests(Time::time_point now) {
     const auto since = now - std::exchange(looked_, now);
     const bool is_a_server_away = std::any_of(upstreams_.begin(), upstreams_.end(),
@@ -830,7 +836,7 @@ std::string Client::Service::likely_cause() const {
                : cause;
 }
 
-// Calls it in the service's thread, and waits for that. False: there is no thread any more.
+// Runs the call on the service's thread and waits for it. Returns false if the thread has ended.
 bool Client::Service::in_thread(const std::function<void()>& call) {
     std::mutex mutex;
     std::condition_variable changed;
