@@ -10,7 +10,7 @@
 namespace hocket::cache {
 namespace {
 
-// An error that the disk or its state causes, and not the user of the folder.
+// Returns true for an error that the disk or its state causes, rather than the user of the folder.
 bool is_disk_trouble(int error) {
     return error == -EROFS || error == -EACCES || error == -EPERM || error == -ENOSPC || error == -EDQUOT ||
            error == -EIO;

@@ -1,4 +1,4 @@
-// Damaged records give their space back before new segments need it.
+// Frees the space of damaged records before new segments need it.
 #include <fcntl.h>
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-// Takes in what other processes have written.
+// Reads what other processes have written.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -23,7 +23,7 @@ std::int64_t now_ns() {
         .count();
 }
 
-// Of the folder; -1: it cannot be read.
+// Returns the folder's time of change; -1 if it cannot be read.
 std::int64_t time_of_change(const Files& files, const std::string& folder) {
     struct stat status {};
     if (files.status(folder, status) < 0) return -1;
@@ -52,8 +52,8 @@ void Directory::look_at_once() {
     refresh();
 }
 
-// The count shows what others create. All else that happens in the folder (files are sealed, evicted, removed
-// by hand) need not be noticed at once.
+// The counter in FOLDER/lock shows newly created segments. All other changes to the folder (files that are
+// sealed, evicted or removed by hand) need not be noticed at once.
 void Directory::list_if_changed() {
     const auto now = std::chrono::steady_clock::now();
     if (now >= look_again_) creations_.look_again();
@@ -63,7 +63,7 @@ void Directory::list_if_changed() {
     look_again_ = now + refresh_interval;
     std::int64_t changed_ns = time_of_change(files_, options_.folder);
     if (changed_ns == listed_ns_ && !list_again_ && !is_created) return;
-    // A file that is renamed while the names are read may show under neither name.
+    // A file that is renamed during the listing may appear under neither name.
     for (int tries = 0; tries < most_listings; ++tries) {
         list_again_ = false;
         listed_ns_ = changed_ns;
@@ -71,7 +71,7 @@ void Directory::list_if_changed() {
         changed_ns = time_of_change(files_, options_.folder);
         if (changed_ns == listed_ns_) break;
     }
-    // Else something may be missing: the next refresh lists again.
+    // Otherwise something may be missing, and the next refresh lists again.
     if (created && !list_again_ && changed_ns == listed_ns_) known_creations_ = *created;
     list_again_ = list_again_ || changed_ns != listed_ns_ || now_ns() - changed_ns < tick_ns;
 }
@@ -101,7 +101,7 @@ void Directory::open_listed(const SegmentName& name) {
     Descriptor fd(files_.open(path, O_RDONLY));
     const bool is_none_of_ours = fd.get() == -EACCES || fd.get() == -irregular_file;
     if (is_none_of_ours) passed_over_.insert(name.identity);
-    if (fd.get() < 0) {  // it was renamed or removed just now, or there are no more descriptors
+    if (fd.get() < 0) {  // it has just been renamed or removed, or there are no descriptors left
         list_again_ = list_again_ || !is_none_of_ours;
         return;
     }
@@ -111,7 +111,7 @@ void Directory::open_listed(const SegmentName& name) {
         passed_over_.insert(name.identity);
         return;
     }
-    // The file's time says when it was last used. Where that may not be written, it does not matter.
+    // The file's time records its last use. If it cannot be set, nothing depends on it.
     if (name.stage == SegmentStage::sealed && options_.writable) ::futimens(fd.get(), nullptr);
     auto known = std::make_shared<Known>();
     known->segment =

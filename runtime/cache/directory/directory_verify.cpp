@@ -1,4 +1,4 @@
-// Reads every record, and says which are wrong.
+// Reads every record and reports the damaged ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ class Directory::Verifier {
                                      segment.path(), entry_offset(slot), slot));
     }
 
-    // records: by segment and offset.
+    // records: sorted by segment and offset.
     void check_records(std::span<const Record> records) {
         while (!records.empty() && !is_stopped_) {
             const Record& first = records.front();

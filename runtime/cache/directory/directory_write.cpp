@@ -1,4 +1,4 @@
-// New payloads: where they go, and how their segments end.
+// Reserves and commits space for new payloads, and seals their segments.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -58,12 +58,12 @@ std::shared_ptr<Segment> Directory::create(Pen& pen, std::uint64_t bytes) {
     }
     pen.trouble.clear();
     std::uint64_t before = creation.count - 1;
-    // It fails where others have created segments, too: the next refresh sees them.
+    // The exchange fails if other processes have created segments, too: the next refresh finds them.
     known_creations_.compare_exchange_strong(before, creation.count);
     auto known = std::make_shared<Known>();
     known->segment = creation.segment;
     const std::scoped_lock lock(table_mutex_);
-    // A refresh may have seen the file already, and taken it for another process's.
+    // A refresh may have found the file already, and taken it for another process's.
     table_.insert_or_assign(creation.segment->header().identity, std::move(known));
     return creation.segment;
 }
@@ -77,7 +77,7 @@ bool Directory::commit(const Room& room, std::span<const std::byte> payload) {
         return false;
     }
     records_.insert({room.segment, entry});
-    if (room.segment->is_lost()) {  // perhaps after lose() went through the records
+    if (room.segment->is_lost()) {  // perhaps lose() has already gone through the records
         records_.erase(*room.segment, entry);
         abandon(room, EIO);
         return false;

@@ -29,7 +29,7 @@ bool Flights::begin(std::uint64_t key) {
     if (!ours_.insert(byte).second) return false;
     const int fd = file_of(byte);
     if (fd < 0) return true;
-    // Any other error counts as success: to load twice is better than not to load.
+    // Treats any other error as success: it is better to load twice than not at all.
     const int result = files_.lock_byte(fd, byte, true);
     if (result != -EAGAIN && result != -EACCES) return true;
     ours_.erase(byte);

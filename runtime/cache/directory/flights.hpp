@@ -1,6 +1,6 @@
-// At most one load of a key at a time, in all processes with the same folder. For each key that is being
-// loaded, a byte of one of FOLDER/flights.0 to .7 is locked; the kernel unlocks it when the process dies.
-// There are several files, because the kernel goes through all locks of a file for each new one.
+// Ensures that at most one load of a key runs at a time, over all processes with the same folder. For each
+// key being loaded, a byte of one of FOLDER/flights.0 to .7 is locked; the kernel unlocks it when the process
+// dies. There are several files because the kernel searches all locks of a file for each new one.
 #pragma once
 
 #include <array>
@@ -17,10 +17,11 @@ namespace hocket::cache {
 // Thread-safe.
 class Flights {
   public:
-    // Where a file cannot be opened, its flights count in this process only.
+    // If a file cannot be opened, its flights count in this process only.
     Flights(const Files& files, const std::string& folder, bool writable);
 
-    // False: another thread or process loads the key. (Two keys that differ by 2^63 hinder each other.)
+    // Returns false if another thread or process loads the key. (Two keys that differ by 2^63 exclude each
+    // other.)
     bool begin(std::uint64_t key);
     void end(std::uint64_t key);
 
@@ -32,7 +33,7 @@ class Flights {
     const Files& files_;
     std::array<Descriptor, 1 << file_bits> fds_;
     std::mutex mutex_;
-    std::unordered_set<std::uint64_t> ours_;  // the kernel does not tell threads of a process apart
+    std::unordered_set<std::uint64_t> ours_;  // the kernel does not distinguish the threads of a process
 };
 
 }  // namespace hocket::cache

@@ -1,4 +1,4 @@
-// Tells other processes that this one is loading a key, so that they need not.
+// Tells other processes that this one is loading a key, so that they wait for it instead.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class KeyFlight {
         if (begun_) directory_->end_flight(key_);
     }
 
-    // False: another process is loading it.
+    // Returns false if another process is loading it.
     bool begin() { return begun_ = begun_ || directory_->begin_flight(key_); }
 
   private:

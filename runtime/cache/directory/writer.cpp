@@ -47,7 +47,7 @@ Task<> Writer::write_waiting() {
         const auto call = [&] { write_all(batch); };
         try {
             co_await loop_.on_worker(call);
-        } catch (const Error&) {  // no thread can be started: they are not written this time
+        } catch (const Error&) {  // no thread can be started: the payloads are not written this time
         }
         for (Payload* const payload : batch) payload->waiting.resume();
     }
@@ -64,12 +64,12 @@ std::vector<Writer::Payload*> Writer::take_some() {
     return batch;
 }
 
-// On a worker.
+// Runs on a worker.
 void Writer::write_all(std::span<Payload* const> batch) noexcept {
     for (Payload* const payload : batch) {
         try {
             payload->room = directory_.reserve(payload->key, payload->bytes);
-        } catch (const std::exception&) {  // no memory: it is not written this time
+        } catch (const std::exception&) {  // out of memory: the payload is not written this time
         }
     }
     for (std::size_t begin = 0, end; begin < batch.size(); begin = end) {
@@ -90,7 +90,7 @@ void Writer::write_all(std::span<Payload* const> batch) noexcept {
 
 void Writer::write_neighbours(std::span<Payload* const> run) {
     std::vector<iovec> parts;
-    std::vector<PageBuffer> copies;  // where the disk's unit is larger than the arena's
+    std::vector<PageBuffer> copies;  // used where the disk's unit is larger than the arena's
     std::uint64_t all = 0;
     for (const Payload* const payload : run) {
         const Room& room = *payload->room;
@@ -99,7 +99,7 @@ void Writer::write_neighbours(std::span<Payload* const> run) {
             from = copies.emplace_back(room.reserved).data();
             std::memcpy(from, payload->memory.data(), room.bytes);
         }
-        // Or else bytes of other samples would be written, too.
+        // Otherwise bytes of other samples would be written as well.
         std::memset(from + room.bytes, 0, room.reserved - room.bytes);
         parts.push_back({from, room.reserved});
         all += room.reserved;
@@ -111,7 +111,7 @@ void Writer::write_neighbours(std::span<Payload* const> run) {
             payload->is_written = directory_.commit(*payload->room, payload->memory.first(payload->bytes));
         else
             directory_.abandon(*payload->room, written < 0 ? static_cast<int>(-written) : ENOSPC);
-        payload->room.reset();  // if an exception comes before this, the caller abandons the room
+        payload->room.reset();  // if an exception comes earlier, the caller abandons the room
     }
 }
 

@@ -1,5 +1,5 @@
-// Writes payloads to the disk in the background. Payloads that wait at the same time go together: a worker
-// makes room for all of them, and those that lie side by side are one write.
+// Writes payloads to the disk in the background. Payloads that wait at the same time are written together: a
+// worker reserves space for all of them, and adjacent ones are written at once.
 #pragma once
 
 #include <coroutine>
@@ -16,15 +16,16 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread.
+// Used only on the loop's thread.
 class Writer {
   public:
-    // All outlive it. The writes run on the loop's own workers.
+    // All arguments must outlive this object. The writes run on the loop's own workers.
     Writer(Loop& loop, const Files& files, Directory& directory)
         : loop_(loop), files_(files), directory_(directory) {}
 
-    // True once the payload is on the disk; the directory remembers a failure. memory: the block that has the
-    // payload at its start. What follows the payload is overwritten with zeros, as far as the disk needs it.
+    // Returns true once the payload is on the disk; the directory records a failure. memory: the block that
+    // begins with the payload. The bytes behind the payload are overwritten with zeros as far as the disk's
+    // unit requires.
     Task<bool> write(std::uint64_t key, std::span<std::byte> memory, std::uint64_t bytes);
 
   private:

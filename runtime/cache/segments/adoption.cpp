@@ -12,11 +12,11 @@
 namespace hocket::cache {
 namespace {
 
-// The file, locked, if nobody has it open any more. Else a negative descriptor.
+// Returns the file, locked, if no process has it open any more; otherwise a negative descriptor.
 Descriptor claim(const Files& files, const std::string& path, int flags) {
     Descriptor fd(files.open(path, flags));
     if (fd.get() < 0 || files.lock(fd.get(), LOCK_EX | LOCK_NB) < 0) return Descriptor();
-    // Its writer may have sealed and closed it after we opened it.
+    // The writer may have sealed and closed the file after it was opened here.
     return is_file_at(files, fd.get(), path) ? std::move(fd) : Descriptor();
 }
 

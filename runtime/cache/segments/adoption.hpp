@@ -1,4 +1,4 @@
-// What dead processes and broken disks have left in the folder.
+// Adopts segments that dead processes and broken disks have left in the folder.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 namespace hocket::cache {
 
 struct Adoption {
-    std::uint64_t adopted = 0;  // segments that were sealed, or removed for holding nothing
+    std::uint64_t adopted = 0;  // segments that were sealed, or removed because they were empty
     std::uint64_t corrupt = 0;  // entries that failed their checksums
 };
 
-// Seals the segments of all datasets that dead processes left open, and removes what they left half made.
-// Leaves what is not a segment (any more) to remove_corrupt(). The caller holds the folder's lock.
+// Seals the segments of all datasets that dead processes left open, and removes unfinished ones. Leaves files
+// that are not segments (any more) to remove_corrupt(). The caller holds the folder's lock.
 Adoption adopt(const Files& files, const std::string& folder);
 
-// Removes the file if nobody has it open and it is not a segment. Does not wait.
+// Removes the file if it is not a segment and no process has it open. Does not wait.
 void remove_corrupt(const Files& files, const std::string& folder, const SegmentName& name);
 
 }  // namespace hocket::cache

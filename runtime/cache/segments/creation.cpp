@@ -19,13 +19,13 @@ namespace {
 
 constexpr std::uint64_t least_direct_unit = 512;
 
-// The unit of payloads that go round the page cache, in a file at that path.
+// Returns the unit of payloads that bypass the page cache in a file at that path.
 std::uint64_t large_unit(const Files& files, const std::string& path) {
     const Descriptor direct(files.open(path, O_RDWR | O_DIRECT));
     return std::max(least_direct_unit, direct.get() < 0 ? 0 : direct_alignment(direct.get()));
 }
 
-// Allocates the space first, so that no later write can meet a full disk.
+// Allocates the space first, so that no later write can find the disk full.
 int fill_in(const Files& files, int fd, const std::string& path, bool is_small, SegmentHeader& header) {
     if (const int error = files.lock(fd, LOCK_EX | LOCK_NB)) return error;
     if (const int error = files.allocate(fd, header.file_bytes)) return error;
@@ -37,7 +37,7 @@ int fill_in(const Files& files, int fd, const std::string& path, bool is_small, 
     return written == static_cast<std::int64_t>(page.size()) ? 0 : -EIO;
 }
 
-// 0, or -errno and no file.
+// Returns 0, or -errno and leaves no file.
 int make_file(const Files& files, const std::string& folder, bool is_small, SegmentHeader header,
               std::shared_ptr<Segment>& segment) {
     if (::getrandom(header.identity.data(), sizeof header.identity, 0) != sizeof header.identity)
@@ -55,7 +55,8 @@ int make_file(const Files& files, const std::string& folder, bool is_small, Segm
     return 0;
 }
 
-// How many bytes a new file and its slack may take up. Makes room for `wanted` by evicting other datasets.
+// Returns how many bytes a new file and its slack may take. Makes room for `wanted` by evicting other
+// datasets.
 std::optional<std::uint64_t> room_for(std::uint64_t wanted, const Files& files, const std::string& folder,
                                       const SegmentRequest& request, Creation& creation) {
     if (request.limit == 0) return UINT64_MAX;
@@ -86,7 +87,7 @@ std::string limit_text(const std::string& folder, const SegmentRequest& request,
         folder, left, request.limit, request.payload_bytes);
 }
 
-// Where the disk is full, it may still have room for a smaller segment.
+// If the disk is full, it may still have room for a smaller segment.
 void make_in(std::uint64_t room, const Files& files, const std::string& folder, const SegmentRequest& request,
              Creation& creation) {
     int error = 0;
@@ -122,7 +123,7 @@ Creation create_segment(const Files& files, const std::string& folder, const Seg
     if (!error && room) make_in(*room, files, folder, request, creation);
     if (creation.segment) error = lock.write_creations(++creation.count);
     if (!error) return creation;
-    // A segment that others will not hear of must not hold anything.
+    // A segment that the creation count does not announce must not hold anything.
     if (creation.segment) files.unlink(creation.segment->path());
     creation.segment.reset();
     creation.trouble = describe(folder + "/lock", error) + advice(error);

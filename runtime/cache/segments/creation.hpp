@@ -1,4 +1,4 @@
-// New segments: how they come into the folder while it never takes up more than its limit.
+// Creates segments so that the folder never takes more than its limit.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace hocket::cache {
 
 struct Creation {
     std::shared_ptr<Segment> segment;  // owned; null: see trouble
-    std::string trouble;               // what forbids it, and what can be done
-    std::uint64_t count = 0;           // of creations in the folder, with this one
+    std::string trouble;               // why none was created, and what can be done
+    std::uint64_t count = 0;           // the number of creations in the folder, including this one
     std::uint64_t evicted = 0;         // segments of other datasets
     Adoption adoption;
 };
@@ -25,7 +25,7 @@ struct SegmentRequest {
     Digest dataset;
     std::string label;                                           // of the dataset
     std::uint64_t limit;                                         // of the folder in bytes, 0: none
-    std::uint64_t payload_bytes;                                 // of a payload that it must have room for
+    std::uint64_t payload_bytes;                                 // of a payload that must fit
     std::optional<std::uint64_t> source_samples = std::nullopt;  // see SegmentHeader
 };
 

@@ -47,7 +47,7 @@ std::string Damage::text(const std::string& folder) const {
 }
 
 bool Salvage::look() {
-    // Reads twice: an entry is damaged if it is wrong both times.
+    // Reads twice: an entry is damaged only if it is wrong both times.
     if (!read_entries() || !read_entries()) return false;
     for (std::size_t slot = 0; slot < entries_.size(); ++slot) {
         const Entry& entry = entries_[slot];
@@ -80,13 +80,12 @@ bool Salvage::read_entries() {
     });
 }
 
-// A record that is not known any more was forgotten, because it was read wrong once; here it is read once
-// more.
+// A record that is no longer known was forgotten because it was once read wrong; here it is read again.
 bool Salvage::is_useful(const Entry& entry) {
     if (records_.contains(segment_, entry)) return true;
     if (buffer_.size() < entry.bytes) buffer_.resize(entry.bytes);
     const std::int64_t got = files_.read(fd_, buffer_.data(), entry.bytes, entry.offset);
-    if (got < 0) return true;  // perhaps it can be read another time
+    if (got < 0) return true;  // it may be readable another time
     const std::span<const std::byte> payload(buffer_.data(), entry.bytes);
     const bool is_right = static_cast<std::uint64_t>(got) == entry.bytes &&
                           payload_checksum(segment_.header().identity, entry, payload) == entry.checksum;

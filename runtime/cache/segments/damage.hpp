@@ -1,4 +1,4 @@
-// What proved damaged in the folder, and what becomes of its space.
+// Records damage found in the folder, and salvages what is intact.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ namespace hocket::cache {
 class Damage {
   public:
     void found(const Digest& segment, std::uint64_t records, std::uint64_t bytes);
-    // Segments in which damage was found since the last call.
+    // Returns the segments in which damage was found since the last call.
     std::set<Digest> take_segments();
-    void look_again(const Digest& segment);  // it cannot give anything back yet
+    void look_again(const Digest& segment);  // its space cannot be freed yet
     void freed(std::uint64_t bytes);
     void not_freed(const std::string& why);
-    std::string text(const std::string& folder) const;  // in words; "": nothing proved damaged
+    std::string text(const std::string& folder) const;  // describes the damage in words; "": none was found
 
   private:
     mutable std::mutex mutex_;
@@ -33,20 +33,20 @@ class Damage {
     std::string why_not_freed_;
 };
 
-// Reads a sealed segment once more, to see what of it can still be used. Frees only what is read wrong again,
-// so that a single error of the disk costs nothing. Other processes may read the segment meanwhile: they find
-// zeros where they would have found damage. For one thread.
+// Reads a sealed segment again to find what is still usable. Frees only space that is read wrong again, so
+// that a single read error costs nothing. Other processes may read the segment meanwhile: they find zeros in
+// place of damage. For one thread.
 class Salvage {
   public:
-    // fd: the segment's file, writable, with buffered I/O. All outlive it.
+    // fd: the segment's file, writable, with buffered I/O. All arguments must outlive this object.
     Salvage(const Files& files, const Records& records, const Segment& segment, int fd)
         : files_(files), records_(records), segment_(segment), fd_(fd) {}
 
-    bool look();  // false: it cannot be read just now
+    bool look();  // false: it cannot be read at the moment
     bool is_worthless() const { return useful_.empty(); }
-    // Entries that were forgotten because they were read wrong, but are right now.
+    // Returns entries that were forgotten because they were read wrong, but are right now.
     const std::vector<Entry>& right_again() const { return right_again_; }
-    // Makes holes of the pages in which nothing is useful. 0 or -errno.
+    // Punches holes in the pages that have no useful data. Returns 0 or -errno.
     int free_rest() const;
 
   private:
@@ -57,10 +57,10 @@ class Salvage {
     const Records& records_;
     const Segment& segment_;
     const int fd_;
-    std::vector<Entry> entries_;  // by slot, as they were read right; bytes is 0 in the others
+    std::vector<Entry> entries_;  // by slot; bytes is 0 in entries that were not read right
     std::vector<bool> is_read_;   // by slot
     std::uint64_t data_end_ = 0;
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> useful_;  // [begin, end), sorted
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> useful_;  // sorted ranges [begin, end)
     std::vector<Entry> right_again_;
     std::vector<std::byte> buffer_;
 };

@@ -1,4 +1,4 @@
-// What is to be given back: file descriptors, and memory for direct I/O.
+// Owners of file descriptors and of memory for direct I/O.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace hocket::cache {
 
-// Closes its descriptor in the end, and forked children close theirs at once: a lock on a file lasts until
-// all copies are closed. A negative one is an error code, and stays as it is.
+// Closes its descriptor on destruction, and immediately in a forked child: a file lock lasts until all copies
+// of the descriptor are closed. A negative value is an error code and is kept as it is.
 class Descriptor {
   public:
     explicit Descriptor(int fd = -1) : fd_(fd) { forks::close_in_children(fd); }
@@ -50,7 +50,7 @@ class PageBuffer {
     std::unique_ptr<std::byte, Free> data_;
 };
 
-// True if path is the file that fd is, not a link to it.
+// Returns true if path is the file that fd refers to, not a link to it.
 bool is_file_at(const Files& files, int fd, const std::string& path);
 
 }  // namespace hocket::cache

@@ -12,8 +12,7 @@ EntryReader::News EntryReader::read(bool is_final) {
     return news;
 }
 
-// Where the footer is wrong (because the file was cut short, say), each entry still has a checksum of its
-// own.
+// If the footer is wrong (for example because the file was cut short), each entry still has its own checksum.
 void EntryReader::read_sealed(News& news) {
     const auto footer = segment_->read_footer();
     const std::uint64_t slots = footer ? footer->used_slots : segment_->header().slots;

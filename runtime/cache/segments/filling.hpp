@@ -1,4 +1,4 @@
-// Where each writer puts its payload in a segment of our own: slots and offsets are given out in sequence.
+// Assigns slots and offsets in a segment of this process to writers, in sequence.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ class Filling {
     struct Part {
         std::uint64_t slot, offset, reserved;
     };
-    // Nothing: there is no room for it, or the segment is retired. Else the caller must call end_part().
+    // Returns nothing if there is no room, or the segment is retired. Otherwise the caller must call
+    // end_part().
     std::optional<Part> begin_part(std::uint64_t bytes) {
         const std::scoped_lock lock(mutex_);
         const std::uint64_t room = header_.file_bytes - segment_page - next_offset_;
@@ -30,14 +31,14 @@ class Filling {
         return part;
     }
 
-    // One call of these two returns true, the one that leaves the segment retired and without pending parts:
-    // its caller must seal the segment.
+    // Exactly one call of these two functions returns true: the one after which the segment is retired and
+    // has no pending parts. Its caller must seal the segment.
     bool end_part() {
         const std::scoped_lock lock(mutex_);
         --pending_;
         return is_complete_now();
     }
-    bool retire() {  // nothing more is begun
+    bool retire() {  // no more parts are begun
         const std::scoped_lock lock(mutex_);
         is_retired_ = true;
         return is_complete_now();

@@ -82,7 +82,8 @@ int FolderLock::try_once(const std::string& path) {
     Descriptor fd(files_.open(path, O_RDWR | O_CREAT));
     if (fd.get() < 0) return fd.get();
     if (const int result = files_.lock(fd.get(), LOCK_EX | LOCK_NB); result < 0) return result;
-    // Somebody may have emptied the folder after we opened the file, and others may lock a new one.
+    // The folder may have been emptied after the file was opened here, and other processes may lock a new
+    // file.
     if (!is_file_at(files_, fd.get(), path)) return -EWOULDBLOCK;
     fd_ = std::move(fd);
     return 0;

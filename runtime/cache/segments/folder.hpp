@@ -1,4 +1,4 @@
-// The cache's folder: the names of its files, and the lock under which they are created and removed.
+// The cache's folder: the names of its files, and the lock for creating and removing them.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace hocket::cache {
 
-// making: its header is not written yet; it exists only while the folder's lock is held.
+// making: the header is not written yet; such a file exists only while the folder's lock is held.
 enum class SegmentStage { making, open, sealed };
 
 struct SegmentName {
@@ -25,11 +25,11 @@ std::string file_name(const SegmentName& name);  // "<32 hexadecimal digits>.seg
 std::optional<SegmentName> parse_file_name(const std::string& name);
 std::string path_of(const std::string& folder, const SegmentName& name);
 
-// The segments in the folder, or -errno.
+// Lists the segments in the folder. Returns 0 or -errno.
 int list_segments(const Files& files, const std::string& folder, std::vector<SegmentName>& names);
 
-// FOLDER/lock, held until destruction. Waits until the deadline for another process or thread that holds it.
-// If the lock cannot be had by then, or at all, why() says why; else it is "".
+// FOLDER/lock, held until destruction. Waits until the deadline while another process or thread holds it. If
+// the lock cannot be acquired, why() returns the reason; else "".
 class FolderLock {
   public:
     FolderLock(const Files& files, const std::string& folder, std::chrono::milliseconds patience);
@@ -39,12 +39,13 @@ class FolderLock {
     bool is_held() const { return why_.empty(); }
     const std::string& why() const { return why_; }
 
-    // Segments that were created so far. From then on the file takes up a block. 0 or -errno.
+    // Reads the number of segments created so far. From then on the file takes up a block. Returns 0 or
+    // -errno.
     int read_creations(std::uint64_t& count) const;
     int write_creations(std::uint64_t count) const;
 
   private:
-    // 0, or -errno; -EWOULDBLOCK: somebody else has it.
+    // Returns 0, or -errno; -EWOULDBLOCK if another process has the lock.
     int try_once(const std::string& path);
 
     const Files& files_;
@@ -52,13 +53,13 @@ class FolderLock {
     std::string why_;
 };
 
-// How many segments were created in the folder so far, which FOLDER/lock says: for those who watch for new
-// segments of others. For one thread.
+// Reads from FOLDER/lock how many segments were created in the folder so far, to detect new segments of other
+// processes. For one thread.
 class CreationCount {
   public:
     CreationCount(const Files& files, const std::string& folder) : files_(files), path_(folder + "/lock") {}
-    std::optional<std::uint64_t> read();  // nothing: it cannot be read
-    void look_again();                    // checks whether the file that it reads is still the folder's
+    std::optional<std::uint64_t> read();  // nothing if it cannot be read
+    void look_again();                    // checks whether the open file is still the folder's
 
   private:
     const Files& files_;
@@ -68,7 +69,7 @@ class CreationCount {
 
 inline constexpr std::chrono::milliseconds folder_patience{10'000};
 
-// "FOLDER: No space left on device"
+// Returns a text like "FOLDER: No space left on device".
 std::string describe(const std::string& path, int negative_errno);
 
 }  // namespace hocket::cache

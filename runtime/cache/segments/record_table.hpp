@@ -1,4 +1,4 @@
-// Records found by key, in one array, so that a lookup costs little more than the one access to memory that
+// Records found by key, in one array, so that a lookup costs little more than the one memory access that
 // fetches the record.
 #pragma once
 
@@ -28,8 +28,8 @@ class RecordTable {
             if (slots_[i].entry.key == key) return &slots_[i];
         return nullptr;
     }
-    void insert(Record record);        // its key is not there
-    void erase(const Record* record);  // one of find()
+    void insert(Record record);        // its key must not be there
+    void erase(const Record* record);  // a result of find()
 
     template <typename Call>
     void for_each(Call call) const {
@@ -42,7 +42,7 @@ class RecordTable {
     std::size_t after(std::size_t i) const { return (i + 1) & (slots_.size() - 1); }
     void place(Record record);
 
-    // As many as a power of two. A slot without a segment is empty.
+    // The size is a power of two. A slot without a segment is empty.
     std::vector<Record> slots_ = std::vector<Record>(8);
     std::size_t size_ = 0;
 };
@@ -64,7 +64,7 @@ inline void RecordTable::place(Record record) {
     slots_[i] = std::move(record);
 }
 
-// The records that follow without a gap move up, unless one would come before its home.
+// Moves up the records that follow without a gap, unless one would come before its home slot.
 inline void RecordTable::erase(const Record* record) {
     const std::size_t mask = slots_.size() - 1;
     std::size_t gap = record - slots_.data();

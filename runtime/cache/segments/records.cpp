@@ -14,7 +14,7 @@ bool is_same(const Record& record, const Segment& segment, const Entry& entry) {
 }  // namespace
 
 std::size_t Records::shard_of(std::uint64_t key) {
-    return (key * 0x9e3779b97f4a7c15) >> 58;  // Fibonacci hashing: neighbours go apart
+    return (key * 0x9e3779b97f4a7c15) >> 58;  // Fibonacci hashing: spreads adjacent keys
 }
 
 std::optional<Record> Records::find(std::uint64_t key) const {

@@ -42,7 +42,7 @@ std::uint64_t hash(const Digest& identity, std::uint64_t place, const void* data
     return XXH3_64bits_withSeed(data, bytes, XXH3_64bits(seeds, sizeof seeds));
 }
 
-// Of an image without its checksum, which is at the end.
+// Returns the checksum of an image without its last member, the checksum.
 template <typename Image>
 std::uint64_t checksum_of(const Image& image, const Digest& identity, std::uint64_t place) {
     return hash(identity, place, &image, sizeof image - sizeof image.checksum);
@@ -63,7 +63,7 @@ bool is_sane(const SegmentHeader& header) {
            header.data_begin() + segment_page <= header.file_bytes;
 }
 
-// Whether [begin, end) lies in the space for payloads, with room for the footer behind it.
+// Returns true if [begin, end) lies in the space for payloads, with room for the footer behind it.
 bool is_inside(const SegmentHeader& header, std::uint64_t begin, std::uint64_t end) {
     return begin >= header.data_begin() && begin <= end && end <= header.file_bytes - segment_page;
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t sector = 512;
 
-// 0, -errno, or -EIO for what was moved only in part.
+// Returns 0, -errno, or -EIO if only a part was moved.
 int all_or_error(std::int64_t moved, std::uint64_t bytes) {
     if (moved < 0) return static_cast<int>(moved);
     return static_cast<std::uint64_t>(moved) == bytes ? 0 : -EIO;
@@ -38,7 +38,7 @@ std::uint64_t direct_alignment(int fd) {
             {sector, std::uint64_t{facts.stx_dio_offset_align}, std::uint64_t{facts.stx_dio_mem_align}});
         return std::bit_ceil(most) <= segment_page ? std::bit_ceil(most) : 0;
     }
-    // Linux before 6.1 does not tell the alignment: try to read a sector.
+    // Linux before 6.1 does not report the alignment, so try to read a sector.
     const PageBuffer buffer(segment_page);
     return ::pread(fd, buffer.data() + sector, sector, sector) >= 0 ? sector : 0;
 }
@@ -136,7 +136,7 @@ Segment::Sealing Segment::seal() {
     return sealing;
 }
 
-// Finds out how much the good entries take up. Zeroes bad ones (whose write was cut short), so that they are
+// Determines how much space the good entries take. Zeroes bad ones (incomplete writes), so that they are
 // counted only once.
 int Segment::take_stock(Contents& contents) const {
     const std::uint64_t file_bytes = size();
@@ -174,15 +174,16 @@ int Segment::blot_out(std::uint64_t slot) const {
                         blank.size());
 }
 
-// A segment that was sealed early has most of its index unused. Where the file system has no holes, it stays
-// so.
+// A segment that was sealed early has most of its index unused. On file systems without holes it keeps that
+// space.
 void Segment::free_unused_slots(std::uint64_t used_slots) const {
     const std::uint64_t begin = align_up(entry_offset(used_slots), segment_page),
                         end = header_.data_begin() / segment_page * segment_page;
     if (begin < end) files_.punch(buffered_.get(), begin, end - begin);
 }
 
-// The entries reach the disk before the footer, which has their checksum, and the footer before the name.
+// Order of writes: the entries reach the disk before the footer, which has their checksum, and the footer
+// before the name.
 Segment::Sealing Segment::finish(const Contents& contents) {
     if ((lost_ = files_.sync_data(buffered_.get()))) return {Outcome::lost, lost_};
     Page page;

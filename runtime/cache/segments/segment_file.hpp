@@ -1,4 +1,4 @@
-// An open segment file: every process reads it, the one that made it writes it.
+// An open segment file: every process reads it, and only its creator writes it.
 #pragma once
 
 #include <algorithm>
@@ -21,17 +21,17 @@
 
 namespace hocket::cache {
 
-// Nothing: the header is missing or wrong, or the file ends before any payload could begin.
+// Returns nothing if the header is missing or wrong, or if the file ends before any payload could begin.
 std::optional<SegmentHeader> read_header(const Files& files, int fd);
-// On a descriptor that was opened with O_DIRECT, offset, length and memory must be multiples of this, from
-// 512 to 4096. 0: direct I/O does not work on this file.
+// Returns the alignment, from 512 to 4096, of offset, length and memory for I/O on a descriptor opened with
+// O_DIRECT; 0 if direct I/O does not work on this file.
 std::uint64_t direct_alignment(int fd);
 
 // Thread-safe, unless a function says otherwise.
 class Segment {
   public:
-    // fd: for buffered I/O; it belongs to the segment from now on. Owned: fd holds the file's exclusive
-    // flock, and is writable.
+    // fd: for buffered I/O; the segment takes ownership. Owned: fd holds the file's exclusive flock, and is
+    // writable.
     Segment(const Files& files, std::string folder, const SegmentHeader& header, Descriptor fd,
             SegmentStage stage, bool is_owned);
 
@@ -39,45 +39,46 @@ class Segment {
     bool is_owned() const { return is_owned_; }
     bool is_sealed() const { return stage_ == SegmentStage::sealed; }
     std::string path() const { return path_of(folder_, {header_.identity, stage_}); }
-    bool is_gone() const;        // the file was removed by somebody
-    std::uint64_t size() const;  // of the file, now; 0: unknown
+    bool is_gone() const;        // the file was removed
+    std::uint64_t size() const;  // the file's present size; 0: unknown
     bool is_direct() const { return direct_.get() >= 0; }
     int payload_fd() const { return is_direct() ? direct_.get() : buffered_.get(); }
     std::uint64_t unit() const { return is_direct() ? header_.unit : 1; }
 
-    // Calls each(first_slot, bytes of up to index_piece slots) for each piece of the index, from that of
-    // first_slot on, until it returns false or `slots` are done. False: the index cannot be read (any
-    // further).
+    // Calls each(first_slot, bytes of up to index_piece slots) for each piece of the index, beginning with
+    // that of first_slot, until it returns false or `slots` are done. Returns false if the index cannot be
+    // read (any further).
     template <typename Each>
     bool read_index(std::uint64_t first_slot, std::uint64_t slots, Each each) const;
-    // Nothing: the footer is missing or wrong. Only for sealed segments.
+    // Returns nothing if the footer is missing or wrong. Only for sealed segments.
     std::optional<SegmentFooter> read_footer() const;
     std::optional<SegmentHeader> reread_header() const;
-    // While it is held, the segment is not sealed, so that all that is read of it fits together.
+    // The segment is not sealed while this lock is held, so that everything read from it is consistent.
     std::unique_lock<std::mutex> steady() const { return std::unique_lock(mutex_); }
 
     // ---- Somebody else's
     void was_sealed() { stage_ = SegmentStage::sealed; }
     // For a sealed segment whose index has been read: takes the shared lock, which keeps others from evicting
-    // it, and closes the descriptor that only the index needs. False: the lock cannot be had now.
+    // it, and closes the descriptor that only the index needs. Returns false if the lock cannot be acquired
+    // now.
     bool settle();
-    // True if no process is writing it.
+    // Returns true if no process is writing it.
     bool is_abandoned() const;
 
     // ---- One's own
     Filling& filling() { return filling_; }
-    int write_entry(std::uint64_t slot, const Entry& entry) const;  // 0, or -errno
-    // 0, or -errno. Then the segment is lost: nobody may promise that anything in it is durable.
+    int write_entry(std::uint64_t slot, const Entry& entry) const;  // returns 0 or -errno
+    // Returns 0 or -errno. On failure the segment is lost: nothing in it can be assumed durable.
     int sync();
     bool is_lost() const { return lost_ != 0; }
-    void was_removed() { lost_ = -ENOENT; }  // by somebody
+    void was_removed() { lost_ = -ENOENT; }  // by another process or a person
     enum class Outcome { sealed, empty, kept, lost };
     struct Sealing {
         Outcome outcome;
-        int error = 0;                  // -errno, if kept or lost
-        std::uint64_t bad_entries = 0;  // that failed their checksums, and were zeroed
+        int error = 0;                  // -errno, if the outcome is kept or lost
+        std::uint64_t bad_entries = 0;  // failed their checksums and were zeroed
     };
-    // When nobody writes payloads or entries any more.
+    // Call it when no payloads or entries are written any more.
     Sealing seal();
 
   private:
@@ -99,7 +100,7 @@ class Segment {
     const bool is_owned_;
     std::atomic<SegmentStage> stage_;
     std::atomic<int> lost_{0};  // -errno
-    mutable std::mutex mutex_;  // sealing, syncing, settling
+    mutable std::mutex mutex_;  // for sealing, syncing and settling
     Descriptor buffered_;       // none if it is settled and has direct_
     Descriptor direct_;
     Filling filling_;

@@ -20,7 +20,7 @@ constexpr std::uint64_t least_slots = 64, bytes_per_slot = 16 * 1024, bytes_per_
 constexpr std::uint64_t most_small_segment = 64 * MiB;
 constexpr std::uint64_t most_payload = std::uint64_t{1} << 48;
 
-// The smallest file with so many slots that holds the payload.
+// Returns the size of the smallest file with this many slots that holds the payload.
 std::uint64_t file_for(std::uint64_t slots, std::uint64_t payload_bytes) {
     const std::uint64_t data_begin = align_up(entry_offset(slots), segment_page);
     return data_begin + align_up(payload_bytes, segment_page) + segment_page;
@@ -70,7 +70,7 @@ std::optional<SegmentSize> plan_segment(std::uint64_t payload_bytes, std::uint64
     if (payload_bytes > most_payload) return {};
     const bool is_small = payload_bytes < small_payload;
     std::uint64_t target = limit ? std::clamp(limit / 128, MiB, 1024 * MiB) : 256 * MiB;
-    // Of such a segment, a fifth is index.
+    // An index takes a fifth of such a segment.
     if (is_small) target = std::min(target, most_small_segment);
     const std::uint64_t least = file_for(least_slots, payload_bytes);
     std::uint64_t file = align_up(std::max(target, least), segment_page);
@@ -93,7 +93,7 @@ std::int64_t used_bytes(const Files& files, const std::string& folder) {
         struct stat status {};
         int result = files.entry_status(folder + "/" + each, status);
         auto name = parse_file_name(each);
-        if (result == -ENOENT && name && name->stage == SegmentStage::open) {  // sealed just now
+        if (result == -ENOENT && name && name->stage == SegmentStage::open) {  // it has just been sealed
             name->stage = SegmentStage::sealed;
             result = files.entry_status(path_of(folder, *name), status);
         }

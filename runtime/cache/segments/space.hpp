@@ -1,4 +1,4 @@
-// How many bytes the folder takes up, and how many may be added.
+// Computes how many bytes the folder takes up, and how many may be added.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace hocket::cache {
 // their own.
 inline constexpr std::uint64_t small_payload = 4096, small_unit = 8;
 
-// Bytes that a segment's file may take up beyond its size while it is written, because the file system notes
-// which blocks are written. (ext4: at worst a half-full leaf of 340 extents for each 170 blocks.)
+// Returns the bytes that a segment's file may take beyond its size while it is written, because the file
+// system records which blocks are written. (ext4: at worst a half-full leaf of 340 extents per 170 blocks.)
 constexpr std::uint64_t extent_slack(std::uint64_t file_bytes) {
     return file_bytes / 128 + 2 * segment_page;
 }
@@ -23,20 +23,20 @@ constexpr std::uint64_t extent_slack(std::uint64_t file_bytes) {
 struct SegmentSize {
     std::uint64_t file_bytes, slots;
 };
-// The size of a new segment whose first payload has so many bytes. limit: of the folder, 0: none. at_most:
-// for the file and its slack. Nothing: the payload does not fit.
+// Returns the size of a new segment whose first payload has this many bytes. limit: of the folder, 0: none.
+// at_most: for the file and its slack. Returns nothing if the payload does not fit.
 std::optional<SegmentSize> plan_segment(std::uint64_t payload_bytes, std::uint64_t limit,
                                         std::uint64_t at_most);
 
-// Bytes that a file takes up: its blocks. A file that may still be written counts at least its size, because
-// parts of it may have no blocks yet.
+// Returns the bytes that a file takes up: its blocks. A file that may still be written counts at least its
+// size, because parts of it may have no blocks yet.
 std::uint64_t taken_up(const struct stat& status, bool is_sealed);
-// Bytes that all files in the folder take up, with the slack of the open segments; or -errno.
+// Returns the bytes that all files in the folder take up, with the slack of the open segments; or -errno.
 std::int64_t used_bytes(const Files& files, const std::string& folder);
 
-// Unlinks sealed segments of other datasets that no process has open, until that has freed so many bytes or
-// none are left. The one that was not used for the longest time goes first. Returns how many. The caller
-// holds the folder's lock.
+// Unlinks sealed segments of other datasets that no process has open, the least recently used first, until
+// this many bytes are free or none are left. Returns how many were unlinked. The caller holds the folder's
+// lock.
 std::uint64_t evict(const Files& files, const std::string& folder, const Digest& dataset,
                     std::uint64_t bytes_to_free);
 

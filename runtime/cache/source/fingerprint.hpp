@@ -1,4 +1,4 @@
-// A digest of facts, which are added one by one.
+// A digest of facts, which are added one at a time.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,11 @@
 
 namespace hocket::cache {
 
-// XXH3, 128 bits, unseeded. Every fact goes in with its length, so that ("ab", "c") is not ("a", "bc").
+// XXH3, 128 bits, unseeded. Every fact is hashed with its length, so that ("ab", "c") differs from ("a",
+// "bc").
 class Fingerprint {
   public:
-    // kind keeps fingerprints of different things apart. Throws std::bad_alloc.
+    // kind: separates fingerprints of different things. Throws std::bad_alloc.
     explicit Fingerprint(std::string_view kind);
     void add(std::string_view text);
     void add(std::uint64_t number);

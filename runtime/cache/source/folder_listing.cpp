@@ -45,7 +45,7 @@ struct Entry {
     FileFacts facts;
 };
 
-// What readdir said of one folder, then what stat said of its entries.
+// The readdir() results of one folder, then the stat() results of its entries.
 struct Folder {
     std::string path;  // relative; "" is the root
     std::string paths;
@@ -56,8 +56,8 @@ struct Folder {
     }
 };
 
-// Goes level by level: lists all folders of a level at the same time, then looks at all their files at the
-// same time. Some file systems do not tell a file's kind when they list it, so the next level is known only
+// Works level by level: lists all folders of a level in parallel, then reads the status of all their files in
+// parallel. Some file systems do not report a file's kind in the listing, so the next level is known only
 // after both.
 class Walk {
   public:
@@ -94,7 +94,7 @@ class Walk {
         if (fd.get() < 0) throw refuse();
         const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(fd.get()), ::closedir);
         if (!stream) throw refuse();
-        fd.release();  // it belongs to the stream now
+        fd.release();  // the stream owns it now
         for (;;) {
             errno = 0;
             const dirent* entry = ::readdir(stream.get());

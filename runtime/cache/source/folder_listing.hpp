@@ -1,4 +1,4 @@
-// The files below a folder, with what is needed to notice that they have changed.
+// Lists the files below a folder, with the facts needed to detect changes.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct FileFacts {
     std::int64_t changed_ns;  // the time of its last change (mtime), since 1970
 };
 
-// Sorted by path. All paths lie in one string: a million files need 24 MB and their paths' bytes.
+// Sorted by path. All paths are in one string: a million files need 24 MB plus the bytes of their paths.
 class FolderListing {
   public:
     struct Found {
@@ -35,9 +35,10 @@ class FolderListing {
     std::vector<FileFacts> facts_;
 };
 
-// All regular files below the folder. Follows links to files, but not links to folders, and skips what is
-// neither a file nor a folder. Works with up to 32 threads, because storage may be slow to answer each.
-// Throws hocket::Error(not_found | io) with the path of what cannot be listed or looked at.
+// Lists all regular files below the folder. Follows links to files, but not links to folders, and skips
+// everything that is neither a file nor a folder. Uses up to 32 threads, because storage may be slow to
+// answer each call. Throws hocket::Error(not_found | io) with the path of a folder or file that cannot be
+// listed or examined.
 FolderListing list_folder(const std::string& folder);
 
 }  // namespace hocket::cache

@@ -10,7 +10,7 @@
 namespace hocket::cache {
 namespace {
 
-// Absolute, because the embedder may change its working folder later.
+// Returns an absolute path, because the embedder may change its working folder later.
 std::string absolute(const std::string& folder) {
     std::string path = std::filesystem::absolute(folder).string();
     while (path.size() > 1 && path.back() == '/') path.pop_back();

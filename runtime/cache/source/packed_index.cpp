@@ -28,7 +28,7 @@ std::optional<std::uint64_t> number(std::string_view word) {
     return value;
 }
 
-// The line, made fit for an error text, whatever it holds.
+// Returns the line in a form that is safe for an error text, whatever it contains.
 std::string quote(std::string_view line) {
     std::string text(line.substr(0, 40));
     for (char& c : text)

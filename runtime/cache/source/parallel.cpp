@@ -18,7 +18,7 @@ std::vector<std::thread> start_threads(std::size_t count, const std::function<vo
     threads.reserve(count);
     try {
         while (threads.size() < count) threads.push_back(start_thread("hkt-list", body));
-    } catch (const Error&) {  // no more threads can be had
+    } catch (const Error&) {  // no more threads can be started
     }
     return threads;
 }

@@ -1,4 +1,4 @@
-// What is thrown when a part of a source cannot be looked at.
+// The error for a part of a source that cannot be examined.
 #pragma once
 
 #include <fmt/format.h>
