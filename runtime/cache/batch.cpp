@@ -49,9 +49,9 @@ void Batch::failed(std::size_t, const Error& error) {
 }
 
 void Batch::found_no_room(const NoRoom& facts) {
-    if (!is_open_.load(std::memory_order_acquire)) return;  // the batch will be told again
+    if (!is_open_.load(std::memory_order_acquire)) return;  // the batch will be notified again
     const std::lock_guard lock(mutex_);
-    if (abandoned_ || error_) return;  // the samples may be gone with their owner
+    if (abandoned_ || error_) return;  // the samples' array may be gone with the owner
     const std::uint64_t held = held_bytes();
     if (!will_never_fit(facts, held)) return;
     error_.emplace(
@@ -64,10 +64,10 @@ void Batch::found_no_room(const NoRoom& facts) {
     complete_.notify_all();
 }
 
-// A batch gives nothing back before it is whole. So it will never be whole if the next sample does not fit
-// beside those that it holds. Nor will it be if all other room is held by loads that wait for room
-// themselves, and that has not changed for longer than they take to look again: then the free room lies in
-// pieces that are too small.
+// Returns true if the batch can never be completed. A batch releases nothing before it is complete. So it
+// fails if the next sample does not fit beside those that it holds. It also fails if all other room is held
+// by loads that wait for room themselves, and that has not changed for longer than their retry interval: then
+// the free room is in pieces that are too small.
 bool Batch::will_never_fit(const NoRoom& facts, std::uint64_t held) {
     if (held + facts.bytes > memory_.capacity()) return true;
     if (held + facts.idle < facts.used) {
@@ -81,7 +81,7 @@ bool Batch::will_never_fit(const NoRoom& facts, std::uint64_t held) {
 }
 
 std::uint64_t Batch::held_bytes() const {
-    std::map<const std::byte*, std::uint64_t> held;  // a sample may be there several times
+    std::map<const std::byte*, std::uint64_t> held;  // a sample may occur several times
     for (const Lent& lent : std::span(samples_, count_))
         if (lent.resident != nullptr) held.emplace(lent.data, Arena::rounded(lent.bytes));
     std::uint64_t sum = 0;
@@ -140,7 +140,7 @@ void Batch::end() {
                         "there is no room for them (of the cache's memory of {} bytes {} are lent, {} of "
                         "them to this batch)",
                         late, count_, memory_.capacity(), memory_.stats().lent, held));
-    if (error) {  // nobody else writes to samples_ any more
+    if (error) {  // no other thread writes to samples_ any more
         for (std::size_t i = 0; i < count_; ++i) {
             if (samples_[i].resident != nullptr) memory_.release(samples_[i]);
             samples_[i] = {};

@@ -14,7 +14,7 @@
 namespace hocket::cache {
 namespace {
 
-// Half of what the disk has for us, whether it is used already or not.
+// Returns half of the space available to this folder, whether it is used already or not.
 std::uint64_t default_limit(const Files& files, const std::string& folder, bool writable) {
     std::error_code error;
     if (writable) std::filesystem::create_directories(folder, error);
@@ -28,7 +28,7 @@ Digest dataset_of(const CacheOptions& options) {
     return mix(options.source ? options.source->fingerprint() : Digest{}, options.dataset);
 }
 
-// For people who look into the folder.
+// Returns a label for people who look into the folder.
 std::string label_of(const CacheOptions& options) {
     const std::string location = options.source ? options.source->location() : "";
     if (options.dataset.empty() || location.empty()) return options.dataset + location;
@@ -60,8 +60,7 @@ Cache::Cache(CacheOptions options)
     server_ = std::make_unique<Server>(memory_, *loader_, counters_);
 }
 
-// First nobody asks any more; then all loads and writes end; then the folder is closed, which makes it
-// durable.
+// First stops the peers, then lets all loads and writes end, then closes the folder, which makes it durable.
 Cache::~Cache() {
     guests_.clear();
     loader_->set_peers(nullptr);
@@ -157,7 +156,7 @@ void Cache::set_order(std::span<const std::uint64_t> keys, std::uint64_t cursor)
                                 keys.size()));
     std::shared_ptr<const Order> order;
     if (!keys.empty()) order = std::make_shared<const Order>(keys, cursor);
-    const std::lock_guard lock(mutex_);  // of two orders that are set at once, both take the same
+    const std::lock_guard lock(mutex_);  // if two orders are set at once, both sides take the same one
     memory_.set_order(order);
     loader_->set_order(std::move(order));
 }

@@ -22,27 +22,28 @@
 
 namespace hocket::cache {
 
-// All functions are thread-safe, and throw hocket::Error where hocket.h names errors.
+// All functions are thread-safe, and throw hocket::Error with the codes that hocket.h documents.
 class Cache {
   public:
-    // The part of options.folder that holds samples of another dataset is left alone.
+    // Leaves samples of other datasets in options.folder alone.
     explicit Cache(CacheOptions options);
     ~Cache();
 
     // Names the dataset and, if decoded samples are meant, the decoder, in hexadecimal digits. Peers whose
     // identities differ must not exchange samples.
     std::string identity(bool decoded) const;
-    // Answers peers' questions, as long as the cache lives.
+    // Answers peers' questions. Valid as long as the cache lives.
     SampleAnswerer& answerer() { return *server_; }
-    // give_encoded: the peers give what the source gave; else what the decoder made of it.
+    // give_encoded: the peers return the source's bytes; else the decoder's output.
     void set_peers(std::unique_ptr<CachePeers> peers, bool give_encoded);
-    // For others that ask this cache (hkt_cache_serve). The service is kept until the cache closes.
+    // Adds a service for processes that ask this cache (hkt_cache_serve). It is kept until the cache closes.
     void add_guests(std::unique_ptr<CachePeers> service);
 
     Lent get(std::uint64_t key);
-    // To be ended by wait() or test() of the batch.
+    // The caller must end the batch with its wait() or test().
     Batch& get_batch(std::span<const std::uint64_t> keys, Lent* samples);
-    // Counts the time. False: `until` has come first, and the batch goes on.
+    // Waits for the batch and records the time spent. Returns false if `until` is reached first; the batch
+    // continues.
     bool wait(Batch& batch, Batch::Clock::time_point until = Batch::Clock::time_point::max());
     void release(const Lent& sample) { memory_.release(sample); }
 
@@ -76,7 +77,7 @@ class Cache {
     std::unique_ptr<Loader> loader_;
     std::unique_ptr<Server> server_;
     std::unique_ptr<CachePeers> peers_;
-    std::mutex mutex_;  // for guests_, and held while an order is set
+    std::mutex mutex_;  // guards guests_; also held while an order is set
     std::vector<std::unique_ptr<CachePeers>> guests_;
     Digest dataset_{};
 };

@@ -1,4 +1,5 @@
-// What the environment says of caches: HOCKET_CACHE_FOLDER, _MEMORY, _DISK, _IO, _SERVERS, HOCKET_TIMEOUT_MS.
+// Reads the cache's environment variables: HOCKET_CACHE_FOLDER, _MEMORY, _DISK, _IO, _SERVERS,
+// HOCKET_TIMEOUT_MS.
 #pragma once
 
 #include <string>
@@ -9,7 +10,8 @@
 
 namespace hocket::cache {
 
-// The defaults, and what the environment changes. Throws Error(invalid_argument) naming the variable.
+// Returns the default options, changed as the environment says. Throws Error(invalid_argument) naming the
+// variable.
 CacheOptions from_environment(const Environment& environment = process_environment());
 
 }  // namespace hocket::cache

@@ -1,4 +1,4 @@
-// What a cache is made of.
+// The parts and options of a cache.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct CacheOptions : LoadOptions {
     std::uint64_t disk_bytes = 0;  // 0: half of what is free
     std::string dataset;
     std::string decoder;
-    FaultHook faults;  // of tests
+    FaultHook faults;  // for tests
 };
 
 }  // namespace hocket::cache

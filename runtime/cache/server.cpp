@@ -5,7 +5,7 @@
 
 namespace hocket::cache {
 
-// A sample that a peer has asked for and that is on its way.
+// A sample that a peer has asked for and that is being loaded.
 struct Server::Asked final : Waiter {
     Server& server;
     std::function<void(Answer)> answer;
@@ -49,7 +49,7 @@ SampleRoom Server::room(std::uint64_t, std::uint64_t bytes) {
         std::byte* const data = block.data();
         arriving_.insert_or_assign(data, std::move(block));
         return {.data = data};
-    } catch (const Error&) {  // larger than the memory: offered() answers that
+    } catch (const Error&) {  // larger than the memory: offered() reports that
         return {};
     }
 }

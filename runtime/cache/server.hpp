@@ -1,4 +1,4 @@
-// Answers peers, with samples that this process has, or brings from its disk or the source.
+// Answers peers with samples that this process has, or loads from its disk or the source.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ class Server final : public SampleAnswerer {
     Loader& loader_;
     Counters& counters_;
     std::mutex mutex_;
-    std::map<std::byte*, ArenaBlock> arriving_;  // of offers
+    std::map<std::byte*, ArenaBlock> arriving_;  // the blocks of arriving offers
 };
 
 }  // namespace hocket::cache

@@ -21,7 +21,7 @@ using transport::Endpoint;
 
 constexpr auto patience = std::chrono::seconds(10);  // with the name server
 
-// What a rank tells the others: "+IDENTITY\nHOST\nPORT", or "-STATUS\nTEXT".
+// The introduction that a rank sends to the others: "+IDENTITY\nHOST\nPORT", or "-STATUS\nTEXT".
 struct Introduction {
     std::optional<Error> error;
     std::string identity;

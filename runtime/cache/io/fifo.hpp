@@ -1,9 +1,9 @@
-// A queue whose items hold the link themselves (T* next): it allocates nothing, and cannot fail.
+// An intrusive queue: its items contain the link (T* next), so it allocates nothing and cannot fail.
 #pragma once
 
 namespace hocket::cache {
 
-// Not thread-safe. Items are the caller's; each is in one queue at a time.
+// Not thread-safe. The caller owns the items; each is in at most one queue at a time.
 template <typename T>
 class Fifo {
   public:
@@ -21,7 +21,7 @@ class Fifo {
         return item;
     }
 
-    // Moves all of `other` to the end.
+    // Moves all items of `other` to the end.
     void append(Fifo& other) {
         if (other.empty()) return;
         (first_ ? last_->next : first_) = other.first_;
@@ -31,7 +31,7 @@ class Fifo {
 
   private:
     T* first_ = nullptr;
-    T* last_ = nullptr;  // of a queue that is not empty
+    T* last_ = nullptr;  // valid if the queue is not empty
 };
 
 }  // namespace hocket::cache

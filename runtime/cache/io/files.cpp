@@ -21,7 +21,7 @@ bool is_direct(int fd) {
     return flags >= 0 && (flags & O_DIRECT) != 0;
 }
 
-// The call's result, or -errno.
+// Returns the call's result, or -errno.
 template <typename Call>
 auto repeated(Call call) -> decltype(call()) {
     for (;;) {
@@ -53,7 +53,7 @@ std::optional<std::int64_t> Transfer::took(std::int64_t returned) {
     const auto result = static_cast<std::int64_t>(moved);
     if (moved == bytes) return result;
     if (call == FileCall::write) return returned > 0 ? std::optional<std::int64_t>() : -EIO;
-    // A direct read stops inside a sector only where the file ends, and cannot go on from there.
+    // A direct read stops inside a sector only at the end of the file, and cannot continue from there.
     const bool is_end = returned == 0 || (moved % sector_bytes != 0 && is_direct(fd));
     return is_end ? std::optional(result) : std::nullopt;
 }
@@ -93,7 +93,7 @@ int Files::open_at_once(const std::string& path, int flags, unsigned mode) const
                        [&] { return ::open(path.c_str(), flags | more | O_CLOEXEC | O_NOCTTY, mode); });
     };
     int fd = open_with(O_NONBLOCK);
-    // Only a lease on a regular file does this. An open that waits makes the kernel end it.
+    // Only a lease on a regular file causes this. An open that waits makes the kernel break the lease.
     if (fd == -EWOULDBLOCK) fd = open_with(0);
     return regular(fd);
 }
@@ -132,7 +132,7 @@ std::int64_t Files::write(int fd, std::span<const iovec> parts, std::uint64_t of
         if (returned < 0) return -errno;
         moved = static_cast<std::size_t>(returned);
     }
-    // A short one goes on where it stopped, part by part.
+    // A short write continues where it stopped, part by part.
     std::size_t behind = 0;
     for (const iovec& part : parts) {
         const std::size_t begin = behind;

@@ -1,4 +1,4 @@
-// File operations that do not block the thread that asks for them: by io_uring, or by worker threads.
+// File operations that do not block the calling thread: by io_uring, or by worker threads.
 #pragma once
 
 #include <sys/stat.h>
@@ -19,39 +19,39 @@ namespace hocket::cache {
 
 enum class IoKind { automatic, ring, threads };  // automatic: io_uring if the kernel allows it
 
-// An operation. It lies in the frame of the coroutine that waits for it. It and what it refers to stay until
-// it is done.
+// An operation. It is part of the frame of the coroutine that waits for it. The operation and the data that
+// it refers to must stay valid until it is done.
 struct Operation {
     enum class Kind : std::uint8_t { transfer, open, close, status };
 
     Kind kind = Kind::transfer;
-    Transfer transfer;                  // close has its descriptor there
-    const std::string* path = nullptr;  // open, status
-    int flags = 0;                      // open
+    Transfer transfer;                  // for close: has the descriptor
+    const std::string* path = nullptr;  // for open and status
+    int flags = 0;                      // for open
     struct statx* status = nullptr;
 
-    std::int64_t result = 0;  // bytes moved, a descriptor, or 0; -errno
+    std::int64_t result = 0;  // bytes moved, a descriptor, or 0; -errno on failure
     std::coroutine_handle<> waiting;
-    Operation* next = nullptr;  // the Fifo's that it is in
+    Operation* next = nullptr;  // the link of the Fifo that contains it
 };
 
-// For one thread, except wake(). Before each call it asks Files which fault a test wants.
+// For one thread, except wake(). Before each call it asks Files which fault a test injects.
 class Io {
   public:
-    virtual ~Io() = default;  // all operations are done
+    virtual ~Io() = default;  // all operations must be done
 
-    // Called once, before all else, by the thread that calls the rest.
+    // Called once, before anything else, by the thread that makes the other calls.
     virtual void enter() {}
 
-    // Starts the operation, at the latest when wait() is called.
+    // Starts the operation, at the latest during wait().
     virtual void submit(Operation& operation) = 0;
 
-    // Appends what is done to `done`. Waits until something is done, until wake(), or until `timeout` has
-    // passed (nothing: for as long as it takes). It may also return for no reason. Throws Error(io) if the
-    // kernel does not let it wait.
+    // Appends finished operations to `done`. Waits until an operation is done, until wake(), or until
+    // `timeout` has passed (empty: without a limit). May return spuriously. Throws Error(io) if the kernel
+    // does not let it wait.
     virtual void wait(std::optional<std::chrono::nanoseconds> timeout, Fifo<Operation>& done) = 0;
 
-    // On any thread. The current wait() returns, or else the next one.
+    // Makes the current wait() return, or else the next one. May be called on any thread.
     virtual void wake() = 0;
 };
 

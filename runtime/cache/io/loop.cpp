@@ -15,7 +15,7 @@ Operation transfer(FileCall call, int fd, std::byte* data, std::size_t bytes, st
 
 }  // namespace
 
-// The operation lies in the frame of the coroutine that waits.
+// The operation is part of the frame of the waiting coroutine.
 struct Loop::Performing {
     Io& io;
     Operation& operation;
@@ -28,7 +28,7 @@ struct Loop::Performing {
     std::int64_t await_resume() const noexcept { return operation.result; }
 };
 
-// The outermost coroutine of a task. Its frame frees itself.
+// The outermost coroutine of a task. Its frame destroys itself.
 struct Loop::Spawned {
     struct promise_type {
         Spawned get_return_object() {
@@ -65,7 +65,7 @@ void Loop::came_back(WorkerCall& call) {
     tell(lock);
 }
 
-// Wakes the loop under the lock: as soon as the loop can see the news, it may end and be destroyed.
+// Wakes the loop under the lock: as soon as the loop sees the change, it may end and be destroyed.
 void Loop::tell(const std::lock_guard<std::mutex>&) {
     has_news_ = true;
     if (std::exchange(asleep_, false)) io_.io->wake();
@@ -84,7 +84,7 @@ void Loop::run() {
     }
 }
 
-// True: the loop is to end when no task is left.
+// Returns true if the loop should end once no task is left.
 bool Loop::take_news() {
     Fifo<Job> back;
     bool stopping;
@@ -110,13 +110,14 @@ void Loop::take_due_timers() {
     }
 }
 
-// Also resumes those that become ready meanwhile, so that all they ask for goes to the kernel in one batch.
+// Also resumes coroutines that become ready meanwhile, so that all their operations go to the kernel in one
+// batch.
 void Loop::resume_ready() {
     for (std::size_t i = 0; i < ready_.size(); ++i) ready_[i].resume();
     ready_.clear();
 }
 
-// Nothing: it sleeps until it is woken.
+// Returns nothing if the loop should sleep until it is woken.
 std::optional<std::chrono::nanoseconds> Loop::time_to_sleep() {
     {
         const std::lock_guard lock(mutex_);

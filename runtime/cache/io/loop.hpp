@@ -1,5 +1,5 @@
-// The cache's thread: coroutines that wait for I/O, for worker threads and for time. I/O goes through
-// io_uring where the kernel allows it, else through threads.
+// The cache's event loop: a thread that runs coroutines, which wait for I/O, for worker threads and for time.
+// I/O uses io_uring where the kernel allows it, else threads.
 #pragma once
 
 #include <sys/stat.h>
@@ -31,44 +31,44 @@ class Loop {
   public:
     using Clock = std::chrono::steady_clock;
 
-    // depth: operations in flight at once; others wait their turn. files and workers outlive the loop. Throws
-    // Error(io) if io_uring is asked for and cannot be had.
+    // depth: operations in flight at once; others wait their turn. files and workers must outlive the loop.
+    // Throws Error(io) if io_uring is requested but not available.
     Loop(const Files& files, IoKind kind, unsigned depth, Workers& workers);
-    ~Loop();  // all spawned tasks have ended
+    ~Loop();  // all spawned tasks must have ended
     Loop(const Loop&) = delete;
 
-    // What runs the I/O, and if that is not what was asked for, why: "io_uring", "threads",
+    // Names the way I/O runs and, if that is not the requested one, the reason: "io_uring", "threads",
     // "threads (io_uring: Operation not permitted)".
     const std::string& io_name() const { return io_.name; }
 
     // ---- Any thread
     // Runs it on the loop's thread, in order. It must not throw. Calls posted after stop() may be dropped.
     void post(std::function<void()> call);
-    void stop();  // run() returns once all tasks have ended
+    void stop();  // makes run() return once all tasks have ended
 
     // ---- The loop's thread: the one that calls run()
-    void run();  // once. Throws Error(io) if the kernel refuses to run its I/O
-    // The task begins soon. An exception that leaves it is a defect and ends the process. Also allowed before
-    // run(), for the thread that starts the loop's thread.
+    void run();  // call once; throws Error(io) if the kernel refuses to run its I/O
+    // Starts the task soon. An exception that leaves the task is a defect and ends the process. May also be
+    // called before run(), by the thread that starts the loop's thread.
     void spawn(Task<> task);
-    void begin(Task<> task);  // the same, and it begins at once
+    void begin(Task<> task);  // the same, but starts it at once
     std::size_t tasks() const { return tasks_; }
 
-    // Awaitables. read and write move all of it unless the file ends (a short transfer goes on where it
-    // stopped); their result is bytes moved or -errno. Buffers must stay until then.
+    // Awaitables. read and write move all bytes unless the file ends (a short transfer continues where it
+    // stopped); their result is bytes moved or -errno. Buffers must stay valid until then.
     Task<std::int64_t> read(int fd, void* to, std::size_t bytes, std::uint64_t offset);
     Task<std::int64_t> write(int fd, const void* from, std::size_t bytes, std::uint64_t offset);
     Task<int> open(std::string path, int flags);  // a descriptor or -errno; as Files::open_linked
     Task<int> close(int fd);
-    Task<int> status(std::string path, struct statx& to);  // size, mtime, type; 0 or -errno
+    Task<int> status(std::string path, struct statx& to);  // size, mtime and type; 0 or -errno
 
     // co_await loop.delay(5ms)
     auto delay(std::chrono::nanoseconds time);
-    // co_await loop.on_worker([&] { return blocking_call(); }): its result, or its exception. The call may
-    // capture by reference, because the coroutine's frame stays while it waits.
+    // co_await loop.on_worker([&] { return blocking_call(); }) returns the call's result or throws its
+    // exception. The call may capture by reference, because the coroutine's frame stays alive while it waits.
     template <typename Call>
     auto on_worker(Call call);
-    // On other workers than the loop's own. A call that may wait for what the loop's own workers do must not
+    // Runs on other workers than the loop's own. A call that may wait for the loop's own workers must not
     // occupy them.
     template <typename Call>
     auto on_worker(Workers& workers, Call call);
@@ -83,7 +83,7 @@ class Loop {
 
     struct Timer {
         Clock::time_point when;
-        std::uint64_t number;  // orders timers of the same time: the first to come goes first
+        std::uint64_t number;  // orders timers of the same time: first come, first served
         std::coroutine_handle<> waiting;
         bool operator>(const Timer& other) const {
             return when != other.when ? when > other.when : number > other.number;
@@ -102,19 +102,19 @@ class Loop {
     Workers& workers_;
     NamedIo io_;
 
-    // The loop's thread's
+    // Used only on the loop's thread.
     std::size_t tasks_ = 0;
     std::vector<std::coroutine_handle<>> ready_;
     std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
     std::uint64_t timers_made_ = 0;
-    std::vector<std::function<void()>> calls_;  // being run
+    std::vector<std::function<void()>> calls_;  // the calls being run
 
     std::mutex mutex_;
     std::vector<std::function<void()>> posts_;
-    Fifo<Job> back_;  // WorkerCalls that are done
+    Fifo<Job> back_;  // finished WorkerCalls
     bool stopping_ = false;
-    bool has_news_ = false;  // there is something in one of these
-    bool asleep_ = false;    // or about to be: whoever has news must wake it
+    bool has_news_ = false;  // one of these is not empty
+    bool asleep_ = false;    // or about to be: a thread that adds something must wake it
 };
 
 struct Loop::Delay {

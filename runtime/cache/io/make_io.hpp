@@ -1,4 +1,4 @@
-// Which way the cache's file operations take.
+// Chooses the implementation of the cache's file operations.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ struct NamedIo {
     std::string name;  // see Loop::io_name
 };
 
-// depth: operations in flight. Throws Error(io) if io_uring is asked for and cannot be had.
+// depth: operations in flight. Throws Error(io) if io_uring is requested but not available.
 NamedIo make_io(const Files& files, IoKind kind, unsigned depth);
 
 }  // namespace hocket::cache

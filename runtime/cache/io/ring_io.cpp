@@ -23,17 +23,17 @@ using namespace std::chrono_literals;
 
 constexpr unsigned largest_depth = 16384;
 
-// The kernel gets operations in fours, while others are still being prepared, or else the disk would idle
-// meanwhile. fio makes 62,000 reads of 4 KiB a second at depth 32; fours reach 1.02 of that, eights 0.88, one
-// by one 0.96 (virtual disk, Linux 6.18).
+// Operations are submitted in batches of four, while others are still being prepared; otherwise the disk
+// would idle meanwhile. fio makes 62,000 reads of 4 KiB a second at depth 32; batches of four reach 1.02 of
+// that, of eight 0.88, of one 0.96 (virtual disk, Linux 6.18).
 constexpr unsigned batch = 4;
 
 [[noreturn]] void refuse(const std::string& why) {
     throw Error(Status::io, "io_uring: " + why);
 }
 
-// With the best flags that this kernel knows. A ring that begins disabled belongs to the thread that enables
-// it.
+// Uses the best flags that this kernel supports. A ring that begins disabled belongs to the thread that
+// enables it.
 int open_ring(unsigned entries, io_uring* ring) {
     constexpr unsigned always = IORING_SETUP_R_DISABLED;
     int result = -EINVAL;
@@ -56,8 +56,8 @@ FileCall call_of(const Operation& operation) {
 
 RingIo::RingIo(const Files& files, unsigned depth)
     : files_(files), most_(std::clamp(depth, 1u, largest_depth)) {
-    // One entry more than there are operations, to listen for wakes. The ring holds twice as many
-    // completions, which is always enough.
+    // Has one entry more than there are operations, for the read that listens for wakes. The ring holds twice
+    // as many completions, which is always enough.
     const int result = open_ring(most_ + 1, &ring_);
     if (result < 0) refuse(std::strerror(-result));
     try {
@@ -81,7 +81,7 @@ RingIo::~RingIo() {
 }
 
 void RingIo::require_operations() {
-    // Without EXT_ARG, waiting with a deadline takes operations of its own.
+    // Without EXT_ARG, waiting with a deadline would take additional operations.
     if ((ring_.features & IORING_FEAT_EXT_ARG) == 0) refuse("Linux 5.11 or later is needed");
     const std::unique_ptr<io_uring_probe, decltype(&io_uring_free_probe)> probe(
         io_uring_get_probe_ring(&ring_), &io_uring_free_probe);
@@ -93,7 +93,8 @@ void RingIo::require_operations() {
 }
 
 void RingIo::enter() {
-    // A system call by hand: the shared library of liburing 2.3 does not export io_uring_enable_rings.
+    // Makes the system call directly: the shared library of liburing 2.3 does not export
+    // io_uring_enable_rings.
     if (syscall(SYS_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0) != 0)
         throw Error(Status::io, std::string("the cache's io_uring could not be enabled: ") +
                                     std::strerror(errno) + "; HOCKET_CACHE_IO=threads does without");
@@ -107,7 +108,8 @@ void RingIo::wait(std::optional<std::chrono::nanoseconds> timeout, Fifo<Operatio
     done.append(failed_);
 }
 
-// The waiting thread may end, and destroy this, as soon as it is woken: nothing is touched after the write.
+// The waiting thread may end and destroy this object as soon as it is woken, so nothing is touched after the
+// write.
 void RingIo::wake() {
     const std::uint64_t one = 1;
     while (::write(wakes_, &one, sizeof one) < 0 && errno == EINTR) {
@@ -126,13 +128,13 @@ void RingIo::start_queued() {
         } else {
             prepare(operation, fault);
             ++in_flight_;
-            // What fails here is submitted with the next ones.
+            // Entries that fail here are submitted with the next batch.
             if (io_uring_sq_ready(&ring_) >= batch) io_uring_submit(&ring_);
         }
     }
 }
 
-// There is always a free entry: the ring has one for each operation in flight, and one that listens.
+// There is always a free entry: the ring has one for each operation in flight, and one for listening.
 void RingIo::prepare(Operation& operation, const Fault& fault) {
     io_uring_sqe* const entry = io_uring_get_sqe(&ring_);
     const Transfer& transfer = operation.transfer;
@@ -193,7 +195,7 @@ void RingIo::enter_kernel(std::optional<std::chrono::nanoseconds> timeout) {
     if (result != -EAGAIN && result != -EBUSY)
         throw Error(Status::io, std::string("the cache cannot wait for its files: io_uring_enter: ") +
                                     std::strerror(-result) + "; HOCKET_CACHE_IO=threads does without");
-    std::this_thread::sleep_for(1ms);  // the kernel has no memory for it just now
+    std::this_thread::sleep_for(1ms);  // the kernel is out of memory for the moment
 }
 
 void RingIo::reap(Fifo<Operation>& done) {
@@ -217,7 +219,7 @@ void RingIo::reap(Fifo<Operation>& done) {
     io_uring_cq_advance(&ring_, count);
 }
 
-// As Files::open_linked does.
+// Handles the result as Files::open_linked does.
 std::optional<std::int64_t> RingIo::opened(Operation& operation, int returned) {
     if (returned == -EINTR) return {};
     if (returned == -EWOULDBLOCK && (operation.flags & O_NONBLOCK) != 0) {
@@ -227,7 +229,7 @@ std::optional<std::int64_t> RingIo::opened(Operation& operation, int returned) {
     return Files::regular(returned);
 }
 
-// Nothing: the operation goes on.
+// Returns nothing if the operation continues.
 std::optional<std::int64_t> RingIo::outcome(Operation& operation, int returned) {
     if (operation.kind == Operation::Kind::transfer) return operation.transfer.took(returned);
     if (operation.kind == Operation::Kind::close) return returned == -EINTR ? 0 : returned;

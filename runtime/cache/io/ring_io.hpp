@@ -1,4 +1,4 @@
-// Operations by io_uring. They are submitted in batches; the system call of the last batch also waits.
+// File operations by io_uring. They are submitted in batches; the system call of the last batch also waits.
 #pragma once
 
 #include <liburing.h>
@@ -7,11 +7,11 @@
 
 namespace hocket::cache {
 
-// The thread that constructs it need not be the one that enters.
+// The constructing thread need not be the one that calls enter().
 class RingIo final : public Io {
   public:
-    // Throws Error(io) if the kernel does not allow it, or lacks what is needed. The text is the reason
-    // alone.
+    // Throws Error(io) if the kernel does not allow io_uring, or lacks a feature. The text is only the
+    // reason.
     RingIo(const Files& files, unsigned depth);
     ~RingIo() override;
     RingIo(const RingIo&) = delete;
@@ -39,10 +39,10 @@ class RingIo final : public Io {
     const Files& files_;
     io_uring ring_{};
     int wakes_ = -1;          // an eventfd
-    bool listening_ = false;  // for wakes_
+    bool listening_ = false;  // a read of wakes_ is in flight
     unsigned most_ = 0, in_flight_ = 0;
     Fifo<Operation> queue_;   // not in flight yet
-    Fifo<Operation> failed_;  // by a test's fault, before the kernel saw them
+    Fifo<Operation> failed_;  // failed by a test's fault before they reached the kernel
 };
 
 }  // namespace hocket::cache

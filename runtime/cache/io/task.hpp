@@ -1,4 +1,4 @@
-// A coroutine that another one awaits, or that a Loop runs. It does nothing until it is awaited or spawned.
+// A coroutine that another one awaits, or that a Loop runs. It starts only when it is awaited or spawned.
 #pragma once
 
 #include <coroutine>

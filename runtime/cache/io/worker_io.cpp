@@ -17,7 +17,7 @@ std::int64_t perform(const Files& files, const Operation& operation) {
     switch (operation.kind) {
         case Operation::Kind::open:
             return files.open_linked(*operation.path,
-                                     operation.flags & ~O_NONBLOCK);  // Files adds it where it is needed
+                                     operation.flags & ~O_NONBLOCK);  // Files adds it where needed
         case Operation::Kind::close:
             return Files::close(transfer.fd);
         case Operation::Kind::status:
@@ -64,7 +64,7 @@ void WorkerIo::wait(std::optional<std::chrono::nanoseconds> timeout, Fifo<Operat
     start_queued();
 }
 
-// Under the lock: the waiting thread may end, and destroy this, as soon as it is woken.
+// Notifies under the lock: the waiting thread may end and destroy this object as soon as it is woken.
 void WorkerIo::wake() {
     const std::lock_guard lock(mutex_);
     woken_ = true;
@@ -77,7 +77,7 @@ void WorkerIo::start_queued() {
         slot.operation = &queue_.pop();
         try {
             workers_.submit(slot);
-        } catch (const Error&) {  // there is no thread for it
+        } catch (const Error&) {  // no thread can be started for it
             slot.operation->result = -EAGAIN;
             give_back(slot);
         }

@@ -1,4 +1,4 @@
-// Operations by threads that block: where there is no io_uring.
+// File operations by threads that block, for kernels without io_uring.
 #pragma once
 
 #include <condition_variable>
@@ -11,8 +11,8 @@
 
 namespace hocket::cache {
 
-// It has workers of its own: the embedder's functions may occupy all the others, and wait there for memory
-// that only a transfer will free.
+// Has its own workers: the embedder's functions may occupy all others, waiting for memory that only a
+// transfer can free.
 class WorkerIo final : public Io {
   public:
     WorkerIo(const Files& files, unsigned depth);
@@ -35,7 +35,7 @@ class WorkerIo final : public Io {
     const Files& files_;
     std::vector<Slot> slots_;
 
-    // The thread's
+    // Used only on the waiting thread.
     Fifo<Operation> queue_;
     Fifo<Job> free_;  // slots
 

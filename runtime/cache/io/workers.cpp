@@ -37,7 +37,7 @@ void Workers::add_thread() {
     try {
         threads_.push_back(start_thread("hkt-cache-work", [this] { work(); }));
     } catch (const Error&) {
-        if (threads_.empty()) throw;  // else one of the others will do it
+        if (threads_.empty()) throw;  // otherwise one of the other threads will run the job
     }
 }
 

@@ -1,4 +1,4 @@
-// Threads that may block: for calls of the embedder, and for files where there is no io_uring.
+// Threads that may block, for the embedder's functions, and for files where there is no io_uring.
 #pragma once
 
 #include <condition_variable>
@@ -13,27 +13,27 @@
 
 namespace hocket::cache {
 
-// What a worker is to do. It belongs to the one who submits it.
+// A job for a worker. The submitter owns it.
 class Job {
   public:
-    // On a worker. The job may be gone before this returns.
+    // Runs on a worker. The job may be destroyed before this returns.
     virtual void run() noexcept = 0;
 
-    Job* next = nullptr;  // the Fifo's that it is in
+    Job* next = nullptr;  // the link of the Fifo that contains it
 
   protected:
     ~Job() = default;
 };
 
-// Thread-safe. A thread is started when a job finds none idle, and stays.
+// Thread-safe. A thread is started when a job finds none idle, and is kept.
 class Workers {
   public:
     explicit Workers(unsigned most = 32);
     ~Workers();  // waits for all jobs
     Workers(const Workers&) = delete;
 
-    // Jobs begin in the order in which they come. Throws Error(out_of_memory) if not even one thread can be
-    // had.
+    // Jobs begin in the order of submission. Throws Error(out_of_memory) if not even one thread can be
+    // started.
     void submit(Job& job);
 
     std::size_t threads() const;  // started so far

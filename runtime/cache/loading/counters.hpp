@@ -1,4 +1,4 @@
-// What a cache has done since it was opened.
+// Counts a cache's operations since it was opened.
 #pragma once
 
 #include <atomic>

@@ -11,12 +11,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long to wait before looking again whether another process has loaded a sample.
+// The interval between two checks whether another process has loaded a sample.
 constexpr std::chrono::microseconds first_read_pause = 200us, last_pause = 10ms;
 
 }  // namespace
 
-// A key may have several records: where one proves damaged, the next one may be right.
+// A key may have several records: if one proves damaged, the next one may be intact.
 Task<bool> DiskReads::read(Load& load) {
     while (const std::optional<Place> place = directory_->find(load.key)) {
         const Entry& entry = place->entry;
@@ -24,7 +24,7 @@ Task<bool> DiskReads::read(Load& load) {
         ArenaBlock block = co_await room_.wait(load, reach);
         if (load.gave_up) co_return false;
         const std::int64_t got = co_await loop_.read(place->fd, block.data(), reach, entry.offset);
-        if (got == -EAGAIN || got == -ENOMEM) co_return false;  // the record is not to blame
+        if (got == -EAGAIN || got == -ENOMEM) co_return false;  // the record is not damaged
         if (got < static_cast<std::int64_t>(entry.bytes) ||
             !Directory::is_right(*place, {block.data(), entry.bytes})) {
             directory_->forget(*place);

@@ -1,4 +1,4 @@
-// A load's first place to look: the disk, where other processes put samples, too.
+// The first step of a load: looks for the sample on the disk, where other processes put samples, too.
 #pragma once
 
 #include "runtime/cache/directory/directory.hpp"
@@ -10,19 +10,20 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread.
+// Used only on the loop's thread.
 class DiskReads {
   public:
-    // directory: null without a disk level; then nothing here is called. All of it outlives this.
+    // directory: null without a disk level; then no function here is called. All arguments must outlive this
+    // object.
     DiskReads(Loop& loop, Directory* directory, LoadRoom& room, Counters& counters)
         : loop_(loop), directory_(directory), room_(room), counters_(counters) {}
 
-    // False: it is not there, or cannot be read now, or the load has given up. Throws Error(limit | timeout):
-    // there is no room for it.
+    // Returns false if the sample is not there, cannot be read now, or the load has given up. Throws
+    // Error(limit | timeout) if there is no room for it.
     Task<bool> read(Load& load);
 
-    // Until no other process loads the sample. True: it lies on the disk, and has been read. False: the
-    // flight is ours, or the load has given up or is late. Throws as read().
+    // Waits until no other process loads the sample. Returns true if the sample is on the disk and has been
+    // read; false if this load now has the flight, has given up or is late. Throws as read() does.
     Task<bool> wait_for_flight(Load& load, KeyFlight& flight);
 
   private:

@@ -13,8 +13,8 @@ DiskWrites::DiskWrites(const LoadOptions& options, Loop& loop, const Files& file
     if (directory != nullptr) writer_.emplace(loop, files, *directory);
 }
 
-// Those who wait for samples do not wait for a disk that is slower than the source: beyond half of the
-// memory, what is fetched is not stored this time.
+// Readers should not wait for a disk that is slower than the source: if more than half of the memory waits to
+// be written, a fetched sample is not stored this time.
 bool DiskWrites::may_store() {
     if (!writer_ || options_.store == Store::none) return false;
     if (options_.store == Store::all || unwritten_bytes_ <= memory_.capacity() / 2) return true;
@@ -22,7 +22,7 @@ bool DiskWrites::may_store() {
     return false;
 }
 
-// What is on its way to the disk, however that ends.
+// Counts a write as long as it is under way, however it ends.
 class DiskWrites::Writing {
   public:
     Writing(DiskWrites& writes, std::uint64_t bytes)
@@ -48,7 +48,7 @@ Task<bool> DiskWrites::write(std::uint64_t key, std::span<std::byte> memory, std
 }
 
 Task<> DiskWrites::settle() {
-    const std::uint64_t last = writes_begun_;  // others begin all the time
+    const std::uint64_t last = writes_begun_;  // waits only for these: other writes begin all the time
     while (!writes_.empty() && *writes_.begin() <= last) co_await loop_.delay(1ms);
 }
 

@@ -1,4 +1,4 @@
-// Samples on their way to the disk: how far the disk is behind, and whether more is stored then.
+// Tracks samples that are being written to the disk, and decides how many may be.
 #pragma once
 
 #include <cstddef>
@@ -17,24 +17,24 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread.
+// Used only on the loop's thread.
 class DiskWrites {
   public:
-    // directory: null without a disk level. ended: is called whenever a write has ended, when the disk may
-    // have caught up; it must not throw. All of it outlives this.
+    // directory: null without a disk level. ended: called whenever a write has ended, because the disk may
+    // have caught up; must not throw. All arguments must outlive this object.
     DiskWrites(const LoadOptions& options, Loop& loop, const Files& files, const Memory& memory,
                Directory* directory, Counters& counters, std::function<void()> ended);
 
-    // Whether a sample that was read from the source is to be stored.
+    // Returns true if a sample that was read from the source should be stored.
     bool may_store();
 
-    // True once the sample is on the disk; a failure is the directory's to remember. memory: the block that
-    // the sample lies in, at its start; it stays until then.
+    // Returns true once the sample is on the disk; the directory records a failure. memory: the block that
+    // begins with the sample; it must stay valid until then.
     Task<bool> write(std::uint64_t key, std::span<std::byte> memory, std::uint64_t bytes);
 
     bool is_behind() const { return unwritten_bytes_ > memory_.capacity() / 4; }
 
-    Task<> settle();  // until all writes that have begun by now have ended
+    Task<> settle();  // waits until all writes that have begun by now have ended
 
   private:
     class Writing;
@@ -44,7 +44,7 @@ class DiskWrites {
     const Memory& memory_;
     Counters& counters_;
     const std::function<void()> ended_;
-    std::optional<Writer> writer_;  // with a directory
+    std::optional<Writer> writer_;  // set if there is a directory
     std::uint64_t unwritten_bytes_ = 0;
     std::uint64_t writes_begun_ = 0;
     std::set<std::uint64_t> writes_;  // under way, by number

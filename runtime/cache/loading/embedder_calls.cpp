@@ -13,18 +13,18 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A prefetch does not keep a worker for longer.
+// The longest time that a prefetch may occupy a worker.
 constexpr std::chrono::milliseconds patience_of_prefetch = 50ms;
 
 Loop::Clock::time_point deadline_of_call(const Load& load) {
     return load.is_prefetch ? Loop::Clock::now() + patience_of_prefetch : load.deadline;
 }
 
-// What a function of the embedder has answered.
+// Checks the result of a function of the embedder.
 void check(Status status, const Value& value, const char* function, const LoadOptions& options,
            std::uint64_t key) {
     if (status == Status::success && value.is_reserved()) return;
-    if (status == Status::limit && !value.trouble().empty())  // our refusal, handed on
+    if (status == Status::limit && !value.trouble().empty())  // our refusal, passed through
         throw Error(Status::limit, value.trouble());
     if (status == Status::success)
         throw Error(Status::invalid_argument,
@@ -63,7 +63,8 @@ Task<> EmbedderCalls::decode(Load& load, std::span<const std::byte> encoded) {
     }
 }
 
-// False: it was a prefetch that found no room, and somebody waits for it by now; call again.
+// Returns false if the load was a prefetch that found no room, and a caller waits for it by now; then call
+// again.
 bool EmbedderCalls::has_taken(Load& load, Status status, Value& value, const char* function) {
     if (value.found_no_room()) {
         if (!load.is_prefetch) throw Error(Status::timeout, value.trouble());

@@ -1,4 +1,4 @@
-// Calls of the embedder's functions, which may block: on workers, while the load waits.
+// Calls the embedder's functions, which may block, on workers while the load waits.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread; the functions run on workers.
+// Used only on the loop's thread; the functions run on workers.
 class EmbedderCalls {
   public:
-    // All of it outlives this.
+    // All arguments must outlive this object.
     EmbedderCalls(const LoadOptions& options, Loop& loop, LoadRoom& room);
 
-    // What the function makes becomes the load's block, unless the load gives up. Both throw the function's
-    // error, or Error(timeout | limit): there is no room for what it makes.
+    // The function's output becomes the load's block, unless the load gives up. Both throw the function's
+    // error, or Error(timeout | limit) if there is no room for the output.
     Task<> read(Load& load);
     Task<> decode(Load& load, std::span<const std::byte> encoded);
 
@@ -29,7 +29,7 @@ class EmbedderCalls {
     const LoadOptions& options_;
     Loop& loop_;
     LoadRoom& room_;
-    // Apart, for functions may wait for room: a decoder gives the room that a read waits for.
+    // Separate, because these functions may wait for room: a decoder frees the room that a read waits for.
     Workers readers_, decoders_;
 };
 

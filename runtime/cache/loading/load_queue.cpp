@@ -43,13 +43,13 @@ void LoadQueue::stop_loading_ahead() {
 
 void LoadQueue::pump() {
     pump_again_ = true;
-    if (is_pumping_) return;  // a load has ended that had nothing to wait for
+    if (is_pumping_) return;  // a load that had nothing to wait for has ended within the loop below
     is_pumping_ = true;
     while (std::exchange(pump_again_, false)) start_some();
     is_pumping_ = false;
 }
 
-// Whoever waits goes first. Loading ahead leaves a quarter of the depth to them.
+// Loads that a caller waits for are started first. Loading ahead leaves a quarter of the depth to them.
 void LoadQueue::start_some() {
     const bool is_behind = writes_.is_behind();
     while (!demanded_.empty() && in_flight_ < options_.depth &&
@@ -63,13 +63,13 @@ void LoadQueue::start_some() {
     }
 }
 
-// False: there is nothing to load ahead now. What is loaded ahead is to be stored, so it waits until the disk
-// has caught up. But what the reader needs next does not wait, or else a slow disk would slow down a fast
-// reader.
+// Returns false if there is nothing to load ahead now. Samples loaded ahead should be stored, so they wait
+// until the disk has caught up. But the samples that the reader needs next do not wait; otherwise a slow disk
+// would slow down a fast reader.
 bool LoadQueue::start_ahead(bool is_behind) {
     if (!is_behind) return start_prefetched() || start_ordered();
     if (!order_ || options_.store == Store::all) return false;
-    awaits_cursor_ = true;  // before the cursor is read, or else its next move could be missed
+    awaits_cursor_ = true;  // set before the cursor is read; otherwise its next move could be missed
     return ahead_ < memory_.cursor() + options_.depth && start_ordered();
 }
 
@@ -102,7 +102,7 @@ bool LoadQueue::start_ordered() {
 
 void LoadQueue::start(Load load) {
     ++in_flight_;
-    loop_.begin(runner_.run(std::move(load)));  // its read goes out before the next load's
+    loop_.begin(runner_.run(std::move(load)));  // submits its read before the next load's
 }
 
 void LoadQueue::ended(const Load& load) {

@@ -7,7 +7,7 @@
 namespace hocket::cache {
 
 Task<ArenaBlock> LoadRoom::wait(Load& load, std::uint64_t bytes) {
-    if (!options_.decode && load.spare != nullptr) load.spare->take();  // no function makes it
+    if (!options_.decode && load.spare != nullptr) load.spare->take();  // no function produces it
     RoomGate::Use use = use_of(load, false);
     use.bytes = bytes;
     ArenaBlock block = gate_.look(use);
@@ -19,8 +19,8 @@ Task<ArenaBlock> LoadRoom::wait(Load& load, std::uint64_t bytes) {
     co_return block;
 }
 
-// Nobody knows beforehand how large a sample will be that a function makes. So a prefetch begins only when it
-// has as much room as other samples took, or else the source would be read in vain.
+// The size of a sample that a function produces is not known beforehand. So a prefetch begins only when it
+// has as much room as recent samples took; otherwise the source might be read in vain.
 bool LoadRoom::keep_spare(Load& load) {
     if (!load.is_prefetch || (!options_.read && !options_.decode)) return true;
     RoomGate::Use use = use_of(load, true);
@@ -47,7 +47,7 @@ RoomGate::Use LoadRoom::use_of(const Load& load, bool is_decoded) const {
     return {.bytes = 0, .position = may_displace ? *load.position : UINT64_MAX, .share = share};
 }
 
-// A sample that is needed later than this takes only room of samples that have no position of their own. With
+// A sample that is needed later than this only takes room from samples without a position in the order. With
 // memory for a part of the samples, loading half of it ahead still saves as many loads as loading nothing
 // ahead would; loading all of it ahead would save few.
 bool LoadRoom::is_near(std::uint64_t position) const {

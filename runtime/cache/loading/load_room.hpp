@@ -1,4 +1,4 @@
-// Room in memory for what is loaded. A load that somebody waits for waits for room; a prefetch gives up.
+// Provides room in memory for loads. A load that a caller waits for waits for room; a prefetch gives up.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,27 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread, except gate().
+// Used only on the loop's thread, except gate().
 class LoadRoom {
   public:
-    // All of it outlives this.
+    // All arguments must outlive this object.
     LoadRoom(const LoadOptions& options, Memory& memory, RoomGate& gate)
         : options_(options), memory_(memory), gate_(gate) {}
 
-    // Room for so many bytes as they are read. Empty: the load has given up. Throws Error(limit | timeout).
+    // Returns room for the bytes read; empty if the load has given up. Throws Error(limit | timeout).
     Task<ArenaBlock> wait(Load& load, std::uint64_t bytes);
 
-    // Before the first step. False: the load has given up.
+    // Called before the first step. Returns false if the load has given up.
     bool keep_spare(Load& load);
 
-    // A prefetch has found no room. True: nobody waits for it, and the load ends. False: somebody waits for
-    // it now, or always has.
+    // Called when a prefetch has found no room. Returns true if no caller waits for the load, which then
+    // ends; false if a caller waits for it now, or always has.
     bool give_up(Load& load);
 
-    // What the load needs room for, without the bytes.
+    // Describes the load's need for room, without the bytes.
     RoomGate::Use use_of(const Load& load, bool is_decoded) const;
 
-    void note_made(std::uint64_t bytes);  // by a function of the embedder
+    void note_made(std::uint64_t bytes);  // records the size of a function's output
 
     RoomGate& gate() const { return gate_; }
 
@@ -41,7 +41,7 @@ class LoadRoom {
     const LoadOptions& options_;
     Memory& memory_;
     RoomGate& gate_;
-    std::uint64_t made_bytes_ = 0;  // the largest sample that a function has made of late
+    std::uint64_t made_bytes_ = 0;  // the largest recent output of a function
 };
 
 }  // namespace hocket::cache

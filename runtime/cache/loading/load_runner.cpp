@@ -37,9 +37,9 @@ Task<> LoadRunner::run(Load load) {
     ended_(load);
 }
 
-// Brings a sample to those who wait for it, and then to the disk if it came from the source.
+// Delivers a sample to the callers that wait for it, and then to the disk if it came from the source.
 Task<> LoadRunner::serve(Load& load, bool& has_ended) {
-    KeyFlight flight(directory_, load.key);  // until it is stored: other processes find it there
+    KeyFlight flight(directory_, load.key);  // held until the sample is stored, where other processes find it
     Spare spare(steps_.room.gate());
     load.spare = &spare;
     co_await bring(load, flight);
@@ -53,10 +53,10 @@ Task<> LoadRunner::serve(Load& load, bool& has_ended) {
         if (!load.gave_up) memory_.publish(load.key, load.block.give_away(), load.bytes, load.is_copy, false);
         has_ended = true;
         ended_(load);
-        // Also where the load gave up: the source is not read again.
+        // Stores it even if the load gave up, so that the source is not read again.
         if (to_disk) co_await steps_.writes.write(load.key, encoded.span(), bytes);
     } else {
-        load.block.shrink(load.bytes);  // what is written below ends where the block does
+        load.block.shrink(load.bytes);  // the write below then ends where the block does
         const Block block = load.block.give_away();
         const std::optional<Lent> kept = memory_.publish(load.key, block, load.bytes, load.is_copy, to_disk);
         has_ended = true;

@@ -1,9 +1,9 @@
-// What one load does, from its key to its end: it takes the steps that the classes beside this one know.
+// Runs one load from its key to its end, by the steps that the classes in this folder provide.
 //
-//   disk -> owner -> source   the first that has the sample gives it (DiskReads, SampleOwners, SourceReads)
+//   disk -> owner -> source   the first that has the sample (DiskReads, SampleOwners, SourceReads)
 //   decode                    unless it came decoded (EmbedderCalls)
-//   publish                   memory lends it to all who wait for it
-//   store                     what came from the source goes to the disk (DiskWrites)
+//   publish                   memory lends it to all that wait for it
+//   store                     a sample from the source is written to the disk (DiskWrites)
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread.
+// Used only on the loop's thread.
 class LoadRunner {
   public:
     struct Steps {
@@ -35,13 +35,14 @@ class LoadRunner {
         EmbedderCalls& calls;
         DiskWrites& writes;
     };
-    // directory: null without a disk level. ended: is called once for each load, when those who wait for it
-    // have the sample or the error, and it takes no turn any more; its write to the disk may still go on. All
-    // of it outlives this.
+    // directory: null without a disk level. ended: called once for each load, when its waiters have the
+    // sample or the error, and it no longer occupies a slot; its write to the disk may still continue. All
+    // arguments must outlive this object.
     LoadRunner(const LoadOptions& options, Memory& memory, Directory* directory, Counters& counters,
                const Steps& steps, std::function<void(const Load&)> ended);
 
-    // Memory has said must_load for the load's key, or begin_load. Failures go to memory: nothing is thrown.
+    // Memory has returned must_load for the load's key, or begin_load. Failures are reported to memory:
+    // nothing is thrown.
     Task<> run(Load load);
 
   private:

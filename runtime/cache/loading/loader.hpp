@@ -1,16 +1,16 @@
-// Brings samples into memory, and puts them where they belong: the front door of the stages in this folder,
-// each of which knows only those behind it.
+// Loads samples into memory and stores them: the entry point to the stages in this folder, each of which
+// knows only those behind it.
 //
-//   LoadQueue       which loads run, and when; starts them by
-//   LoadRunner      what one load does, in steps:
+//   LoadQueue       decides which loads run, and when; starts them through
+//   LoadRunner      runs one load, in steps:
 //     DiskReads, SampleOwners, SourceReads     where the sample comes from
 //     EmbedderCalls                            the embedder's functions, on workers
-//     DiskWrites                               what goes onto the disk, and how far that is behind
-//     LoadRoom                                 room in memory for all of it
-//   Puts            the other way in: takes a sample from outside through the same steps
+//     DiskWrites                               writes to the disk, and how far they are behind
+//     LoadRoom                                 room in memory for all of this
+//   Puts            stores a sample from outside through the same steps
 //
-// Where a stage must wake an earlier one (a load has ended, a write has ended), it calls a function that it
-// was given here. All stages run on one thread, where each load is a coroutine.
+// Where a stage must wake an earlier one (a load or a write has ended), it calls a function that it was given
+// here. All stages run on one thread, on which each load is a coroutine.
 #pragma once
 
 #include <cstdint>
@@ -39,36 +39,36 @@
 
 namespace hocket::cache {
 
-// Thread-safe: all calls are handed to the loop's thread, which is the loader's own.
+// Thread-safe: all calls are passed to the loop's thread, which the loader owns.
 class Loader {
   public:
     using Clock = Loop::Clock;
 
-    // directory: null without a disk level. All of it outlives the loader.
+    // directory: null without a disk level. All arguments must outlive the loader.
     Loader(const LoadOptions& options, const Files& files, Memory& memory, Directory* directory,
            Counters& counters);
-    ~Loader();  // ends what is on its way, and the thread
+    ~Loader();  // ends what is under way, and the thread
 
-    // Memory has said must_load for these keys. own: peers are not asked (they are the ones who ask).
+    // Memory has returned must_load for these keys. own: peers are not asked (because a peer asks).
     void load(std::vector<std::uint64_t> keys, bool own = false);
     void prefetch(std::vector<std::uint64_t> keys);
-    void set_order(std::shared_ptr<const Order> order);  // null: none; memory knows it already
+    void set_order(std::shared_ptr<const Order> order);  // null: none; memory must have it already
 
-    // A sample from outside, encoded. done(error): it is on the disk, or in memory if there is no disk level;
-    // on the loop's thread.
+    // Stores a sample from outside, encoded. done(error): called on the loop's thread when the sample is on
+    // the disk, or in memory if there is no disk level.
     void put(std::uint64_t key, ArenaBlock encoded, std::uint64_t bytes, bool own, Puts::Done done);
 
-    // null: none. When it returns, those before are not asked any more. give_encoded: what the source gave;
-    // else what the decoder made of it.
+    // peers: null for none. When this returns, previous peers are not asked any more. give_encoded: they
+    // return the source's bytes; else the decoder's output.
     void set_peers(CachePeers* peers, bool give_encoded = false);
-    void settle();  // waits until all that has been published is written to the disk
+    void settle();  // waits until all published samples are written to the disk
 
     std::string peer_trouble() const { return owners_.trouble(); }
     RoomGate& gate() { return gate_; }
     const std::string& io_name() const { return loop_.io_name(); }
 
   private:
-    // The loop's own workers: what they do gives room. So they never run functions that may wait for room.
+    // The loop's own workers: their jobs free room, so they never run functions that may wait for room.
     Workers disk_workers_;
     Loop loop_;
     RoomGate gate_;

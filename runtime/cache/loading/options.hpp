@@ -1,4 +1,4 @@
-// What loads need to know of a cache's options.
+// The cache options that loads use.
 #pragma once
 
 #include <chrono>
@@ -21,19 +21,19 @@ using ReadFunction = std::function<Status(std::uint64_t key, Value& sample)>;
 using DecodeFunction =
     std::function<Status(std::uint64_t key, std::span<const std::byte> encoded, Value& sample)>;
 
-// Which samples of the source are written to the disk: see hkt_cache_store.
+// Selects which samples of the source are written to the disk: see hkt_cache_store.
 enum class Store { unless_behind, all, none };
 
 struct LoadOptions {
     std::unique_ptr<Source> source;  // null: none
-    ReadFunction read;               // what a FromCallback means
+    ReadFunction read;               // implements FromCallback
     DecodeFunction decode;           // may be empty
     IoKind io = IoKind::automatic;
     Store store = Store::unless_behind;
     unsigned depth = 64, workers = 32;
     std::chrono::milliseconds timeout{60000};
 
-    // Of a sample, for people.
+    // Names a sample for people.
     std::string name_of(std::uint64_t key) const {
         return source ? source->name(key) : "sample " + std::to_string(key);
     }

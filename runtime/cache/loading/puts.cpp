@@ -57,7 +57,7 @@ Task<> Puts::put_on_disk(std::uint64_t key, ArenaBlock& encoded, std::uint64_t b
     Load there{.key = key, .deadline = deadline, .is_put = true};
     bool found = co_await steps_.disk.read(there);
     while (!found && directory_->find(key) &&
-           Loop::Clock::now() < deadline) {  // the kernel had no memory for it
+           Loop::Clock::now() < deadline) {  // the kernel was out of memory
         co_await loop_.delay(1ms);
         found = co_await steps_.disk.read(there);
     }
@@ -103,7 +103,7 @@ struct Puts::Look final : Waiter {
         error = why;
         resume();
     }
-    void resume() {  // on the loop's thread, as all that publishes is
+    void resume() {  // on the loop's thread, as all publishing is
         if (suspended) puts.loop_.post([this] { looking.resume(); });
     }
 };
@@ -123,11 +123,11 @@ Task<> Puts::put_in_memory(std::uint64_t key, ArenaBlock& encoded, std::uint64_t
         }
         Look look(*this, key);
         co_await look;
-        if (look.must_load) {  // it was evicted just now
+        if (look.must_load) {  // it was evicted in between
             memory_.publish(key, load.block.give_away(), load.bytes, false, false);
             co_return;
         }
-        if (look.error) continue;  // of a get whose load failed meanwhile
+        if (look.error) continue;  // the error is of a get whose load failed meanwhile
         if (look.lent.bytes != load.bytes || std::memcmp(look.lent.data, load.block.data(), load.bytes) != 0)
             other_bytes(key);
         co_return;

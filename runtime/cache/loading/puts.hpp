@@ -1,5 +1,5 @@
-// Samples that the embedder puts: to their owner, or else to the disk, or to memory where there is no disk
-// level.
+// Stores samples that the embedder puts: at their owner, or else on the disk, or in memory if there is no
+// disk level.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread.
+// Used only on the loop's thread.
 class Puts {
   public:
     struct Steps {
@@ -28,12 +28,12 @@ class Puts {
         EmbedderCalls& calls;
         DiskWrites& writes;
     };
-    // directory: null without a disk level. All of it outlives this.
+    // directory: null without a disk level. All arguments must outlive this object.
     Puts(const LoadOptions& options, Loop& loop, Memory& memory, Directory* directory, const Steps& steps)
         : options_(options), loop_(loop), memory_(memory), directory_(directory), steps_(steps) {}
 
-    // encoded: the block that the sample lies in, at its start. own: peers are not asked. A sample that is
-    // there already must have the same bytes: else Error(mismatch).
+    // encoded: the block that begins with the sample. own: peers are not asked. If the sample exists already
+    // it must have the same bytes; otherwise the result is Error(mismatch).
     using Done = std::function<void(const std::optional<Error>&)>;
     Task<> put(std::uint64_t key, ArenaBlock encoded, std::uint64_t bytes, bool own, Done done);
 

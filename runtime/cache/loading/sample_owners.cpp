@@ -61,13 +61,13 @@ struct SampleOwners::Question final : SampleAsker {
         try {
             use.bytes = wanted;
             block = owners.room_.gate().look(use);
-        } catch (const Error&) {  // larger than the memory: the source will say so
+        } catch (const Error&) {  // larger than the memory: the source will report that
             return {};
         }
         bytes = wanted;
         found_no_room = !block;
-        // A prefetch must not hold up the answers behind it: its room may come only from a load that waits
-        // for one of these.
+        // A prefetch must not hold up the answers behind it: its room may become free only after a load that
+        // waits for one of these answers.
         const bool later = found_no_room && !use.position;
         if (later) ++owners.answers_put_off_;
         return {.data = block.data(), .later = later};
@@ -82,19 +82,19 @@ struct SampleOwners::Question final : SampleAsker {
 Task<bool> SampleOwners::ask(Load& load) {
     const std::optional<int> owner = other_owner(load.key);
     if (!owner || peers_->is_down(*owner) || Loop::Clock::now() < silent_until_[*owner]) co_return false;
-    load.spare->take();  // the answer says how large the sample is
+    load.spare->take();  // the answer contains the sample's size
     const std::uint64_t put_off = answers_put_off_;
     Question question(*this, *peers_, *owner, load);
     co_await question;
     if (question.found_no_room && load.is_prefetch) {
         if (room_.give_up(load)) co_return false;
-        const bool found = co_await ask(load);  // somebody waits for it now
+        const bool found = co_await ask(load);  // a caller waits for it now
         co_return found;
     }
     if (question.status != Status::success || !question.block) {
-        if (question.found_no_room) co_return false;  // the owner is not to blame
+        if (question.found_no_room) co_return false;  // not the owner's fault
         if (question.status != Status::not_found) note_failure(question.text);
-        // The owner is not to blame, either, if an answer had to wait for room here.
+        // If an answer had to wait for room here, that is not the owner's fault, either.
         if (question.status == Status::timeout && answers_put_off_ == put_off)
             silent_until_[*owner] = Loop::Clock::now() + patience_with_silence;
         co_return false;
@@ -119,7 +119,7 @@ std::string SampleOwners::trouble() const {
     return trouble_;
 }
 
-// Awaits that the owner has taken a sample.
+// Awaits the owner's confirmation that it has taken a sample.
 struct SampleOwners::Offer final : SampleAsker {
     SampleOwners& owners;
     CachePeers& peers;
@@ -148,7 +148,7 @@ struct SampleOwners::Offer final : SampleAsker {
 };
 
 Task<> SampleOwners::give(int owner, std::uint64_t key, std::span<const std::byte> bytes) {
-    CachePeers& peers = *peers_;  // they may be unset meanwhile
+    CachePeers& peers = *peers_;  // set_peers() may be called meanwhile
     Offer offer(*this, peers, owner, key, bytes);
     co_await offer;
     if (offer.status != Status::success)

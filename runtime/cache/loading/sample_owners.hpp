@@ -1,5 +1,5 @@
-// The ranks or servers that samples belong to, where this process is not the owner itself: asked for samples,
-// and given those that are put here.
+// Asks the ranks or servers that own samples, where this process is not the owner itself, and gives them the
+// samples that are put here.
 #pragma once
 
 #include <atomic>
@@ -20,27 +20,28 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread, except trouble(). The peers answer on a thread of their own.
+// Used only on the loop's thread, except trouble(). The peers answer on their own thread.
 class SampleOwners {
   public:
-    // All of it outlives this.
+    // All arguments must outlive this object.
     SampleOwners(const LoadOptions& options, Loop& loop, LoadRoom& room, Counters& counters)
         : options_(options), loop_(loop), room_(room), counters_(counters) {}
 
-    // null: none. Those that were set before must have answered all questions before they go. give_encoded:
-    // what the source gave; else what the decoder made of it.
+    // null: none. The previous peers must answer all questions before they are destroyed. give_encoded: they
+    // return the source's bytes; else the decoder's output.
     void set(CachePeers* peers, bool give_encoded);
 
-    // The peer that the sample belongs to. Nothing: there are no peers, or it belongs to this process.
+    // Returns the peer that owns the sample; nothing if there are no peers, or if this process owns it.
     std::optional<int> other_owner(std::uint64_t key) const;
 
-    // Asks the owner. False: the load has given up, there is nobody to ask, or no answer that is of use.
+    // Asks the owner. Returns false if the load has given up, there is no other owner, or its answer is of no
+    // use.
     Task<bool> ask(Load& load);
 
-    // Until the owner has taken a sample that is put here. Throws its Error.
+    // Waits until the owner has taken a sample that is put here. Throws the owner's Error.
     Task<> give(int owner, std::uint64_t key, std::span<const std::byte> bytes);
 
-    std::string trouble() const;  // any thread. The last failure of a peer: "" if there was none
+    std::string trouble() const;  // any thread. The last failure of a peer; "" if there was none
 
   private:
     struct Question;
@@ -55,9 +56,9 @@ class SampleOwners {
 
     CachePeers* peers_ = nullptr;
     bool give_encoded_ = false;
-    // By peer: one that has let a deadline pass is not asked until then.
+    // By peer: a peer that has missed a deadline is not asked until then.
     std::vector<Loop::Clock::time_point> silent_until_;
-    std::atomic<std::uint64_t> answers_put_off_ = 0;  // for want of room
+    std::atomic<std::uint64_t> answers_put_off_ = 0;  // for lack of room
 
     mutable std::mutex trouble_mutex_;
     std::string trouble_;

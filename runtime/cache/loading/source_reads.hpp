@@ -1,4 +1,5 @@
-// A load's last place to look: the source, which the embedder's files or its read function are.
+// The last step of a load: reads the sample from the source, which is the embedder's files or its read
+// function.
 #pragma once
 
 #include "runtime/cache/io/loop.hpp"
@@ -10,16 +11,16 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread.
+// Used only on the loop's thread.
 class SourceReads {
   public:
-    // All of it outlives this.
+    // All arguments must outlive this object.
     SourceReads(const LoadOptions& options, Loop& loop, LoadRoom& room, EmbedderCalls& calls,
                 Counters& counters)
         : options_(options), loop_(loop), room_(room), calls_(calls), counters_(counters) {}
 
-    // Brings the sample, unless the load gives up. Throws Error: not_found (there is no such sample), io (the
-    // source cannot be read, or has changed), limit, timeout, or what the read function says.
+    // Reads the sample, unless the load gives up. Throws Error: not_found (there is no such sample), io (the
+    // source cannot be read, or has changed), limit, timeout, or the read function's error.
     Task<> read(Load& load);
 
   private:

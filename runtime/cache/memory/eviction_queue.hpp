@@ -1,5 +1,5 @@
-// Which sample is to be evicted first. Ranks are corrected late: a sample whose rank has changed is pushed
-// again, and the queue skips its old entry.
+// Selects the sample to be evicted first. Ranks are corrected lazily: a sample whose rank has changed is
+// pushed again, and the queue skips its old entry.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,15 @@
 namespace hocket::cache {
 
 // Not thread-safe. The lock that guards it also guards Resident::rank, which is 0 for samples that are not in
-// it.
+// the queue.
 class EvictionQueue {
   public:
-    // It may be in the queue already.
+    // The sample may be in the queue already.
     void push(Resident& resident, std::uint64_t rank);
-    // Takes out the sample with the highest rank, if that is higher than `above`. Null: there is none.
+    // Removes and returns the sample with the highest rank if that is higher than `above`; otherwise returns
+    // null.
     Resident* pop(std::uint64_t above);
-    // Takes out all with a lower rank.
+    // Removes and returns all samples with a lower rank.
     std::vector<Resident*> take_below(std::uint64_t rank);
 
     std::size_t size() const { return size_; }

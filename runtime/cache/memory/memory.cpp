@@ -35,7 +35,7 @@ Memory::Answer Memory::get(std::uint64_t key, Waiter& waiter, std::size_t index,
         answer = resident ? Answer::waiting : Answer::must_load;
         auto& waiting = shard.waiting[key];
         if (!resident) {
-            waiting.reserve(1);  // after the sample is added, nothing may fail
+            waiting.reserve(1);  // nothing may fail after the sample is added
             resident = &shard.add(key, cursor_of(shard.order));
         }
         waiting.push_back({&waiter, index});
@@ -103,8 +103,8 @@ std::uint64_t Memory::use(Shard& shard, Resident& resident, User user) {
     return resident.previous + 1;
 }
 
-// Whether its next position is nearer to the cursor than its last one. The shard's cursor may be behind the
-// cursor of all shards, but it is near enough most of the time.
+// Returns true if the sample's next position is nearer to the cursor than its last one. The shard's cursor
+// may be behind the cursor of all shards, but it is near enough most of the time.
 bool Memory::is_due(const Shard& shard, const Resident& resident) const {
     const auto is_due_at = [&](std::uint64_t cursor) {
         if (resident.next < cursor || resident.previous == Resident::none) return true;
@@ -137,7 +137,7 @@ void Memory::progress(std::uint64_t cursor) {
 
 void Memory::set_order(std::shared_ptr<const Order> order) {
     const std::lock_guard lock(mutex_);
-    next_progress_ = UINT64_MAX;  // no get by the old order counts for the new one
+    next_progress_ = UINT64_MAX;  // gets in the old order do not count for the new one
     for (std::size_t i = 0; i < shard_count; ++i) {
         Shard& shard = shards_[i];
         const std::lock_guard shard_lock(shard.mutex);
@@ -222,7 +222,7 @@ void Memory::shrink(Block& block, std::uint64_t bytes) {
     room();
 }
 
-// Somebody waits for room, and there may be more.
+// Called when there may be more room, and a caller waits for it.
 void Memory::room() {
     if (room_wanted_.load() && room_wanted_.exchange(false) && on_room_) on_room_();
 }
@@ -235,7 +235,7 @@ std::optional<Block> Memory::make_room(std::uint64_t bytes, std::uint64_t above)
     return std::nullopt;
 }
 
-// Brings the queue up to date with the gets and releases since the last time.
+// Updates the queue with the gets and releases since the last call.
 void Memory::refresh() {
     ++refreshes_;
     for (std::size_t i = 0; i < shard_count; ++i) {
@@ -281,7 +281,7 @@ bool Memory::evict(std::uint64_t above) {
     while (Resident* const resident = queue_.pop(above)) {
         Shard& shard = shard_of(resident->key);
         const std::lock_guard lock(shard.mutex);
-        if (resident->state.load() != 0) continue;  // lent, or got since then: it comes back through the list
+        if (resident->state.load() != 0) continue;  // lent, or got since then: it returns through the list
         arena_.release(resident->block());
         shard.residents.remove(*resident);
         ++evicted_;

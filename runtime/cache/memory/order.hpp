@@ -1,4 +1,4 @@
-// The order in which samples will be used: the epochs' permutations, one behind the other.
+// The order in which samples will be used: the epochs' permutations, one after another.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace hocket::cache {
 
-// Immutable. Takes 32 bytes of memory for each position.
+// Immutable. Takes 32 bytes of memory per position.
 class Order {
   public:
     // The first `cursor` positions have been used already. A key may occur several times. Throws
@@ -21,7 +21,7 @@ class Order {
     std::uint64_t first() const { return cursor_; }
     std::uint64_t key(std::uint64_t position) const { return keys_[position]; }
 
-    // The last position of that key before `from`, and the first one at or behind it.
+    // The key's last position before `from`, and its first one at or behind it.
     struct Uses {
         std::optional<std::uint64_t> before, next;
     };
@@ -30,7 +30,7 @@ class Order {
     std::optional<std::uint64_t> next_use(std::uint64_t key, std::uint64_t from) const {
         return uses_around(key, from).next;
     }
-    // The next position of the same key.
+    // Returns the next position of the same key.
     std::optional<std::uint64_t> next_after(std::uint64_t position) const {
         const std::uint64_t next = next_[position];
         return next < size() ? std::optional(next) : std::nullopt;

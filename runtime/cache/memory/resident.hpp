@@ -1,4 +1,4 @@
-// An entry of the memory level's table: a sample that is there, or on its way.
+// An entry of the memory level's table: a sample that is in memory, or being loaded.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,8 @@
 
 namespace hocket::cache {
 
-// When a sample is needed next: a position of the order, or a number behind all positions. Among samples
-// without a position, one that was used later is needed later, and one that has not been used is needed
-// first.
+// When a sample is needed next: a position of the order, or a number behind all positions. Of samples without
+// a position, one that was used later is needed later, and one that has not been used is needed first.
 inline constexpr std::uint64_t behind_the_order = std::uint64_t{1} << 61;
 
 // One cache line, because a hit touches nothing else. Its address is stable, and its memory is not given back
@@ -20,10 +19,10 @@ inline constexpr std::uint64_t behind_the_order = std::uint64_t{1} << 61;
 // flags; the eviction queue's lock guards rank; state is atomic, without a lock; link belongs to the list
 // that the entry is on.
 struct alignas(64) Resident {
-    // state: the number of pins and two flags. A pinned sample has one of the flags, so that the thread that
-    // unpins it knows without a lock what to do.
+    // state: the number of pins and two flags. A pinned sample has one of the flags, which tells the thread
+    // that unpins it what to do, without a lock.
     static constexpr std::uint32_t listed = 1u << 31;  // in its shard's list: the queue has an outdated rank
-    static constexpr std::uint32_t parked = 1u << 30;  // not in the list: the last pin puts it there
+    static constexpr std::uint32_t parked = 1u << 30;  // not in the list: the last release adds it
     static constexpr std::uint32_t pins = parked - 1;
 
     static constexpr std::uint64_t none = UINT64_MAX;
@@ -34,15 +33,16 @@ struct alignas(64) Resident {
     std::uint64_t key = 0;
     std::byte* data = nullptr;  // null: it is being loaded
     std::uint64_t bytes = 0;
-    std::uint64_t next = behind_the_order;  // plus when it was used last, if it was
+    std::uint64_t next = behind_the_order;  // plus the time of its last use, if any
     std::uint64_t previous = none;          // the last position at which it was used
-    std::uint64_t rank = 0;                 // what is evicted first has the highest; 0: not to be evicted
+    std::uint64_t rank = 0;                 // the highest rank is evicted first; 0: not to be evicted
     Resident* link = nullptr;
 
     Block block() const { return {data, Arena::rounded(bytes)}; }
     std::uint64_t rank_now() const { return 1 + next + (is_copy && is_used ? used_copy : 0); }
 
-    // For a sample that is needed at `position`, only those with a higher rank than this may be evicted.
+    // Returns the rank for a position. For a sample needed at `position`, only samples with a higher rank may
+    // be evicted.
     static std::uint64_t rank_of(std::uint64_t position) { return 1 + std::min(position, behind_the_order); }
 };
 static_assert(sizeof(Resident) == 64);

@@ -22,7 +22,7 @@ Resident& Residents::add(std::uint64_t key) {
     return resident;
 }
 
-// The entries that follow without a gap move up, unless one would come before its home.
+// Moves up the entries that follow without a gap, unless one would come before its home slot.
 void Residents::remove(const Resident& resident) {
     std::size_t gap = home(hash_of(resident.key));
     while (&at(slots_[gap]) != &resident) gap = after(gap);
@@ -42,7 +42,7 @@ void Residents::place(std::uint64_t hash, Slot index) {
     slots_[i] = tag(hash) | index;
 }
 
-// It grows in small steps, so that it stays small.
+// Grows in small steps, so that the index stays small.
 void Residents::grow_index() {
     std::vector<Slot> old(slots_.size() + slots_.size() / 4);
     old.swap(slots_);
@@ -61,7 +61,8 @@ void Residents::grow_entries() {
     chunks_.reserve(chunks_.size() + 1);
     chunks_.push_back(std::make_unique<Resident[]>(more));
     for (std::size_t i = more; i-- > 0;)
-        if (count + i > 0) free_.push_back(static_cast<Slot>(count + i));  // index 0 would be an empty slot
+        // Index 0 would look like an empty slot.
+        if (count + i > 0) free_.push_back(static_cast<Slot>(count + i));
 }
 
 }  // namespace hocket::cache

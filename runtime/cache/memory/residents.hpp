@@ -1,6 +1,6 @@
-// Entries of a shard, found by key. An index with four bytes for each slot leads to entries at stable
-// addresses. It often stays in the processor's cache, where whole keys and pointers would not. So a hit costs
-// little more than the one access to memory that fetches its entry.
+// The entries of a shard, found by key. An index with four bytes per slot leads to entries at stable
+// addresses. The index often fits into the processor's cache, where whole keys and pointers would not. So a
+// hit costs little more than the one memory access that fetches its entry.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,9 @@ class Residents {
     Residents() : slots_(8) {}
 
     Resident* find(std::uint64_t key) const;  // null: not there
-    // The key must not be there. Throws Error(limit) (2^24 entries) or std::bad_alloc; then nothing has
-    // changed.
+    // The key must not be there. Throws Error(limit) (2^24 entries) or std::bad_alloc, without any change.
     Resident& add(std::uint64_t key);
-    void remove(const Resident& resident);  // its state and rank are 0
+    void remove(const Resident& resident);  // its state and rank must be 0
 
     std::size_t size() const { return size_; }
     template <typename Call>
@@ -63,7 +62,7 @@ class Residents {
     std::vector<Slot> slots_;
     std::size_t size_ = 0;
     std::vector<std::unique_ptr<Resident[]>> chunks_;
-    std::vector<Slot> free_;  // indices of entries; never more than it has room for
+    std::vector<Slot> free_;  // indices of entries; never grows beyond its capacity
 };
 
 inline Resident* Residents::find(std::uint64_t key) const {

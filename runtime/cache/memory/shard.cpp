@@ -10,7 +10,7 @@
 namespace hocket::cache {
 namespace {
 
-// What the order says of a sample, as of position `from`.
+// Sets the sample's places in the order as seen from position `from`.
 void place(Resident& resident, const Order& order, std::uint64_t from, std::uint64_t otherwise) {
     const Order::Uses uses = order.uses_around(resident.key, from);
     resident.previous = uses.before.value_or(Resident::none);
@@ -54,7 +54,7 @@ void Shard::publish(Resident& resident, const Block& block, std::uint64_t bytes,
 }
 
 void Shard::set_order(const Order* to, std::uint64_t now) {
-    order.store(nullptr);  // or else somebody could take the old order's cursor for the new one's
+    order.store(nullptr);  // otherwise another thread could take the old order's cursor for the new one's
     cursor.store(to ? to->first() : 0);
     order.store(to);
     residents.for_each([&](Resident& resident) {
@@ -77,8 +77,8 @@ void Shard::use_next(Resident& resident) {
 bool Shard::release(Resident& resident) {
     std::uint32_t state = resident.state.fetch_sub(1) - 1;
     if ((state & Resident::pins) != 0) return false;
-    // From here on others may get, release and list the entry, or use it for another sample. Then the
-    // exchange fails, or does for the new user what that is about to do itself.
+    // From here on other threads may get, release and list the entry, or use it for another sample. Then the
+    // exchange fails, or does for the new user what the new user is about to do.
     if (state == Resident::parked && resident.state.compare_exchange_strong(state, Resident::listed))
         list(resident);
     return true;

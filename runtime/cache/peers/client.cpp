@@ -69,7 +69,7 @@ void PeerClient::send(std::uint64_t id, const Question& question) {
     stream_->send(header, question.offered ? question.offered->data() : nullptr, nullptr);
 }
 
-// From now on nothing may touch the asker's memory.
+// Ends the question; from now on nothing may touch the asker's memory.
 void PeerClient::expire(std::uint64_t id) {
     const auto entry = open_.find(id);
     entry->second.timer.reset();
@@ -85,7 +85,8 @@ void PeerClient::finish(Entry entry, Status status, const std::string& text) {
     const auto [id, ended] = *entry;
     open_.erase(entry);
     if (ended.timer) loop_.cancel(*ended.timer);
-    if (ended.question.offered && stream_) stream_->take_back(id);  // an answer may come before its end
+    // An answer may arrive before the offer is sent completely.
+    if (ended.question.offered && stream_) stream_->take_back(id);
     ended.question.asker->answered(status, text);
 }
 
@@ -95,7 +96,7 @@ SampleRoom PeerClient::begins(const PeerHeader& header) {
     if (header.id == 0 || header.id >= next_id_)
         throw transport::ProtocolError("it answered what was not asked");
     const auto entry = open_.find(header.id);
-    if (entry == open_.end()) return {};  // it is late
+    if (entry == open_.end()) return {};  // the answer is too late
     const Question& question = entry->second.question;
     if (question.key != header.key) throw transport::ProtocolError("it answered for another sample");
     if (header.status != Status::success) {

@@ -1,5 +1,5 @@
-// The questions to one peer. The first one makes the connection, which is kept, and made again after it was
-// lost.
+// Sends questions to one peer. The first question makes the connection, which is kept, and made again after a
+// loss.
 #pragma once
 
 #include <atomic>
@@ -20,29 +20,29 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread, unless a function says otherwise.
+// Used only on the loop's thread, unless a function says otherwise.
 class PeerClient final : private PeerStream::Owner {
   public:
     struct Question {
         std::uint64_t key;
-        std::optional<std::span<const std::byte>> offered;  // nothing: it is a question
+        std::optional<std::span<const std::byte>> offered;  // empty: it is a question
         std::chrono::milliseconds patience;
         transport::Clock::time_point deadline;
         SampleAsker* asker;
     };
 
-    // Any thread. name: of the peer, for people.
+    // May be called on any thread. name: of the peer, for people.
     PeerClient(transport::SocketLoop& loop, transport::Mailbox& mailbox, transport::Dial dial,
                std::string name);
 
     const std::string& name() const { return name_; }  // any thread
     bool is_down() const;                              // any thread
 
-    // The asker is answered exactly once; immediately if the peer is down.
+    // The asker is answered exactly once; at once if the peer is down.
     void ask(const Question& question);
 
     void stop_dialling() { is_closed_ = true; }
-    // All questions fail, and all that come later. Waits for the thread that dials, if there is one.
+    // Fails all questions, including later ones. Waits for the thread that dials, if there is one.
     void close(const std::string& why);
 
   private:
@@ -69,16 +69,16 @@ class PeerClient final : private PeerStream::Owner {
     const std::string name_;
 
     std::unordered_map<std::uint64_t, Open> open_;  // by id
-    std::vector<std::uint64_t> unsent_;             // ids, while there is no connection
+    std::vector<std::uint64_t> unsent_;             // ids; used while there is no connection
     std::uint64_t next_id_ = 1;
     std::unique_ptr<PeerStream> stream_;
     std::uint64_t arriving_ = 0;  // id of the question whose bytes are arriving; 0: none
-    std::string text_;            // of the answer that arrives
+    std::string text_;            // of the answer that is arriving
 
     std::thread dialler_;
     std::atomic<bool> is_closed_ = false;
     std::atomic<transport::Clock::time_point> down_until_ = transport::Clock::time_point::min();
-    std::chrono::milliseconds pause_;  // after the next loss
+    std::chrono::milliseconds pause_;  // before dialling again after the next loss
     std::string lost_;                 // why there is no connection
 };
 

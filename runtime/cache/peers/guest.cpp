@@ -97,7 +97,7 @@ void PeerGuest::give_room_back() {
                       [](const SampleAnswerer::Answer&) {});
 }
 
-// The asker's deadline has passed: nobody wants the answer.
+// The asker's deadline has passed, so the answer is not wanted any more.
 void PeerGuest::expire(std::uint64_t id) {
     Asked& asked = asked_.at(id);
     asked.timer.reset();

@@ -1,4 +1,4 @@
-// The questions and offers that one other process sends over a connection that it has made.
+// Handles the questions and offers that another process sends over a connection that it has made.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,15 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread. Answers may come on any thread, and also after the guest is gone.
+// Used only on the loop's thread. Answers may arrive on any thread, also after the guest is destroyed.
 class PeerGuest final : public std::enable_shared_from_this<PeerGuest>, private PeerStream::Owner {
   public:
-    // identity: of this process. left: is called when the connection has ended; it must not destroy the
-    // guest.
+    // identity: of this process. left: called when the connection has ended; must not destroy the guest.
     PeerGuest(transport::SocketLoop& loop, std::shared_ptr<transport::Mailbox> mailbox,
               SampleAnswerer& answerer, std::string identity, transport::Admitted admitted,
               std::function<void()> left);
 
-    // Lets go of all answers, and of an offer that has arrived in part. Does not call left.
+    // Releases all answers, and an offer that has arrived in part. Does not call left.
     void close();
 
   private:
@@ -49,14 +48,14 @@ class PeerGuest final : public std::enable_shared_from_this<PeerGuest>, private 
     transport::SocketLoop& loop_;
     const std::shared_ptr<transport::Mailbox> mailbox_;
     SampleAnswerer& answerer_;
-    const std::string mismatch_;  // why no question is answered; "": all are
+    const std::string mismatch_;  // why questions are refused; "": they are answered
     const std::function<void()> left_;
     PeerStream stream_;
 
-    std::unordered_map<std::uint64_t, Asked> asked_;  // by id: until the answer is sent, or nobody wants it
-    std::size_t unwanted_ = 0;                        // the answerer has them, but nobody wants the answer
-    bool has_begun_ = false;                          // the message that is arriving is, or was, in asked_
-    PeerHeader offer_;                                // the one that is arriving in room_
+    std::unordered_map<std::uint64_t, Asked> asked_;  // by id, until the answer is sent or no longer wanted
+    std::size_t unwanted_ = 0;  // questions at the answerer whose answer is no longer wanted
+    bool has_begun_ = false;    // the arriving message is, or was, in asked_
+    PeerHeader offer_;          // the offer that is arriving in room_
     std::byte* room_ = nullptr;
 };
 

@@ -19,7 +19,7 @@ constexpr std::size_t stage_size = 32 * 1024;
 
 PeerInbox::PeerInbox(Reader& reader) : reader_(reader), stage_(new std::byte[stage_size]) {}
 
-// Always parses all that is staged, because no event would tell of it later.
+// Always parses all staged bytes, because no later event would announce them.
 std::string PeerInbox::receive(int fd) try {
     for (std::size_t turn = 0; parse() && turn < pieces_a_turn; ++turn) {
         const ssize_t n = read(fd, piece_size);
@@ -31,7 +31,7 @@ std::string PeerInbox::receive(int fd) try {
     return error.what();
 }
 
-// False: there is no room for what comes next.
+// Returns false if there is no room for the next message.
 bool PeerInbox::parse() {
     for (;;) {
         switch (state_) {
@@ -94,7 +94,7 @@ void PeerInbox::end() {
     reader_.ends(header_, target_ != nullptr && checksum == checksum_.value());
 }
 
-// Like recv(2): fills the target first, then the stage.
+// Like recv(2), but fills the target first, then the stage.
 ssize_t PeerInbox::read(int fd, std::size_t most) {
     std::memmove(stage_.get(), stage_.get() + stage_begin_, staged());
     stage_end_ -= stage_begin_;

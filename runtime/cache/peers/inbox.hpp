@@ -1,4 +1,5 @@
-// What arrives over one connection between peers: headers, and bytes, which go straight to their place.
+// Receives over one connection between peers: headers, and bytes, which are read directly to their
+// destination.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +18,12 @@ class PeerInbox {
     // Takes the messages. Both functions may throw ProtocolError, which ends the connection.
     class Reader {
       public:
-        // A message begins: where do its bytes go? If there is no room now, this is called again later with
-        // the same header, and nothing is read before. Without data the bytes are dropped.
+        // Called when a message begins; returns the destination of its bytes. If there is no room now, this
+        // is called again later with the same header, and nothing is read before. Without data the bytes are
+        // dropped.
         virtual SampleRoom begins(const PeerHeader& header) = 0;
-        // All of it is here. is_intact: its bytes are where begins() said, and have the right checksum.
+        // Called when the message is complete. is_intact: its bytes are where begins() said, and their
+        // checksum is right.
         virtual void ends(const PeerHeader& header, bool is_intact) = 0;
 
       protected:
@@ -29,14 +32,14 @@ class PeerInbox {
 
     explicit PeerInbox(Reader& reader);
 
-    // Takes what has arrived, but only so much at a time, so that others get their turn. Asks again if there
-    // was no room. Returns why the connection has ended; "": it has not.
+    // Handles what has arrived, but a limited amount at a time, so that other connections get their turn.
+    // Asks for room again if there was none. Returns why the connection has ended; "": it has not.
     std::string receive(int fd);
 
-    // There is no room yet for the message that begins.
+    // Returns true if there is no room yet for the message that begins.
     bool is_waiting() const { return state_ == State::waiting; }
 
-    // Drops the rest of the bytes of the message that is arriving.
+    // Drops the remaining bytes of the arriving message.
     void drop() { target_ = nullptr; }
 
   private:

@@ -20,7 +20,7 @@ void call(std::function<void()>& let_go) {
 
 }  // namespace
 
-// What one system call sends.
+// The data of one system call.
 struct PeerOutbox::Parts {
     std::array<iovec, 96> list;
     std::size_t count = 0, share = piece_size;
@@ -81,7 +81,7 @@ void PeerOutbox::gather(Parts& parts) {
     }
 }
 
-// False: only a part of its bytes has room.
+// Returns false if there is room for only a part of the bytes.
 bool PeerOutbox::gather_bytes(Message& message, std::uint64_t from, Parts& parts) {
     const std::uint64_t begin = std::clamp<std::uint64_t>(from, peer_header_size, message.checksum_at());
     const std::uint64_t offset = begin - peer_header_size;

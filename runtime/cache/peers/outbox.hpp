@@ -1,4 +1,4 @@
-// Messages that wait to be sent over one connection between peers. Their bytes are sent from where they lie.
+// Messages queued for one connection between peers. Their bytes are sent without a copy.
 #pragma once
 
 #include <cstddef>
@@ -19,21 +19,21 @@ class PeerOutbox {
     ~PeerOutbox() { clear(); }
     PeerOutbox(const PeerOutbox&) = delete;
 
-    // The payload (header.bytes of it) must stay until let_go is called: then the kernel has all of it, or it
-    // will not be sent. let_go may be empty.
+    // The payload (header.bytes of it) must stay valid until let_go is called: then the kernel has all of it,
+    // or it will not be sent. let_go may be empty.
     void push(const PeerHeader& header, const std::byte* payload, std::function<void()> let_go);
 
-    // Lets go of the message with that id, if it is still here. If a part of it is sent already, zeros follow
-    // instead of its bytes, so that its checksum is wrong.
+    // Releases the message with that id, if it is still here. If a part of it has been sent, zeros are sent
+    // in place of the rest, so that its checksum is wrong.
     void take_back(std::uint64_t id);
 
     bool is_empty() const { return queue_.empty(); }
 
-    // Sends what the kernel takes, but only so much at a time, so that others get their turn. Returns why the
-    // connection is broken; "": it is not.
+    // Sends what the kernel accepts, but a limited amount at a time, so that other connections get their
+    // turn. Returns why the connection is broken; "": it is not.
     std::string flush(int fd);
 
-    // Lets go of everything.
+    // Releases everything.
     void clear();
 
   private:
@@ -56,8 +56,8 @@ class PeerOutbox {
     void sent(std::size_t bytes);
 
     std::deque<Message> queue_;
-    std::uint64_t sent_ = 0;  // of the first message
-    PeerChecksum checksum_;   // of the message whose bytes are hashed in part
+    std::uint64_t sent_ = 0;  // bytes of the first message
+    PeerChecksum checksum_;   // of the message whose bytes are partly hashed
 };
 
 }  // namespace hocket::cache

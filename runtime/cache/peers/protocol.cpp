@@ -36,7 +36,7 @@ bool is_answer_status(std::int32_t status) {
     return status == static_cast<int>(Status::success) || (status < 0 && status >= lowest_status);
 }
 
-// Each kind has its rules, and no PeerService breaks them.
+// Checks the rules for each kind of header. A PeerService keeps all of them.
 bool is_sound(const Wire& wire) {
     if (wire.reserved != 0 || wire.bytes > max_peer_bytes) return false;
     switch (static_cast<PeerMessage>(wire.kind)) {

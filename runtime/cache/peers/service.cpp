@@ -102,7 +102,7 @@ void PeerService::post(int peer, PeerClient::Question question) {
     mailbox_->post([&asked, question] { asked.ask(question); });
 }
 
-// If the connections cannot be served any more, questions that come are still answered.
+// If the connections can no longer be served, new questions are still answered.
 void PeerService::run() {
     mailbox_->attend();
     try {
@@ -134,7 +134,7 @@ void PeerService::end(const std::string& why) {
     for (auto& client : clients_) client->close(why);
 }
 
-// The guest is destroyed by way of the mailbox, so that none of its functions is running then.
+// The guest is destroyed through the mailbox, so that none of its functions is running then.
 void PeerService::admit(transport::Admitted admitted) {
     const std::uint64_t number = next_guest_++;
     guests_[number] = std::make_shared<PeerGuest>(

@@ -1,8 +1,8 @@
-// Asks other processes for samples over TCP, and answers their questions, on a thread of its own.
+// Asks other processes for samples over TCP, and answers their questions, on its own thread.
 //
-// A process that asks makes a connection (client.hpp), and the answers come back over that. What others ask
-// of it comes over connections that they make (guest.hpp). So a process without room for answers does not
-// keep others from asking.
+// A process that asks makes a connection (client.hpp), over which the answers come back. Questions from other
+// processes arrive over connections that they make (guest.hpp). So a process without room for answers does
+// not keep others from asking.
 #pragma once
 
 #include <atomic>
@@ -24,35 +24,36 @@
 namespace hocket::cache {
 
 struct PeerServiceOptions {
-    int self = -1;         // index of this process among the peers; -1: it only asks, or only serves
-    std::string secret;    // which all must know; it is never sent
-    std::string identity;  // of dataset and decoder, at most max_identity_size bytes
-    SampleAnswerer* answerer = nullptr;  // outlives the service; null: nobody is answered
-    transport::Socket listener = {};     // needed to answer; closed where nobody is answered
+    int self = -1;         // this process's index among the peers; -1: it only asks, or only serves
+    std::string secret;    // known to all processes; never sent
+    std::string identity;  // of the dataset and decoder, at most max_identity_size bytes
+    SampleAnswerer* answerer = nullptr;  // must outlive the service; null: no question is answered
+    transport::Socket listener = {};     // required to answer; closed if no question is answered
 };
 
 // Thread-safe, except for construction, connect() and destruction.
 class PeerService final : public CachePeers {
   public:
-    // Answers from here on. Throws Error(invalid_argument | bootstrap | transport).
+    // Answers from now on. Throws Error(invalid_argument | bootstrap | transport).
     explicit PeerService(PeerServiceOptions options);
 
-    // Answers all open questions (peer_lost), lets go of what was to be sent, and does not wait for the
-    // answerer: each answer that comes later is done() at once. May wait up to 5 s for a name server that is
-    // being asked for a peer's address. Askers that are answered here must not ask again and again.
+    // Answers all open questions (peer_lost), releases queued messages, and does not wait for the answerer:
+    // later answers are done() at once. May wait up to 5 s for a name server that is being asked for a peer's
+    // address. Askers that are answered here must not keep asking again.
     ~PeerService() override;
 
-    // Where others reach this process: the address that the listener is bound to, or reachable_address() if
-    // it is bound to any address. Port 0: nowhere.
+    // Returns the address at which others reach this process: the listener's, or reachable_address() if it is
+    // bound to any address. Port 0: there is none.
     transport::Endpoint endpoint() const { return endpoint_; }
 
-    // The peers to ask, by index. Call it once, before all else. Makes no connection yet.
+    // Sets the peers to ask, by index. Call it once, before anything else. Makes no connection yet.
     void connect(std::vector<transport::Endpoint> peers);
 
     int count() const override { return static_cast<int>(clients_.size()); }
     int self() const override { return options_.self; }
     std::string name(int peer) const override;
-    // Both throw Error(invalid_argument) if there is no such peer. The asker must stay until it is answered.
+    // Both throw Error(invalid_argument) if there is no such peer. The asker must stay valid until it is
+    // answered.
     void ask(int peer, std::uint64_t key, std::chrono::milliseconds timeout, SampleAsker& asker) override;
     void offer(int peer, std::uint64_t key, std::span<const std::byte> bytes,
                std::chrono::milliseconds timeout, SampleAsker& asker) override;

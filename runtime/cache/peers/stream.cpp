@@ -26,7 +26,7 @@ void PeerStream::send(const PeerHeader& header, const std::byte* payload, std::f
         return;
     }
     outbox_.push(header, payload, std::move(let_go));
-    show_interest();  // it is sent together with all else of this turn
+    show_interest();  // it is sent together with all other messages of this turn
 }
 
 void PeerStream::close() {
@@ -37,7 +37,7 @@ void PeerStream::close() {
     outbox_.clear();
 }
 
-// What has arrived counts, even if nothing more can be sent.
+// Received messages count even if nothing more can be sent.
 void PeerStream::ready(std::uint32_t events) {
     std::string why;
     if (inbox_.is_waiting()) {

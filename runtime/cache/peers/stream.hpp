@@ -1,4 +1,4 @@
-// One connection between peers, which the loop serves in both directions.
+// One connection between peers, served by the loop in both directions.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace hocket::cache {
 
-// Of the loop's thread.
+// Used only on the loop's thread.
 class PeerStream final : private transport::SocketLoop::Watcher {
   public:
     class Owner : public PeerInbox::Reader {
       public:
-        // The connection has ended, and is closed. This call must not destroy the stream.
+        // Called when the connection has ended and is closed. Must not destroy the stream.
         virtual void broke(const std::string& why) = 0;
 
       protected:
@@ -32,13 +32,13 @@ class PeerStream final : private transport::SocketLoop::Watcher {
 
     bool is_open() const { return socket_.is_open(); }
 
-    // As in PeerOutbox. After the stream is closed, send() lets go at once.
+    // As in PeerOutbox. After the stream is closed, send() calls let_go at once.
     void send(const PeerHeader& header, const std::byte* payload, std::function<void()> let_go);
     void take_back(std::uint64_t id) { outbox_.take_back(id); }
 
     void drop() { inbox_.drop(); }  // as in PeerInbox
 
-    // Lets go of all that was to be sent. Does not tell the owner.
+    // Releases all queued messages. Does not call the owner.
     void close();
 
   private:

@@ -8,8 +8,8 @@ namespace hocket::cache {
 
 using namespace std::chrono_literals;
 
-// Those who wait look again this often even if no room is reported: their deadline may have passed, and
-// others who wait may hold more by now, which Waiter::found_no_room has to hear.
+// Waiting loads try again at this interval even if no room is reported: their deadline may have passed, and
+// other waiting loads may hold more by now, which Waiter::found_no_room must be told.
 constexpr std::chrono::milliseconds look_interval = 50ms;
 
 ArenaBlock::~ArenaBlock() {
@@ -64,8 +64,8 @@ ArenaBlock RoomGate::look_once(const Use& use, bool& is_full) {
     std::unique_lock lock(mutex_, std::defer_lock);
     std::uint64_t& shared = shared_bytes_[static_cast<std::size_t>(use.share)];
     if (use.share != Share::none) {
-        // Held until the block is there. To take the share first, and to give it back where there is no
-        // block, would wake all who wait, who would do the same.
+        // Held until the block is allocated. Taking the share first, and returning it if there is no block,
+        // would wake all waiting loads, which would do the same.
         lock.lock();
         if (shared > 0 && shared + use.bytes > memory_.capacity() / 4) return {};
     }
@@ -87,7 +87,7 @@ ArenaBlock RoomGate::look_or_tell(const Use& use) {
     return block;
 }
 
-// Counts what a load holds while it waits for room and does not give up.
+// Counts the bytes that a load holds while it waits for room and does not give up.
 class RoomGate::Idle {
   public:
     Idle(RoomGate& gate, const Use& use)
@@ -164,7 +164,7 @@ void RoomGate::changed() {
 
 void RoomGate::resume_all() {
     std::vector<std::coroutine_handle<>> turn;
-    turn.swap(waiting_);  // who finds no room waits again
+    turn.swap(waiting_);  // those that find no room wait again
     for (const auto handle : turn) handle.resume();
 }
 

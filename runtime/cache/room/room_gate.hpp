@@ -21,17 +21,17 @@ namespace hocket::cache {
 
 class RoomGate;
 
-// Blocks whose holders need more room before they can free them. encoded: the sample is to be decoded. put:
-// the sample is to be decoded, or to be compared with the one on the disk. All blocks of one kind together
-// take at most a quarter of the arena, unless there is only one. The kinds are apart because a put may wait
-// for the load of the same key.
+// Kinds of blocks whose holders need more room before they can free them. encoded: the sample will be
+// decoded. put: the sample will be decoded, or compared with the one on the disk. All blocks of one kind
+// together take at most a quarter of the arena, unless there is only one. The kinds are separate because a
+// put may wait for the load of the same key.
 enum class Share : std::uint8_t { none, encoded, put };
 
-// A block of the arena, owned.
+// A block of the arena, with ownership.
 class ArenaBlock {
   public:
     ArenaBlock() = default;
-    // bytes: what it takes of the share, which gets it back with the block.
+    // bytes: charged to the share, and returned to it with the block.
     ArenaBlock(RoomGate& gate, const Block& block, Share share, std::uint64_t bytes)
         : gate_(&gate), block_(block), share_(share), share_bytes_(bytes) {}
     ArenaBlock(ArenaBlock&& other) noexcept
@@ -55,7 +55,7 @@ class ArenaBlock {
 
     void give_share();  // its holder needs no more room
     void shrink(std::uint64_t bytes);
-    Block give_away();  // whoever takes it frees it
+    Block give_away();  // the caller must free it
 
   private:
     RoomGate* gate_ = nullptr;
@@ -64,8 +64,8 @@ class ArenaBlock {
     std::uint64_t share_bytes_ = 0;
 };
 
-// Room that a prefetch keeps for what a function will make. The gate takes it back as soon as a load that
-// somebody waits for finds no room. Thread-safe.
+// Room reserved by a prefetch for the output of a function. The gate takes it back as soon as a load that a
+// caller waits for finds no room. Thread-safe.
 class Spare {
   public:
     explicit Spare(RoomGate& gate) : gate_(gate) {}
@@ -86,10 +86,10 @@ class RoomGate {
   public:
     using Clock = Loop::Clock;
 
-    RoomGate(Memory& memory, Loop& loop);  // takes Memory::on_room
+    RoomGate(Memory& memory, Loop& loop);  // uses Memory::on_room
 
-    // What room is for. position: of a prefetch, see Memory::reserve. key: those who wait for this sample are
-    // told when there is no room. beside: bytes of the arena that the load holds meanwhile.
+    // The purpose of the room. position: of a prefetch, see Memory::reserve. key: the waiters for this sample
+    // are told when there is no room. beside: bytes of the arena that the load holds meanwhile.
     struct Use {
         std::uint64_t bytes;
         std::optional<std::uint64_t> position = std::nullopt;
@@ -98,14 +98,15 @@ class RoomGate {
         std::uint64_t beside = 0;
     };
 
-    // Empty: there was no room until the deadline. Throws Error(limit): there can never be.
+    // Return an empty block if there was no room until the deadline. Throw Error(limit) if there never can
+    // be.
     Task<ArenaBlock> wait(Use use, Clock::time_point deadline);     // the loop's thread
     ArenaBlock wait_blocking(Use use, Clock::time_point deadline);  // any other
 
-    // Does not wait. Empty: there is no room now. Throws Error(limit). Thread-safe.
+    // Does not wait. Returns an empty block if there is no room now. Throws Error(limit). Thread-safe.
     ArenaBlock look(const Use& use);
 
-    void check_fits(const Use& use) const;  // throws Error(limit): there will never be room
+    void check_fits(const Use& use) const;  // throws Error(limit) if there will never be room
 
     void changed();  // there may be room. Thread-safe
 
@@ -117,7 +118,7 @@ class RoomGate {
     friend class Spare;
 
     struct Turn;                                     // awaits the next change
-    ArenaBlock look(const Use& use, bool& is_full);  // is_full: of memory, not of the share
+    ArenaBlock look(const Use& use, bool& is_full);  // is_full: the memory is full, rather than the share
     ArenaBlock look_once(const Use& use, bool& is_full);
     ArenaBlock look_or_tell(const Use& use);
     class Idle;
@@ -130,12 +131,12 @@ class RoomGate {
     Loop& loop_;
     std::mutex spares_mutex_;
     std::set<Spare*> spares_;
-    std::mutex mutex_;                             // for what follows, up to waiting_
+    std::mutex mutex_;                             // guards the members below, up to waiting_
     std::array<std::uint64_t, 3> shared_bytes_{};  // by Share
     std::condition_variable change_;
     std::uint64_t changes_ = 0;
-    std::atomic<std::uint64_t> idle_bytes_ = 0;     // beside what is waited for
-    std::vector<std::coroutine_handle<>> waiting_;  // the loop's
+    std::atomic<std::uint64_t> idle_bytes_ = 0;  // held by waiting loads, besides the room that they wait for
+    std::vector<std::coroutine_handle<>> waiting_;  // coroutines of the loop
     bool ticking_ = false;
 };
 

@@ -22,7 +22,7 @@ std::byte* Value::reserve(std::uint64_t wanted) noexcept {
         }
         if (!block) {
             found_no_room_ = true;
-            if (!use_.position) trouble_ = gate_.why_full(wanted);  // slow: it looks at every sample
+            if (!use_.position) trouble_ = gate_.why_full(wanted);  // slow, because it looks at every sample
         }
         bytes = wanted;
         return block.data();

@@ -1,4 +1,4 @@
-// Where a function of the embedder puts what it has read or decoded.
+// Receives the data that a function of the embedder has read or decoded.
 #pragma once
 
 #include <string>
@@ -7,19 +7,20 @@
 
 namespace hocket::cache {
 
-// For one call, of one thread.
+// For one call, on one thread.
 class Value {
   public:
-    // use: what the room is for, without the bytes. spare: is taken if it is large enough; may be null.
+    // use: the purpose of the room, without the bytes. spare: used if it is large enough; may be null.
     Value(RoomGate& gate, RoomGate::Use use, RoomGate::Clock::time_point deadline, Spare* spare)
         : gate_(gate), use_(use), deadline_(deadline), spare_(spare) {}
 
-    // May be called once. Null: there will never be so much room, or there was none until the deadline.
+    // May be called once. Returns null if there will never be enough room, or if there was none until the
+    // deadline.
     std::byte* reserve(std::uint64_t bytes) noexcept;
 
     bool is_reserved() const { return static_cast<bool>(block); }
     const std::string& trouble() const { return trouble_; }  // why reserve returned null
-    bool found_no_room() const { return found_no_room_; }    // there may be some later
+    bool found_no_room() const { return found_no_room_; }    // there may be room later
 
     ArenaBlock block;
     std::uint64_t bytes = 0;
