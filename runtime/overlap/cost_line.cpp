@@ -15,16 +15,17 @@ namespace {
 constexpr std::size_t unknowns = 3;
 using Numbers = std::array<double, unknowns>;  // latency, startup, per_byte
 
-// A time, divided by its seconds: an error is a share of them. So a time that is far too long weighs little.
+// One equation, divided by its time in seconds, so that errors are relative. So a time that is far too long
+// has little weight.
 struct Row {
     Numbers factors;
-    double one;  // 1, or 0 where it took no time
+    double one;  // 1, or 0 if the time was 0
 };
 
-// More of them would not make the line any better.
+// More rows would not improve the line.
 constexpr std::size_t most_rows = 1000;
 
-// Scaled, so that the largest factor of each unknown is 1.
+// Equations scaled so that the largest factor of each unknown is 1.
 struct Scaled {
     std::vector<Row> rows;
     Numbers scale{};
@@ -37,7 +38,7 @@ double median_seconds(std::span<const BusyTime> times) {
 }
 
 Scaled scaled(std::span<const BusyTime> times) {
-    constexpr double smallest = 1e-6;  // of the median: what is shorter is measured no better
+    constexpr double smallest = 1e-6;  // of the median: shorter times are not measured more precisely
     const double shortest = std::max(smallest * median_seconds(times), 1e-9);
     Scaled all;
     const std::size_t step = (times.size() + most_rows - 1) / most_rows;
@@ -68,8 +69,8 @@ double error_of(const std::vector<Row>& rows, const Numbers& numbers) {
     return error;
 }
 
-// Weighted least squares for some of the unknowns; the others are 0. Nothing: the rows do not tell them
-// apart.
+// Returns the weighted least squares for some of the unknowns; the others are 0. Returns nothing if the rows
+// do not determine them.
 std::optional<Numbers> least_squares(const std::vector<Row>& rows, const std::vector<double>& weights,
                                      const std::vector<std::size_t>& used) {
     const std::size_t n = used.size();
@@ -96,7 +97,8 @@ std::optional<Numbers> least_squares(const std::vector<Row>& rows, const std::ve
     return numbers;
 }
 
-// The least sum of absolute errors, by least squares in which a row weighs the less the larger its error was.
+// Returns the least sum of absolute errors, computed by repeated least squares in which a row's weight falls
+// with its last error.
 std::optional<Numbers> least_errors(const std::vector<Row>& rows, const std::vector<std::size_t>& used) {
     constexpr int rounds = 40;
     constexpr double smallest_error = 1e-6;
@@ -126,7 +128,7 @@ CostLine fit_cost_line(std::span<const BusyTime> times) {
     const Scaled all = scaled(times);
     Numbers best{};
     double least = error_of(all.rows, best);
-    // Bytes alone first: what more unknowns do not explain clearly better is not theirs.
+    // Tries the cost of bytes alone first: another unknown is used only if it reduces the error clearly.
     constexpr double clearly = 0.999;
     const double rounding = 1e-9 * least;
     for (const std::vector<std::size_t>& used :

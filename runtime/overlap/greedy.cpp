@@ -5,12 +5,12 @@
 namespace hocket::overlap {
 namespace {
 
-// Eq. (5): while layers (i, j) compute, layers (j, k) communicate, and not for less time.
+// Eq. (5): the computation of layers (i, j) takes at least as long as the communication of layers (j, k).
 bool is_covered(const Sums& sums, std::size_t i, std::size_t j, std::size_t k) {
     return sums.communication(j, k) >= sums.computation(i, j);
 }
 
-// The k for which (j, k) communicates as short as it may by Eq. (5); the last layer if none may.
+// Returns the k with the shortest communication (j, k) that Eq. (5) admits; the last layer if it admits none.
 std::size_t shortest_cover(const Sums& sums, std::size_t i, std::size_t j) {
     std::size_t k = j + 1;
     while (k < sums.layers() && !is_covered(sums, i, j, k)) ++k;
@@ -18,7 +18,8 @@ std::size_t shortest_cover(const Sums& sums, std::size_t i, std::size_t j) {
     return k;
 }
 
-// The i for which (i, j) computes as long as it may by Eq. (5) while (j, k) communicates; j - 1 if none may.
+// Returns the i with the longest computation (i, j) that Eq. (5) admits for the communication (j, k); j - 1
+// if it admits none.
 std::size_t longest_covered(const Sums& sums, std::size_t j, std::size_t k) {
     std::size_t i = j - 1;
     while (i > 0 && (is_covered(sums, i - 1, j, k) || sums.computation(i - 1, i) == 0)) --i;
@@ -30,9 +31,9 @@ std::size_t longest_covered(const Sums& sums, std::size_t j, std::size_t k) {
 Batches algorithm1(const Sums& sums) {
     const std::size_t all = sums.layers();
     if (all == 1) return {1};
-    // Lines 2 to 5. What communicates at most while (0, l1) computes is all that follows: if that does not
-    // cover it, no pair with l1 does. Computations grow with l1, so the last l1 is the best; where later ones
-    // compute no longer, the first of those.
+    // Lines 2 to 5. At most all following layers communicate while (0, l1) computes: if they do not cover its
+    // computation, no pair with l1 does. Computations grow with l1, so the last admissible l1 is the best; if
+    // later ones do not compute longer, the first of those.
     std::size_t first = 0;
     for (std::size_t l1 = 1; l1 < all; ++l1)
         if (is_covered(sums, 0, l1, all) &&
@@ -48,7 +49,7 @@ Batches algorithm1(const Sums& sums) {
 Batches algorithm2(const Sums& sums) {
     const std::size_t all = sums.layers();
     if (all == 1) return {1};
-    // Lines 2 to 5, from the last l of N - 1 on: the computation of the last batch grows from here. Where no
+    // Lines 2 to 5, from the last l of N - 1 on: the computation of the last batch grows from here. If no
     // pair is admissible, those with one layer miss the constraint by the least.
     std::size_t last = 0, nearest = all - 1;
     double longest = -1;
@@ -65,7 +66,7 @@ Batches algorithm2(const Sums& sums) {
     }
     if (last == 0) last = nearest;
     Batches reversed{all, last};
-    while (reversed.back() > 0)  // lines 8 to 14; the first step's second choice is like the rest
+    while (reversed.back() > 0)  // lines 8 to 14; the first step's second choice is as the rest
         reversed.push_back(longest_covered(sums, reversed.back(), reversed[reversed.size() - 2]));
     reversed.pop_back();
     return {reversed.rbegin(), reversed.rend()};
@@ -74,9 +75,9 @@ Batches algorithm2(const Sums& sums) {
 Batches mg_wfbp(const Sums& sums) {
     const std::size_t all = sums.layers();
     Batches reversed{all};
-    double start = sums.computation(all - 1, all);  // when the batch that grows can begin to communicate
+    double start = sums.computation(all - 1, all);  // when the growing batch can begin to communicate
     for (std::size_t l = all - 1; l > 0; --l) {
-        const double ready = sums.computation(l - 1, all);  // the gradients of layer l
+        const double ready = sums.computation(l - 1, all);  // when the gradients of layer l are ready
         if (ready >= start + sums.startup()) {
             start += sums.communication(l, reversed.back());
             reversed.push_back(l);

@@ -11,7 +11,7 @@
 namespace hocket::overlap {
 namespace {
 
-// By layer. Where they are not known, all of it comes when all weights have come.
+// By layer. If the layers' times are unknown, the whole forward pass begins when all weights have arrived.
 std::vector<double> forward_times(const Profile& profile) {
     std::vector<double> times;
     for (const Layer& layer : profile.layers) times.push_back(layer.forward.value_or(0));
@@ -19,7 +19,8 @@ std::vector<double> forward_times(const Profile& profile) {
     return times;
 }
 
-// A processor that computes backward, and a link on which what was handed over moves: the first layers first.
+// Simulates a processor that computes the backward pass, and a link that moves the batches started so far,
+// those of the first layers first.
 class Course {
   public:
     explicit Course(const Profile& profile) : slow_(1 + profile.contention), left_(profile.layers.size()) {}
@@ -31,7 +32,7 @@ class Course {
         moving_.insert(layer);
     }
 
-    // A second of what is computed while something moves takes `slow_` seconds.
+    // While batches move, one second of computation takes `slow_` seconds.
     void compute(double seconds) {
         const double beside = std::min(seconds, all_left_ / slow_);
         pass(beside * slow_ + (seconds - beside));
@@ -39,7 +40,7 @@ class Course {
 
     double now() const { return now_; }
 
-    // When the layers up to each one have moved, if nothing else is handed over.
+    // Returns, by layer, when all layers up to it have moved, if nothing else is started.
     std::vector<double> ends() const {
         std::vector<double> ends;
         double at = now_;
@@ -63,7 +64,7 @@ class Course {
 
     const double slow_;
     double now_ = 0, all_left_ = 0;
-    std::vector<double> left_;  // seconds on the link, by layer
+    std::vector<double> left_;  // seconds left on the link, by layer
     std::set<std::size_t> moving_;
 };
 
@@ -77,8 +78,8 @@ void go_backward(Course& course, const Profile& profile, const Batches& batches)
     }
 }
 
-// When each batch's weights have come, if gradients have moved at `moved`, by layer. Pulls by themselves
-// follow each other, and weights come down while gradients of later layers still go up.
+// Returns when each batch's weights have arrived, given when gradients have moved (`moved`, by layer).
+// Separate pulls follow each other, and weights come down while gradients of later layers still go up.
 std::vector<double> arrivals(const Profile& profile, const IterationPlan& plan, double now,
                              const std::vector<double>& moved) {
     std::vector<double> come;

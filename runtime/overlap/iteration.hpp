@@ -1,5 +1,5 @@
-// A whole iteration of training: a backward pass, the exchange of its gradients, and the forward pass that
-// follows. Pure, as the planner is.
+// Models a whole training iteration: a backward pass, the exchange of its gradients, and the following
+// forward pass. Pure, like the planner.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace hocket::overlap {
 
-// When the weights that a service makes of gradients are pulled.
+// When weights computed by a service are pulled.
 enum class Pulls {
-    fastest,   // of the two the one that is predicted to take less
-    backward,  // with the batches of the gradients, while the backward pass goes on
-    forward,   // in batches of their own, while the forward pass computes
+    fastest,   // whichever of the two is predicted to take less time
+    backward,  // with the batches of gradients, during the backward pass
+    forward,   // in separate batches, during the forward pass
 };
 
 struct IterationPlan {
@@ -23,23 +23,25 @@ struct IterationPlan {
     bool operator==(const IterationPlan&) const = default;
 };
 
-// Whether layers' forward passes were measured.
+// Returns true if the layers' forward passes were measured.
 bool has_forward(const Profile& profile);
-// The profile of one direction by itself, for the planner. Where weights come back with gradients a layer's
-// communication is between its backward pass and its forward pass: `compute` is both (docs/overlap.md).
+// Returns the profile of one direction for the planner. If weights come back with gradients, a layer's
+// communication lies between its backward pass and its forward pass, so `compute` is the sum of both
+// (docs/overlap.md).
 Profile of_both_passes(const Profile& profile);
-// Layers compute forward, and weights cost what pulls do. Needs has_forward().
+// Returns the profile of the forward pass: layers compute forward, and weights cost what pulls cost. Requires
+// has_forward().
 Profile of_forward_pass(const Profile& profile);
 
-// Why there is no such plan, in words; nothing if there is one.
+// Explains why there is no such plan; nothing if there is one.
 std::optional<std::string> why_not(const Profile& profile, Method method, const PlanOptions& options,
                                    Pulls pulls);
 
-// Throws Error(invalid_argument) with why_not's words. options.direction does not count.
+// Throws Error(invalid_argument) with the text of why_not(). Ignores options.direction.
 IterationPlan plan_iteration(const Profile& profile, Method method, PlanOptions options, Pulls pulls);
 
-// From the beginning of a backward pass to that of the next one, with what the profile says besides: what
-// comes before, latencies, and layers that compute longer while something communicates.
+// Returns the time from the beginning of a backward pass to that of the next one, including the profile's
+// other facts: the time before, latencies, and slower computation during communication.
 double seconds_of_iteration(const Profile& profile, const IterationPlan& plan);
 
 }  // namespace hocket::overlap

@@ -21,13 +21,13 @@ double median_of(std::span<const IterationTimes> iterations, const Value& value)
     return median(std::move(values));
 }
 
-// A time in which batches were on their way: these, in the order in which they were handed over.
+// A time in which batches were in flight, with these batches in the order in which they were started.
 struct Busy {
     std::vector<IterationTimes::Moved> moved;
     Nanoseconds begin = 0, end = 0;
 };
 
-// Of those from each one on, until all had come: the last one first.
+// Returns the times from the start of each batch until all had arrived; that of the last batch first.
 std::vector<BusyTime> times_of_chains(const Busy& busy) {
     std::vector<BusyTime> chains;
     BusyTime chain{0, 0, 0};
@@ -38,8 +38,8 @@ std::vector<BusyTime> times_of_chains(const Busy& busy) {
     return chains;
 }
 
-// In the order in which they ran: the last batch first. One that is handed over up to `early` before the
-// others have ended is behind a pause, which its latency makes.
+// Returns the busy times in the order in which they ran, the last batch first. A batch that is started up to
+// `early` before the others have ended counts as following a pause, which its latency explains.
 std::vector<Busy> busy_times(const IterationTimes& iteration, Nanoseconds early) {
     std::vector<Busy> all;
     for (auto moved = iteration.moved.rbegin(); moved != iteration.moved.rend(); ++moved) {
@@ -52,9 +52,9 @@ std::vector<Busy> busy_times(const IterationTimes& iteration, Nanoseconds early)
     return all;
 }
 
-// What the end follows from, if batches cost what the line says: those handed over from one of them on.
-// Batches that are on their way at once wait for their latencies together, or for a worker that is late, so
-// the link may have been idle between batches whose times overlap.
+// Returns the chain of batches that determines the end if batches cost what the line says: those started from
+// one of them on. Batches in flight together wait for their latencies together, or for a worker that is late,
+// so the link may have been idle between batches whose times overlap.
 BusyTime longest_chain(const Busy& busy, const CostLine& line) {
     BusyTime longest;
     double latest = -std::numeric_limits<double>::infinity();
@@ -67,7 +67,8 @@ BusyTime longest_chain(const Busy& busy, const CostLine& line) {
     return longest;
 }
 
-// By how much batches were handed over before the others had ended: some of these times, from 0 on.
+// Returns candidates for `early`: some of the times by which batches were started before the others had
+// ended, from 0 on.
 std::vector<Nanoseconds> possible_pauses(std::span<const IterationTimes> iterations) {
     constexpr std::size_t most = 16;
     std::vector<Nanoseconds> all;
@@ -86,10 +87,10 @@ std::vector<Nanoseconds> possible_pauses(std::span<const IterationTimes> iterati
     return some;
 }
 
-// A line, and how far the times are from it that it was fitted to.
+// A line, and its error on the times that it was fitted to.
 struct Fit {
     CostLine line;
-    double error = std::numeric_limits<double>::infinity();  // share of the times
+    double error = std::numeric_limits<double>::infinity();  // relative to the times
 };
 
 Fit fit(const std::vector<BusyTime>& times) {
@@ -110,7 +111,7 @@ CostLine line_of_busy_times(std::span<const IterationTimes> iterations, Nanoseco
     return fit_cost_line(times);
 }
 
-// What is handed over last, of the first layers, overtakes the others: it is a time of its own.
+// The batch that is started last, with the first layers, overtakes the others and is a time of its own.
 Fit fit_to_chains(std::span<const IterationTimes> iterations, Nanoseconds early, const CostLine& line) {
     std::vector<BusyTime> times;
     for (const IterationTimes& iteration : iterations) {
@@ -123,18 +124,19 @@ Fit fit_to_chains(std::span<const IterationTimes> iterations, Nanoseconds early,
     return fit(times);
 }
 
-// Batches that are handed over as often as they would follow each other on the link may be taken for either.
-// Of lines that are as good the one with the smaller start-up is taken: with it fewer times have to fit.
+// Compares fits. Batches that are started at the rate at which they would follow each other on the link fit
+// both interpretations. Of equally good lines the one with the smaller start-up is better: it depends on
+// fewer times.
 bool is_better(const Fit& one, const Fit& other) {
     constexpr double clearly = 0.9, rounding = 1e-9;
     if (one.error < clearly * other.error - rounding) return true;
     return one.error * clearly <= other.error + rounding && one.line.startup < other.line.startup;
 }
 
-// Which batches follow each other without a pause depends on the line, and that on what follows what. So of
-// some ways to divide them the one is taken whose times are the most like a line.
+// The division of batches into busy times depends on the line, and the line depends on the division. So this
+// tries several divisions, and takes the one whose times are closest to a line.
 CostLine cost_line_of(std::span<const IterationTimes> iterations, Order order) {
-    // Where batches share the link their ends say nothing about pauses between them.
+    // If batches share the link, their ends tell nothing about pauses between them.
     if (order == Order::together) return line_of_busy_times(iterations, 0);
     constexpr int refinements = 5;
     Fit best;
@@ -148,7 +150,8 @@ CostLine cost_line_of(std::span<const IterationTimes> iterations, Order order) {
     return best.line;
 }
 
-// Of weights that come back by themselves: one batch after another, since the first one was asked for.
+// Fits the cost of weights that are pulled separately: one batch after another, since the first one was asked
+// for.
 CostLine pull_line_of(std::span<const IterationTimes> iterations) {
     std::vector<BusyTime> times;
     for (const IterationTimes& iteration : iterations) {
@@ -165,9 +168,9 @@ CostLine pull_line_of(std::span<const IterationTimes> iterations) {
     return fit_cost_line(times);
 }
 
-// One layer's pass in one iteration.
+// The time that one layer's pass took in one iteration.
 struct Computed {
-    double seconds = 0, beside = 0;  // beside: how long of it batches were on their way
+    double seconds = 0, beside = 0;  // beside: the part during which batches were in flight
 };
 
 double seconds_beside(Nanoseconds begin, Nanoseconds end, const std::vector<Busy>& busy) {
@@ -179,7 +182,7 @@ double seconds_beside(Nanoseconds begin, Nanoseconds end, const std::vector<Busy
     return seconds;
 }
 
-// By layer.
+// Returns the times by layer.
 std::vector<Computed> computed_backward(const IterationTimes& iteration) {
     const std::vector<Busy> busy = busy_times(iteration, 0);
     std::vector<Computed> all(iteration.ready.size());
@@ -202,7 +205,7 @@ std::vector<Computed> computed_forward(const IterationTimes& iteration) {
     return all;
 }
 
-// What is outside the backward pass, without waits: what follows it, or what came before it.
+// Returns the time outside the backward pass, without waits: after it, or before it.
 double seconds_before(const IterationTimes& iteration) {
     if (iteration.forward.empty()) return seconds_of(iteration.backward - iteration.begun);
     double seconds = 0;
@@ -210,7 +213,7 @@ double seconds_before(const IterationTimes& iteration) {
     return seconds;
 }
 
-// A layer counts as computing alone, or beside communication, if it did so nearly all of its time.
+// A layer counts as computing alone, or during communication, if that holds for nearly all of its time.
 constexpr double nearly_none = 0.05, nearly_all = 0.95;
 constexpr double telling_part = 0.03;  // of a backward pass
 
@@ -224,7 +227,8 @@ double alone_or_all(const std::vector<std::vector<Computed>>& iterations, std::s
     return median(alone.empty() ? std::move(all) : std::move(alone));
 }
 
-// By how much longer layers compute beside communication: for each iteration that of all layers that did so.
+// Returns by how much longer layers compute during communication, from one value per iteration over the
+// layers that did so.
 double contention_of(const std::vector<std::vector<Computed>>& iterations, const std::vector<Layer>& layers) {
     std::vector<double> shares;
     for (const auto& iteration : iterations) {
@@ -235,7 +239,7 @@ double contention_of(const std::vector<std::vector<Computed>>& iterations, const
             alone += layers[layer].compute;
             beside += iteration[layer].seconds;
         }
-        // A small part of the computation tells more of the machine than of communication.
+        // A small part of the computation is dominated by noise of the machine.
         if (alone > telling_part * all) shares.push_back(beside / alone - 1);
     }
     return std::clamp(median(std::move(shares)), 0.0, largest_contention);
@@ -270,7 +274,7 @@ Profile profile_of(std::span<const IterationTimes> iterations, std::span<const s
         (iteration.plan.pulls_forward() ? apart : with_gradients).push_back(iteration);
     Profile profile;
     if (!apart.empty()) profile.pull = pull_line_of(apart);
-    // Where no weights have come back with gradients, one way is as good as the other.
+    // If no weights have come back with gradients, either cost may be used.
     const CostLine line = with_gradients.empty() ? *profile.pull : cost_line_of(with_gradients, order);
     profile.startup = line.startup;
     profile.latency = std::max(line.latency - line.startup, 0.0);

@@ -6,7 +6,7 @@
 
 namespace hocket::overlap {
 
-// The upper one of the two in the middle, if there are two. No values: 0.
+// Returns the upper one of the two middle values if there are two; 0 if there are no values.
 template <typename Value>
 Value median(std::vector<Value> values) {
     if (values.empty()) return Value{};

@@ -8,8 +8,8 @@
 namespace hocket::overlap {
 namespace {
 
-// W(i), the shortest time of layers i+1..L by themselves, is the least of communication(i, j) +
-// max(computation(i, L), W(j)): until the first batch has come nothing computes; from then on, all of these
+// W(i), the shortest time of layers i+1..L alone, is the minimum over j of communication(i, j) +
+// max(computation(i, L), W(j)): nothing computes until the first batch has arrived; after that, all of these
 // layers must compute, and those behind j must communicate and compute.
 Batches fastest(const Sums& sums, std::uint64_t limit) {
     const std::size_t all = sums.layers();
@@ -20,7 +20,7 @@ Batches fastest(const Sums& sums, std::uint64_t limit) {
         const double computation = sums.computation(i, all);
         for (std::size_t j = i + 1; j <= all && sums.may_be_batch(i, j, limit); ++j) {
             const double communication = sums.communication(i, j);
-            if (communication + computation > best[i]) break;  // and so it is for each j that follows
+            if (communication + computation > best[i]) break;  // and the same holds for each following j
             const double seconds = communication + std::max(computation, best[j]);
             if (seconds < best[i]) {
                 best[i] = seconds;
@@ -33,10 +33,11 @@ Batches fastest(const Sums& sums, std::uint64_t limit) {
     return batches;
 }
 
-// The fewest batches that end by `deadline`; empty if there are none, or none by a rounding. A plan ends by
-// it if for each batch (j, i) the communication up to i and the computation from j on do together. So of
-// the first i layers only the number of their batches matters, and it grows with i: the first j that will do
-// is the best. One that will not do for i will not do for those that follow either.
+// Returns the plan with the fewest batches that ends by `deadline`; empty if there is none, or none because
+// of rounding. A plan ends in time if, for each batch (j, i), the communication up to i and the computation
+// from j on fit into the deadline together. So for the first i layers only the number of their batches
+// matters, and it grows with i: the first feasible j is the best. A j that is infeasible for i is infeasible
+// for all following i.
 Batches fewest(const Sums& sums, std::uint64_t limit, double deadline) {
     const std::size_t all = sums.layers();
     std::vector<std::size_t> count(all + 1, 0), from(all + 1, 0);

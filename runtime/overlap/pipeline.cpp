@@ -5,7 +5,7 @@
 namespace hocket::overlap {
 namespace {
 
-// `busy`: times at which the link, or the processor, has done what it was given so far.
+// `busy`: the time at which the link or the processor has finished its work so far.
 void communicate(BatchTimes& batch, const Sums& sums, double& busy, double ready) {
     batch.startup_begin = std::max(busy, ready);
     batch.transfer_begin = batch.startup_begin + sums.startup();
@@ -48,8 +48,8 @@ Timeline simulate(const Sums& sums, const Batches& batches, Direction direction)
         timeline.computation += sums.computation(batch.begin, batch.end);
     }
     timeline.seconds = std::max(link, processor);
-    // At no time both wait: one of them is busy from the beginning to the end of its work, and the other one
-    // after that, without a pause.
+    // The link and the processor never wait at the same time: one of them is busy from the beginning to the
+    // end of its work, and then the other one, without a pause.
     timeline.overlap = std::max(0.0, timeline.communication + timeline.computation - timeline.seconds);
     return timeline;
 }

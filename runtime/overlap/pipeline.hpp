@@ -1,6 +1,7 @@
-// The two-stage pipeline that a plan runs in. Batches communicate one after the other, and compute one after
-// the other. Forward, a batch computes when its communication has ended, and the next one communicates
-// meanwhile. Backward is the mirror: a batch communicates when its layers have computed.
+// The two-stage pipeline in which a plan runs. Batches communicate one after another, and compute one after
+// another. In the forward direction a batch computes when its communication has ended, and the next one
+// communicates meanwhile. The backward direction is the mirror image: a batch communicates when its layers
+// have computed.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +13,12 @@ namespace hocket::overlap {
 
 enum class Direction { forward, backward };
 
-// The time from the beginning to the end, the same in both directions: run backward, time reversed, is run
-// forward. The recurrence of docs/overlap.md, which the optimum minimizes, operation by operation; so the
-// optimum is not above any other plan by a rounding either.
+// Returns the time from beginning to end, which is the same in both directions: the backward direction is the
+// forward direction with time reversed. Implements the recurrence of docs/overlap.md, which the optimum
+// minimizes, operation by operation; so the optimum does not exceed another plan even by a rounding error.
 double seconds_of(const Sums& sums, const Batches& batches);
 
-// When a batch does what; seconds since the beginning.
+// When a batch communicates and computes, in seconds since the beginning.
 struct BatchTimes {
     std::size_t begin = 0, end = 0;  // layers, as in Sums
     double startup_begin = 0, transfer_begin = 0, transfer_end = 0;
@@ -31,7 +32,7 @@ struct Timeline {
     double computation = 0;
     double overlap = 0;  // how long both are
 
-    // Of the whole time.
+    // Returns the overlap as a share of the whole time.
     double share_of_overlap() const { return seconds > 0 ? overlap / seconds : 0; }
 };
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, std::size(all_methods)> names{
     "sequential", "layers", "algorithm1", "algorithm2", "ibatch", "mg_wfbp", "buckets", "optimum"};
 
-// Divides batches that are above the limit, from their first layers on.
+// Divides batches above the limit, beginning with their first layers.
 Batches within(const Sums& sums, const Batches& batches, std::uint64_t limit) {
     Batches divided;
     std::size_t begin = 0;

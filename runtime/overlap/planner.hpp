@@ -1,5 +1,5 @@
-// Plans when a model's layers communicate (iBatch, AAAI 2019, and what is beside it): docs/overlap.md. Pure:
-// from a profile to batches, with no clock and no thread.
+// Plans when a model's layers communicate (iBatch, AAAI 2019, and other methods): docs/overlap.md. Pure: from
+// a profile to batches, with no clock and no thread.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,8 @@ std::string_view name_of(Method method);  // "sequential"
 
 struct PlanOptions {
     Direction direction = Direction::forward;
-    // The most bytes of a batch, which is what is in flight at once; 0: any number. Batches of every method
-    // are divided by it, where they have several layers.
+    // The largest size of a batch, and thus of the data in flight at once; 0: no limit. The batches of every
+    // method are divided to respect it, if they have several layers.
     std::uint64_t limit_bytes = 0;
     std::uint64_t bucket_bytes = 25 << 20;  // of Method::buckets; 1 or more
 };
@@ -32,11 +32,12 @@ struct Plan {
     double seconds;  // predicted, by seconds_of
 };
 
-// Why there is no such plan, in words; nothing if there is one. mg_wfbp is for the backward direction;
+// Explains why there is no such plan; nothing if there is one. mg_wfbp supports only the backward direction;
 // buckets, and a limit, need the bytes of all layers.
 std::optional<std::string> why_not(const Profile& profile, Method method, const PlanOptions& options);
 
-// Throws Error(invalid_argument) with why_not's words. The profile keeps to the bounds of profile.hpp.
+// Throws Error(invalid_argument) with the text of why_not(). The profile must respect the bounds of
+// profile.hpp.
 Plan plan(const Profile& profile, Method method, const PlanOptions& options);
 
 }  // namespace hocket::overlap

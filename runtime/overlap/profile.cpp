@@ -24,7 +24,7 @@ constexpr const char* form =
     throw Error(Status::invalid_argument, text);
 }
 
-// A value as a message shows it.
+// Returns the value as a message shows it.
 std::string shown(const Json& value) {
     if (value.is_object()) return "an object";
     if (value.is_array()) return "a list";
@@ -61,7 +61,7 @@ std::optional<CostLine> pull_in(const Json& json) {
                     time_in(*value, "pull.", "per_byte")};
 }
 
-// All layers have it, or none: half a forward pass cannot be planned.
+// Requires the time of all layers or of none: half a forward pass cannot be planned.
 void check_forward(const std::vector<Layer>& layers) {
     for (std::size_t i = 0; i < layers.size(); ++i)
         if (layers[i].forward.has_value() != layers[0].forward.has_value())
@@ -117,7 +117,7 @@ Json json_from(const std::string& text) {
     try {
         return Json::parse(text);
     } catch (const Json::exception& error) {
-        // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+        // The text is like "[json.exception.parse_error.101] parse error at line 1, column 2: ...".
         const std::string what = error.what();
         const std::size_t after = what.find("] ");
         refuse_profile(fmt::format("it is no JSON: {}. A profile is {}",
@@ -131,7 +131,7 @@ bool is_time(double seconds) {
     return std::isfinite(seconds) && seconds >= 0 && seconds <= longest_time;
 }
 
-// It is printed in tables and pictures.
+// Names are printed in tables and pictures.
 bool is_name(const std::string& name) {
     const auto is_control = [](unsigned char c) { return c < ' ' || c == 127; };
     if (name.empty() || name.size() > longest_name || std::any_of(name.begin(), name.end(), is_control))
@@ -140,7 +140,7 @@ bool is_name(const std::string& name) {
         (void)Json(name).dump();
         return true;
     } catch (const Json::exception&) {
-        return false;  // it is no UTF-8
+        return false;  // it is not UTF-8
     }
 }
 
@@ -194,7 +194,7 @@ std::string json_of(const Profile& profile) {
 
 Profile read_profile(const std::string& file) {
     try {
-        // One byte more than there may be, so that a larger file is refused and not read.
+        // Reads at most one byte more than allowed, so that a larger file is refused without being read.
         return parse_profile(read_text(file, most_text + 1));
     } catch (const UnreadableFile& refused) {
         throw Error(Status::io, fmt::format("{} cannot be read: {}", file, refused.what()));

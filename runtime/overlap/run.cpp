@@ -11,14 +11,14 @@
 namespace hocket::overlap {
 namespace {
 
-constexpr std::size_t most_recent = 100;  // iterations that the figures are of
+constexpr std::size_t most_recent = 100;  // iterations in the summaries
 constexpr std::size_t most_looked_at = 1000;
 constexpr double clear_change = 0.1;         // of the time of an iteration
-constexpr double far_off = 1.5;              // measured / predicted, or the other way round
-constexpr std::size_t worth_measuring = 20;  // so many times as long a plan should run
+constexpr double far_off = 1.5;              // the ratio of measured to predicted, or its inverse
+constexpr std::size_t worth_measuring = 20;  // a plan should run this many times as long as it is measured
 constexpr std::size_t most_patience = 64;
 
-// Nothing was done; all may go on.
+// The call was refused without any effect; the run can continue.
 struct Refusal : Error {
     explicit Refusal(const std::string& text) : Error(Status::invalid_argument, text) {}
 };
@@ -30,7 +30,7 @@ std::vector<IterationTimes> listed(const std::deque<IterationTimes>& iterations)
     return {iterations.begin(), iterations.end()};
 }
 
-// Batches of gradients are on their way until their weights are there, too.
+// Extends the times of gradient batches until their weights have arrived, too.
 void end_with_pulls(IterationTimes& iteration) {
     const Batches &backward = iteration.plan.backward, &forward = iteration.plan.forward;
     for (std::size_t batch = 0, pull = 0; batch < backward.size() && pull < forward.size(); ++batch) {
@@ -40,14 +40,14 @@ void end_with_pulls(IterationTimes& iteration) {
     }
 }
 
-// When all gradients are there, and have moved.
+// Returns when all gradients were ready and had moved.
 Nanoseconds last_moment(const IterationTimes& iteration) {
     Nanoseconds last = iteration.ready.front();
     for (const auto& moved : iteration.moved) last = std::max(last, moved.ended);
     return last;
 }
 
-// When the last batch had come: for ranks about the same moment.
+// Returns when the last batch had arrived, which is about the same moment on all ranks.
 Nanoseconds last_come(const IterationTimes& iteration) {
     Nanoseconds last = INT64_MIN;
     for (const auto& moved : iteration.moved)
@@ -57,7 +57,7 @@ Nanoseconds last_come(const IterationTimes& iteration) {
 
 }  // namespace
 
-// Nothing goes on after a failure: batches may be half started.
+// No call may continue after a failure: batches may be half started.
 template <typename Action>
 auto Run::unless_failed(const Action& action) {
     if (failure_) std::rethrow_exception(failure_);
@@ -80,7 +80,7 @@ Run::Run(std::unique_ptr<Exchange> exchange, std::vector<std::string> names, Run
     check_method();
     if (options_.profile) {
         profile_ = options_.profile;
-        // Among ranks the forward pass is over before gradients move.
+        // Among ranks the forward pass ends before gradients move.
         if (!exchange_->pulls())
             for (Layer& layer : profile_->layers) layer.forward.reset();
         take_plan();
@@ -105,7 +105,7 @@ void Run::check_profile() const {
                 i, given[i].bytes ? fmt::format("{}", *given[i].bytes) : "no", exchange_->bytes()[i]));
 }
 
-// Before anything is measured.
+// Called before anything is measured.
 void Run::check_method() const {
     if (!exchange_->pulls()) return;
     Profile profile = options_.profile.value_or(bytes_alone());
@@ -213,7 +213,7 @@ void Run::begin_record(Nanoseconds now) {
     next_batch_ = plan_.backward.size();
 }
 
-// Weights begin to come, and what the program does until its forward pass can go on meanwhile.
+// Begins to pull weights, which arrive during the program's work before its next forward pass.
 void Run::begin_pulls() {
     if (!exchange_->pulls()) return;
     const Nanoseconds now = nanoseconds_of(options_.now());
@@ -227,7 +227,7 @@ void Run::begin_pulls() {
     }
 }
 
-// Who begins again with an earlier layer has not trained with the pass before.
+// A program that begins again with an earlier layer has not trained with the previous pass.
 void Run::go_on_computing(std::size_t layer) {
     if (!is_record_open_) return;
     if (layer_ && layer < *layer_) record_.forward.clear();
@@ -245,7 +245,7 @@ void Run::stop_computing() {
     computes_since_.reset();
 }
 
-// Of the layers up to this one: in the order in which they were started.
+// Waits for the batches of the layers up to this one, in the order in which they were started.
 bool Run::wait_for_batches(std::size_t last_layer, Clock::time_point until) {
     if (!is_record_open_) return true;
     for (std::size_t batch = has_come_.size(); batch-- > 0;) {
@@ -271,7 +271,8 @@ bool Run::wait_for_pulls(std::size_t last_layer, Clock::time_point until) {
     return true;
 }
 
-// All batches have come. The first iteration is not looked at: connections, kernels and memory are new then.
+// Called when all batches have arrived. Skips the first iteration: connections, kernels and memory are new
+// then.
 void Run::close_record(Nanoseconds ended) {
     if (!std::exchange(is_record_open_, false)) return;
     record_.ended = ended;
@@ -296,18 +297,18 @@ PlanOptions Run::planning() const {
     return planning;
 }
 
-// Of layers that take no time.
+// Returns a profile of layers that take no time.
 Profile Run::bytes_alone() const {
     Profile profile;
     for (const std::uint64_t bytes : exchange_->bytes()) profile.layers.push_back({"", 0, 0, bytes});
     return profile;
 }
 
-// What the next iteration runs.
+// Chooses the plan of the next iteration.
 void Run::go_on() {
     ++turn_;
     if (is_measuring_) {
-        // The first iteration is not among those that were looked at.
+        // The first iteration was not recorded.
         if (recent_.size() + 1 < options_.measure) {
             plan_ = plan_to_measure();
             return;
@@ -321,7 +322,7 @@ void Run::go_on() {
     if (!options_.look_every || turn_ / patience_ < *options_.look_every) return;
     turn_ = 0;
     if (!have_times_changed()) return;
-    // Where times change all the time they are looked at more seldom: measuring costs iterations, too.
+    // If times keep changing, measures less often: measuring costs iterations, too.
     const bool is_soon = iterations_ - planned_at_ < worth_measuring * options_.measure;
     patience_ = is_soon ? std::min(2 * patience_, most_patience) : std::max<std::size_t>(patience_ / 2, 1);
     is_measuring_ = true;
@@ -330,8 +331,9 @@ void Run::go_on() {
     plan_ = plan_to_measure();
 }
 
-// Batches of many sizes, which follow each other in many ways: so the times tell what a start costs, and what
-// a byte does. Weights come back in both ways in turn, if it is not known which one is to be planned.
+// Returns a plan with batches of many sizes, which follow each other in many ways, so that the times show
+// both the cost of a start and the cost of a byte. If it is not decided which way of pulling weights to plan,
+// uses both in turn.
 IterationPlan Run::plan_to_measure() const {
     const Profile profile = bytes_alone();
     PlanOptions planning = this->planning();
@@ -347,7 +349,8 @@ IterationPlan Run::plan_to_measure() const {
     return plan;
 }
 
-// All that plan together get the same times: those of whoever was last. Who pulls plans for itself.
+// Gives all processes that plan together the same times: each time is that of the latest process. A process
+// that pulls weights plans for itself.
 void Run::put_together() {
     if (exchange_->pulls()) return;
     std::vector<std::int64_t> times;
@@ -379,7 +382,8 @@ bool Run::have_times_changed() {
     // 0: no iteration of this plan has ended yet.
     const auto now = static_cast<double>(exchange_->greatest({median(std::move(times))})[0]);
     if (now == 0) return false;
-    // The first look is beside the prediction, too: its times may have been bad ones, or another machine's.
+    // The first check also compares with the prediction, whose times may have been bad ones, or another
+    // machine's.
     const double predicted = predicted_seconds_ * 1e9;
     const bool is_far_off = !usual_ && (now > far_off * predicted || predicted > far_off * now);
     if (!usual_) usual_ = now;

@@ -1,4 +1,4 @@
-// Runs plans while a program trains, and measures what it plans from. docs/overlap.md has how.
+// Runs plans while a program trains, and measures the times from which it plans. See docs/overlap.md.
 #pragma once
 
 #include <cstdint>
@@ -18,41 +18,42 @@ namespace hocket::overlap {
 
 struct RunOptions {
     Method method = Method::optimum;
-    Pulls pulls = Pulls::fastest;   // of weights that come back
+    Pulls pulls = Pulls::fastest;   // for weights that come back
     std::uint64_t limit_bytes = 0;  // as in PlanOptions
     std::uint64_t bucket_bytes = PlanOptions{}.bucket_bytes;
-    // Iterations before the plan; the first of the run is not looked at, which leaves two of them at least.
+    // Iterations before the plan. The first one of the run is not used, which leaves at least two.
     std::size_t measure = 16;
-    std::optional<std::size_t> look_every = 100;  // iterations; nothing: never
-    std::optional<Profile> profile;               // to plan from, with the layers of this model
+    std::optional<std::size_t> look_every = 100;  // iterations between checks; empty: never
+    std::optional<Profile> profile;               // to plan from; must have the layers of this model
     std::function<Clock::time_point()> now = &Clock::now;
 };
 
-// Of RunOptions::measure.
+// The minimum of RunOptions::measure.
 inline constexpr std::size_t least_to_measure = 3;
 
-// What must be alike where several plan together: each with its name, as "methods".
+// Values that must be equal on all processes that plan together, each with its name, for example "methods".
 using Description = std::vector<std::pair<std::string, std::string>>;
-// Besides the layers.
+// Describes everything except the layers.
 Description described(const RunOptions& options);
 
 struct RunStats {
     std::uint64_t iterations = 0, plans = 0, batches = 0;
-    std::uint64_t pull_batches = 0;  // 0: weights come back with gradients, or there are none
-    double predicted_seconds = 0;    // of an iteration; 0: nothing was planned yet
-    // Of the iterations that ran this plan; while it measures again, of the plan before. zeros: none yet.
+    std::uint64_t pull_batches = 0;  // 0: weights come back with gradients, or not at all
+    double predicted_seconds = 0;    // of an iteration; 0: no plan was made yet
+    // Of the iterations that ran this plan or, during a new measurement, the previous plan. Zeros: none yet.
     IterationSummary measured;
 };
 
-// One thread at a time. If a call cannot be taken (Error(invalid_argument)) nothing has happened. Whatever
-// else goes wrong is final: the functions of an iteration throw it again from then on.
+// Not thread-safe: use from one thread at a time. A call that is refused (Error(invalid_argument)) has no
+// effect. Any other error is final: from then on the functions of an iteration throw it again.
 class Run {
   public:
     // names: of the layers. Throws Error(invalid_argument) if the profile is not one of these layers, or if
-    // there is no plan of this method; what Exchange throws.
+    // this method has no plan; also the errors of Exchange.
     Run(std::unique_ptr<Exchange> exchange, std::vector<std::string> names, RunOptions options);
 
-    // Of an iteration, in this order. false: not before `until`; then they are called again.
+    // The steps of an iteration, in this order. A step returns false if it is not finished before `until`,
+    // and must then be called again.
     bool forward(std::size_t layer, Clock::time_point until);
     bool begin_backward(Clock::time_point until);
     void backward(std::size_t layer);
@@ -60,7 +61,7 @@ class Run {
 
     RunStats stats() const;
     const IterationPlan& plan() const { return plan_; }
-    // Of the last plan; null: nothing was measured yet.
+    // Returns the profile of the last plan; null: nothing was measured yet.
     const Profile* profile() const { return profile_ ? &*profile_ : nullptr; }
 
   private:
@@ -90,32 +91,32 @@ class Run {
     const std::vector<std::string> names_;
     const RunOptions options_;
 
-    // The iteration.
+    // State of the iteration.
     Stage stage_ = Stage::forward;
-    std::size_t next_layer_ = 0, next_batch_ = 0;  // the gradients of those below are not there yet
-    bool is_ended_ = false;                        // the exchange was told so
-    // Of the iteration, or of the one before until its batches have come.
+    std::size_t next_layer_ = 0, next_batch_ = 0;  // the gradients below this layer are not ready yet
+    bool is_ended_ = false;                        // the exchange's end() was called
+    // Of this iteration or, until its batches have arrived, of the previous one.
     IterationTimes record_;
     std::vector<bool> has_come_, was_pulled_;  // by batch
-    // What has computed since when, after the iteration has ended; nothing: it waits.
+    // The layer that has been computing after the end of the iteration; empty: it waits.
     std::optional<std::size_t> layer_;
     std::optional<Nanoseconds> computes_since_;
     bool is_record_open_ = false;
-    std::optional<Nanoseconds> last_ended_;  // of the iteration before
+    std::optional<Nanoseconds> last_ended_;  // of the previous iteration
 
-    // The plan.
+    // State of the plan.
     IterationPlan plan_;
     std::optional<Profile> profile_;
     double predicted_seconds_ = 0;
-    IterationSummary summary_before_;  // of the plan before, while it measures again
+    IterationSummary summary_before_;  // of the previous plan, during a new measurement
     std::uint64_t iterations_ = 0, plans_ = 0;
     bool is_measuring_ = true;
-    std::size_t turn_ = 0;                      // iterations since measuring began, or since the last look
-    std::size_t patience_ = 1;                  // a look comes after so many times look_every
-    std::uint64_t planned_at_ = 0;              // after so many iterations
-    std::optional<double> usual_;               // of an iteration, at the first look; nanoseconds
+    std::size_t turn_ = 0;          // iterations since measuring began, or since the last check
+    std::size_t patience_ = 1;      // the next check comes after patience_ * look_every iterations
+    std::uint64_t planned_at_ = 0;  // the number of iterations at that time
+    std::optional<double> usual_;   // the time of an iteration at the first check, in nanoseconds
     std::deque<Nanoseconds> times_since_look_;  // of iterations
-    std::deque<IterationTimes> recent_;         // since measuring began, or of this plan
+    std::deque<IterationTimes> recent_;         // since measuring began, or with this plan
     std::exception_ptr failure_;
 };
 

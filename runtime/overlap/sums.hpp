@@ -1,5 +1,5 @@
-// A profile's times, added up. Layers i+1 to j of the papers, which count from 1, are those from i on below j
-// of Profile::layers: both are (i, j) here.
+// The sums of a profile's times. Layers i+1 to j of the papers, which count from 1, are those from i to below
+// j of Profile::layers: both are written (i, j) here.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,17 @@
 
 namespace hocket::overlap {
 
-// The batches [1, l1], [l1 + 1, l2], ..., [.., L] of consecutive layers, as the list of their last layers
-// l1, l2, ..., L. In the backward direction the last one runs first.
+// The batches [1, l1], [l1 + 1, l2], ..., [.., L] of consecutive layers, as the list of their last layers l1,
+// l2, ..., L. In the backward direction the last batch runs first.
 using Batches = std::vector<std::size_t>;
 
-// Where a batch begins, as (i, j) above.
+// Returns where a batch begins, as (i, j) above.
 inline std::size_t begin_of(const Batches& batches, std::size_t index) {
     return index == 0 ? 0 : batches[index - 1];
 }
 
-// Differences of one list of sums each: so they grow with j, and fall with i, in floating point, too.
+// Each result is a difference of entries of one list of sums, so it grows with j and falls with i, in
+// floating point, too.
 class Sums {
   public:
     explicit Sums(const Profile& profile) : startup_(profile.startup) {
@@ -33,13 +34,13 @@ class Sums {
     std::size_t layers() const { return transfer_.size() - 1; }
     double startup() const { return startup_; }
     double transfer(std::size_t i, std::size_t j) const { return transfer_[j] - transfer_[i]; }
-    // Of a batch of these layers: its start-up and its transfers.
+    // Returns the time of a batch of these layers: its start-up and its transfers.
     double communication(std::size_t i, std::size_t j) const { return startup_ + transfer(i, j); }
     double computation(std::size_t i, std::size_t j) const { return compute_[j] - compute_[i]; }
     std::uint64_t bytes(std::size_t i, std::size_t j) const { return bytes_[j] - bytes_[i]; }
 
-    // Whether these layers may be a batch where batches have up to `limit` bytes (0: any number). A single
-    // layer always may, as it cannot be divided.
+    // Returns true if these layers may form a batch where batches have up to `limit` bytes (0: no limit). A
+    // single layer always may, because it cannot be divided.
     bool may_be_batch(std::size_t i, std::size_t j, std::uint64_t limit) const {
         return limit == 0 || j == i + 1 || bytes(i, j) <= limit;
     }

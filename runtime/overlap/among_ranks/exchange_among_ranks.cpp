@@ -20,7 +20,7 @@ std::vector<std::uint64_t> bytes_of(const RankedGradients& gradients) {
     return bytes;
 }
 
-// Checks first, as the other ranks are not waited for in vain then.
+// Checks before any communication, so that no other rank is waited for in vain.
 const RankedGradients& checked_gradients(const engine::Communicator& communicator,
                                          const RankedGradients& gradients) {
     if (communicator.size() > 1 && communicator.progress() != std::string_view("thread"))
@@ -44,7 +44,7 @@ ExchangeAmongRanks::ExchangeAmongRanks(engine::Communicator& communicator, Ranke
     check_schedule();
 }
 
-// Several batches may be under way at once, with any counts.
+// Requires a schedule that allows several batches of any size at once.
 void ExchangeAmongRanks::check_schedule() const {
     const std::uint64_t all =
         std::accumulate(gradients_.counts.begin(), gradients_.counts.end(), std::uint64_t{0});
@@ -70,7 +70,7 @@ ExchangeAmongRanks::~ExchangeAmongRanks() {
     for (InFlight& batch : in_flight_) try {
             if (batch.execution != nullptr) communicator_.wait(*std::exchange(batch.execution, nullptr));
         } catch (const std::exception&) {
-            // The communicator has failed, and says so at its next call.
+            // The communicator has failed, and reports it at its next call.
         }
 }
 
@@ -126,7 +126,8 @@ std::uint64_t ExchangeAmongRanks::start(std::size_t batch, std::size_t first, st
 std::optional<overlap::Clock::time_point> ExchangeAmongRanks::wait(std::size_t batch,
                                                                    Clock::time_point until) {
     InFlight& one = in_flight_[batch];
-    engine::Execution* const execution = std::exchange(one.execution, nullptr);  // gone, if this throws
+    // Consumed even if this throws.
+    engine::Execution* const execution = std::exchange(one.execution, nullptr);
     if (!communicator_.wait(*execution, until)) {
         one.execution = execution;
         return std::nullopt;
@@ -140,7 +141,8 @@ std::vector<std::int64_t> ExchangeAmongRanks::greatest(std::vector<std::int64_t>
 
 std::string difference_among_ranks(engine::Communicator& communicator, const Description* description) {
     if (communicator.size() == 1) return "";
-    constexpr std::size_t most = 16;  // all ranks give as many numbers, also those that were refused
+    // All ranks contribute this many numbers, including those that were refused.
+    constexpr std::size_t most = 16;
     if (description != nullptr && description->size() > most)
         throw Error(Status::internal, "an overlap is described by more than there is room for");
     std::vector<std::int64_t> own(1 + 2 * most);

@@ -1,4 +1,4 @@
-// Gradients that the ranks of a communicator combine, batch by batch.
+// Combines gradients among the ranks of a communicator, batch by batch.
 #pragma once
 
 #include <atomic>
@@ -19,19 +19,20 @@ namespace hocket::overlap {
 
 struct RankedGradients {
     DataType type;
-    std::vector<std::uint64_t> counts;  // elements, by tensor
-    std::vector<std::byte*> memory;     // by tensor; the host's
+    std::vector<std::uint64_t> counts;  // of elements, by tensor
+    std::vector<std::byte*> memory;     // by tensor; in host memory
     std::vector<std::size_t> layer_tensors;
     compute::Reduction op;
     double factor = 1;     // as in engine::Communicator::start
     std::string schedule;  // of all_reduce
 };
 
-// The all_reduces of an iteration go on beside each other, in the order in which they were started.
+// The all_reduces of an iteration run concurrently, in the order in which they were started.
 class ExchangeAmongRanks final : public Exchange {
   public:
-    // Throws Error(invalid_argument) if nothing moves the communicator's operations while its program
-    // computes, or if the schedule wants more than x; Error(not_found | schedule | ...) for the schedule.
+    // Throws Error(invalid_argument) if the communicator's operations do not progress while its program
+    // computes, or if the schedule needs more buffers than x; Error(not_found | schedule | ...) for the
+    // schedule.
     ExchangeAmongRanks(engine::Communicator& communicator, RankedGradients gradients);
     // Waits for what is in flight, up to the communicator's deadline.
     ~ExchangeAmongRanks() override;
@@ -44,12 +45,12 @@ class ExchangeAmongRanks final : public Exchange {
     Order order() const override { return Order::together; }
     bool pulls() const override { return false; }
     std::vector<std::int64_t> greatest(std::vector<std::int64_t> own) override;
-    // What the ranks must give alike.
+    // Returns the values that must be equal on all ranks.
     Description description() const;
 
   private:
     struct InFlight {
-        engine::Execution* execution = nullptr;  // null: nothing is
+        engine::Execution* execution = nullptr;  // null: none is running
         std::atomic<std::int64_t> ended = 0;
     };
 
@@ -66,8 +67,8 @@ class ExchangeAmongRanks final : public Exchange {
     std::deque<InFlight> in_flight_;  // by batch
 };
 
-// // Collective: what the ranks do not give alike, by its name; "": they do. description: null if this rank
-// was refused; then they do not.
+// Collective. Returns the names of the values that differ among ranks; "" if none does. description: null if
+// this rank was refused, which counts as a difference.
 std::string difference_among_ranks(engine::Communicator& communicator, const Description* description);
 
 }  // namespace hocket::overlap

@@ -26,7 +26,7 @@ bool ExchangeWithService::has_first_weights(Clock::time_point until) {
     return requests_[0] == nullptr || wait(0, until);
 }
 
-// From the last one on: none then has a turn that is given up at once.
+// Gives up the last requests first, so that no later turn begins just to be given up.
 ExchangeWithService::~ExchangeWithService() {
     for (const Requests& requests : {requests_, pulls_})
         for (auto request = requests.rbegin(); request != requests.rend(); ++request)
@@ -77,7 +77,8 @@ std::optional<overlap::Clock::time_point> ExchangeWithService::wait_for_pull(std
 
 std::optional<overlap::Clock::time_point> ExchangeWithService::wait_for(params::ParameterRequest*& awaited,
                                                                         Clock::time_point until) {
-    params::ParameterRequest* const request = std::exchange(awaited, nullptr);  // gone, if this throws
+    // Consumed even if this throws.
+    params::ParameterRequest* const request = std::exchange(awaited, nullptr);
     const auto ended = client_.wait(request, until);
     if (!ended) awaited = request;
     return ended;

@@ -1,4 +1,4 @@
-// Gradients that a worker pushes to a parameter service, and the weights that come back, batch by batch.
+// Pushes gradients to a parameter service and pulls the new weights, batch by batch.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,18 @@ struct ServedModel {
     params::Clock staleness = 0;
 };
 
-// A batch's gradients go up, and as soon as the service has made weights of them these come down, while
-// gradients of other batches still go up: a link carries both ways at once. Or weights are pulled when the
-// backward pass is over, in batches of their own. Where layers share a chunk, it moves with the batch of the
-// first of them: its gradients are the last to come, and its weights the first to be needed.
+// A batch's gradients are pushed, and as soon as the service has computed weights from them, these are pulled
+// while gradients of other batches are still being pushed: a link carries both directions at once.
+// Alternatively, weights are pulled after the backward pass, in their own batches. If layers share a chunk,
+// the chunk moves with the batch of the first of these layers: its gradients are the last to be ready, and
+// its weights the first to be needed.
 class ExchangeWithService final : public Exchange {
   public:
-    // Begins to pull the weights of now. Throws as params::Client::pull does.
+    // Begins to pull the current weights. Throws as params::Client::pull does.
     ExchangeWithService(params::Client& client, ServedModel model);
-    // To be waited for before anything else. false: not before `until`.
+    // Wait for this before anything else. Returns false if the weights have not come before `until`.
     bool has_first_weights(Clock::time_point until);
-    // Gives up what is under way: weights are not written any more.
+    // Gives up pending requests: weights are not written any more.
     ~ExchangeWithService() override;
 
     const std::vector<std::uint64_t>& bytes() const override { return layers_.bytes(); }
@@ -45,7 +46,7 @@ class ExchangeWithService final : public Exchange {
     std::vector<std::int64_t> greatest(std::vector<std::int64_t> own) override { return own; }
 
   private:
-    using Requests = std::vector<params::ParameterRequest*>;  // by batch; null: nothing is awaited
+    using Requests = std::vector<params::ParameterRequest*>;  // by batch; null: no request is pending
 
     std::optional<overlap::Clock::time_point> wait_for(params::ParameterRequest*& request,
                                                        Clock::time_point until);
@@ -56,9 +57,9 @@ class ExchangeWithService final : public Exchange {
     params::Client& client_;
     const ServedModel model_;
     const LayersOfTensors layers_;
-    std::vector<std::vector<params::Chunk>> chunks_;  // by the first layer that is in them
+    std::vector<std::vector<params::Chunk>> chunks_;  // by the first layer that they contain
     IterationPlan plan_;
-    Requests requests_, pulls_;  // with gradients; by themselves
+    Requests requests_, pulls_;  // of gradients; of weights pulled separately
 };
 
 }  // namespace hocket::overlap

@@ -1,4 +1,4 @@
-// How a model's tensors belong to its layers.
+// Maps a model's tensors to its layers.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@ namespace hocket::overlap {
 
 class LayersOfTensors {
   public:
-    // tensor_bytes: of all tensors, the first layer's first. layer_tensors: how many each layer has; their
-    // sum is that of the tensors.
+    // tensor_bytes: by tensor, beginning with the first layer's. layer_tensors: the number of tensors of each
+    // layer; they add up to the number of tensors.
     LayersOfTensors(const std::vector<std::uint64_t>& tensor_bytes,
                     const std::vector<std::size_t>& layer_tensors) {
         for (const std::size_t tensors : layer_tensors) {
@@ -21,7 +21,7 @@ class LayersOfTensors {
         }
     }
 
-    // Of the layer behind the last one: the end.
+    // For the layer behind the last one, returns the end.
     std::size_t first_tensor(std::size_t layer) const { return first_[layer]; }
     const std::vector<std::uint64_t>& bytes() const { return bytes_; }  // by layer
 
