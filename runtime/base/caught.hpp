@@ -1,4 +1,4 @@
-// Turns any exception that was caught into the failure that is passed on.
+// Converts any caught exception into the failure to pass on.
 #pragma once
 
 #include <exception>

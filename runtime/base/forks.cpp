@@ -61,15 +61,15 @@ class Registry {
         for (std::size_t word = 0; word < closed_.size(); ++word)
             for (std::uint64_t& bits = closed_[word]; bits != 0; bits &= bits - 1)
                 ::close(static_cast<int>(word * 64) + std::countr_zero(bits));
-        // What the parent had is nothing to this process's own children.
+        // The parent's registrations do not concern this process's own children.
         first_ = nullptr;
         mutex_.unlock();
     }
 
     std::mutex mutex_;
-    std::vector<std::uint64_t> closed_;  // a bit for each descriptor
+    std::vector<std::uint64_t> closed_;  // one bit per descriptor
     Inherited* first_ = nullptr;
-    int go_on_ = 0;  // how many ChildrenGoOn there are
+    int go_on_ = 0;  // the number of ChildrenGoOn objects
 };
 
 void close_in_children(int fd) {

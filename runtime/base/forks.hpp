@@ -1,10 +1,10 @@
-// What becomes of this process's part in a job when the process forks. The child has none of its threads, and
-// must not disturb the parent's job: it keeps no socket open, writes to no memory that other ranks see, and
-// its copies of handles are only good for being thrown away.
+// Separates this process's part in a job from its children when it forks. A child has none of the threads,
+// and must not disturb the parent's job: it keeps no socket open, writes to no memory that other ranks see,
+// and can only discard its copies of handles.
 //
-// Before fork(2) returns in the child, what is registered here is taken care of there, with calls that are
-// safe after a fork of a process with threads. A child that is made in another way (vfork, posix_spawn, a
-// bare clone system call) must not use Hocket before it calls exec(3), which closes all descriptors.
+// Before fork(2) returns in the child, everything registered here is handled there, with calls that are safe
+// after a fork of a process with threads. A child that is made in another way (vfork, posix_spawn, a bare
+// clone system call) must not use Hocket before it calls exec(3), which closes all descriptors.
 #pragma once
 
 #include <atomic>
@@ -17,15 +17,15 @@ namespace detail {
 extern std::atomic<std::uint32_t> generation;
 }
 
-// How many forks lie between this process and the first one of its family that had something registered here.
-// A handle that remembers another number belongs to a parent. Thread-safe.
+// Returns how many forks lie between this process and the first one of its family that had something
+// registered here. A handle that has stored another number belongs to a parent. Thread-safe.
 inline std::uint32_t generation() {
     return detail::generation.load(std::memory_order_relaxed);
 }
 
-// What this process has one of, made when it is first asked for; it lives as long as the process. A forked
-// child begins with another one: its copy of the parent's may be locked, and parts of it are closed there.
-// Thread-safe. May throw std::bad_alloc.
+// A per-process singleton, made on first use; it lives as long as the process. A forked child gets a new one:
+// its copy of the parent's may be locked, and parts of it are closed there. Thread-safe. May throw
+// std::bad_alloc.
 template <typename State>
 State& own() {
     struct Owned {
@@ -41,21 +41,23 @@ State& own() {
     return found->state;
 }
 
-// Children close this descriptor at once, from now on, or no longer. Negative ones are ignored. Thread-safe.
-// May throw std::bad_alloc.
+// The first function registers a descriptor that children close at once; the second ends that. Negative
+// descriptors are ignored. Thread-safe. May throw std::bad_alloc.
 void close_in_children(int fd);
 void keep_in_children(int fd) noexcept;
-// Both in one: no child keeps a descriptor that is being closed. Returns what close(2) does.
+// Unregisters and closes in one step: no child keeps a descriptor that is being closed. Returns the result of
+// close(2).
 int close(int fd) noexcept;
 
-// Something else that a child needs to change.
+// Other state that a child needs to change.
 class Inherited {
   public:
-    // From now on. Thread-safe.
+    // Registers this object. Thread-safe.
     void begin();
     void end() noexcept;  // idempotent
 
-    // Called in a child, before descriptors are closed there. Only system calls, no locks, no allocation.
+    // Called in a child before descriptors are closed there. May use only system calls, no locks, no
+    // allocation.
     virtual void in_child() noexcept = 0;
 
   protected:
@@ -70,11 +72,11 @@ class Inherited {
     bool is_listed_ = false;
 };
 
-// While it is held, no fork happens: for changes of what an in_child() reads.
+// Prevents forks while the lock is held: for changes to data that an in_child() reads.
 std::unique_lock<std::mutex> no_fork();
 
-// While one exists, children keep everything, as if nothing were registered: for a process that forks to go
-// on in the child with what it has made, and has no thread. Nothing of it may be used on both sides.
+// While one exists, children keep everything, as if nothing were registered: for a process without threads
+// that forks in order to continue in the child with what it has made. Parent and child must not both use it.
 class ChildrenGoOn {
   public:
     ChildrenGoOn();

@@ -1,4 +1,4 @@
-// The free parts of a range of offsets: best fit, neighbours merged. It knows offsets only and touches no
+// The free parts of a range of offsets: best fit, neighbours merged. Handles offsets only and touches no
 // memory.
 #pragma once
 
@@ -16,11 +16,11 @@ class FreeRanges {
     // All of [begin, end) is free.
     FreeRanges(std::uint64_t begin, std::uint64_t end);
 
-    // Allocates from the smallest free range that has room for `bytes` (not 0) at a multiple of `alignment`,
-    // a power of two; from the first one if there are several. Nothing if no range has room.
+    // Allocates `bytes` (not 0) at a multiple of `alignment`, a power of two, from the smallest free range
+    // with room for them; of several such ranges, from the first. Returns nothing if no range has room.
     std::optional<std::uint64_t> allocate(std::uint64_t bytes, std::uint64_t alignment);
 
-    // Releases any part of what was allocated; not 0 bytes.
+    // Releases any part of an allocated range; not 0 bytes.
     void release(std::uint64_t offset, std::uint64_t bytes);
 
     std::uint64_t free_bytes() const { return free_bytes_; }

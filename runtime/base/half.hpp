@@ -1,4 +1,4 @@
-// Floating-point numbers of 16 bits, as they lie in memory. They are widened to a float for calculations, and
+// 16-bit floating-point numbers as stored in memory. They are widened to a float for calculations, and
 // rounded back to nearest, ties to even.
 #pragma once
 

@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The folder that has this one as `end`; none if it ends in another way.
+// Returns `folder` without `end` at its end; nothing if it ends otherwise.
 std::optional<fs::path> without_end(fs::path folder, const fs::path& end) {
     for (auto part = end.end(); part != end.begin(); folder = folder.parent_path())
         if (folder.filename() != *--part) return std::nullopt;
@@ -24,8 +24,8 @@ fs::path own_file() {
     Dl_info info{};
     void* loaded = nullptr;
     if (dladdr1(reinterpret_cast<const void*>(&own_file), &info, &loaded, RTLD_DL_LINKMAP) == 0) return {};
-    // The loader has no path for the program itself. dladdr gives what it was called as, which need not be
-    // one.
+    // The loader has no path for the program itself, and dladdr returns the name that it was called by, which
+    // need not be a path.
     const bool is_program = loaded == nullptr || *static_cast<const link_map*>(loaded)->l_name == '\0';
     std::error_code ignored;
     return fs::weakly_canonical(is_program ? "/proc/self/exe" : info.dli_fname, ignored);
@@ -41,7 +41,8 @@ std::optional<fs::path> own_prefix() {
 
 fs::path installed_place(const fs::path& relative) {
     const fs::path prefix = own_prefix().value_or(own_file().parent_path().parent_path());
-    return prefix.empty() ? prefix : prefix / relative;  // the system did not say: not in the working folder
+    // The system gave no path: do not use the working folder.
+    return prefix.empty() ? prefix : prefix / relative;
 }
 
 std::vector<PluginPlace> plugin_places(const std::string& file_name) {

@@ -1,4 +1,4 @@
-// How many elements a start has, and so where each boundary of a program lies among them.
+// The number of elements of a start, and thus the element at each boundary of a program.
 #pragma once
 
 #include <cstdint>
@@ -17,37 +17,38 @@ struct PieceList {
     std::span<const std::uint64_t> begins = {};  // where they begin in the buffer; none: one after the other
 };
 
-// For errors: "in send the piece for rank 2 begins at element 900 (its displacement) and has 4 elements".
+// Describes a piece for errors: "in send the piece for rank 2 begins at element 900 (its displacement) and
+// has 4 elements".
 std::string describe_piece(bool is_received, std::size_t rank, std::uint64_t begin, std::uint64_t count);
 
-// All ranks of a start have the same layout, unless each pair of ranks has a count of its own.
+// All ranks of a start have the same layout, unless each pair of ranks has its own count.
 class Layout {
   public:
-    // x has so many elements. If it is divided, the ranks' pieces differ in size as little as possible: a
+    // x has `count` elements. If it is divided, the ranks' pieces differ in size as little as possible: a
     // boundary lies at its fraction of the count, rounded down.
     Layout(std::uint64_t count) : count_(count) {}
 
-    // x has one piece a rank, in the order of the ranks, with these numbers of elements. A boundary inside a
-    // piece lies at its fraction of the piece, rounded down. Throws hocket::Error (invalid_argument) if 64
+    // x has one piece per rank, in the order of the ranks, with these numbers of elements. A boundary inside
+    // a piece lies at its fraction of the piece, rounded down. Throws hocket::Error (invalid_argument) if 64
     // bits cannot count the elements.
     explicit Layout(std::span<const std::uint64_t> pieces);
 
-    // The layout of one rank, which sends one piece to each rank and receives one from each; it is all that
-    // the rank knows of the exchange. x's positions up to 1 are in what is sent, those from 1 to 2 in what is
-    // received. Throws as above, and also if a piece begins too far on; pieces may overlap here.
+    // The layout of one rank that sends one piece to each rank and receives one from each; the rank knows
+    // nothing else of the exchange. x's positions up to 1 are in the sent buffer, those from 1 to 2 in the
+    // received one. Throws as above, and also if a piece begins too far on; pieces may overlap here.
     Layout(const PieceList& sent, const PieceList& received);
 
-    // The number of elements of x. By pair, that of the larger of the two buffers: either all its pieces, or
-    // everything from its beginning to the end of its last piece, whichever is more.
+    // Returns the number of elements of x. By pair, that is the larger of the two buffers' sizes: the sum of
+    // its pieces, or the span from its beginning to the end of its last piece, whichever is more.
     std::uint64_t count() const { return count_; }
     bool is_even() const { return begins_ == nullptr; }
     bool is_by_pair() const { return buffers_ == 2; }
-    // The element at which a boundary lies if all pieces lie one after the other. The boundary is at most 1
-    // if pieces were given, at most 2 by pair.
+    // Returns the element at a boundary, if all pieces lie one after another. The boundary is at most 1 if
+    // pieces were given, at most 2 by pair.
     std::uint64_t offset(const dsl::Rational& boundary) const {
         return is_even() ? boundary.offset(count_) : offset_in_pieces(boundary);
     }
-    // The piece of one rank, if there are `ranks` of them.
+    // Returns the piece of one rank out of `ranks`.
     std::uint64_t piece_begin(int rank, int ranks) const {
         const auto numerator = static_cast<unsigned __int128>(rank) * count_;
         return is_even() ? static_cast<std::uint64_t>(numerator / static_cast<unsigned>(ranks))
@@ -57,7 +58,7 @@ class Layout {
         return piece_begin(rank + 1, ranks) - piece_begin(rank, ranks);
     }
 
-    // By pair: what this rank sends and receives.
+    // By pair: the pieces that this rank sends and receives.
     struct Buffer {
         std::uint64_t count, span;  // of all pieces; from the buffer's beginning to the end of the last piece
     };
@@ -65,20 +66,20 @@ class Layout {
     const Buffer& received() const { return pairs_->buffers[1]; }
     std::uint64_t sent_to(int rank) const { return length(index(rank)); }
     std::uint64_t received_from(int rank) const { return length(pieces() + index(rank)); }
-    // Where the piece begins if all lie one after the other in their buffer.
+    // Returns where the piece begins if all lie one after another in their buffer.
     std::uint64_t begin_sent_to(int rank) const { return (*begins_)[index(rank)]; }
     std::uint64_t begin_received_from(int rank) const {
         return (*begins_)[pieces() + index(rank)] - pairs_->buffers[0].count;
     }
-    // Where the piece really begins in its buffer.
+    // Returns where the piece actually begins in its buffer.
     std::uint64_t place_sent_to(int rank) const { return pairs_->places[index(rank)]; }
     std::uint64_t place_received_from(int rank) const { return pairs_->places[pieces() + index(rank)]; }
-    // For a boundary below 2: how much further on its piece lies in its buffer than offset() says, counted
-    // from the buffer's beginning; modulo 2^64.
+    // For a boundary below 2: returns how much further its piece lies in its buffer than offset() says,
+    // counted from the buffer's beginning; modulo 2^64.
     std::uint64_t shift(const dsl::Rational& boundary) const;
 
-    // Where the ranks' pieces begin if they lie one after the other, and where the last one ends; nothing if
-    // pieces are alike.
+    // Returns where the ranks' pieces begin if they lie one after another, and where the last one ends; empty
+    // if pieces are alike.
     std::span<const std::uint64_t> begins() const {
         return is_even() ? std::span<const std::uint64_t>() : std::span<const std::uint64_t>(*begins_);
     }

@@ -17,8 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The writing thread gets the SIGPIPE, so it is enough that this thread does not take it. A SIGPIPE that was
-// pending before is the program's.
+// Keeps SIGPIPE from the program. The writing thread would get the signal, so it suffices to block it there.
+// A SIGPIPE that was already pending is the program's and stays.
 class PipeSignalHeld {
   public:
     PipeSignalHeld() {
@@ -48,14 +48,14 @@ bool is_stderr() {
     return flags >= 0 && (flags & FD_CLOEXEC) == 0;
 }
 
-// A timeout for poll(2); the end may never come.
+// Returns a timeout for poll(2); the end may be "never".
 int timeout_ms(Clock::time_point end) {
     if (end == Clock::time_point::max()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
     return static_cast<int>(std::clamp<long long>(left, 0, INT_MAX));
 }
 
-// poll(2) may have told others, too, that the pipe has room: the one that comes late must not wait.
+// poll(2) may have told other writers, too, that the pipe has room: a late one must not block.
 ssize_t write_if_room(std::string_view text, bool is_pipe) {
     if (is_pipe) {
         const iovec piece{const_cast<char*>(text.data()), text.size()};
@@ -73,7 +73,7 @@ void write_whole(std::string_view text, Clock::time_point end) {
         const int ready = poll(&entry, 1, timeout_ms(end));
         if (ready == 0 || (ready < 0 && errno != EINTR)) return;
         if (ready < 0) continue;
-        // A pipe with room takes this much in one piece.
+        // A pipe with room takes this much atomically.
         const ssize_t written = write_if_room(text.substr(0, PIPE_BUF), is_pipe);
         if (written < 0 && errno != EINTR && errno != EAGAIN) return;
         text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));

@@ -1,9 +1,9 @@
-// Libraries of Hocket's own that are loaded when they are first needed: what few processes need, and what
-// would cost all of them time or memory to be linked with. They are installed with libhocket.so, in a folder
-// of their own.
+// Hocket's own libraries that are loaded on first use: features that few processes need, and that would cost
+// all processes time or memory if they were linked. They are installed with libhocket.so, in a separate
+// folder.
 //
-// No exception leaves such a library: it may have a copy of its own of all types, and then nobody would know
-// what is caught.
+// No exception may leave such a library: it may have its own copy of all types, and then no handler would
+// match.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,8 @@
 
 namespace hocket {
 
-// dlopen(3) of what may be a path. It does not wait for the other end of a FIFO. Null: `why` says why not.
+// Calls dlopen(3) with a name that may be a path. Does not wait for the other end of a FIFO. Returns null if
+// that fails; `why` then has the reason.
 void* open_library(const std::string& name, std::string& why);
 
 // One of these libraries. All texts live as long as the process.
@@ -28,9 +29,9 @@ struct PluginKind {
 
 class Plugin {
   public:
-    // From the path in the environment variable; without it from the first of plugin_places() that can be
-    // loaded. It is never unloaded. All functions throw hocket::Error with the files that were tried, and why
-    // each was refused.
+    // Loads the library from the path in the environment variable; without it from the first of
+    // plugin_places() that can be loaded. It is never unloaded. All functions throw hocket::Error with the
+    // files that were tried, and why each was refused.
     static Plugin load(const PluginKind& kind);
 
     const std::string& path() const { return path_; }  // as it was loaded
@@ -40,7 +41,7 @@ class Plugin {
         function = reinterpret_cast<Function>(address_of(symbol));
     }
 
-    // symbol: a function without parameters that returns the version of what the library offers.
+    // symbol: a function without parameters that returns the version of the library's interface.
     template <typename Version>
     void require_version(const char* symbol, Version needed) const {
         Version (*version)() = nullptr;

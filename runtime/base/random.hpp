@@ -1,4 +1,4 @@
-// Random numbers that nobody can guess, from the system.
+// Unpredictable random numbers from the system.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,10 @@
 
 namespace hocket {
 
-// At most 256 bytes. Throws Error(bootstrap) if the system has none. Thread-safe.
+// bytes: at most 256. Throws Error(bootstrap) if the system has no source. Thread-safe.
 std::string random_bytes(std::size_t bytes);
 
-// The same as text: two letters of 0-9a-f for each byte.
+// The same as text: two hexadecimal digits per byte.
 std::string random_hex(std::size_t bytes);
 
 }  // namespace hocket

@@ -1,6 +1,6 @@
-// What an hkt_request is: something started that somebody will wait for. Collectives, messages between
-// two ranks, batches of the data cache, pushes and pulls of parameters and what is joined of several share
-// it, so that callers wait for all of them in the same way.
+// The base of every hkt_request: an operation that was started and will be waited for. Collectives, messages
+// between two ranks, batches of the data cache, pushes and pulls of parameters, and joined requests share it,
+// so that callers wait for all of them in the same way.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
-// Statuses in words.
+// Names statuses in words.
 #pragma once
 
 #include "runtime/base/error.hpp"
 
 namespace hocket {
 
-// "peer lost". Static storage.
+// Returns a text like "peer lost". Static storage.
 constexpr const char* text_of(Status status) {
     switch (status) {
         case Status::success:

@@ -12,7 +12,8 @@
 namespace hocket {
 namespace {
 
-// A new thread inherits the mask, so there is no moment at which it could take a signal.
+// Blocks all signals in this thread. A new thread inherits the mask, so there is no moment at which it could
+// take one.
 class SignalsBlocked {
   public:
     SignalsBlocked() {

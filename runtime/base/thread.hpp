@@ -1,4 +1,4 @@
-// Threads of Hocket's own, inside the embedder's process.
+// Hocket's own threads inside the embedder's process.
 #pragma once
 
 #include <functional>

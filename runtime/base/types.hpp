@@ -1,4 +1,4 @@
-// Element types and reduction operators: a table of each. A row is all that there is to say about one.
+// Element types and reduction operators: a table of each. A row has everything that is specific to one.
 // Kernels, the JIT, the C ABI, the tools and the tests read these rows; there is no second list. The schedule
 // language knows neither types nor operators: a schedule is valid for all of them.
 #pragma once
@@ -27,7 +27,7 @@ namespace at_end {
 inline constexpr bool keep = false, divide = true;
 }
 
-// What an operator makes of two values: see kernels/cpu/apply.hpp.
+// How an operator combines two values: see kernels/cpu/apply.hpp.
 enum class Combination : std::uint8_t { sum, product, max, min, band, bor, bxor };
 
 // One line for each row, so that a change to one does not reformat the others.
@@ -50,8 +50,8 @@ enum class Combination : std::uint8_t { sum, product, max, min, band, bor, bxor 
     ROW(uint64,   "uint64",   HKT_UINT64,   std::uint64_t, std::uint64_t, kind::integer)            \
     ROW(boolean,  "bool",     HKT_BOOL,     std::uint8_t,  std::uint8_t,  kind::truth)              \
 
-// Name, text, constant of hocket.h, what it makes of two values, and the kinds of types that it exists for.
-// Then what is done at the start: a rank's input is kept, or multiplied by the rank's factor
+// Name, text, constant of hocket.h, how it combines two values, and the kinds of types that it exists for.
+// Then the operation at the start: a rank's input is kept, or multiplied by the rank's factor
 // (kernels/cpu/multiply.hpp). And at the end: a value that holds all ranks' operands is kept, or divided by
 // their number.
 #define HOCKET_REDUCE_OPS(ROW)                                                                                 \
@@ -110,7 +110,7 @@ inline constexpr OpRow op_rows[] = {HOCKET_REDUCE_OPS(HOCKET_OP)};
 #undef HOCKET_TYPE
 #undef HOCKET_OP
 
-// For a number without a row. Only a defect in Hocket can lead here.
+// Called for a number without a row, which only a defect in Hocket can cause.
 [[noreturn]] inline void no_such_row(const char* table, int number) {
     throw std::logic_error(std::string("there is no ") + table + " of number " + std::to_string(number));
 }
@@ -141,7 +141,7 @@ constexpr std::string_view name_of(DataType type) {
 constexpr std::string_view name_of(ReduceOp op) {
     return row_of(op).name;
 }
-// What complete results are divided by.
+// Returns the number by which complete results are divided.
 constexpr std::uint32_t divisor_of(ReduceOp op, std::uint32_t ranks) {
     return row_of(op).divides ? ranks : 1;
 }
