@@ -5,8 +5,8 @@
 
 namespace hocket::tools {
 
-// "HOST:PORT", "[IPV6]:PORT", ":PORT" (all addresses). Throws std::invalid_argument, which says what is
-// wrong.
+// Parses "HOST:PORT", "[IPV6]:PORT" or ":PORT" (all addresses). Throws std::invalid_argument, which says what
+// is wrong.
 void parse_address(const std::string& text, std::string& host, int& port);
 
 }  // namespace hocket::tools

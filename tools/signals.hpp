@@ -7,7 +7,7 @@
 namespace hocket::tools {
 
 // Blocks both signals for this thread and for threads that it starts, so make it before any other thread.
-// After the first signal they act as usual again, so that a second one ends a program that takes too long to
+// After the first signal both act as usual again, so that a second one ends a program that takes too long to
 // end. For one thread.
 class Signals {
   public:

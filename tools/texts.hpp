@@ -1,4 +1,4 @@
-// Figures as people write them.
+// Formats numbers for people.
 #pragma once
 
 #include <chrono>

@@ -13,7 +13,7 @@ namespace hocket::tools {
 namespace {
 
 // If the tool was started without one of its streams, a file or connection could get the stream's number, and
-// then get what is printed. So the number is given to a file that cannot be used: writing fails as on a
+// then receive what is printed. So the number is given to a file that cannot be used: writing fails as on a
 // closed stream.
 void occupy_closed_streams() {
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})

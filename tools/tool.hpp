@@ -1,5 +1,5 @@
-// What the tools have in common: how they use the streams that they are started with. Requested output goes
-// to stdout and must arrive there; everything else goes to stderr, and never makes a tool fail.
+// The tools' common handling of the streams that they are started with. Requested output goes to stdout and
+// must arrive there; everything else goes to stderr, and never makes a tool fail.
 #pragma once
 
 #include <functional>
@@ -9,20 +9,20 @@
 
 namespace hocket::tools {
 
-// A line on stderr; waits for a slow reader. Never throws.
+// Writes a line to stderr; waits for a slow reader. Never throws.
 template <typename... Args>
 void say(fmt::format_string<Args...> format, Args&&... args) noexcept {
     try {
         write_log(fmt::format(format, std::forward<Args>(args)...) + "\n", endless_patience);
-    } catch (...) {  // no memory for it
+    } catch (...) {  // out of memory
     }
 }
 
-// The whole of main(). The exit code is what run() returns; 1 if run() throws, and 1 instead of 0 if not all
-// of stdout could be written. The reason goes to stderr, after the tool's name.
+// The body of main(). Returns the exit code: what run() returns; 1 if run() throws, and 1 instead of 0 if not
+// all of stdout could be written. The reason goes to stderr, after the tool's name.
 int run_tool(const char* name, const std::function<int()>& run);
 
-// Writes out what was printed so far. Throws std::system_error if stdout does not take it.
+// Writes out what was printed so far. Throws std::system_error if that fails.
 void flush_output();
 
 }  // namespace hocket::tools

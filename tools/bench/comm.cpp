@@ -64,7 +64,7 @@ std::string info(hkt_comm* comm, const char* key) {
     return value != nullptr ? value : "?";
 }
 
-// An explanation begins "rank 0 of 4: all_reduce by ring on 4, ...".
+// An explanation begins like "rank 0 of 4: all_reduce by ring on 4, ...".
 std::string schedule_of(hkt_plan* plan) {
     std::cmatch match;
     const std::regex first_line("^rank \\d+ of \\d+: \\w+ by ([^\n]+?) on [^\n]*");

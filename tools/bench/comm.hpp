@@ -20,8 +20,8 @@ using Plan = std::unique_ptr<hkt_plan, Closer>;
 // Throws std::runtime_error with the communicator's text if status is an error.
 void check(hkt_status status, hkt_comm* comm, const char* what);
 
-// What functions take for an operator: its constant or, if it multiplies, an operator that is made with this
-// rank's factor (factor_of). Must be gone before comm is.
+// The operator argument of functions: the operator's constant or, if it multiplies, an operator made with
+// this rank's factor (factor_of). Must be destroyed before comm.
 class Operator {
   public:
     Operator(hkt_comm* comm, hkt_op op);
@@ -40,13 +40,13 @@ Comm join(const Options& options);
 Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op, int root,
                hkt_executor executor);
 
-// Whether `holds` is true on every rank. Collective.
+// Returns true if `holds` is true on every rank. Collective.
 bool all_agree(hkt_comm* comm, bool holds);
 
-// A fact of the communicator, "?" if there is none.
+// Returns a fact about the communicator, "?" if there is none.
 std::string info(hkt_comm* comm, const char* key);
 
-// The schedule that the plan runs, no matter who chose it.
+// Returns the schedule that the plan runs, no matter who chose it.
 std::string schedule_of(hkt_plan* plan);
 
 }  // namespace hocket::bench

@@ -28,7 +28,7 @@ auto with_type(hkt_type type, Action action) {
     return hocket::with_type(capi::find_type(type).value(), action);
 }
 
-// A rank's input.
+// The input of one rank.
 template <DataType type>
 class Input {
   public:
@@ -54,8 +54,8 @@ class Input {
     }
 
   private:
-    // Sums of all ranks, multiplied or not, stay below 2^digits: exact in any order. If there are more ranks
-    // than that allows, some send 0.
+    // Sums over all ranks, multiplied or not, stay below 2^digits and are thus exact in any order. If there
+    // are more ranks than that allows, some send 0.
     std::int64_t whole_number(int rank, std::size_t i, std::uint64_t bits) const {
         const std::uint64_t most = std::uint64_t{1} << std::numeric_limits<Stored>::digits,
                             parts = layout_.ranks * (multiplies(layout_.op) ? largest_factor : 1),
@@ -64,15 +64,15 @@ class Input {
         return static_cast<std::int64_t>(bits % span) - static_cast<std::int64_t>(span / 2);
     }
 
-    // Among the random bits of many ranks there is almost always a 1 and a 0, so an or or an and of all would
-    // show nothing. Here about one rank's bit decides.
+    // Among the random bits of many ranks there is almost always a 1 and a 0, so an or or an and over all
+    // ranks would detect nothing. Here the bit of about one rank decides.
     std::uint64_t balanced(std::uint64_t bits, bool are_ored, bool are_anded) const {
         std::uint64_t rare = bits;
         for (int others = layout_.ranks; others > 2; others /= 2) rare &= bits = mix(bits);
         return are_ored ? rare : are_anded ? ~rare : bits;
     }
 
-    // With either sign. Products of all ranks' values, in any order, are also such numbers: exact.
+    // Has either sign. Products of all ranks' values, in any order, are also such numbers, and exact.
     Worked power_of_two(std::uint64_t bits) const {
         const std::uint64_t most = -std::numeric_limits<Stored>::min_exponent / layout_.ranks;
         const int exponent = static_cast<int>(bits / 2 % (2 * most + 1)) - static_cast<int>(most);
@@ -94,8 +94,8 @@ std::size_t count_other(const unsigned char* begin, const unsigned char* end, un
     return static_cast<std::size_t>(std::count_if(begin, end, [=](unsigned char b) { return b != byte; }));
 }
 
-// The right result for an element of a rank's input; if values are combined, for all ranks' elements in that
-// place.
+// Returns the expected result for an element of a rank's input; if values are combined, for all ranks'
+// elements in that place.
 template <DataType type>
 auto expected(const Layout& layout, const Input<type>& input, int origin, std::size_t place) {
     using Worked = typename ElementOf<type>::Worked;
@@ -113,7 +113,7 @@ auto expected(const Layout& layout, const Input<type>& input, int origin, std::s
             const auto divisor = divisor_of(op, static_cast<std::uint32_t>(layout.ranks));
             return divisor == 1 ? value : rounded<type>(kernels::divided(value, divisor));
         }
-        throw std::logic_error("no such operator for the type");  // pairs_of gives no such pair
+        throw std::logic_error("no such operator for the type");  // pairs_of returns no such pair
     });
 }
 

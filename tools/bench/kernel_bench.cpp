@@ -37,7 +37,7 @@ double time_ms(const std::function<void()>& work) {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Elements of a normal distribution, in any of the types.
+// A tensor with elements of a normal distribution, in any of the types.
 class Tensor {
   public:
     Tensor(std::size_t count, hkt_type type) : type_(type), bytes_(count * hkt_type_size(type)) {
@@ -69,7 +69,7 @@ class Tensor {
     std::vector<std::byte> bytes_;
 };
 
-// The limit: reads all bytes once, with as many threads.
+// The lower limit for any kernel: reads all bytes once, with as many threads.
 void read_once(const std::vector<std::byte>& bytes, unsigned threads) {
     std::atomic<std::uint64_t> seen{0};
     kernels::in_parallel(threads, [&](unsigned part) {
@@ -84,12 +84,12 @@ void read_once(const std::vector<std::byte>& bytes, unsigned threads) {
     });
 }
 
-// What is exact can be compared with what nth_element found.
+// Returns true if the result is exact, so that it can be compared with that of nth_element.
 bool is_checked(const KernelOptions& options) {
     return options.kernel == Kernel::topk && !options.residual && options.thresholds == 0;
 }
 
-// What the kernels work on, and how they are called.
+// The kernel under test, with its data.
 class Subject {
   public:
     Subject(const KernelOptions& options, std::size_t k)
@@ -120,7 +120,7 @@ class Subject {
         }
     }
 
-    // The k-th largest magnitude, as a program would find it with the standard library; only the ordering is
+    // Finds the k-th largest magnitude with the standard library, as a program would; only the ordering is
     // timed.
     double nth_element_ms() {
         std::vector<std::pair<float, std::uint32_t>> pairs(x_.size());
@@ -133,7 +133,7 @@ class Subject {
         return ms;
     }
 
-    // Selected values that are too small, of a selection that nth_element was asked about, too.
+    // Returns the number of selected values below nth_element's result. Call it after nth_element_ms().
     std::size_t wrong() const {
         if (!is_checked(options_)) return 0;
         std::size_t wrong = selected_ == k_ ? 0 : 1;
@@ -233,7 +233,7 @@ int run_kernel_bench(const KernelOptions& options) {
     Subject subject(options, k);
     TorchPeer torch(options, k);
     Times times;
-    subject.run();  // its memory has pages now
+    subject.run();  // touches the memory's pages
     for (int round = 0; round < options.iterations; ++round) {
         times.read.push_back(
             time_ms([&] { read_once(subject.bytes(), static_cast<unsigned>(options.threads)); }));

@@ -26,10 +26,10 @@ struct KernelOptions {
 
 const char* name_of(Kernel kernel);
 
-// Nothing if `name` is no kernel's: then it is a collective's.
+// Returns nothing if `name` is not a kernel's: then it is a collective's.
 std::optional<Kernel> find_kernel(const std::string& name);
 
-// Returns nothing and sets exit_code if the program is to end (help, or an error that it has printed).
+// Returns nothing and sets exit_code if the program should end (help, or an error that was printed).
 std::optional<KernelOptions> parse_kernel_options(int argc, char** argv, int& exit_code);
 
 }  // namespace hocket::bench

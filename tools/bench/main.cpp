@@ -37,7 +37,7 @@ class Buffers {
                  allocate),
           second_(in_place ? 0 : layout.most_recv_count() * hkt_type_size(layout.type), allocate) {}
 
-    // For operations.
+    // Return the buffers as operations take them.
     const void* send() { return layout_.sends() || in_place_ ? first_.given(input_offset()) : nullptr; }
     void* recv() { return in_place_ ? first_.given(result_offset()) : second_.given(); }
 
@@ -49,15 +49,15 @@ class Buffers {
         second_.to_device();
     }
 
-    // What recv() is, for this program to look at; from now on what was written is seen.
+    // Returns recv() as this program can read it; anything written from now on was received.
     const void* result() {
         first_.from_device();
         second_.from_device();
         return in_place_ ? first_.at(result_offset()) : second_.data();
     }
 
-    // The bytes that were written where nothing may be written: in the guards, in the input, and beside the
-    // result. After result().
+    // Returns the number of bytes written where nothing may be written: in the guards, in the input, and
+    // beside the result. Call it after result().
     std::size_t out_of_bounds(std::uint64_t round) {
         const std::size_t element = hkt_type_size(layout_.type);
         const Range used = in_place_ ? layout_.used_in_place() : Range{0, layout_.recv_count()};
@@ -83,14 +83,14 @@ class Buffers {
 
 class Bench {
   public:
-    // device: where the buffers are; null for memory of the host
+    // device: holds the buffers; null for host memory
     Bench(const Options& options, const Device* device, hkt_comm* comm, Method method)
         : options_(options),
           device_(device),
           comm_(comm),
           loop_{method, options.warmup, options.iterations} {}
 
-    // One measurement for each runner.
+    // Makes one measurement for each runner.
     std::vector<Measurement> measure(const Layout& layout, const std::deque<Runner>& runners, bool in_place) {
         Buffers buffers(layout, in_place,
                         device_                                 ? device_->memory()
@@ -125,7 +125,8 @@ class Bench {
     const Device* device_;
     hkt_comm* comm_;
     const Loop loop_;
-    std::uint64_t round_ = 0;  // each round has inputs of its own: an earlier result can't pass for this one
+    // Each round has its own inputs, so that an earlier result can't pass for this one.
+    std::uint64_t round_ = 0;
 };
 
 void run_table(const Options& options, const Device* device, hkt_comm* comm, Method method, hkt_type type,
@@ -154,7 +155,7 @@ std::string host_name() {
     return name;
 }
 
-// Throws if the schedule that was asked for does not exist for the collective.
+// Throws if the requested schedule does not exist for the collective.
 std::string usual_schedule(const Options& options, hkt_comm* comm, int root) {
     const auto [type, op] = pairs_of(options)[0];
     return Runner(comm, options, type, op, root, options.executors[0]).usual_schedule();
@@ -195,13 +196,12 @@ int run(Options options) {
     const bool speaks = hkt_comm_rank(comm.get()) == 0;
     if (options.root < -1 || options.root >= ranks)
         throw std::runtime_error(fmt::format("root {} is not one of the {} ranks", options.root, ranks));
-    // What HOCKET_EXECUTOR names is in the report by its name.
+    // The report names the executor chosen by HOCKET_EXECUTOR.
     if (options.executors[0] == HKT_EXECUTOR_DEFAULT && std::getenv("HOCKET_EXECUTOR") != nullptr)
         options.executors[0] =
             info(comm.get(), "executor") == "jit" ? HKT_EXECUTOR_JIT : HKT_EXECUTOR_INTERPRETER;
     const int first_root = std::max(options.root, 0);
-    // This comes before anything is started: the communicator would look for the schedule for its own
-    // collectives.
+    // Comes before anything is started: the communicator would also use the schedule for its own collectives.
     const std::string schedule = usual_schedule(options, comm.get(), first_root);
     const auto json = open_json(options.json_file, comm.get());
     const Method method =

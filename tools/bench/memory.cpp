@@ -30,8 +30,8 @@ Allocate shared_memory(hkt_comm* comm) {
     };
 }
 
-// The driver's functions by their names in libcuda.so.1, whose interface is stable: so CUDA's headers are not
-// needed.
+// The driver's functions, looked up by name in libcuda.so.1, whose interface is stable; so CUDA's headers are
+// not needed.
 struct Device::Driver {
     Driver();
 
@@ -53,13 +53,13 @@ struct Device::Driver {
     }
 
     std::string path;
-    void* library = nullptr;  // stays loaded: the communicator uses it, too
+    void* library = nullptr;  // stays loaded, because the communicator uses it, too
     int ordinal = 0;
 };
 
 namespace {
 
-// As launchers tell it: hocket-run and torchrun, Open MPI, MPICH, Slurm.
+// Returns the rank on the host as launchers give it: hocket-run and torchrun, Open MPI, MPICH, Slurm.
 int rank_on_host() {
     for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
         if (const char* rank = std::getenv(name)) return std::atoi(rank);
@@ -90,7 +90,7 @@ Device::Device() : driver_(std::make_unique<Driver>()) {}
 Device::~Device() {
     try {
         driver_->call("cuDevicePrimaryCtxRelease_v2", driver_->ordinal);
-    } catch (const std::runtime_error&) {  // the process ends
+    } catch (const std::runtime_error&) {  // the process ends anyway
     }
 }
 

@@ -1,5 +1,5 @@
-// Where the benchmark's buffers are: memory of the host, of either kind, or of a CUDA device. The benchmark
-// reads and writes buffers on the host; operations are given where they really are.
+// Memory for the benchmark's buffers: host memory, of either kind, or memory of a CUDA device. The benchmark
+// reads and writes buffers on the host; operations get the actual buffers.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@ namespace hocket::bench {
 enum class MemoryKind : std::uint8_t { shared, priv, device };  // hkt_mem_alloc; malloc; cudaMalloc
 const char* name_of(MemoryKind kind);
 
-// At least this many bytes, on a boundary of a page.
+// At least this many bytes, aligned to a page.
 struct Memory {
-    std::shared_ptr<void> host;                // what the benchmark fills and looks at
-    std::shared_ptr<void> device = nullptr;    // what operations are given; null: host itself
+    std::shared_ptr<void> host;                // the part that the benchmark fills and reads
+    std::shared_ptr<void> device = nullptr;    // the operations' argument; null: host itself
     std::function<void()> upload = nullptr;    // from host to device; null without a device
-    std::function<void()> download = nullptr;  // and back, behind all work of the default stream
+    std::function<void()> download = nullptr;  // and back, after all work of the default stream
 
     void* given() const { return device ? device.get() : host.get(); }
 };
@@ -27,24 +27,23 @@ using Allocate = std::function<Memory(std::size_t bytes)>;
 
 Memory private_memory(std::size_t bytes);
 
-// Allocates with hkt_mem_alloc. The memory must be gone before comm is.
+// Allocates with hkt_mem_alloc. The memory must be freed before comm is destroyed.
 Allocate shared_memory(hkt_comm* comm);
 
-// The CUDA device of this process: of the devices there are, the one that its rank on the host names (as the
-// launcher tells it: LOCAL_RANK, and what MPI and Slurm call it; 0 if it tells none), modulo their number.
-// Its functions may be called by the thread that made it, and throw std::runtime_error with the driver's
+// The CUDA device of this process: the one numbered by the rank on the host, modulo the number of devices.
+// The launcher gives that rank (LOCAL_RANK, or the variables of MPI and Slurm; 0 if there is none). The
+// functions may be called by the thread that made the object, and throw std::runtime_error with the driver's
 // error.
 class Device {
   public:
-    // Loads the driver: what HOCKET_CUDA_DRIVER names, or libcuda.so.1. To be made before the communicator,
-    // which looks once whether there is one. Throws std::runtime_error, too, if there is no driver or no
-    // device.
+    // Loads the driver named by HOCKET_CUDA_DRIVER, or libcuda.so.1. Must be made before the communicator,
+    // which looks for a driver only once. Also throws std::runtime_error if there is no driver or no device.
     Device();
     ~Device();
     Device(const Device&) = delete;
 
-    Allocate memory() const;   // gone before this object is
-    void synchronize() const;  // until all work of the default stream has ended
+    Allocate memory() const;   // must be freed before this object is destroyed
+    void synchronize() const;  // waits for all work of the default stream
 
   private:
     struct Driver;

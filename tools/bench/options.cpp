@@ -17,7 +17,7 @@
 namespace hocket::bench {
 namespace {
 
-// Each constant by its name; `all`; and the names that nccl-tests uses for some.
+// Accepts each constant by its name, `all`, and the names that nccl-tests uses for some.
 template <typename Constant>
 std::map<std::string, std::vector<Constant>> choices(std::span<const Constant> all,
                                                      const char* (*name_of)(Constant),

@@ -30,17 +30,17 @@ struct Options {
     bool verbose = false;
 };
 
-// Returns nothing and sets exit_code if the program is to end (help, or an error that it has printed).
+// Returns nothing and sets exit_code if the program should end (help, or an error that was printed).
 std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exit_code);
 
-// "4", "256K", "1.5M", "2G": bytes, with binary suffixes. Throws std::invalid_argument.
+// Parses "4", "256K", "1.5M", "2G": bytes, with binary suffixes. Throws std::invalid_argument.
 std::size_t parse_bytes(const std::string& text);
 
-// The sizes of the table in bytes, ascending: min_bytes, ... not above max_bytes.
+// Returns the sizes of the table in bytes, ascending: min_bytes, ... up to max_bytes.
 std::vector<std::size_t> sizes_of(const Options& options);
 
-// What is measured: the types, each with the operators that exist for it; only with the first operator if the
-// collective has none.
+// Returns what to measure: the types, each with the operators that exist for it; only with the first operator
+// if the collective has none.
 std::vector<std::pair<hkt_type, hkt_op>> pairs_of(const Options& options);
 
 const char* name_of(hkt_executor executor);

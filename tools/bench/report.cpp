@@ -17,7 +17,7 @@
 namespace hocket::bench {
 namespace {
 
-constexpr std::size_t large_size = 64 << 10;  // from here on, local work matters beside latency
+constexpr std::size_t large_size = 64 << 10;  // from this size on, local work is significant beside latency
 
 const char* statistic_of(Method method) {
     return method == Method::span ? "median of first rank's start to last rank's end, each after a barrier"
@@ -87,7 +87,8 @@ double algorithm_bandwidth(const Layout& layout, double time_us) {
 double bus_bandwidth(const Layout& layout, double time_us) {
     const double others = (layout.ranks - 1.0) / layout.ranks;
     const dsl::Contract& contract = layout.contract();
-    const bool is_twofold = contract.combines() && !contract.has_root();  // comes together, goes out again
+    // Data is collected, then distributed.
+    const bool is_twofold = contract.combines() && !contract.has_root();
     const double factor = contract.is_by_rank() ? others : is_twofold ? 2 * others : 1;
     return factor * algorithm_bandwidth(layout, time_us);
 }

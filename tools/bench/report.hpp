@@ -1,4 +1,4 @@
-// What hocket-bench prints and writes: nccl-tests' table, and the same data as JSON.
+// The output of hocket-bench: nccl-tests' table, and the same data as JSON.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace hocket::bench {
 
-// One executor's figures for one way (out of place or in place) of one size, equal on all ranks.
+// One executor's figures for one way (out of place or in place) of one size; equal on all ranks.
 struct Measurement {
     Timing timing;
     std::int64_t wrong = 0;  // elements, summed over the ranks
@@ -24,15 +24,15 @@ struct Measurement {
 struct Row {
     Layout layout;
     hkt_executor executor;
-    std::string schedule;  // the one taken for this size; from the second line on, why. "": not known
+    std::string schedule;  // the schedule for this size; from the second line on, the reason. "": unknown
     Measurement out_of_place;
     std::optional<Measurement> in_place;
 
     std::vector<Measurement> ways() const;  // both, or the one that exists
-    double time_us() const;                 // of both ways together
+    double time_us() const;                 // over both ways
 };
 
-// Decimal GB/s: of the larger buffer; and of the part of it that a link must carry (nccl-tests' bus
+// Decimal GB/s of the larger buffer, and of the part of it that a link must carry (nccl-tests' bus
 // bandwidth).
 double algorithm_bandwidth(const Layout& layout, double time_us);
 double bus_bandwidth(const Layout& layout, double time_us);

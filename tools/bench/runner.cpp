@@ -31,7 +31,7 @@ hkt_status call_function(const Layout& layout, hkt_op op, const void* send, void
         case HKT_SCATTER:
             return counts ? hkt_scatter_v(send, recv, counts, type, root, comm, request)
                           : hkt_scatter(send, recv, count, type, root, comm, request);
-        case HKT_ALL_TO_ALL:  // two ranks send each other equally much
+        case HKT_ALL_TO_ALL:  // two ranks send each other equal amounts
             return counts
                        ? hkt_all_to_all_v(send, counts, nullptr, recv, counts, nullptr, type, comm, request)
                        : hkt_all_to_all(send, recv, count, type, comm, request);
@@ -44,7 +44,7 @@ Runner::Runner(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op,
     : comm_(comm), subject_(options.subject), asked_schedule_(options.schedule), op_(comm, op) {
     if (subject_.has_plans())
         plan_ = make_plan(comm, options, type, op, root, executor);
-    else if (!asked_schedule_.empty())  // the collective has no such schedule: then functions take another
+    else if (!asked_schedule_.empty())  // the collective has no such schedule: then functions use another
         make_plan(comm, options, type, op, root, executor);
 }
 

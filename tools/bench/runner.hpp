@@ -1,4 +1,4 @@
-// Runs what is measured.
+// Runs the operations that are measured.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace hocket::bench {
 
-// Calls the collective's own function; the one with counts by rank if the layout has them. op: as the
-// function takes it (Operator::given). Not for messages, which are two calls.
+// Calls the collective's function, or the one with counts by rank if the layout has them. op: as the function
+// takes it (Operator::given). Not for messages, which are two calls.
 hkt_status call_function(const Layout& layout, hkt_op op, const void* send, void* recv, hkt_comm* comm,
                          hkt_request** request);
 
 // Runs one type, operator and root, with any count: with a plan for one executor, or by calling the function
-// if there are no plans. Must be gone before comm is.
+// if there are no plans. Must be destroyed before comm.
 class Runner {
   public:
     Runner(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op, int root, hkt_executor executor);
@@ -24,11 +24,11 @@ class Runner {
     // Collective. Throws std::runtime_error.
     void run(const Layout& layout, const void* send, void* recv) const;
 
-    // What the plan says, "" without a plan: this rank's steps; the schedule for a size and, from the second
-    // line on, why it was taken.
+    // Both describe the plan; "" without a plan. steps: this rank's steps; schedule: the schedule for a size
+    // and, from the second line on, the reason for it.
     std::string steps() const;
     std::string schedule(const Layout& layout) const;
-    // The schedule's name for a medium size.
+    // Returns the schedule's name for a medium size.
     std::string usual_schedule() const;
 
   private:

@@ -8,7 +8,7 @@
 
 namespace hocket::bench {
 
-// 0 if there are no values.
+// Returns 0 if there are no values.
 inline double median(std::vector<double> values) {
     if (values.empty()) return 0;
     std::sort(values.begin(), values.end());
@@ -16,7 +16,7 @@ inline double median(std::vector<double> values) {
     return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// The smallest value that at least `percent` of the values don't exceed; 0 if there are no values.
+// Returns the smallest value that at least `percent` of the values don't exceed; 0 if there are no values.
 inline double percentile(const std::vector<double>& ascending, double percent) {
     if (ascending.empty()) return 0;
     const auto place = static_cast<std::size_t>(std::ceil(percent / 100 * ascending.size()));

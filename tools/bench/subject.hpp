@@ -1,5 +1,6 @@
-// What can be measured and checked: each collective; if its data are divided by rank, also its function with
-// counts by rank; and messages between two ranks. There is no list of them except that of the collectives.
+// Everything that can be measured and checked: each collective; if its data are divided by rank, also its
+// function with counts by rank; and messages between two ranks. There is no list of them except that of the
+// collectives.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +29,15 @@ struct Subject {
     bool operator==(const Subject&) const = default;
     bool has_counts() const { return kind == Kind::with_counts; }
     bool is_messages() const { return kind == Kind::messages; }
-    // If it has none, only its function runs it.
+    // Returns false if only its function can run it.
     bool has_plans() const { return kind == Kind::collective; }
-    // A message that comes must not land where another one still has to be sent.
+    // In place, a received message could overwrite one that is still to be sent.
     bool has_in_place() const { return !is_messages(); }
-    // For messages: as a collective's would be.
+    // For messages, as if they were a collective.
     const dsl::Contract& contract() const;
     std::string name() const;
 
-    hkt_collective collective;  // without meaning for messages
+    hkt_collective collective;  // meaningless for messages
     Kind kind;
 };
 

@@ -21,7 +21,7 @@ std::int64_t now_ns() {
         .count();
 }
 
-// A positive hash that differs between two hosts. 0 if this host does not tell what it needs.
+// Returns a positive hash that differs between two hosts; 0 if this host does not provide the facts for it.
 std::int64_t clock_id() {
     std::string boot, name_space(PATH_MAX, '\0');
     if (!std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot)) return 0;
@@ -73,7 +73,7 @@ std::vector<Timing> measure_back_to_back(hkt_comm* comm, const Loop& loop, int p
     std::vector<std::int64_t> total_ns;
     for (int plan = 0; plan < plans; ++plan) {
         for (int i = 0; i < loop.warmup; ++i) once(plan);
-        barrier(comm);  // after it, no rank still warms up
+        barrier(comm);  // after it, no rank is still warming up
         const std::int64_t start = now_ns();
         barrier(comm);
         for (int i = 0; i < loop.iterations; ++i) once(plan);

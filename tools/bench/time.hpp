@@ -1,15 +1,16 @@
-// How long an iteration takes.
+// Measures how long an iteration takes.
 //
 // Ranks on one host share a clock. Each iteration begins with a barrier, and lasts from the FIRST rank's
 // start to the LAST rank's end. All its work lies between the two, so the figure is never less than the time
-// of the work. It includes how unevenly the barrier lets the ranks go (start_skew_us), which matters if ranks
-// outnumber cores. Neither the span from the last rank's start nor the slowest rank's own duration would do:
-// a rank that leaves the barrier late finds its part done by the others, and would hide their work.
+// of the work. It includes the skew with which ranks leave the barrier (start_skew_us), which is significant
+// if ranks outnumber cores. Neither the span from the last rank's start nor the slowest rank's own duration
+// would be correct: a rank that leaves the barrier late finds its part done by the others, and would hide
+// their work.
 //
-// Ranks without a common clock: a barrier and then all iterations back to back; the time is divided by their
-// number. The slowest rank's time counts, the barrier included, so again it is never less than the work. Here
-// a rank may run ahead of the others, as a broadcast's root does: this is the time between iterations, not
-// the latency of one.
+// Ranks without a common clock run a barrier and then all iterations back to back; the time is divided by
+// their number. The slowest rank's time counts, including the barrier, so again it is never less than the
+// work. Here a rank may run ahead of the others, as a broadcast's root does: this is the time between
+// iterations, not the latency of one.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +34,17 @@ struct Loop {
     int warmup = 0, iterations = 1;
 };
 
-// Whether the ranks read the same monotonic clock: same boot of the same kernel, same time namespace.
-// Collective; the same answer on every rank.
+// Returns true if the ranks read the same monotonic clock: same boot of the same kernel, same time namespace.
+// Collective; the same result on every rank.
 bool share_clock(hkt_comm* comm);
 
-// Times `once(plan)` for plan in 0 .. plans - 1; plans take turns, so that they meet the same conditions.
-// Collective; the same result on every rank. Throws std::runtime_error.
+// Times `once(plan)` for plan in 0 .. plans - 1; plans take turns, so that they run under the same
+// conditions. Collective; the same result on every rank. Throws std::runtime_error.
 std::vector<Timing> measure(hkt_comm* comm, const Loop& loop, int plans,
                             const std::function<void(int plan)>& once);
 
-// From the start and end of each of this rank's iterations, in nanoseconds on the common clock. Collective.
+// Computes the timing from the start and end of each of this rank's iterations, in nanoseconds on the common
+// clock. Collective.
 Timing timing_of_spans(hkt_comm* comm, const std::vector<std::int64_t>& starts,
                        const std::vector<std::int64_t>& ends);
 

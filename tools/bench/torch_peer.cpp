@@ -17,7 +17,7 @@ extern char** environ;
 namespace hocket::bench {
 namespace {
 
-// For each line that it gets it does one round, and answers with its time.
+// Runs one round for each line of input, and answers with its time.
 constexpr const char* script = R"(
 import os, sys, time
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # its threads must not spin while others are measured
@@ -100,13 +100,13 @@ std::optional<double> TorchPeer::measure() {
     if (send(to_, &line, 1, MSG_NOSIGNAL) == 1) time = answer();
     try {
         if (time) return std::stod(*time);
-    } catch (const std::logic_error&) {  // it says something else
+    } catch (const std::logic_error&) {  // the answer is not a number
     }
     give_up("PyTorch stopped answering");
     return std::nullopt;
 }
 
-// Its next line; nothing if none comes.
+// Returns its next line; nothing if none comes.
 std::optional<std::string> TorchPeer::answer() {
     for (;;) {
         if (const auto end = unread_.find('\n'); end != std::string::npos) {

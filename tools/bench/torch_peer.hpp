@@ -1,4 +1,4 @@
-// PyTorch doing the same, in a process of its own.
+// Runs the same operation in PyTorch, in a separate process.
 #pragma once
 
 #include <sys/types.h>
@@ -12,15 +12,15 @@ namespace hocket::bench {
 
 class TorchPeer {
   public:
-    // Starts python3. If it has no torch, or does not answer, the peer is not there, and says why.
+    // Starts python3. If it has no torch or does not answer, there is no peer, and description() says why.
     TorchPeer(const KernelOptions& options, std::size_t k);
     ~TorchPeer();  // ends the process
     TorchPeer(const TorchPeer&) = delete;
 
-    // How long torch takes for one round, in ms; nothing if the peer is not there.
+    // Returns the time of one of torch's rounds, in ms; nothing if there is no peer.
     std::optional<double> measure();
 
-    // "PyTorch 1.13.1", or why it is not there.
+    // Returns "PyTorch 1.13.1" or the like, or why there is no peer.
     const std::string& description() const { return description_; }
 
   private:

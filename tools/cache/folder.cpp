@@ -23,7 +23,7 @@ bool is_zero(std::span<const std::byte> bytes) {
     return std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-// Why a file is foreign, in words; "" if it is not.
+// Returns why a file is foreign, in words; "" if it is not.
 std::string strangeness(const std::string& name, const struct stat& facts) {
     switch (facts.st_mode & S_IFMT) {
         case S_IFREG:
@@ -155,7 +155,7 @@ bool SegmentReader::has_hole(std::uint64_t from, std::uint64_t to) const {
     return hole >= 0 && hole < static_cast<off_t>(to);
 }
 
-// A file system may store zeros that were written as holes: the checksum decides.
+// A file system may store the zeros of holes, so the checksum decides.
 bool SegmentReader::is_given_back(const cache::Entry& entry, std::vector<std::byte>& buffer) const {
     return has_holes_ && has_hole(entry.offset, entry.offset + entry.bytes) && !check(entry, buffer).empty();
 }

@@ -27,7 +27,7 @@ Sizes: bytes, or with a unit: KB, MB, GB, TB are powers of 1000, KiB, MiB, GiB, 
 It ends with 0; with 1 if something failed or is lost; with 2 if the command line is wrong; with 128 + the
 signal's number if one ended warm or verify early.)";
 
-// A size has no sign: a negative number would be taken for a huge one.
+// Refuses a sign: a negative size would be taken for a huge one.
 std::string refuse_negative(std::string& text) {
     if (text.find('-') == std::string::npos) return "";
     return fmt::format("{} is negative; give a size such as 100GiB", text);
@@ -64,8 +64,8 @@ class Parser {
     void parse(int argc, char** argv) {
         check_command(argc, argv);
         app_.parse(argc, argv);
-        // Options from the environment reach all commands. But a server that asked itself would wait for
-        // itself.
+        // Options from the environment reach all commands. But a server that asked itself for samples would
+        // wait for itself.
         if (options_.command != Command::warm) options_.servers.clear();
         if (listen_.empty()) return;
         try {
@@ -120,7 +120,7 @@ class Parser {
     static void add_size(CLI::App& sub, const char* name, std::uint64_t& value, const char* description) {
         sub.add_option(name, value, description)
             ->transform(CLI::AsSizeValue(true))
-            ->transform(CLI::Validator(refuse_negative, ""))  // the last one runs first
+            ->transform(CLI::Validator(refuse_negative, ""))  // the last validator runs first
             ->check(CLI::Validator(refuse_zero, ""));
     }
 

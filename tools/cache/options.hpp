@@ -15,13 +15,13 @@ struct Options {
     std::string source, index, dataset;              // "": none given
     std::string servers;                             // for warm; "": none
     std::uint64_t disk_bytes = 0, memory_bytes = 0;  // 0: none given
-    int depth = 64;                                  // samples on their way at once
+    int depth = 64;                                  // samples requested at once
     std::string host;                                // the host to listen at; IPv6 without its brackets
     int port = 0;
     bool json = false;
 };
 
-// Returns nothing and sets exit_code if the program is to end (help, or an error that it has printed).
+// Returns nothing and sets exit_code if the program should end (help, or an error that was printed).
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
 
 }  // namespace hocket::cache_tool

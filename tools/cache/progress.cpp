@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds redraw_every = 100ms, line_every = 10s, rate_over = 10s;
 constexpr std::size_t longest_bar = 40, shortest_bar = 10;
-constexpr std::size_t usual_text = 56;  // so that the bar keeps its length while the figures grow
+constexpr std::size_t usual_text = 56;  // keeps the bar's length while the figures grow
 
 std::size_t terminal_columns() {
     winsize size{};
@@ -29,7 +29,7 @@ std::string bar(double share, std::size_t width) {
     return fmt::format("[{}{}] ", std::string(full, '='), std::string(width - full, ' '));
 }
 
-// Progress is a side matter: a reader that does not read it must not hold up the work.
+// Drops text rather than wait: a slow reader of the progress must not hold up the work.
 void draw(std::string_view text) {
     write_log(text, log_patience);
 }

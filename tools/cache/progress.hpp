@@ -1,4 +1,4 @@
-// How far a long command has come: a bar on a terminal; elsewhere a line now and then.
+// Shows the progress of a long command: a bar on a terminal; elsewhere a line at intervals.
 #pragma once
 
 #include <chrono>
@@ -9,24 +9,24 @@
 namespace hocket::cache_tool {
 
 struct Step {
-    std::uint64_t done, all;       // the percentage and the time left are about these
-    std::uint64_t samples, bytes;  // what was done, for people
+    std::uint64_t done, all;       // basis of the percentage and the time left
+    std::uint64_t samples, bytes;  // for people
 };
 
-// rate: bytes per second. columns: the line is shorter than that. with_bar false: only the figures.
+// rate: bytes per second. columns: the line is shorter than that. with_bar: false for only the figures.
 std::string progress_line(const Step& step, double rate, std::chrono::duration<double> left,
                           std::size_t columns, bool with_bar);
 
-// Writes to stderr: on a terminal one line that is drawn again, at most ten times a second; elsewhere a line
-// every ten seconds. For one thread.
+// Writes to stderr: on a terminal one line that is redrawn at most ten times a second; elsewhere a line every
+// ten seconds. For one thread.
 class Progress {
   public:
     Progress();
-    ~Progress();  // takes the bar away
+    ~Progress();  // removes the bar
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
 
-    void show(const Step& step);  // does nothing if it is too early
+    void show(const Step& step);  // does nothing if the last time was recent
     void clear();
 
   private:

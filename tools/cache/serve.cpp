@@ -23,7 +23,7 @@ std::string address_text(const std::string& host, int port) {
     return is_ipv6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
-// What clients write for a host name that means all of this host's addresses.
+// Returns a name for clients, for a host that means all of this host's addresses.
 std::string name_for_clients(const std::string& host) {
     if (host != "0.0.0.0" && host != "::") return host;
     char name[HOST_NAME_MAX + 1] = {};

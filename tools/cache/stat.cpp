@@ -1,4 +1,4 @@
-// hocket-cache stat: shows what is in a folder.
+// hocket-cache stat: shows the contents of a folder.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ namespace hocket::cache_tool {
 namespace {
 
 struct DatasetFacts {
-    std::uint64_t sealed = 0, open = 0;      // segments
+    std::uint64_t sealed = 0, open = 0;      // numbers of segments
     std::unordered_set<std::uint64_t> keys;  // a sample that was damaged and loaded again has two records
     std::unordered_set<std::uint64_t> keys_given_back;  // damaged, without space; some are elsewhere, too
     std::uint64_t sample_bytes = 0, disk_bytes = 0;
@@ -30,13 +30,13 @@ struct DatasetFacts {
                           [this](std::uint64_t key) { return !keys.contains(key); }));
     }
     std::time_t last_used = 0;
-    std::string label;  // from the segment that was used last
+    std::string label;  // of the segment used last
 };
 
 struct FolderFacts {
     std::uint64_t used_bytes = 0, free_bytes = 0;
     std::map<std::string, DatasetFacts> datasets;  // by digest
-    std::vector<std::string> damaged;              // segments that cannot be read, and why
+    std::vector<std::string> damaged;              // segments that cannot be read, with the reason
     std::vector<std::string> foreign;              // see FolderListing
 };
 

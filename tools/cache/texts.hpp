@@ -1,4 +1,4 @@
-// Texts of hocket-cache's output.
+// Texts in hocket-cache's output.
 #pragma once
 
 #include <string>

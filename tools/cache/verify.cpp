@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::size_t most_findings = 100;
 
-// Where a sample can come from if the disk has no good copy of it.
+// The source of a sample if the disk has no good copy of it.
 enum class Origin { source, put_alone, unknown };
 
-// key: nothing if the record's index entry is damaged.
+// key: empty if the record's index entry is damaged.
 Origin origin_of(std::optional<std::uint64_t> key, std::optional<std::uint64_t> source_samples) {
     if (source_samples == 0) return Origin::put_alone;
     if (!key || !source_samples) return Origin::unknown;
@@ -30,8 +30,8 @@ Origin origin_of(std::optional<std::uint64_t> key, std::optional<std::uint64_t> 
 
 struct Findings {
     std::uint64_t segments = 0, samples = 0, bytes = 0, bad_segments = 0, bad_samples = 0;
-    std::uint64_t in_source = 0, only_put = 0;  // among the bad samples; for the others it is not known
-    std::uint64_t replaced_samples = 0;         // damaged, but good elsewhere in the folder
+    std::uint64_t in_source = 0, only_put = 0;  // of the bad samples; for others it is unknown
+    std::uint64_t replaced_samples = 0;         // damaged, with a good copy elsewhere in the folder
     std::vector<std::string> texts;             // the first hundred
     std::vector<std::string> foreign;           // see FolderListing
 
@@ -43,7 +43,7 @@ struct Findings {
 
 struct BadRecord {
     cache::Digest dataset;
-    std::optional<std::uint64_t> key;  // nothing: not even the key can be read
+    std::optional<std::uint64_t> key;  // empty: not even the key can be read
     std::string text;
 };
 
@@ -112,7 +112,7 @@ class Verifier {
         is_stopped_ = signals_.wait({}) != 0;
     }
 
-    // Only after all segments were read: the record that replaces a damaged one may be in any of them.
+    // Called only after all segments were read: the record that replaces a damaged one may be in any of them.
     void judge() {
         for (const BadRecord& bad : bad_records_) {
             if (!bad.key || !right_keys_[bad.dataset].contains(*bad.key)) {
@@ -161,7 +161,7 @@ void print_json(const std::string& folder, const Findings& findings, bool is_com
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-// How much is damaged, and what becomes of it.
+// Describes how much is damaged, and what becomes of it.
 std::string loss_text(const Findings& findings) {
     std::string text = fmt::format("{} and {} damaged", count_text(findings.bad_segments, "segment"),
                                    count_text(findings.bad_samples, "sample"));

@@ -23,15 +23,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t named_failures = 5;
-constexpr std::uint64_t most_failures = 1000;  // with more, the source is at fault, not a sample
+constexpr std::uint64_t most_failures = 1000;  // beyond this the source is at fault, not a sample
 
-// Pauses between two looks at the disk. If the disk refuses samples, everything that is read before we notice
-// is read in vain. A look counts all that is in memory and may take long; then looks are further apart.
+// The pause between two looks at the disk. If the disk refuses samples, everything read before that is
+// noticed is read in vain. A look counts everything in memory and may take long; then the pauses are longer.
 constexpr std::chrono::milliseconds shortest_pause{10}, pause_of_start{1};
 constexpr int pause_per_look = 10;
 
-// Threads that get the samples of a cache one by one. So no thread holds memory while it waits for more, and
-// we know which sample failed.
+// The threads that get the samples of a cache, each one sample at a time. So no thread holds memory while it
+// waits for more, and it is known which sample failed.
 class Loading {
   public:
     Loading(hkt_cache* cache, int most_threads)
@@ -40,7 +40,7 @@ class Loading {
           most_threads_(static_cast<std::size_t>(most_threads)) {}
     ~Loading() { stop(); }
 
-    // False: there are already as many as allowed.
+    // Returns false if there are already as many as allowed.
     bool add_thread() {
         if (threads_.size() >= most_threads_) return false;
         try {
@@ -112,8 +112,8 @@ std::chrono::milliseconds look(hkt_cache* cache, bool& refused) {
     return std::max(shortest_pause, pause);
 }
 
-// Runs until everything is loaded, or there is a reason to end. Threads start one after another: if the disk
-// takes nothing, we notice before many samples are read.
+// Runs until everything is loaded, or there is a reason to end. Starts threads one after another: if the disk
+// takes nothing, that is noticed before many samples are read.
 void load_all(hkt_cache* cache, Loading& loading, tools::Signals& signals) {
     Progress progress;
     bool refused = false;
@@ -163,7 +163,7 @@ void complain_of_failures(const Loading& loading, const hkt_cache_stats& stats) 
                         count_text(stats.peer_failures, "sample"), stats.peer_trouble));
 }
 
-// Says what to do about samples that could be loaded but are not on the disk.
+// Explains what to do about samples that could be loaded but are not on the disk.
 void complain_of_disk(const Loading& loading, const hkt_cache_stats& stats) {
     if (has_refused(stats))
         complain(

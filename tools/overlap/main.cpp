@@ -1,4 +1,4 @@
-// hocket-overlap: what the methods of planning make of a profile. No process and no clock is in it.
+// hocket-overlap: shows the plans that each method makes of a profile. Uses no other process and no clock.
 #include <fmt/format.h>
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-// Plans as a picture, like Fig. 4 of the paper of iBatch.
+// Draws plans, like Fig. 4 of the iBatch paper.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,11 +11,11 @@ namespace {
 
 using overlap::BatchTimes;
 
-constexpr double left = 110, width = 1000, right = 20;         // of the rows, and beside them
+constexpr double left = 110, width = 1000, right = 20;         // of the rows, and the margins
 constexpr double title_height = 24, row_height = 26, gap = 6;  // of a plan
 constexpr double plan_height = title_height + 2 * row_height + gap + 18;
 constexpr double top = 30, axis_height = 34;
-constexpr double narrowest_number = 9;  // for each digit, in pixels: below, a box has no number
+constexpr double narrowest_number = 9;  // for each digit, in pixels: a narrower box has no number
 constexpr int most_marks = 12;          // of the axis
 
 std::string escaped(const std::string& text) {
@@ -36,7 +36,7 @@ std::string escaped(const std::string& text) {
     return safe;
 }
 
-// 1, 2 or 5 times a power of ten.
+// Returns 1, 2 or 5 times a power of ten.
 double step_of(double seconds) {
     double step = seconds > 0 ? std::pow(10.0, std::floor(std::log10(seconds / most_marks))) : 1.0;
     for (const double factor : {2.0, 2.5, 2.0})
@@ -53,7 +53,7 @@ class Picture {
         drawn_ += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\"{}>{}</text>\n", x, y, more, escaped(text));
     }
 
-    // tip: what is shown where the mouse points at it.
+    // tip: shown when the mouse points at the box.
     void box(double from, double to, double y, const char* kind, const std::string& number,
              const std::string& tip) {
         const double x = left + scale_ * from, wide = scale_ * (to - from);
@@ -66,7 +66,7 @@ class Picture {
             text(x + wide / 2, y + row_height / 2 + 4, number, " text-anchor=\"middle\"");
     }
 
-    // The batch's layers one after the other, from `at` on: what each takes is `time`.
+    // Draws the batch's layers one after another, from `at` on, each as long as `time`.
     void layers(const BatchTimes& batch, bool is_backward, double at, double y, const char* kind,
                 double overlap::Layer::*time) {
         for (std::size_t i = batch.begin; i < batch.end; ++i) {
@@ -107,7 +107,7 @@ class Picture {
 
   private:
     const overlap::Profile& profile_;
-    double scale_;  // pixels for a second
+    double scale_;  // pixels per second
     std::string drawn_;
 };
 
@@ -150,7 +150,7 @@ std::string picture_text(const overlap::Profile& profile, overlap::Direction dir
     draw_key(picture, longest / width);
     double y = top;
     for (std::size_t i = 0; i < plans.size(); ++i) {
-        // Methods that make the same batches share a place.
+        // Methods that make the same batches share a plot.
         const auto same = [&](const Planned& other) { return other.plan.batches == plans[i].plan.batches; };
         const auto begin = plans.begin(), here = begin + static_cast<std::ptrdiff_t>(i);
         if (std::any_of(begin, here, same)) continue;

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t most_shown = 48;  // characters of a line's batches
 
-// "1-5 6-10 11-12"
+// Returns a text like "1-5 6-10 11-12".
 std::string batches_text(const overlap::Batches& batches) {
     std::string text;
     std::size_t begin = 0;
@@ -36,7 +36,7 @@ std::vector<Planned> plan_all(const overlap::Profile& profile, const overlap::Pl
     const overlap::Sums sums(profile);
     std::vector<Planned> plans;
     for (const overlap::Method method : overlap::all_methods) {
-        // A limit that cannot be kept is an error; a method that lacks something is left out.
+        // A limit that cannot be kept is an error; a method for which the profile lacks data is left out.
         if (overlap::why_not(profile, overlap::Method::sequential, options) ||
             !overlap::why_not(profile, method, options)) {
             overlap::Plan made = overlap::plan(profile, method, options);
@@ -76,9 +76,9 @@ std::string costs_text(const overlap::Profile& profile) {
     return text;
 }
 
-// Both ways to pull, each as plans of one direction.
+// Both ways to pull weights, each as plans of one direction.
 struct BothWays {
-    overlap::Profile passes, forward;  // of both passes; of the forward pass
+    overlap::Profile passes, forward;  // of both passes together; of the forward pass
     std::vector<Planned> with_gradients, by_themselves;
 };
 
@@ -97,8 +97,8 @@ const Planned* of_method(const std::vector<Planned>& plans, overlap::Method meth
     return found == plans.end() ? nullptr : &*found;
 }
 
-// What iterations take with each method: weights come back with gradients, and, if there is such a plan, by
-// themselves.
+// The time of an iteration with each method: with weights that come back with gradients and, if there is such
+// a plan, with weights pulled separately.
 struct Iteration {
     overlap::Method method;
     double with_gradients;

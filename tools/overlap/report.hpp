@@ -1,4 +1,4 @@
-// Plans as people and programs read them.
+// Formats plans for people and programs.
 #pragma once
 
 #include <string>
@@ -8,33 +8,34 @@
 
 namespace hocket::overlap_tool {
 
-// What each method makes of a profile.
+// A method's plan for a profile.
 struct Planned {
     overlap::Plan plan;
     overlap::Timeline timeline;
 };
 
-// Of all methods that the profile has what they need for, in the order of overlap::all_methods.
+// Plans with all methods for which the profile has the data, in the order of overlap::all_methods.
 std::vector<Planned> plan_all(const overlap::Profile& profile, const overlap::PlanOptions& options);
 
-// A line for each method: seconds, batches, the share of the time in which the link and the processor are
-// busy both, and the seconds in which only one of them is.
+// Returns a line for each method: seconds, batches, the share of the time in which both the link and the
+// processor are busy, and the seconds in which only one of them is.
 std::string table_text(const overlap::Profile& profile, const std::vector<Planned>& plans);
 
-// {"direction", "startup", "layers", "methods": {"sequential": {"seconds", "overlap", "communication",
-// "computation", "batches": [[1, 5], ...]}, ...}}. Layers count from 1; batches are in the order of the
-// layers in both directions.
+// Returns {"direction", "startup", "layers", "methods": {"sequential": {"seconds", "overlap",
+// "communication", "computation", "batches": [[1, 5], ...]}, ...}}. Layers count from 1; batches are in the
+// order of the layers in both directions.
 std::string json_text(const overlap::Profile& profile, overlap::Direction direction,
                       const std::vector<Planned>& plans);
 
-// The same for a profile that has layers' forward passes. Weights come back with gradients: a plan of both
-// passes; or by themselves: one of the forward pass. And what whole iterations take in either way.
+// The same for a profile with the layers' forward passes. Weights come back with gradients (a plan of both
+// passes), or separately (a plan of the forward pass). Includes the time of whole iterations in either way.
 std::string both_table_text(const overlap::Profile& profile, const overlap::PlanOptions& options);
-// {"with_gradients", "by_themselves": as above, "iterations": {"optimum": {"with_gradients", "by_themselves":
-// seconds}, ...}}
+// Returns {"with_gradients", "by_themselves": as above, "iterations": {"optimum": {"with_gradients",
+// "by_themselves": seconds}, ...}}
 std::string both_json_text(const overlap::Profile& profile, const overlap::PlanOptions& options);
 
-// An SVG picture: for the plans that differ, two rows over one axis of time, start-ups and transfers apart.
+// Returns an SVG picture: for each distinct plan, two rows over one time axis, with start-ups and transfers
+// drawn separately.
 std::string picture_text(const overlap::Profile& profile, overlap::Direction direction,
                          const std::vector<Planned>& plans);
 

@@ -1,4 +1,4 @@
-// hocket-params: serves the weights of a model, and shows how a service is, through the public C ABI only.
+// hocket-params: serves the weights of a model, and shows a service's state, through the public C ABI only.
 #include <fmt/format.h>
 
 #include <stdexcept>

@@ -25,7 +25,7 @@ HOCKET_FABRIC_ADDR: the address of this host that others are told, if it has sev
 It ends with 0; with 1 if something failed, or a server does not answer; with 2 if the command line is wrong.)";
 
 constexpr std::int64_t a_day_ms = 24 * 3600 * 1000;
-constexpr std::int64_t least_silence_ms = 200;  // hkt_params_server_start refuses less
+constexpr std::int64_t least_silence_ms = 200;  // hkt_params_server_start requires this
 
 std::string refuse_no_address(const std::string& text) {
     std::string host;
@@ -38,7 +38,7 @@ std::string refuse_no_address(const std::string& text) {
     return "";
 }
 
-// Another process has a host.
+// The address of another process needs a host.
 std::string refuse_no_other(const std::string& text) {
     const std::string why = refuse_no_address(text);
     return why.empty() && text.starts_with(':') ? "'" + text + "' has no host: write HOST:PORT" : why;
@@ -124,7 +124,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
         ->check(CLI::Range(std::int64_t{1}, a_day_ms))
         ->capture_default_str();
     status->add_flag("--json", options.json, "as JSON");
-    app.footer(examples);  // behind the commands, whose help would have it, too
+    app.footer(examples);  // follows the commands, whose help would include it otherwise
     try {
         app.parse(argc, argv);
         return options;

@@ -1,4 +1,4 @@
-// hocket-params serve: a server in a process of its own.
+// hocket-params serve: runs a server in its own process.
 #include <memory>
 
 #include "tools/params/commands.hpp"

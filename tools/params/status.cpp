@@ -1,4 +1,4 @@
-// hocket-params status: all servers of a job are asked, and their answers shown.
+// hocket-params status: asks all servers of a job, and shows their answers.
 #include <nlohmann/json.hpp>
 
 #include "dsl/base/readable.hpp"
@@ -21,7 +21,7 @@ std::string bytes(const Json& number) {
     return tools::bytes_text(number.get<double>());
 }
 
-// In JSON, as it is shown. Names come from workers, who may say anything.
+// Returns the value as JSON, in which it is shown: names come from workers and may contain anything.
 std::string plain(const Json& value) {
     return value.is_string() ? dsl::readable(value.get<std::string>(), "") : value.dump();
 }
@@ -38,7 +38,7 @@ void show_workers(const Json& workers) {
                    worker.at("shares_memory").get<bool>() ? "shared" : "");
 }
 
-// "3 of 6 chunks, 1.2 MB of 2.4 MB"
+// Returns a text like "3 of 6 chunks, 1.2 MB of 2.4 MB".
 std::string share(const Json& server) {
     return fmt::format("{} of {}, {} of {}", plain(server.at("chunks")),
                        tools::count_text(server.at("model_chunks").get<std::uint64_t>(), "chunk"),

@@ -7,7 +7,7 @@
 namespace hocket::tools {
 namespace {
 
-// In this time, clocks drift apart by less than the network lets us see.
+// In this time clocks drift apart by less than network latency can reveal.
 constexpr Nanoseconds window = 10'000'000'000;
 
 }  // namespace
@@ -40,7 +40,7 @@ void Clocks::add(const std::vector<Part>& parts) {
                     {b.last_begun, a.last_begun - b.first_ended, a.first_ended - b.last_begun});
 }
 
-// In each window the narrowest bounds count, and the middle between them.
+// In each window the narrowest bounds are used, and the middle between them.
 Correction Clocks::correction_from(std::vector<Bound> bounds) {
     std::ranges::sort(bounds, {}, &Bound::at_b);
     std::vector<Correction::Known> known;
@@ -49,7 +49,8 @@ Correction Clocks::correction_from(std::vector<Bound> bounds) {
                     most = std::numeric_limits<Nanoseconds>::max();
         auto last = first;
         for (; last != bounds.end() && last->at_b - first->at_b < window; ++last) {
-            // Bounds that exclude each other come of a drift that is faster than usual: a window ends there.
+            // Bounds that exclude each other result from a drift that is faster than usual: a window ends
+            // there.
             if (last->least > most || last->most < least) break;
             least = std::max(least, last->least);
             most = std::min(most, last->most);
@@ -69,7 +70,7 @@ std::vector<std::optional<Correction>> Clocks::corrections() const {
         for (const auto& [pair, bounds] : bounds_) {
             const auto [a, b] = pair;
             if (a != next.front() || known[b]) continue;
-            // a is right by now: to b's offset against a comes a's own.
+            // Clock a is already corrected: its own offset is added to b's offset against a.
             std::vector<Correction::Known> right;
             const Correction against_a = correction_from(bounds);
             for (const auto& [at, offset, within] : against_a.known())

@@ -1,4 +1,4 @@
-// How clocks of several hosts differ, from moments of which it is known which came first.
+// Computes how the clocks of several hosts differ, from moments whose order is known.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@ namespace hocket::tools {
 
 using Nanoseconds = std::int64_t;
 
-// What is added to a clock's time to have the first clock's. It may change in the course of the job: clocks
+// The correction to be added to a clock's time to get the first clock's. It may change during the job: clocks
 // of different machines drift apart by microseconds each second.
 class Correction {
   public:
     struct Known {
-        Nanoseconds at, offset, within;  // the clock's own time; what to add; give or take
+        Nanoseconds at, offset, within;  // the clock's own time; the correction; its uncertainty
     };
 
     Correction() = default;  // nothing
     explicit Correction(std::vector<Known> known) : known_(std::move(known)) {}
 
-    // Between two known offsets, a straight line; before the first and after the last, those.
+    // Interpolates linearly between two known offsets; before the first and after the last, returns those.
     Nanoseconds offset_at(Nanoseconds time) const;
     Nanoseconds within_at(Nanoseconds time) const;
     const std::vector<Known>& known() const { return known_; }
@@ -36,19 +36,19 @@ class Clocks {
   public:
     explicit Clocks(std::size_t clocks) : count_(clocks) {}
 
-    // A collective of which each rank needs data of every other: on this clock, the first of its ranks ended
-    // it then, and the last began it then.
+    // A collective in which each rank needs data of every other: on this clock, when its first rank ended it,
+    // and when its last rank began it.
     struct Part {
         std::size_t clock;
         Nanoseconds last_begun, first_ended;
     };
     void add(const std::vector<Part>& parts);
 
-    // By clock; none: nothing tells how it differs from clock 0.
+    // By clock; empty: nothing relates it to clock 0.
     std::vector<std::optional<Correction>> corrections() const;
 
   private:
-    // clock b's time + offset = clock a's, and the offset is at least `least` and at most `most`.
+    // Clock b's time + offset = clock a's, and the offset is at least `least` and at most `most`.
     struct Bound {
         Nanoseconds at_b, least, most;
     };

@@ -1,5 +1,5 @@
-// Where a job's ranks write for hocket-run: the folder that an environment variable names, or a fresh one
-// that goes away with this.
+// The folder in which a job's ranks write for hocket-run: the one that an environment variable names, or a
+// temporary one that is removed on destruction.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@ namespace hocket::tools {
 
 class JobFolder {
   public:
-    // what: that for which it is, "recordings". Throws std::runtime_error.
+    // what: the folder's purpose, for example "recordings". Throws std::runtime_error.
     JobFolder(const char* variable, const char* what);
     ~JobFolder();
     JobFolder(const JobFolder&) = delete;
 
     const std::string& path() const { return path_; }
     bool is_kept() const { return !is_own_; }
-    void keep() { is_own_ = false; }  // after this has gone, too
+    void keep() { is_own_ = false; }  // the folder is not removed
 
   private:
     std::string path_;

@@ -1,4 +1,5 @@
-// hocket-run: starts the ranks of a job on this host, shows their output, and makes sure that all end.
+// hocket-run: starts the ranks of a job on this host, shows their output, and makes sure that all of them
+// end.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -32,11 +33,11 @@ using Seconds = std::chrono::duration<double>;
 constexpr int timeout_exit_code = 124;  // like timeout(1); the next one like timeout's own failures
 constexpr int output_exit_code = 125;
 constexpr Seconds look_for_answers{0.1};
-constexpr Seconds answer_wait{2};   // for the ranks' recordings
+constexpr Seconds answer_wait{2};   // for the ranks' recordings to arrive
 constexpr Seconds kill_wait{1};     // between SIGTERM and SIGKILL
-constexpr Seconds give_up_wait{5};  // after SIGKILL: then a process stuck in the kernel is left behind
+constexpr Seconds give_up_wait{5};  // after SIGKILL: a process stuck in the kernel is then left behind
 
-// At most in a hundred years: the clock's numbers end.
+// Returns at most a time in a hundred years, because the clock's range ends.
 Clock::time_point after(Seconds wait) {
     const Seconds longest = std::chrono::days(36500);
     return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::min(wait, longest));
@@ -51,7 +52,7 @@ struct Rank {
     Process process;
     LineReader readers[2];
     bool exited = false, finished = false;
-    bool told_to_end = false;          // by us, and not by a signal that we passed on
+    bool told_to_end = false;          // by hocket-run, not by a signal that it passed on
     siginfo_t how{};                   // valid once exited
     Clock::time_point output_until{};  // once exited: until when its descendants may still write
 
@@ -70,14 +71,14 @@ struct Rank {
 
 class Job {
   public:
-    // recordings: null if no report is wanted.
+    // recordings: null if no report is requested.
     Job(const JobSpec& spec, const Limits& limits, RecordingFolder* recordings)
         : spec_(spec), limits_(limits), recordings_(recordings) {}
     int run();
     std::vector<int> process_groups() const;
 
   private:
-    // How far the end of a job has come; when a stage's deadline passes, the next stage begins.
+    // The stages of ending a job; when a stage's deadline passes, the next stage begins.
     enum class Stage { running, grace, reporting, terminating, killed };
 
     void start();
@@ -108,9 +109,9 @@ class Job {
     int signals_ = -1;
     Stage stage_ = Stage::running;
     Clock::time_point stage_end_ = Clock::time_point::max();
-    std::optional<int> result_;  // that of the first failure
+    std::optional<int> result_;  // the exit code of the first failure
     std::optional<std::size_t> first_failed_;
-    Clock::time_point cause_until_{};  // until then a killed rank takes the first failure's place
+    Clock::time_point cause_until_{};  // until then a killed rank may replace the first failure
     int interrupts_ = 0;
     RecordingFolder* const recordings_;
     Clock::time_point next_look_{};
@@ -149,7 +150,7 @@ int Job::run() {
     stage_end_ = Clock::time_point::max();
     if (recordings_ && first_failed_) report(read_recordings());
     summarise();
-    // Waits for a reader that stalls, until it goes away or a second signal comes.
+    // Waits for a stalled reader until it goes away or a second signal comes.
     while ((console_.pending(1) || console_.pending(2)) && interrupts_ < 2) poll_once();
     return result_.value_or(0);
 }
@@ -187,8 +188,8 @@ int Job::poll_timeout_ms() const {
     return static_cast<int>(std::clamp<long long>(left, 0, 1'000'000));
 }
 
-// If a job's output goes nowhere, the job runs in vain. Losing stderr is different: the job was not started
-// for it.
+// If a job's output goes nowhere, the job runs in vain. Losing stderr is different: it is not the job's
+// output.
 void Job::look_at_stdout() {
     if (is_stdout_lost_ || console_.stdout_error() == 0) return;
     is_stdout_lost_ = true;
@@ -231,7 +232,8 @@ void Job::reap() {
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
         Rank& rank = ranks_[i];
         if (!rank.exited) {
-            // Not yet reaped: as long as it is a zombie, no other group can get its group's number.
+            // The rank is not yet reaped: as long as it is a zombie, no other process group can get its
+            // number.
             siginfo_t how{};
             if (waitid(P_PID, rank.process.pid, &how, WEXITED | WNOHANG | WNOWAIT) != 0 || how.si_pid == 0)
                 continue;
@@ -248,7 +250,7 @@ void Job::reap() {
 void Job::finish(std::size_t index) {
     Rank& rank = ranks_[index];
     rank.finished = true;
-    kill(-rank.process.pid, SIGKILL);  // kill what it left behind
+    kill(-rank.process.pid, SIGKILL);  // kill the processes that it left behind
     guard_->forget(rank.process.pid);
     waitpid(rank.process.pid, nullptr, 0);
     for (int stream : {0, 1}) {
@@ -258,8 +260,8 @@ void Job::finish(std::size_t index) {
 }
 
 // A killed rank is more likely the cause than one that ended because a peer was gone. But the kernel takes
-// longer to end it than the others take to notice. So for a moment a killed rank may still take the first
-// place.
+// longer to end it than the others take to notice. So for a moment a killed rank may still replace the first
+// failure.
 void Job::note_failures(std::vector<std::size_t> exited) {
     const auto killed = [&](std::size_t i) { return ranks_[i].how.si_code != CLD_EXITED; };
     std::stable_partition(exited.begin(), exited.end(), killed);
@@ -274,7 +276,8 @@ void Job::note_failures(std::vector<std::size_t> exited) {
             if (!result_) result_ = ranks_[i].exit_code();
         }
         first_failed_ = i;
-        if (stage_ == Stage::running && recordings_) recordings_->ask();  // those that hang will not live on
+        // Ask now, before hanging ranks are ended.
+        if (stage_ == Stage::running && recordings_) recordings_->ask();
         if (stage_ == Stage::running) enter(Stage::grace);
     }
 }
@@ -339,7 +342,7 @@ std::vector<record::Recording> Job::read_recordings() const {
     return recordings_->read(process_groups());
 }
 
-// Shows the report that was asked for, once all ranks have answered or will not.
+// Shows the requested report once all ranks have answered or will not.
 void Job::look_at_recordings() {
     const bool is_due = Clock::now() >= next_look_ || finished();
     if (answers_until_ == Clock::time_point::max() || !is_due) return;
@@ -366,9 +369,9 @@ bool Job::finished() const {
     return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.finished; });
 }
 
-// Says how each rank ended, unless all ended well; those with the same ending share a line.
+// Reports how each rank ended, unless all ended well; ranks with the same ending share a line.
 void Job::summarise() {
-    std::map<std::string, std::string> others;  // how they ended -> who
+    std::map<std::string, std::string> others;  // how they ended -> which ranks
     bool any_ended_by_us = false;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
         if (i != first_failed_ && ranks_[i].exited) others[ranks_[i].ending()] += fmt::format(" {}", i);
@@ -399,7 +402,7 @@ void save_trace(const std::string& folder, const std::string& file, const std::v
         joined.slices, joined.ranks, joined.ranks == 1 ? "" : "s");
 }
 
-// Of a job that another launcher has started.
+// Prints the report of a job that another launcher has started.
 int print_report(const std::string& folder) {
     std::string remarks;
     const auto recordings = read_recordings(folder, remarks);

@@ -12,7 +12,7 @@ namespace hocket::tools {
 namespace {
 
 constexpr std::string_view erase_line = "\r\x1b[K";
-constexpr std::size_t longest_line = 1u << 20;  // longer lines are cut: memory stays bounded
+constexpr std::size_t longest_line = 1u << 20;  // longer lines are cut, so that memory stays bounded
 
 std::string prefix_of(int rank, bool colour) {
     if (rank < 0) return "";
@@ -21,7 +21,7 @@ std::string prefix_of(int rank, bool colour) {
     return fmt::format("\x1b[{}m[{}]\x1b[0m ", colours[rank % std::size(colours)], rank);
 }
 
-// What a terminal would show of a line with carriage returns in it.
+// Returns what a terminal would show of a line with carriage returns in it.
 std::string_view visible(std::string_view line) {
     while (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     std::size_t start = line.rfind('\r');
@@ -35,7 +35,7 @@ Console::Console()
       err_{STDERR_FILENO, isatty(STDERR_FILENO) == 1},
       colour_(std::getenv("NO_COLOR") == nullptr) {}
 
-// If both streams went to one terminal through two queues, they would mix up the live line.
+// If both streams go to one terminal, two queues would corrupt the live line.
 Console::Sink& Console::sink_of(int stream) {
     return stream == 1 || (out_.terminal && err_.terminal) ? out_ : err_;
 }

@@ -1,4 +1,4 @@
-// How the ranks' output becomes hocket-run's: whole lines, each with its rank before it.
+// Forwards the ranks' output to hocket-run's: whole lines, each preceded by its rank.
 #pragma once
 
 #include <deque>
@@ -7,9 +7,8 @@
 
 namespace hocket::tools {
 
-// hocket-run's stdout and stderr. Lines are queued, and written when poll() says that there is room. So a
-// reader that stalls never keeps hocket-run from its signals and deadlines. After a stream has failed, its
-// output is dropped.
+// hocket-run's stdout and stderr. Lines are queued, and written when poll() reports room. So a stalled reader
+// never keeps hocket-run from its signals and deadlines. After a stream has failed, its output is dropped.
 class Console {
   public:
     Console();
@@ -28,7 +27,7 @@ class Console {
     // Writes what fits without blocking; call it when poll() reports POLLOUT.
     void write_some(int stream);
 
-    // The errno for which stdout takes nothing any more; 0 if it does.
+    // Returns the errno with which stdout failed; 0 if it works.
     int stdout_error() const { return out_.error; }
 
   private:
@@ -47,13 +46,13 @@ class Console {
     int live_rank_ = -1;
 };
 
-// One stream of one rank, cut into lines. A carriage return starts the line again, as on a terminal: the last
-// version is printed when the line ends; before that it is shown live if it goes to a terminal.
+// One stream of one rank, cut into lines. A carriage return restarts the line, as on a terminal: the last
+// version is printed when the line ends; before that it is shown live if the output is a terminal.
 class LineReader {
   public:
     LineReader(Console& console, int rank, int stream) : console_(&console), rank_(rank), stream_(stream) {}
     void add(std::string_view bytes);
-    void finish();  // prints what came without a line break
+    void finish();  // prints a last line that has no line break
 
   private:
     void print(std::string_view line);

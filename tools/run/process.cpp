@@ -44,7 +44,7 @@ void set_environment(const JobSpec& job, int rank) {
 }
 
 void connect_standard_streams(const JobSpec& job, int rank, const int (&write_ends)[2]) {
-    // A rank is not in the terminal's foreground group: it would be stopped if it read from the terminal.
+    // A rank is not in the terminal's foreground group, so it would be stopped if it read from the terminal.
     if (rank != 0 || isatty(STDIN_FILENO)) {
         int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (null >= 0) dup2(null, STDIN_FILENO);
@@ -74,7 +74,7 @@ void connect_standard_streams(const JobSpec& job, int rank, const int (&write_en
     _exit(127);
 }
 
-// The errno that exec left, or 0 if exec succeeded (which closes the pipe).
+// Returns the errno of a failed exec, or 0 if exec succeeded (which closes the pipe).
 int read_exec_error(int pipe) {
     int error = 0;
     ssize_t got;

@@ -1,4 +1,4 @@
-// The processes of a job: starts one rank; and the guard that outlives hocket-run.
+// Starts the processes of a job: ranks, and the guard that outlives hocket-run.
 #pragma once
 
 #include <sys/types.h>
@@ -8,14 +8,14 @@
 
 namespace hocket::tools {
 
-// What every rank of the job has in common.
+// The properties that all ranks of the job share.
 struct JobSpec {
     std::vector<std::string> command;  // program and arguments
     int ranks = 1;
     bool captured = true;   // the ranks' output goes through hocket-run; otherwise they inherit its streams
     bool terminal = false;  // hocket-run's stdout is a terminal: rank 0 may draw a progress bar
     std::string secret;     // HOCKET_SECRET
-    std::string recordings = {};    // HOCKET_FLIGHT_RECORDER; "": as it is
+    std::string recordings = {};    // HOCKET_FLIGHT_RECORDER; "": not changed
     std::string traces = {};        // HOCKET_TRACE; likewise
     int listen_fd = -1, port = -1;  // rank 0's socket, already listening
 };
@@ -25,18 +25,18 @@ struct Process {
     int output[2] = {-1, -1};  // read ends of its stdout and stderr; -1 if not captured
 };
 
-// A listening socket on a free loopback port; fills in listen_fd and port. Throws std::runtime_error.
+// Opens a listening socket on a free loopback port; fills in listen_fd and port. Throws std::runtime_error.
 void listen_on_loopback(JobSpec& job);
 
-// 32 hexadecimal digits from the kernel's random source.
+// Returns 32 hexadecimal digits from the kernel's random source.
 std::string random_secret();
 
 // Starts one rank in its own process group; the kernel kills the rank if hocket-run dies. Throws
 // std::runtime_error (with errno's text) if the program cannot be started.
 Process start_rank(const JobSpec& job, int rank);
 
-// The kernel's parent-death signal reaches the ranks, but not the processes that they started. This small
-// process waits for hocket-run to end in any way, and kills what is left of the ranks' groups.
+// The kernel's parent-death signal reaches the ranks, but not the processes that they have started. This
+// small process waits until hocket-run ends in any way, and kills what remains of the ranks' groups.
 class Guard {
   public:
     Guard();

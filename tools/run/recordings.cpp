@@ -31,7 +31,7 @@ std::string this_host() {
 
 std::vector<record::Recording> read_recordings(const std::string& folder, std::string& remarks) {
     std::vector<record::Recording> recordings;
-    std::error_code ignored;  // a folder that is not there has none
+    std::error_code ignored;  // a missing folder has no entries
     for (const auto& entry : fs::directory_iterator(folder, ignored)) {
         if (entry.path().extension() != ".json") continue;
         try {
@@ -51,13 +51,13 @@ void RecordingFolder::ask() {
     const std::string file = path() + "/" + record::request_file;
     try {
         replace_file(file, request_ + "\n", private_mode);
-    } catch (const std::runtime_error& error) {  // the report is of what they have written before
+    } catch (const std::runtime_error& error) {  // the report then uses what the ranks have written before
         say("hocket-run: the ranks cannot be asked: {} cannot be written: {}", file, error.what());
     }
 }
 
 std::vector<record::Recording> RecordingFolder::read(const std::vector<int>& process_groups) const {
-    std::string nobody_reads;  // a folder of one's own may be read many times before a report
+    std::string nobody_reads;  // dropped: the folder may be read many times
     std::vector<record::Recording> recordings = read_recordings(path(), nobody_reads);
     std::erase_if(recordings, [&, host = this_host()](const record::Recording& one) {
         return one.origin.host != host ||

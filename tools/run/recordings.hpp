@@ -1,4 +1,4 @@
-// Folders in which a job's ranks write their recordings (runtime/engine/record), as hocket-run uses them.
+// The folders in which a job's ranks write their recordings (runtime/engine/record), as used by hocket-run.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace hocket::tools {
 
-// All recordings in a folder, of ranks on any hosts. remarks: gets a line for people for each file that
-// cannot be read.
+// Reads all recordings in a folder, of ranks on any hosts. remarks: receives a line for people for each file
+// that cannot be read.
 std::vector<record::Recording> read_recordings(const std::string& folder, std::string& remarks);
 
 class RecordingFolder {
@@ -21,14 +21,14 @@ class RecordingFolder {
     const std::string& path() const { return folder_.path(); }
     bool is_kept() const { return folder_.is_kept(); }
 
-    // Asks all ranks to write how they stand.
+    // Asks all ranks to write their state.
     void ask();
 
-    // What ranks of this host with these process groups have written; in a folder that is used again, or by
-    // several hosts, there may be more.
+    // Reads the recordings of ranks on this host with these process groups; a folder that is reused, or
+    // shared by several hosts, may have more.
     std::vector<record::Recording> read(const std::vector<int>& process_groups) const;
 
-    // Whether all processes that live have answered what was asked last, or broken before.
+    // Returns true if all living processes have answered the last request, or have recorded a failure.
     bool is_answered(const std::vector<record::Recording>& recordings) const;
 
   private:

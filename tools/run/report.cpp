@@ -17,7 +17,7 @@ using record::Collective;
 using record::Message;
 using record::Recording;
 
-constexpr std::size_t most_lines = 16;  // about ranks that are in the same operation
+constexpr std::size_t most_lines = 16;  // about ranks in the same operation
 
 std::string seconds(std::int64_t us) {
     return fmt::format("{:.1f} s", static_cast<double>(std::max<std::int64_t>(us, 0)) * 1e-6);
@@ -27,7 +27,7 @@ bool is_in_flight(const record::Times& times) {
     return !times.ended && times.place;
 }
 
-// The operation that a rank stands in: the oldest one in flight.
+// Returns the operation that a rank is in: the oldest one in flight.
 const Collective* current(const Recording& recording) {
     const auto found = std::ranges::find_if(recording.collectives, is_in_flight, &Collective::times);
     return found == recording.collectives.end() ? nullptr : &*found;
@@ -38,7 +38,7 @@ const Collective* find(const Recording& recording, std::uint64_t number) {
     return found == recording.collectives.end() ? nullptr : &*found;
 }
 
-// What all ranks must have alike.
+// Describes the properties that must be equal on all ranks.
 std::string text_of(const Collective& one) {
     return record::describe(one.label, one.number, one.count);
 }
@@ -50,7 +50,7 @@ std::string first_line(const std::string& text) {
 // One communicator: the recordings of its ranks.
 class Analysis {
   public:
-    // all: of this communicator and the others.
+    // all: the recordings of this communicator and the others.
     Analysis(const std::map<int, const Recording*>& by_rank, const std::vector<Recording>& all,
              const EndingOf& ending_of)
         : by_rank_(by_rank), all_(all), ending_of_(ending_of) {
@@ -85,8 +85,8 @@ class Analysis {
     std::string ending(int rank) const {
         return ending_of_(origin().job_ranks[static_cast<std::size_t>(rank)]);
     }
-    // Of a rank that has ended, an answer to an earlier question, and the recording from when it joined, do
-    // not tell how it stood in the end.
+    // Returns false for the recording of a rank that has ended if it answers an earlier request, or is from
+    // when it joined: it does not show the rank's last state.
     bool tells_how_it_stood(const Recording& recording) const {
         if (recording.reason == "failure" || ending(recording.origin.rank).empty()) return true;
         const auto newest = std::ranges::max_element(all_, {}, &Recording::written);
@@ -131,7 +131,7 @@ class Analysis {
 
     bool has_answered(int rank) const { return by_rank_.at(rank)->reason != "joined"; }
 
-    // The first operation in which the ranks differ.
+    // Adds the first operation in which the ranks differ.
     void add_difference() {
         std::map<std::uint64_t, std::map<std::string, std::vector<int>>> ranks_by_text;
         for (const auto& [rank, recording] : by_rank_)
@@ -188,7 +188,7 @@ class Analysis {
             line("      step {} of {} at {}: {}", place.step, place.steps, place.location, place.source);
     }
 
-    // "; it ended all_reduce #152 (...) 3.2 s ago"
+    // Returns a text like "; it ended all_reduce #152 (...) 3.2 s ago".
     std::string last_of(int rank) const {
         const Recording& recording = *by_rank_.at(rank);
         if (const std::string other = elsewhere(recording); !other.empty()) return other;
@@ -199,7 +199,7 @@ class Analysis {
                            seconds(recording.written - *last.times.ended));
     }
 
-    // "; it is in barrier #3 (4 ranks) of the communicator of ranks 0-3"
+    // Returns a text like "; it is in barrier #3 (4 ranks) of the communicator of ranks 0-3".
     std::string elsewhere(const Recording& here) const {
         for (const Recording& other : all_) {
             if (other.origin.pid != here.origin.pid || other.origin.host != here.origin.host ||
@@ -238,7 +238,7 @@ class Analysis {
         if (shown > most_lines) line("  and {} other sends and receives", shown - most_lines);
     }
 
-    // Whom this rank waits for in the operation that it stands in; else in a message.
+    // Returns the rank for which this one waits in its current operation, or else in a message.
     std::optional<int> awaited_by(int rank) const {
         const auto found = by_rank_.find(rank);
         if (found == by_rank_.end() || !is_known(rank)) return std::nullopt;
@@ -249,7 +249,7 @@ class Analysis {
         return std::nullopt;
     }
 
-    // Follows the waiting from each rank to one that waits for nobody, or around a circle.
+    // Follows the waiting from each rank to one that waits for none, or around a cycle.
     void add_end_of_waiting() {
         std::map<int, std::vector<int>> waiting_by_end;
         for (int rank = 0; rank < size(); ++rank) {
@@ -268,7 +268,7 @@ class Analysis {
     const std::vector<Recording>& all_;
     const EndingOf& ending_of_;
     std::set<int> known_;
-    std::set<std::uint64_t> numbers_;  // of the operations that ranks stand in
+    std::set<std::uint64_t> numbers_;  // of the operations that ranks are in
     bool has_messages_ = false;
     std::string text_;
 };
@@ -276,7 +276,7 @@ class Analysis {
 }  // namespace
 
 std::string report_text(const std::vector<Recording>& recordings, const EndingOf& ending_of) {
-    // The job's own communicator first, then groups.
+    // The job's own communicator comes first, then groups.
     std::map<std::string, std::map<int, const Recording*>> by_communicator;
     for (const Recording& one : recordings) {
         const Recording*& known = by_communicator[one.origin.communicator][one.origin.rank];

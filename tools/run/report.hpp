@@ -1,4 +1,4 @@
-// Puts the recordings of a job's ranks together: who waits for whom, and who is missing.
+// Combines the recordings of a job's ranks: shows which ranks wait for which, and which are missing.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,11 @@
 
 namespace hocket::tools {
 
-// How the process with this number in the job has ended, "killed by signal 9 (Killed)"; "": it has not.
+// Returns how the process with this number in the job has ended, for example "killed by signal 9 (Killed)";
+// "": it has not.
 using EndingOf = std::function<std::string(int job_rank)>;
 
-// Lines for a terminal, each with a line break.
+// Returns lines for a terminal, each with a line break.
 std::string report_text(const std::vector<record::Recording>& recordings, const EndingOf& ending_of);
 
 }  // namespace hocket::tools

@@ -31,11 +31,11 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// Every rank's result has something of each other rank's input.
+// In these collectives every rank's result depends on every other rank's input.
 constexpr std::array<std::string_view, 4> all_to_all = {"all_reduce", "all_gather", "reduce_scatter",
                                                         "all_to_all"};
 
-// Microseconds as they are written, with three decimals.
+// Converts microseconds as written, with three decimals.
 Nanoseconds ns_of(const Json& us) {
     return std::llround(us.get<double>() * 1000);
 }
@@ -46,7 +46,7 @@ struct RankFile {
     int job_rank, process, process_group;
 };
 
-// Calls use(event) for each whole event of the file. Returns how many lines are none.
+// Calls use(event) for each complete event of the file. Returns the number of lines that are none.
 std::size_t for_each_event(const fs::path& path, const std::function<void(Json&)>& use) {
     InputFile lines(path);
     std::size_t unreadable = 0;
@@ -56,14 +56,14 @@ std::size_t for_each_event(const fs::path& path, const std::function<void(Json&)
         try {
             Json event = Json::parse(line);
             use(event);
-        } catch (const Json::exception&) {  // no JSON, or not as Hocket writes it
+        } catch (const Json::exception&) {  // not JSON, or not in Hocket's format
             ++unreadable;
         }
     }
     return unreadable;
 }
 
-// None: the file is no rank's. Throws UnreadableFile.
+// Returns nothing if the file is not a rank's. Throws UnreadableFile.
 std::optional<RankFile> origin_of(const fs::path& path) {
     InputFile lines(path);
     std::string line;
@@ -84,11 +84,11 @@ std::optional<RankFile> origin_of(const fs::path& path) {
     }
 }
 
-// remarks: gets a line for each file that cannot be read.
+// remarks: receives a line for each file that cannot be read.
 std::vector<RankFile> files_in(const std::string& folder, const std::vector<int>* process_groups,
                                std::string& remarks) {
     std::vector<RankFile> files;
-    std::error_code ignored;  // a folder that is not there has none
+    std::error_code ignored;  // a missing folder has no entries
     for (const auto& entry : fs::directory_iterator(folder, ignored)) {
         if (!entry.path().string().ends_with(".trace.json")) continue;
         try {
@@ -110,10 +110,10 @@ struct Ended {
     Nanoseconds began, ended;
 };
 
-// Puts the begin and the end of collectives together.
+// Matches the begin and end events of collectives.
 class Collectives {
   public:
-    // One that ends with this event.
+    // Returns the collective that ends with this event.
     std::optional<Ended> take(const Json& event) {
         const std::string phase = event.at("ph");
         if (phase == "X" && event.at("cat") == "collective") {
@@ -140,7 +140,7 @@ class Collectives {
     std::map<std::int64_t, std::vector<Ended>> open_;  // by row
 };
 
-// One collective, as the ranks of one clock had it.
+// One collective, as seen by the ranks of one clock.
 struct Had {
     Nanoseconds last_begun = INT64_MIN, first_ended = INT64_MAX;
 };
@@ -149,8 +149,8 @@ struct Had {
     throw std::runtime_error(fmt::format("the trace {} cannot be written: {}", file, why));
 }
 
-// A file is replaced when its successor is whole; the link that leads to it stays. A device or a pipe is
-// written as it is.
+// A file is replaced when its successor is complete; a link to it stays. A device or a pipe is written
+// directly.
 struct Target {
     explicit Target(const std::string& file) {
         std::error_code none;
@@ -224,18 +224,18 @@ class Joining {
         return static_cast<std::size_t>(std::ranges::find(clocks_, file.clock) - clocks_.begin());
     }
 
-    // By the first clock.
+    // Converts a time to the first clock.
     Nanoseconds right(std::size_t clock, Nanoseconds time) const {
         return time + (corrections_[clock] ? corrections_[clock]->offset_at(time) : 0);
     }
 
-    // Begin and end by themselves: what contains something still does.
+    // Corrects begin and end separately, so that an event that contains another one still does.
     void put_right(Json& event, std::size_t clock) const {
         const auto shown = [&](Nanoseconds time) {
             return static_cast<double>(right(clock, time) - first_of_all_) / 1000;
         };
         if (event.at("ph") == "M") {
-            // What was joined is no rank's file.
+            // A joined trace is no rank's file.
             if (event.at("name") == record::trace_origin_event) event["name"] = "hocket rank";
             return;
         }
@@ -278,7 +278,7 @@ class Joining {
         return text;
     }
 
-    // A job may have several processes as one rank, if some were replaced; two jobs have.
+    // Reports a rank that had several processes: some were replaced, or the folder has traces of two jobs.
     std::string run_remark() const {
         std::map<int, std::set<std::pair<std::string, int>>> processes;
         for (const RankFile& file : files_) processes[file.job_rank].insert({file.host, file.process});
@@ -295,8 +295,8 @@ class Joining {
     std::vector<std::string> clocks_, hosts_;
     std::map<std::pair<std::string, std::uint64_t>, std::map<std::size_t, Had>> had_;
     std::vector<std::optional<Correction>> corrections_;
-    std::vector<Nanoseconds> first_;        // by clock, as it shows it
-    Nanoseconds first_of_all_ = INT64_MAX;  // by the first clock
+    std::vector<Nanoseconds> first_;        // by clock, in its own time
+    Nanoseconds first_of_all_ = INT64_MAX;  // on the first clock
 };
 
 }  // namespace
@@ -332,7 +332,7 @@ JoinedTrace join_traces(const std::string& folder, const std::string& file,
 
 void check_trace_file(const std::string& file) {
     const Target target(file);
-    if (fs::is_fifo(target.written)) {  // its reader would take this for all that it gets
+    if (fs::is_fifo(target.written)) {  // its reader would take this for the whole content
         if (access(target.written.c_str(), W_OK) != 0) cannot_write(file, std::strerror(errno));
         return;
     }

@@ -38,7 +38,7 @@ std::string area_name(const RankProgram& program, AreaId area) {
     return fmt::format("{} of {}", name, program.local_peers[area / areas_of_a_rank - 1]);
 }
 
-// "x[0, 1/4)\nx[1/2, 3/4)": dot's line breaks.
+// Returns a text like "x[0, 1/4)\nx[1/2, 3/4)", with dot's line breaks.
 std::string region_of(const RankProgram& program, const Op& op) {
     std::string text;
     for (std::size_t i = 0; i < op.parts(); ++i)

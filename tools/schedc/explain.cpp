@@ -18,13 +18,13 @@ namespace {
 
 using namespace dsl;
 
-// The collective that was asked for, or the first for which the library or file has the schedule.
+// Returns the requested collective, or the first for which the library or file has the schedule.
 Collective collective_of(const ExplainOptions& options) {
     return options.collective ? *options.collective
                               : first_collective_of(options.schedule, options.search_path);
 }
 
-// Prints what is chosen for each size, and how long it is estimated to take.
+// Prints the choice for each size, and its estimated time.
 int print_choices(const PlanRequest& request) {
     Library library(request.search_path);
     const Topology topology = find_topology(library, request.topology, request.ranks);

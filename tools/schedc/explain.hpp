@@ -1,4 +1,4 @@
-// schedc explain: a schedule at each stage on its way to machine code.
+// schedc explain: shows a schedule at each stage on its way to machine code.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,13 @@
 namespace hocket::tools {
 
 struct ExplainOptions {
-    std::string schedule;  // empty: the choice for the topology
+    std::string schedule;  // empty: the one chosen for the topology
     std::string topology, emit = "steps";
     dsl::Rank ranks = 0, root = 0;
-    std::uint64_t bytes = 0;  // size to choose for. 0: 1 MiB, or a table of choices if nothing is named
+    // The size to choose for. 0: 1 MiB, or a table of choices if no schedule is named.
+    std::uint64_t bytes = 0;
     std::optional<dsl::Rank> rank;
-    std::optional<dsl::Collective> collective;  // none: the first one that the schedule exists for
+    std::optional<dsl::Collective> collective;  // empty: the first one that the schedule exists for
     std::vector<std::string> search_path;
     DataType type = DataType::float32;
     ReduceOp op = ReduceOp::sum;

@@ -25,7 +25,7 @@ const std::map<std::string, dsl::Collective> collectives = by_name(dsl::all_coll
 const std::map<std::string, DataType> types = by_name(all_types);
 const std::map<std::string, ReduceOp> ops = by_name(all_ops);
 
-// CLI11 would show the enumerators' bytes beside their names, in the help and in its errors.
+// CLI11 would show the enumerators' bytes beside their names, in the help and in errors.
 template <class Map>
 CLI::Validator one_of(const Map& map) {
     std::string names;
@@ -82,7 +82,7 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
     describe_timeout(app, options.timeout);
 }
 
-// Prints a line for each definition, or its diagnostic. 0 if all are right, else 1.
+// Prints a line for each definition, or its diagnostic. Returns 0 if all are valid, else 1.
 int run_check(const dsl::CheckOptions& options, bool quiet) {
     const auto print = [&](const std::string& line) {
         if (!quiet) fmt::print("{}\n", line);

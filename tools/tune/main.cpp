@@ -1,4 +1,4 @@
-// hocket-tune: measures all schedules that a job of this shape can choose among, and writes down which is the
+// hocket-tune: measures all schedules that a job of this shape can choose from, and writes down which is the
 // fastest for which sizes. It measures through the public C ABI only.
 #include <fmt/format.h>
 
@@ -28,7 +28,8 @@ namespace {
 
 using bench::check;
 
-// The estimate's choice stays unless another schedule is faster by more than runs usually differ.
+// The estimate's choice stays unless another schedule is faster by more than the usual variation between
+// runs.
 constexpr double worth_it = 0.95;
 
 // The result for one size.
@@ -39,7 +40,7 @@ struct Result {
 };
 
 // A measured size stands for the sizes that are nearer to it, by ratio, than to the next one; at both ends
-// for as wide a range.
+// for an equally wide range.
 std::vector<engine::TunedRange> ranges_of(const std::vector<Result>& results, std::size_t factor) {
     std::vector<engine::TunedRange> ranges;
     const auto between = [](double a, double b) { return static_cast<std::uint64_t>(std::sqrt(a * b)); };
@@ -127,7 +128,7 @@ class Tuner {
         return {bytes, names[best], names[0], times[best], times[0]};
     }
 
-    // The plan for this size is made before it is timed.
+    // Makes the plan for this size before it is timed.
     hkt_plan* plan_for(const bench::Layout& layout, const std::string& name,
                        std::map<std::string, bench::Plan>& plans) {
         bench::Plan& plan = plans[name];
@@ -146,7 +147,7 @@ class Tuner {
     std::shared_ptr<void> memory(std::size_t elements) const {
         const std::size_t bytes = elements * sizeof(float);
         auto buffer = bench::shared_memory(comm_)(bytes).host;
-        if (buffer) std::memset(buffer.get(), 0, bytes);  // so that its pages exist
+        if (buffer) std::memset(buffer.get(), 0, bytes);  // touches its pages
         return buffer;
     }
 
@@ -186,8 +187,8 @@ void on_rank_0(hkt_comm* comm, Call call) {
         throw std::runtime_error(problem.empty() ? "rank 0 has no table to write to" : problem);
 }
 
-// Results in the file are kept, so it must be a table. It is written once now, so that we don't measure in
-// vain.
+// Results in the file are kept, so it must be a table. It is written once now, so that an unwritable file is
+// noticed before the measurement.
 engine::TuningTable table_in(const std::string& file) {
     try {
         return engine::read_tuning(file).value_or(engine::TuningTable());

@@ -13,14 +13,14 @@ namespace hocket::tune {
 struct Options {
     std::vector<hkt_collective> collectives;
     std::size_t min_bytes = 4, max_bytes = 64 << 20, factor = 8;
-    double seconds = 60;  // time to measure in, about
-    std::string file;     // "": where later jobs look
+    double seconds = 60;  // approximate time to measure
+    std::string file;     // "": where later jobs look for it
 };
 
-// Returns nothing and sets exit_code if the program is to end (help, or an error that it has printed).
+// Returns nothing and sets exit_code if the program should end (help, or an error that was printed).
 std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exit_code);
 
-// min_bytes, then multiplied by the factor as long as max_bytes is not exceeded.
+// Returns min_bytes, then multiplied by the factor as long as max_bytes is not exceeded.
 std::vector<std::size_t> sizes_of(const Options& options);
 
 }  // namespace hocket::tune

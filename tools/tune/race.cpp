@@ -16,7 +16,7 @@ constexpr double rounds_wanted = 8, hopeless = 1.5;
 
 using Samples = std::vector<double>;
 
-// Adds what a round measured: every iteration or, if the ranks share no clock, the mean of its loop.
+// Adds the times of a round: every iteration or, if the ranks share no clock, the mean of its loop.
 void add(Samples& samples, const bench::Timing& timing) {
     if (timing.spans_us.empty()) samples.push_back(timing.time_us);
     samples.insert(samples.end(), timing.spans_us.begin(), timing.spans_us.end());
@@ -30,7 +30,7 @@ void drop_hopeless(std::vector<int>& running, const std::vector<Samples>& sample
     });
 }
 
-// As many as let a round of all plans take its part of the time.
+// Returns the number of iterations with which a round of all plans takes its share of the time.
 int iterations_for(double seconds, const std::vector<int>& running, const std::vector<Samples>& samples) {
     double turn_us = 0;
     for (const int plan : running) turn_us += bench::median(samples[plan]);

@@ -24,8 +24,8 @@ Rules rules_of(const Job& job, const UpdateOptions& options) {
     return rules;
 }
 
-// Returns the kernel that plans would use: the one that came with Hocket, or else one compiled now. Null:
-// there is none.
+// Returns the kernel that plans would use: the one that came with Hocket, or else one compiled now. Returns
+// null if there is none.
 jit::Code kernel_of(const jit::KernelShape& shape) {
     jit::Code code = nullptr;
     jit::try_to_compile([&] {
