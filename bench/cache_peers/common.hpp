@@ -1,4 +1,4 @@
-// What the drivers of compare-cache have in common: clocks, random orders, threads, figures, Hocket's calls.
+// Code shared by the drivers of compare-cache: clocks, random orders, threads, figures, Hocket's calls.
 #pragma once
 
 #include <sys/mman.h>
@@ -27,7 +27,7 @@ inline double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Seconds of processor time of all threads of this process, including time in the kernel.
+// Returns the seconds of processor time of all threads of this process, including time in the kernel.
 inline double processor_time() {
     rusage used;
     getrusage(RUSAGE_SELF, &used);
@@ -60,7 +60,7 @@ class Random {
     std::uint64_t state_;
 };
 
-// Runs call(thread) on so many threads at once, one of them this one. Passes on the first exception.
+// Runs call(thread) on this many threads at once, including this one. Rethrows the first exception.
 inline void on_threads(unsigned threads, const std::function<void(unsigned)>& call) {
     std::vector<std::exception_ptr> errors(threads);
     const auto run = [&](unsigned thread) {
@@ -84,8 +84,8 @@ inline void check(hkt_status status, const char* call) {
     throw std::runtime_error(std::string(call) + ": " + hkt_last_error());
 }
 
-// A hypervisor may take back memory that was not touched for long, and then give it only when it is touched,
-// at some 300 MiB a second. So we touch it before the clock starts, for every way alike.
+// A hypervisor may reclaim memory that has not been touched for long, and return it only when it is touched,
+// at some 300 MiB a second. So all ways to read touch it before the clock starts.
 inline void have_memory_backed(std::uint64_t bytes) {
     constexpr std::uint64_t page = 4096;
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -132,13 +132,13 @@ class Cache {
     hkt_cache* cache_ = nullptr;
 };
 
-// Figures go to compare-cache as lines of JSON; each is written at once.
+// Writes a figure for compare-cache as a line of JSON, without delay.
 inline void print_line(const std::string& line) {
     if (std::printf("%s\n", line.c_str()) < 0 || std::fflush(stdout) != 0)
         throw std::runtime_error("a figure could not be written to stdout");
 }
 
-// main() of a driver: the exit code is 1, and stderr has the text, if something fails.
+// Runs the body of a driver's main(): if it fails, the exit code is 1 and stderr has the text.
 inline int guarded(const char* driver, const std::function<void()>& run) {
     try {
         run();

@@ -2,7 +2,7 @@
 //     disk fill FOLDER BYTES COUNT        puts the samples
 //     disk read FOLDER BYTES COUNT DEPTH  reads three quarters of them once, in random order
 // `read` has a memory that is much smaller than the samples, and two batches of DEPTH samples under way; the
-// cache keeps DEPTH reads in flight. Before the clock starts, other samples go through the whole memory, so
+// cache keeps DEPTH reads in flight. Before the clock starts, other samples pass through the whole memory, so
 // that its pages exist, as fio's do.
 #include <cstdlib>
 #include <cstring>
@@ -49,7 +49,7 @@ void fill(const Samples& samples) {
     print_line(line);
 }
 
-// Keeps two batches under way: while one is waited for and given back, the other one's reads go on.
+// Keeps two batches under way: while one is waited for and released, the other one's reads continue.
 void read_all(Cache& cache, const std::uint64_t* keys, std::uint64_t count, unsigned batch) {
     std::vector<hkt_sample> samples[2] = {std::vector<hkt_sample>(batch), std::vector<hkt_sample>(batch)};
     hkt_request* requests[2] = {nullptr, nullptr};

@@ -1,6 +1,6 @@
-// Epochs over samples on slow storage, shuffled anew each time, with every byte touched.
+// Measures epochs over samples on slow storage, shuffled anew each time, with every byte touched.
 //     epochs FOLDER SAMPLES BYTES vary|same ROUNDS DELAY_US
-// Readers that keep nothing read one epoch a round, the others three.
+// Readers without a cache read one epoch per round, the others three.
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -15,7 +15,7 @@ using namespace cache_peers;
 constexpr int epochs = 3;
 constexpr std::size_t batch = 64;
 
-// One epoch: reads the samples in this order, returns the sum of their checksums.
+// One epoch: reads the samples in this order and returns the sum of their checksums.
 using Epoch = std::function<std::uint64_t(const Keys&)>;
 
 std::uint64_t read_on_threads(unsigned threads, const Source& source, const Keys& keys,

@@ -1,4 +1,4 @@
-// A resident sample of 1 KiB, got and released, beside what a user would write instead.
+// Measures getting and releasing a resident sample of 1 KiB, beside a user's own alternatives.
 //     memory ROUNDS OPERATIONS COUNT,...
 // For each COUNT of samples, each way and each number of threads, prints how many nanoseconds of one core an
 // operation takes.
@@ -35,7 +35,7 @@ hkt_cache_options options_for(std::uint32_t count) {
     return options;
 }
 
-// The same samples in each way. Only memcpy touches their bytes: the other ways lend the samples.
+// Accesses the same samples in each way. Only memcpy touches their bytes: the other ways lend the samples.
 class Ways {
   public:
     explicit Ways(std::uint32_t count) : count_(count), cache_(options_for(count)), array_(count) {
@@ -111,7 +111,7 @@ class Ways {
     std::unordered_map<std::uint64_t, std::shared_ptr<const Bytes>> map_;
 };
 
-// core: by the clock. processor: processor time; the clock also runs while other programs have the cores.
+// core: by the clock, which also runs while other programs have the cores. processor: processor time.
 struct Nanoseconds {
     double core, processor;
 };

@@ -28,7 +28,8 @@ class Descriptor {
     const int fd_;
 };
 
-// Depends on every byte, and on the sample's key. Sums over samples don't depend on their order.
+// Returns a checksum that depends on every byte and on the sample's key. Sums over samples don't depend on
+// their order.
 inline std::uint64_t checksum(std::uint64_t key, const void* data, std::size_t bytes) {
     const auto* at = static_cast<const unsigned char*>(data);
     std::uint64_t sum = bytes, word = 0;
@@ -43,7 +44,7 @@ inline std::uint64_t checksum(std::uint64_t key, const void* data, std::size_t b
 // Thread-safe.
 class Source {
   public:
-    // Writes the samples: `bytes` each or, if they vary, from half to one and a half times as many.
+    // Writes the samples, each of `bytes` or, if they vary, of half to one and a half times as many.
     Source(std::string folder, std::uint64_t count, std::uint32_t bytes, bool vary,
            std::chrono::microseconds delay)
         : folder_(std::move(folder)),
@@ -65,7 +66,7 @@ class Source {
         expect(pread(packed_, to, bytes(key), static_cast<off_t>(offsets_[key])), key);
     }
 
-    // hkt_cache_options.read; the context is the source.
+    // Implements hkt_cache_options.read; the context is the source.
     static hkt_status read(void* context, std::uint64_t key, hkt_cache_value* sample) {
         const auto& source = *static_cast<const Source*>(context);
         void* room = hkt_cache_value_reserve(sample, source.bytes(key));
@@ -107,12 +108,12 @@ class Source {
 
     const std::string folder_;
     const std::chrono::microseconds delay_;
-    std::vector<std::uint64_t> offsets_ = {0};  // where samples begin in the packed file, and its end
+    std::vector<std::uint64_t> offsets_ = {0};  // where samples begin in the packed file; the last is its end
     std::uint64_t most_bytes_ = 0;
     const Descriptor packed_;
 };
 
-// A cache over the source. folder "": no disk level.
+// Returns the options of a cache over the source. folder "": no disk level.
 inline hkt_cache_options cache_of(const Source& source, const std::string& folder, std::uint64_t memory) {
     hkt_cache_options options = HKT_CACHE_OPTIONS_INIT;
     if (!folder.empty()) options.folder = folder.c_str();

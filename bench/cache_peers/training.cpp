@@ -1,4 +1,4 @@
-// Training in small: iterations that compute for a fixed time on a batch that was read from slow storage.
+// Models training: iterations that compute for a fixed time on a batch that was read from slow storage.
 //     training FOLDER SAMPLES BYTES ROUNDS DELAY_US COMPUTE_US
 // Prints the mean time of an iteration, for each way to read and each round. "arrays" is the loop without
 // I/O.
@@ -23,7 +23,7 @@ struct Sample {
 };
 using Batch = std::array<Sample, batch>;
 
-// Gives the batches of an epoch one after the other; a batch stays until the next one is asked for.
+// Provides the batches of an epoch one after another; a batch is valid until the next one is asked for.
 class Reader {
   public:
     virtual ~Reader() = default;
@@ -78,7 +78,7 @@ class Files final : public Reader {
     Batch batch_;
 };
 
-// Threads read the next batch while this one is used.
+// Reads the next batch on other threads while this one is used.
 class Pool final : public Reader {
   public:
     Pool(const Source& source, unsigned threads)
@@ -126,12 +126,12 @@ class Pool final : public Reader {
     std::condition_variable_any changed_;
     const Keys* keys_ = nullptr;
     std::size_t started_ = 0, allowed_ = 0, given_ = 0;
-    std::vector<std::size_t> done_;  // how many samples of each batch
+    std::vector<std::size_t> done_;  // by batch, the number of samples
     Batch batches_[2];
     std::vector<std::jthread> threads_;
 };
 
-// Hocket: it knows the order, and the next batch is requested while this one is used.
+// Uses Hocket's cache: it knows the order, and the next batch is requested while this one is used.
 class Cached final : public Reader {
   public:
     explicit Cached(const Source& source) : cache_(cache_of(source, "", memory_for_all(source))) {}
@@ -170,7 +170,7 @@ class Cached final : public Reader {
     Batch batch_;
 };
 
-// A fixed amount of arithmetic.
+// Does a fixed amount of arithmetic.
 void compute(std::uint64_t steps) {
     double x = 0.5;
     for (std::uint64_t i = 0; i < steps; ++i) x = 3.7 * x * (1 - x);

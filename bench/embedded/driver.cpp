@@ -1,12 +1,12 @@
-// What it costs to have Hocket in a program: one process for each rank, started by bench/embedding. Prints
+// Measures the cost of Hocket in a program: one process for each rank, started by bench/embedding. Prints
 // lines of "NAME VALUE" for its own rank.
 //
-//     overlap SHARED    starts 4 MiB, computes for 50 ms, waits: how long the wait takes
+//     overlap SHARED    starts 4 MiB, computes for 50 ms, waits: the duration of the wait
 //     latency SHARED    1 KiB, with a progress thread and without, interleaved
 //     idle SHARED       processor time of a second in which nothing is in flight, with a progress thread
 //     start SHARED      processor time of creating a communicator, and of the first all_reduce of 4 KiB
 //     groups SHARED     splits a communicator and destroys the group, 1,000 times
-//     shrink SHARED     the last rank kills itself: how long until the others have a right result again
+//     shrink SHARED     the last rank kills itself: the time until the others have a correct result again
 #include <capi/hocket.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -183,7 +183,7 @@ void groups() {
     const auto from = Clock::now();
     for (int round = 0; round < 1000; ++round) cycle();
     print("seconds_each", seconds(Clock::now() - from) / 1000);
-    // A thread that was joined may still be listed.
+    // A joined thread may still be listed.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     print("descriptors_after", entries_of("/proc/self/fd"));
     print("threads_after", entries_of("/proc/self/task"));

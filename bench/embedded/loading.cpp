@@ -1,5 +1,5 @@
-// What it costs a program to load libhocket.so and to have a communicator of one rank, and nothing else:
-// started by bench/embedding, which gives it the library. Prints lines of "NAME VALUE".
+// Measures the cost of loading libhocket.so and of a communicator of one rank, and nothing else; started by
+// bench/embedding, which passes the library. Prints lines of "NAME VALUE".
 #include <capi/hocket.h>
 #include <dlfcn.h>
 #include <sys/resource.h>

@@ -1,12 +1,12 @@
-// A server or a worker of a parameter service, for bench/parameter-service. The server prints where it is
-// reached, answers each line of its input with its stats, and ends with its input. A worker joins, and then
+// A server or a worker of a parameter service, for bench/parameter-service. The server prints its
+// address, answers each line of its input with its stats, and ends with its input. A worker joins, and then
 // obeys commands (bench/peers/driver.hpp has the channel, barrier and clock):
 //
 //     round              pushes all tensors, ends the round and pulls them with staleness 0, timed
-//     rounds N           does so N times, without waiting for others before
+//     rounds N           does so N times, without waiting for other workers first
 //     copy SHARE         copies as many bytes as a round must move: "own", those of this worker, or "all",
 //                        those of all workers, by the first one alone
-//     wrong              answers with the number of weights that are not what the rounds so far make
+//     wrong              answers with the number of weights that differ from the rounds' expected result
 #include <CLI/CLI.hpp>
 #include <iostream>
 
@@ -49,8 +49,8 @@ struct Options {
     std::uint32_t servers = 1;
     int ranks = 0;
     std::uint32_t tensors = 1, priority = 0;
-    std::uint64_t count = 0;        // elements of each
-    std::uint64_t chunk_bytes = 0;  // the default
+    std::uint64_t count = 0;        // elements of each tensor
+    std::uint64_t chunk_bytes = 0;  // 0: the default
 };
 
 std::string secret() {
@@ -148,7 +148,7 @@ class WorkerDriver {
         client_.wait(client_.pull(0, to_, 0), for_ever);
     }
 
-    // Up and down.
+    // Copies the gradients up and the weights down.
     void copy(int workers) {
         copied_.resize(elements());
         for (int worker = 0; worker < workers; ++worker) {

@@ -1,12 +1,13 @@
-// What all libraries' drivers have in common, so that all are measured alike: the channel to compare-peers,
+// Code shared by the drivers of all libraries, so that all are measured alike: the channel to compare-peers,
 // the barrier, the clock, the buffers' contents and the check of the results.
 //
 //     DRIVER SOCKET SHARED RANKS [WHERE]
 //
-// There is one process per rank. It connects to the unix socket SOCKET and says its rank. When it is not its
-// turn, it blocks in read(), not inside the library: so a library that polls costs the others nothing. The
-// ranks of one library share the file SHARED: it has the barrier, and the times of each iteration's start and
-// end. WHERE is for the library (a folder to meet in, an address). An answer is "ok NUMBER" or "error TEXT".
+// There is one process per rank. It connects to the unix socket SOCKET and sends its rank. While another
+// library is measured, it blocks in read(), not inside its library: so a library that polls costs the others
+// nothing. The ranks of one library share the file SHARED, with the barrier and each iteration's start and
+// end times. WHERE is for the library (a folder to meet in, an address). An answer is "ok NUMBER" or "error
+// TEXT".
 #pragma once
 
 #include <fcntl.h>
@@ -39,7 +40,7 @@ using hocket::dsl::Share;
 
 constexpr int kRoot = 0;
 
-// What a command asks for. count: elements of the whole array; if that is divided by rank, of one rank's
+// The arguments of a command. count: elements of the whole array; if that is divided by rank, of one rank's
 // part. Both buffers have room for the whole array. The root of a broadcast sends from `send` (in place); the
 // others receive into recv.
 struct Call {
@@ -61,7 +62,7 @@ struct Place {
     std::string where;
 };
 
-// The buffers live as long as the process.
+// The buffers are never freed.
 inline Buffers allocate_plain(std::size_t bytes) {
     auto* send = static_cast<float*>(std::aligned_alloc(4096, bytes));
     auto* recv = static_cast<float*>(std::aligned_alloc(4096, bytes));
@@ -74,12 +75,12 @@ class Library {
     virtual ~Library() = default;
     virtual void join(const Place& place) = 0;
     virtual void leave() = 0;
-    // bytes is a multiple of the page size. memory: "malloc", or something else that the library offers.
+    // bytes: a multiple of the page size. memory: "malloc", or another kind that the library offers.
     virtual Buffers allocate(const std::string& memory, std::size_t bytes) {
         if (memory != "malloc") throw std::runtime_error("no such memory here: " + memory);
         return allocate_plain(bytes);
     }
-    // Returns what one iteration runs; the preparation is not timed. All ranks call it together.
+    // Returns the function that runs one iteration; the preparation is not timed. All ranks call it together.
     virtual std::function<void()> prepare(const Call& call) = 0;
 };
 
@@ -93,7 +94,7 @@ inline void pause_briefly() {
 #endif
 }
 
-// Spins as long as that can help, then lets other threads run: ranks may outnumber the cores.
+// Spins as long as that can help, then lets other threads run, because ranks may outnumber the cores.
 template <typename Done>
 void spin_until(const Done& done, bool crowded) {
     for (int spin = crowded ? 50 : 5000; spin > 0; --spin) {
@@ -107,7 +108,7 @@ inline bool more_than_cores(int ranks) {
     return ranks > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-// A file that all ranks map; the first rank to come makes it, filled with zeros.
+// Maps a file that all ranks share; the first rank creates it, filled with zeros.
 inline void* map_shared(const std::string& path, std::size_t bytes) {
     int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0)
@@ -118,7 +119,8 @@ inline void* map_shared(const std::string& path, std::size_t bytes) {
     return memory;
 }
 
-// The barrier, then for each rank kMostIterations starts and as many ends, in ns of CLOCK_MONOTONIC.
+// The barrier, then for each rank kMostIterations start times and as many end times, in ns of
+// CLOCK_MONOTONIC.
 class Shared {
   public:
     Shared(const std::string& path, int rank, int ranks)
@@ -164,7 +166,7 @@ inline std::int64_t now_ns() {
     return time.tv_sec * std::int64_t{1000000000} + time.tv_nsec;
 }
 
-// Small integers, so that sums are exact in any order; a different value for each rank and place.
+// Returns small integers, so that sums are exact in any order; a different value for each rank and place.
 inline float input(int rank, std::size_t i) {
     return static_cast<float>((i + 911 * rank) % 8191);
 }
@@ -174,7 +176,7 @@ class Driver {
     Driver(Library& library, const Place& place, const std::string& shared)
         : library_(library), place_(place), shared_(shared, place.rank, place.ranks) {}
 
-    // Returns the number to answer with.
+    // Runs the command and returns the number to answer with.
     std::int64_t obey(const std::string& line) {
         std::istringstream words(line);
         std::string verb;
@@ -194,7 +196,7 @@ class Driver {
         return 0;
     }
 
-    // allocate MEMORY BYTES
+    // Implements: allocate MEMORY BYTES
     std::int64_t allocate(std::istringstream& words) {
         std::string memory;
         std::size_t bytes = 0;
@@ -206,7 +208,7 @@ class Driver {
         return 0;
     }
 
-    // run COLLECTIVE ALGORITHM MEMORY COUNT WARMUP ITERATIONS CHECK: answers with the number of wrong
+    // Implements: run COLLECTIVE ALGORITHM MEMORY COUNT WARMUP ITERATIONS CHECK. Returns the number of wrong
     // elements.
     std::int64_t run(std::istringstream& words) {
         std::string collective, algorithm, memory;
@@ -287,8 +289,8 @@ inline int rank_from_environment() {
     throw std::runtime_error("this process's rank is not in the environment");
 }
 
-// Pins rank r to the r-th core, around and around, for every library. Without this, two ranks are sometimes
-// kept on one core while the other core idles, and chance decides which library that hits.
+// Pins rank r to core r modulo the number of cores, for every library. Otherwise two ranks sometimes stay on
+// one core while another core idles, and chance decides which library that affects.
 inline void pin(int rank) {
     cpu_set_t allowed, mine;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;

@@ -1,8 +1,8 @@
-// Gloo's driver, over its tcp transport (Debian's package has this one for one host and for several). WHERE:
-// FOLDER,ADDRESS: where the ranks meet, and the local address that they use.
+// Gloo's driver, over its tcp transport (the one in Debian's package that works within a host and across
+// hosts). WHERE: FOLDER,ADDRESS: where the ranks meet, and the local address that they use.
 //
 // Gloo leaves the choice of algorithm to its caller. All its algorithms for a collective are offered by name;
-// compare-peers takes the one that is fastest for the size. The older ones ("..._doubling", "..._chunked",
+// compare-peers takes the fastest one for the size. The older ones ("..._doubling", "..._chunked",
 // "one_to_all") work in place in recv; the input is copied there beforehand, untimed. (From one iteration to
 // the next their sums grow and end as infinity, which does not change the time; the check uses a fresh
 // input.)

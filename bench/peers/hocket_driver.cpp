@@ -1,4 +1,4 @@
-// Hocket's driver: it uses only the C interface, as a user would. hocket-run starts it, or it has the
+// Hocket's driver: uses only the C interface, as a user would. It is started by hocket-run, or with the
 // variables of docs/running.md in its environment.
 #include <capi/hocket.h>
 

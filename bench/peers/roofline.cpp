@@ -1,8 +1,8 @@
 // The roofline: collectives written by hand for ranks that share all of their memory, as a limit to compare
 // with. WHERE is the file that all ranks map: it has flags, slots, and every rank's buffers. For each size,
 // compare-peers takes the fastest of three ways:
-//   pass    every rank says that it is there; takes its share of the elements, reads it from all its sources
-//           and writes it to all its targets in one pass; and says that it is done
+//   pass    every rank signals that it is ready; reads its share of the elements from all its sources and
+//           writes it to all its targets in one pass; and signals that it is done
 //   stream  the same with stores that go around the caches
 //   slots   each rank copies its input into its slot and reads the others' slots: one synchronisation
 #if defined(__SSE2__)
@@ -29,7 +29,7 @@ struct Flag {
     alignas(128) std::atomic<std::uint64_t> value;
 };
 
-// A short input is in the same cache line as the sequence number: one line moves, not two.
+// A short input is in the same cache line as the sequence number, so that one line moves, not two.
 struct Slot {
     alignas(128) std::atomic<std::uint64_t> sequence;
     float data[kSlotFloats];
@@ -65,7 +65,7 @@ void store(float* to, Vector value) {
     std::memcpy(to, &value, sizeof value);
 }
 
-// Stores around the caches; `to` is aligned to the vector.
+// Stores around the caches; `to` must be aligned to the vector.
 void stream(float* to, Vector value) {
 #if defined(__AVX512F__)
     _mm512_stream_ps(to, value);
@@ -87,8 +87,8 @@ void finish_streaming() {
 using Sources = std::vector<const float*>;
 using Targets = std::vector<float*>;
 
-// Every target[i] = the sum of all source[i], in one pass. The compiler knows the numbers of sources and
-// targets unless they are 0.
+// Computes every target[i] = the sum of all source[i], in one pass. The compiler knows the numbers of sources
+// and targets unless they are 0.
 template <std::size_t source_count, std::size_t target_count, bool streaming>
 void sum_pass(const Sources& sources, const Targets& targets, std::size_t count) {
     const std::size_t reads = source_count ? source_count : sources.size();
@@ -151,7 +151,7 @@ class Roofline : public peers::Library {
 
     void leave() override {}
 
-    // Allocated in the file that all map, so every rank knows where every other one's buffers are.
+    // Allocates in the file that all ranks map, so every rank knows where all buffers are.
     Buffers allocate(const std::string& memory, std::size_t bytes) override {
         if (memory != "malloc") throw std::runtime_error("no such memory here: " + memory);
         bytes_ = bytes;
@@ -182,14 +182,14 @@ class Roofline : public peers::Library {
                 crowded_);
     }
 
-    // This rank's share, in whole cache lines.
+    // Returns this rank's share, in whole cache lines.
     std::pair<std::size_t, std::size_t> share(std::size_t count) const {
         const std::size_t part = round_up((count + place_.ranks - 1) / place_.ranks, 64 / sizeof(float));
         const std::size_t begin = std::min(count, part * place_.rank);
         return {begin, std::min(part, count - begin)};
     }
 
-    // Every rank takes its own piece from each rank.
+    // Each rank copies its own piece from every rank.
     std::function<void()> exchange_in_one_pass(const Call& call, bool streaming) {
         return [this, call, streaming] {
             meet();
@@ -256,8 +256,8 @@ class Roofline : public peers::Library {
         if (contract.concentrates()) return [this, call] { to_root_through_slots(call); };
         return [this, call, sources = Sources(place_.ranks), targets = Targets{call.recv}, scatters,
                 combines = contract.combines()]() mutable {
-            // No rank can be two operations ahead: to end an operation it needs all the others' slots of that
-            // operation.
+            // No rank can be two operations ahead: to end an operation it needs the slots of all others for
+            // that operation.
             ++sequence_;
             publish(call.send, call.count * (scatters ? place_.ranks : 1));
             for (int rank = 0; rank < place_.ranks; ++rank) {
@@ -270,7 +270,7 @@ class Roofline : public peers::Library {
         };
     }
 
-    // At the end of an operation nobody waits for the readers, so a slot may still be in use when it is
+    // No rank waits for the readers at the end of an operation, so a slot may still be in use when it is
     // needed again.
     void await_reader(int rank) {
         if (sequence_ > 2) wait_for(rank, sequence_ - 2);
@@ -316,7 +316,7 @@ class Roofline : public peers::Library {
     std::size_t bytes_ = 0;
     std::uint64_t meetings_ = 0;
     std::uint64_t sequence_ = 0;
-    Sources parts_;  // of the operation under way
+    Sources parts_;  // of the current operation
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Starts plans of schedules that compute, as a user would: through the C interface alone. A script of bench/
+// Starts plans of schedules that compute, as a user would: only through the C interface. A script of bench/
 // starts one process per rank and gives commands (bench/peers/driver.hpp has the channel, barrier and clock):
 //
 //     allocate COUNT BUFFERS            a send and a receive buffer of COUNT float32, and further buffers
@@ -20,7 +20,7 @@ namespace {
 
 constexpr double rate = 0.01, density = 0.01, beta1 = 0.9, beta2 = 0.999;
 
-// Looks like a gradient: four random numbers added, so that few are large. Whole multiples of 2^-20, so that
+// Resembles a gradient: four random numbers added, so that few sums are large. Multiples of 2^-20, so that
 // sums of them are exact in any order.
 float gradient(int rank, std::size_t i) {
     std::uint64_t bits = static_cast<std::uint64_t>(rank + 1) << 40 | i;
@@ -143,7 +143,7 @@ class PlanDriver {
         return 0;
     }
 
-    // What the schedule asks for at its t-th start.
+    // Returns the parameters that the schedule takes at its t-th start.
     static std::vector<double> parameters_of(hkt_plan* plan, int t) {
         std::vector<double> values;
         for (std::size_t k = 0; hkt_plan_parameter(plan, k) != nullptr; ++k) {
@@ -162,7 +162,7 @@ class PlanDriver {
         return values;
     }
 
-    // FNV-1a by words of 32 bits; 63 bits of it.
+    // Returns FNV-1a over words of 32 bits; 63 bits of it.
     std::int64_t hash() const {
         std::uint64_t hash = 0xcbf29ce484222325u;
         for (std::size_t i = 0; i < count_; ++i) {
@@ -177,7 +177,7 @@ class PlanDriver {
     peers::Shared shared_;
     std::unique_ptr<hkt_comm, DestroyComm> comm_;
     std::size_t count_ = 0;
-    float *send_ = nullptr, *recv_ = nullptr;  // the communicator's, as the further ones are
+    float *send_ = nullptr, *recv_ = nullptr;  // allocated by the communicator, like the further buffers
     std::vector<const void*> further_;
     std::vector<Made> plans_;  // destroyed before the communicator
 };
@@ -194,7 +194,7 @@ int drive(int argc, char** argv) {
     std::fprintf(channel, "rank %d\n", rank);
     std::fflush(channel);
     peers::serve(channel, driver);
-    alarm(10);  // the communicator is left
+    alarm(10);  // the communicator is not destroyed
     return 0;
 }
 
