@@ -18,11 +18,11 @@ static void move(float* restrict weights, const float* restrict from, const floa
     for (size_t i = 0; i < count; ++i) weights[i] = (float)(from[i] + distance * direction[i]);
 }
 
-/* Floats do not show what one of many weights does, but they show what many do together: a random half of the
- * tensor's weights goes a little along its gradient, to both sides. */
+/* Floats are too coarse to show the effect of one of many weights, but not that of many together: a random
+ * half of the tensor's weights is moved a little along its gradient, in both directions. */
 static double error_along_gradient(Deep* deep, float* weights, size_t first, const float* gradients,
                                    size_t count, uint64_t* state) {
-    const double change = 0.001; /* of the loss: much more than rounding, and little beside curvature */
+    const double change = 0.001; /* of the loss: much more than rounding, and small compared with curvature */
     float* const direction = allocate(2 * count, sizeof *direction);
     float *const from = direction + count, *const to = weights + first;
     double slope = 0;
@@ -41,7 +41,7 @@ static double error_along_gradient(Deep* deep, float* weights, size_t first, con
     return slope > 0 ? fabs((above - below) / change - 1) : INFINITY;
 }
 
-/* The largest error of all tensors. */
+/* Returns the largest error of all tensors. */
 static double largest_error(Deep* deep, float* weights, uint64_t* state) {
     float* const gradients = allocate(deep_size(deep), sizeof *gradients);
     double largest = 0;
@@ -66,7 +66,7 @@ int check_gradients(uint64_t seed) {
     enum { LESSONS = 16 };
     const double most = 0.03; /* values that reach their floor between two losses make about 0.005 */
     DeepLesson lessons[LESSONS];
-    for (int n = 0; n < LESSONS; ++n) { /* letters at random: what is learned does not matter */
+    for (int n = 0; n < LESSONS; ++n) { /* random letters: the contents do not matter */
         for (int i = 0; i < DEEP_PLACES; ++i) lessons[n].letters[i] = random_bits(&seed) % DEEP_LETTERS;
         lessons[n].next = random_bits(&seed) % DEEP_LETTERS;
     }

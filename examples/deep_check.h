@@ -1,7 +1,7 @@
-/* Whether deep_model.c computes the gradients of its loss. */
+/* Checks that deep_model.c computes the gradients of its loss. */
 #pragma once
 
 #include <stdint.h>
 
-/* Prints a line for each tensor. 1: the slopes of the loss that were measured are those of the gradients. */
+/* Prints a line for each tensor. Returns 1 if the measured slopes of the loss match the gradients. */
 int check_gradients(uint64_t seed);

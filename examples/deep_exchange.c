@@ -37,7 +37,7 @@ int method_named(const char* name) {
     return -1;
 }
 
-/* ---- Who exchanges what ----------------------------------------------------------------------- */
+/* ---- Workers and the way they exchange ------------------------------------------------------ */
 
 void exchange_join(Exchange* x) {
     hkt_comm_options how = HKT_COMM_OPTIONS_INIT;
@@ -61,11 +61,11 @@ void exchange_free(Exchange* x, float* memory) {
         check_comm(x, hkt_mem_free(x->comm, memory));
 }
 
-/* The model as Hocket is told of it. */
+/* Describes the model to Hocket. */
 typedef struct {
     size_t count;
     hkt_params_tensor tensors[MOST_TENSORS];
-    size_t first[MOST_TENSORS]; /* where a tensor begins in the array of weights */
+    size_t first[MOST_TENSORS]; /* where each tensor begins in the array of weights */
     char names[MOST_TENSORS][32];
     hkt_overlap_layer layers[DEEP_LAYERS];
 } Description;
@@ -108,7 +108,8 @@ void exchange_with_service(Exchange* x, const Deep* deep, float* gradients, floa
                            const hkt_overlap_run_options* options) {
     Description d;
     void *gradient_places[MOST_TENSORS], *weight_places[MOST_TENSORS];
-    char update[80]; /* sgd(RATE) divides last: its bits are others where workers are no power of two */
+    /* Sgd(RATE) divides last, which gives other bits if the number of workers is no power of two. */
+    char update[80];
     snprintf(update, sizeof update, "w = w - %.9g * (g / workers)", rate);
     describe(deep, &d);
     place_tensors(&d, gradients, gradient_places);
@@ -158,7 +159,7 @@ void exchange_finish(Exchange* x) {
     if (x->overlap != NULL) check(hkt_overlap_finish(x->overlap));
 }
 
-/* ---- What came of it -------------------------------------------------------------------------- */
+/* ---- Results ---------------------------------------------------------------------------------- */
 
 static hkt_overlap_run_stats stats_of(Exchange* x) {
     hkt_overlap_run_stats stats = {0};

@@ -20,7 +20,7 @@ void course_begin(Course* c, const char* file, size_t most_words, hkt_comm* comm
     begin_epoch(c);
 }
 
-/* `known` letters of the word are read, and the next one is to be guessed. */
+/* Makes a lesson from the first `known` letters of the word; the next letter is to be guessed. */
 static DeepLesson lesson_of(const Lesson* word, size_t known) {
     DeepLesson lesson = {{0}, word[known].next};
     for (size_t i = 0; i < known && i < DEEP_PLACES; ++i)
@@ -36,7 +36,7 @@ const DeepLesson* course_next(Course* c) {
     }
     const hkt_sample* const words = next_batch(&c->batches);
     for (size_t i = c->first; i < c->end; ++i) {
-        size_t letters; /* with the word's end */
+        size_t letters; /* including the word's end */
         const Lesson* const word = lessons_in(words + (i - c->first), &letters);
         uint64_t state = c->seed * 0x9e3779b97f4a7c15u ^ (c->step * c->batch + i);
         c->lessons[i - c->first] = lesson_of(word, random_bits(&state) % letters);

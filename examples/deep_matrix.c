@@ -2,15 +2,15 @@
 
 #include <string.h>
 
-/* A tile of the result stays in registers while the depth goes by: 12 vectors of 8 floats, of the 16 that
- * AVX2 has. Blocks of both matrices are copied into panels in the order in which tiles read them. A panel of
- * b (16 KiB) stays in the first cache, a block of a (96 KiB) in the second one. */
+/* A tile of the result stays in registers during the loop over the depth: 12 vectors of 8 floats, of
+ * AVX2's 16. Blocks of both matrices are copied into panels in the order in which tiles read them. A panel
+ * of b (16 KiB) stays in the first-level cache, a block of a (96 KiB) in the second-level one. */
 enum { TILE_ROWS = 6, TILE_COLUMNS = 16, BLOCK_ROWS = 96, BLOCK_COLUMNS = 512, BLOCK_DEPTH = 256 };
 
 static _Alignas(64) float panels_of_a[BLOCK_ROWS * BLOCK_DEPTH], panels_of_b[BLOCK_COLUMNS * BLOCK_DEPTH];
 
-/* Columns of a tile: as many as two vectors have. GCC's vectors are used as it does not keep an array of
- * floats in registers reliably. */
+/* Columns of a tile: two vectors' worth. Uses GCC's vectors, because GCC does not reliably keep an array
+ * of floats in registers. */
 #define DEFINE_TILE(name, floats, attribute)                                                     \
     typedef float name##_vector __attribute__((vector_size(4 * floats), aligned(4), may_alias)); \
     attribute static void name(size_t depth, const float* a, const float* b, float* tile) {      \
@@ -54,8 +54,8 @@ static size_t at_most(size_t count, size_t most) {
     return count < most ? count : most;
 }
 
-/* Panels of `width` rows each (for b: columns), one step of the depth after the other. What is beyond the
- * matrix is 0. */
+/* Copies panels of `width` rows each (for b: columns), one step of the depth after another. Elements
+ * beyond the matrix are 0. */
 static void copy_panels(const float* from, size_t rows, size_t depth, size_t row, size_t step, size_t width,
                         float* to) {
     for (size_t first = 0; first < rows; first += width, from += width * row) {

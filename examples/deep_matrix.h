@@ -1,9 +1,9 @@
-/* Products of matrices for deep_model.c, on one thread. */
+/* Matrix products for deep_model.c, on one thread. */
 #pragma once
 
 #include <stddef.h>
 
-/* Element (r, c) is at[r * row + c * column]: a transposed matrix has the two numbers exchanged. */
+/* Element (r, c) is at[r * row + c * column]: for a transposed matrix the two numbers are exchanged. */
 typedef struct {
     const float* at;
     size_t row, column;
@@ -17,8 +17,8 @@ static inline Matrix transposed(const float* at, size_t columns) {
     return (Matrix){at, 1, columns};
 }
 
-/* c = a b; a is rows x depth, b is depth x columns, and c's rows follow each other in memory. The order of
- * all additions depends on the sizes alone, so the bits are the same from run to run on one kind of
- * processor; others may not have an instruction that multiplies and adds with one rounding. One call at a
+/* Computes c = a b; a is rows x depth, b is depth x columns, and c's rows follow each other in memory. The
+ * order of all additions depends only on the sizes, so the bits are the same from run to run on one kind
+ * of processor; others may lack an instruction that multiplies and adds with one rounding. One call at a
  * time. */
 void multiply(size_t rows, size_t columns, size_t depth, Matrix a, Matrix b, float* c);

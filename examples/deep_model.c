@@ -8,18 +8,18 @@
 #include "examples/words_model.h"
 
 enum {
-    TAPS = 3, /* the places of its input that a convolution looks at */
+    TAPS = 3, /* the places of its input that a convolution reads */
     LAST = DEEP_LAYERS - 1,
-    FLOOR = -1 /* values below it become it; with 0 their mean would be far from 0, and learning slow */
+    FLOOR = -1 /* smaller values are raised to it; with 0 their mean would be far from 0, and learning slow */
 };
 
 struct Deep {
     DeepLayer layers[DEEP_LAYERS];
     size_t size, count;
     const DeepLesson* lessons;
-    float* values[DEEP_LAYERS];  /* outputs, lesson after lesson, place after place */
-    float* columns[DEEP_LAYERS]; /* of convolutions: for each place the inputs that it depends on */
-    float* slopes[2];            /* the loss's, of the output of even and of odd layers */
+    float* values[DEEP_LAYERS];  /* outputs, by lesson and then by place */
+    float* columns[DEEP_LAYERS]; /* of convolutions: the inputs that each place depends on */
+    float* slopes[2];            /* gradients of the loss by the outputs of even and of odd layers */
     float* column_slopes;
 };
 
@@ -42,7 +42,7 @@ static size_t outputs(const DeepLayer* layer) {
 }
 
 static size_t add_layer(DeepLayer* layer, int index, size_t first) {
-    const DeepLayer* const before = layer - 1; /* not looked at by the embedding, which is the first one */
+    const DeepLayer* const before = layer - 1; /* not used for the embedding, which is the first layer */
     *layer = (DeepLayer){.name = shapes[index].name,
                          .kind = shapes[index].kind,
                          .places = DEEP_PLACES,
@@ -103,15 +103,15 @@ double deep_operations(const Deep* deep, int layer) {
     return l->kind == DEEP_EMBEDDING ? 0 : 2.0 * l->places * l->weights;
 }
 
-/* The output of a convolution that keeps the shape has its input added to it. Then the first layers
- * learn, too, as early as the last ones. */
+/* A convolution that keeps the shape adds its input to its output. Then the first layers learn as early as
+ * the last ones. */
 static int adds_input(const Deep* deep, int layer) {
     const DeepLayer* const l = deep->layers + layer;
     return l->kind == DEEP_CONVOLUTION && l->stride == 1 && l->width == l[-1].width;
 }
 
 static float random_normal(uint64_t* state) {
-    float sum = 0; /* of 12 uniform numbers: near enough, and the same on every machine */
+    float sum = 0; /* of 12 uniform numbers: nearly normal, and the same on every machine */
     for (int i = 0; i < 12; ++i) sum += (float)(random_bits(state) >> 40) / (1 << 24);
     return sum - 6;
 }
@@ -119,13 +119,14 @@ static float random_normal(uint64_t* state) {
 void deep_initialise(const Deep* deep, float* weights, uint64_t seed) {
     for (int i = 0; i < DEEP_LAYERS; ++i) {
         const DeepLayer* const layer = deep->layers + i;
-        float scale = sqrtf(1.0f / layer->inputs); /* values keep their size from layer to layer */
+        float scale = sqrtf(1.0f / layer->inputs); /* keeps the size of values from layer to layer */
         if (i == 0) scale = 0.5f;
-        if (adds_input(deep, i) || i == LAST) scale /= 2; /* the input comes on top; careful first guesses */
+        /* The input is added to it; and the first guesses should be careful. */
+        if (adds_input(deep, i) || i == LAST) scale /= 2;
         for (size_t k = 0; k < layer->weights; ++k) weights[layer->first + k] = scale * random_normal(&seed);
         memset(weights + layer->first + layer->weights, 0, layer->biases * sizeof *weights);
     }
-    /* Letter 0: where there is no letter nothing comes in, and the letters that are there count more. */
+    /* Letter 0 (no letter) contributes nothing, so the letters that are there count more. */
     memset(weights, 0, deep->layers->width * sizeof *weights);
 }
 
@@ -144,8 +145,8 @@ static void embed(Deep* deep, const float* weights) {
             memcpy(to, weights + deep->lessons[n].letters[place] * layer->width, layer->width * sizeof *to);
 }
 
-/* The first place of the input that an output's place depends on; negative ones are zeros. The last one is
- * the last of those that the stride takes together, so no letter is seen before its time. */
+/* Returns the first place of the input that an output's place depends on; negative ones are zeros. The
+ * last one is the last of those that the stride joins, so no letter is seen before its time. */
 static int first_tap(const DeepLayer* layer, int place) {
     return layer->stride * (place + 1) - TAPS;
 }
@@ -162,7 +163,7 @@ static void gather_columns(const DeepLayer* layer, size_t count, const float* in
         }
 }
 
-/* Adds to the slopes of the input what each place's columns say. */
+/* Adds each place's column gradients to the gradients of the input. */
 static void scatter_columns(const DeepLayer* layer, size_t count, const float* columns, float* input) {
     const DeepLayer* const before = layer - 1;
     for (size_t n = 0; n < count; ++n, input += outputs(before))
@@ -184,7 +185,7 @@ static void add_and_cut(float* restrict values, const float* restrict biases, co
     }
 }
 
-/* What the layer's matrix of weights is multiplied with. */
+/* Returns the matrix that the layer's weights are multiplied with. */
 static const float* rows_of_inputs(const Deep* deep, int layer) {
     return deep->layers[layer].kind == DEEP_CONVOLUTION ? deep->columns[layer] : deep->values[layer - 1];
 }

@@ -13,7 +13,7 @@
 enum { DEEP_PLACES = 16, DEEP_LETTERS = 27, DEEP_LAYERS = 14 };
 
 typedef struct {
-    uint8_t letters[DEEP_PLACES]; /* the last one is the latest; 0: before the word */
+    uint8_t letters[DEEP_PLACES]; /* the last one is the latest; 0: before the word's beginning */
     uint8_t next;                 /* 0: the word's end */
 } DeepLesson;
 
@@ -22,16 +22,16 @@ typedef enum { DEEP_EMBEDDING, DEEP_CONVOLUTION, DEEP_DENSE } DeepKind;
 typedef struct {
     const char* name;
     DeepKind kind;
-    int places, width;      /* of its output: places, and channels of each */
-    int stride;             /* of a convolution: places of its input for one of its output */
-    size_t inputs;          /* that an output depends on: the rows of the matrix of weights */
+    int places, width;      /* of its output: places, and channels per place */
+    int stride;             /* of a convolution: input places per output place */
+    size_t inputs;          /* of each output: the rows of the matrix of weights */
     size_t first;           /* where its weights begin in the array */
     size_t weights, biases; /* how many there are; biases follow the weights */
 } DeepLayer;
 
 typedef struct Deep Deep;
 
-/* Memory to compute with for up to `lessons` lessons. Fails instead of returning null. */
+/* Allocates memory to compute up to `lessons` lessons. Fails instead of returning null. */
 Deep* deep_create(size_t lessons);
 void deep_destroy(Deep* deep);
 
@@ -39,13 +39,13 @@ const DeepLayer* deep_layer(const Deep* deep, int layer);
 size_t deep_size(const Deep* deep);                  /* weights and biases of all layers */
 double deep_operations(const Deep* deep, int layer); /* multiplications and additions of a lesson, forward */
 
-/* The same weights for the same seed. */
+/* Makes the same weights for the same seed. */
 void deep_initialise(const Deep* deep, float* weights, uint64_t seed);
 
-/* A pass: lessons (which must stay where they are) are given, then layers go forward from 0 on, the loss is
- * taken, and layers go backward from the last to 0. deep_backward writes the layer's gradients of the mean
- * loss, and does not need the layer's weights any more when it returns. */
+/* A pass: pass the lessons (which must stay valid), then run layers forward from 0 on, take the loss, and
+ * run layers backward from the last to 0. deep_backward writes the layer's gradients of the mean loss, and
+ * does not need the layer's weights after it returns. */
 void deep_begin(Deep* deep, const DeepLesson* lessons, size_t count);
 void deep_forward(Deep* deep, const float* weights, int layer);
-double deep_loss(Deep* deep); /* the mean of -log of the probability of the letter that came next */
+double deep_loss(Deep* deep); /* returns the mean of -log of the probability of the actual next letter */
 void deep_backward(Deep* deep, const float* weights, float* gradients, int layer);

@@ -27,7 +27,7 @@ void times_end(Times* t) {
     free(t->backward);
 }
 
-/* Where the pass's time of a layer goes: from a certain pass on the first ones are written over. */
+/* Returns the slot for a layer's time in this pass. After many passes the first ones are overwritten. */
 static double* of_pass(const Times* t, double* all, int layer) {
     return all + t->passes % t->room * DEEP_LAYERS + layer;
 }
@@ -54,7 +54,7 @@ static int by_size(const void* a, const void* b) {
     return (x > y) - (x < y);
 }
 
-/* Of every `stride`th of the values; sorted receives them in order. */
+/* Returns the median of every `stride`th value; stores these in order in sorted. */
 static double median(const double* values, size_t count, size_t stride, double* sorted) {
     for (size_t i = 0; i < count; ++i) sorted[i] = values[i * stride];
     qsort(sorted, count, sizeof *sorted, by_size);

@@ -34,8 +34,8 @@
 #include "examples/deep_times.h"
 
 static struct {
-    const char *words, *params, *save_profile; /* params: null is no service */
-    int steps, batch, seed, max_words;         /* max_words 0: all */
+    const char *words, *params, *save_profile; /* params: null for no service */
+    int steps, batch, seed, max_words;         /* max_words: 0 for all */
     int workers, number;                       /* workers 0, number -1: not given */
     int report, layers, check_gradients;
     float rate;
@@ -48,7 +48,7 @@ static struct {
              .rate = 0.1f,
              .plan = HKT_OVERLAP_RUN_OPTIONS_INIT};
 
-/* What one process trains with. sum: of the gradients of several workers. */
+/* The state of one training process. sum: of the gradients of several workers. */
 typedef struct {
     Deep* deep;
     size_t size;
@@ -60,7 +60,7 @@ typedef struct {
 
 /* ---- A step ----------------------------------------------------------------------------------- */
 
-/* Gradients of the mean loss of these lessons, which it returns. */
+/* Computes the gradients of the mean loss of these lessons; returns the loss. */
 static double compute(Training* t, const DeepLesson* lessons, size_t count) {
     double start;
     deep_begin(t->deep, lessons, count);
@@ -89,7 +89,7 @@ static size_t first_of_part(int part) {
     return (size_t)options.batch * part / options.workers;
 }
 
-/* Returns this worker's loss. *ended becomes the time when the gradients have been exchanged. */
+/* Returns this worker's loss. Sets *ended to the time when the gradients had been exchanged. */
 static double step_together(Training* t, double* ended) {
     const DeepLesson* const lessons = course_next(&t->course);
     const double loss = compute(t, lessons, t->course.end - t->course.first);
@@ -99,7 +99,7 @@ static double step_together(Training* t, double* ended) {
     return loss;
 }
 
-/* As all_reduce and the service do it: the sum is complete before it is divided. */
+/* Works as all_reduce and the service do: the sum is complete before it is divided. */
 static double step_alone(Training* t, double* ended) {
     const DeepLesson* const lessons = course_next(&t->course);
     double loss = 0;
@@ -133,9 +133,10 @@ static double train(Training* t) {
         if (shows(t)) printf("step %d  loss %.4f  %.4f s\n", step, loss, ended - started);
         if (exchange_plans(&t->exchange) == plans) continue;
         plans = exchange_plans(&t->exchange);
-        if (step < options.steps) forget_steps(&t->times); /* the next one is the first with this plan */
+        if (step < options.steps) forget_steps(&t->times); /* the next step is the first with this plan */
     }
-    exchange_forward(&t->exchange, DEEP_LAYERS - 1); /* a service's weights, after the last step */
+    /* With a service: waits for the weights after the last step. */
+    exchange_forward(&t->exchange, DEEP_LAYERS - 1);
     return loss;
 }
 
@@ -148,7 +149,7 @@ static void print_report(Training* t, double loss) {
     printf(", \"checksum\": \"%016llx\"}\n", (unsigned long long)checksum(t->weights, t->size));
 }
 
-/* How many workers there are, and which one this is, as far as it is known before a service is asked. */
+/* Determines the number of workers, and this one's number, as far as known before a service is asked. */
 static void join(Exchange* exchange) {
     if (options.params == NULL) {
         exchange_join(exchange);
@@ -225,7 +226,7 @@ static float fraction(const char* text) {
     return value;
 }
 
-/* The whole file; it lives as long as the program. */
+/* Reads the whole file; the memory is never freed. */
 static const char* read_text(const char* file) {
     enum { ROOM = 1 << 20 };
     char* const text = allocate(ROOM, 1);

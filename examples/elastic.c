@@ -32,11 +32,11 @@ static struct {
     int first, steps, pause_ms, patience_s; /* patience: how long a new process looks for the job */
 } options = {NULL, 0, 500, 10, 60};
 
-/* What all ranks have in common, and new ones are given: where the training is. */
+/* The state that all ranks share and new ones receive: how far training is. */
 static struct { double step, slope, offset; } state = {0, 0, 0};
 
 static hkt_comm* comm;
-static hkt_unique_id id; /* rank 0's: where new processes come to */
+static hkt_unique_id id; /* rank 0's id, with which new processes join */
 static int has_id;
 static char id_file[4096];
 
@@ -49,7 +49,7 @@ static int is_rank_0(void) {
     return hkt_comm_rank(comm) == 0;
 }
 
-/* Rank 0 opens a door for new processes, and puts its id where they look. */
+/* Creates an id for new processes on rank 0, and stores it where they look. */
 static void publish(void) {
     char fresh[4096 + 16];
     FILE* file;
@@ -63,7 +63,7 @@ static void publish(void) {
         fail("the id cannot be written into the folder");
 }
 
-/* ---- How a process gets into the job ------------------------------------------------------------ */
+/* ---- How a process joins the job --------------------------------------------------------------- */
 
 static void begin(void) {
     hkt_comm_options alone = HKT_COMM_OPTIONS_INIT;
@@ -71,7 +71,7 @@ static void begin(void) {
     if (hkt_comm_create(&alone, &comm) != HKT_SUCCESS) fail(hkt_last_error());
 }
 
-/* An id may be used up, or of a process that has died meanwhile: then there will be another one. */
+/* An id may be used up, or its process may have died meanwhile: then there will be another one. */
 static void come(void) {
     const time_t until = time(NULL) + options.patience_s;
     while (time(NULL) <= until) {
@@ -88,18 +88,19 @@ static void come(void) {
     fail(*hkt_last_error() ? hkt_last_error() : "there is no id in the folder; does the job run?");
 }
 
-/* ---- What the ranks do together ----------------------------------------------------------------- */
+/* ---- Collective operations of the ranks -------------------------------------------------------- */
 
-/* All go on from where rank 0 is: it may have made the last step when others have not, or new ones came. */
+/* All ranks continue from rank 0's state: it may have made the last step when others have not, or new ones
+ * came. */
 static hkt_status catch_up(void) {
     return hkt_broadcast(&state, &state, 3, HKT_FLOAT64, 0, comm, NULL);
 }
 
-/* Takes those in that wait, if any do. */
+/* Admits waiting processes, if there are any. */
 static hkt_status take_in(void) {
     hkt_comm* grown;
     const hkt_status status = hkt_comm_grow(comm, HKT_ALL_WAITING, is_rank_0() ? &id : NULL, &grown);
-    if (status == HKT_SUCCESS && !grown) return HKT_SUCCESS; /* nobody waits */
+    if (status == HKT_SUCCESS && !grown) return HKT_SUCCESS; /* no process waits */
     has_id = 0;                                              /* it is used up */
     if (status == HKT_SUCCESS) {
         hkt_comm_destroy(comm);
@@ -108,7 +109,7 @@ static hkt_status take_in(void) {
         publish();
         return catch_up();
     }
-    /* Either a rank was lost, or a new process has died on its way in, and the others come to the next id. */
+    /* Either a rank was lost, or a new process has died while joining, and the others use the next id. */
     if (hkt_comm_status(comm) == HKT_SUCCESS) publish();
     return hkt_comm_status(comm);
 }
@@ -133,7 +134,7 @@ static hkt_status train(void) {
     return HKT_SUCCESS;
 }
 
-/* Those that are left make a communicator of themselves. */
+/* The remaining ranks form a new communicator. */
 static void recover(hkt_status status) {
     hkt_comm* left;
     if (status != HKT_ERROR_PEER_LOST && status != HKT_ERROR_ABORTED && status != HKT_ERROR_TIMEOUT)
@@ -183,7 +184,7 @@ int main(int count, char** words) {
     snprintf(id_file, sizeof id_file, "%s/id", options.folder);
     options.first ? begin() : come();
     publish();
-    /* New ranks begin with catch_up(), and so do all others whenever the communicator is another one. */
+    /* New ranks begin with catch_up(), and so do all others whenever the communicator has changed. */
     for (status = catch_up();; status = catch_up()) {
         while (status == HKT_SUCCESS && state.step < options.steps) {
             status = train();
@@ -193,7 +194,8 @@ int main(int count, char** words) {
         if (status == HKT_SUCCESS) break;
         recover(status);
     }
-    if (has_id && is_rank_0()) unlink(id_file), hkt_unique_id_destroy(&id); /* who still waits hears of it */
+    /* Processes that still wait get an error. */
+    if (has_id && is_rank_0()) unlink(id_file), hkt_unique_id_destroy(&id);
     printf("rank %d of %d: %.0f steps, slope %.6f, offset %.6f\n", hkt_comm_rank(comm), hkt_comm_size(comm),
            state.step, state.slope, state.offset);
     hkt_comm_destroy(comm);

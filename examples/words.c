@@ -45,11 +45,11 @@ static struct {
     const char* params;                                  /* null: no service */
     int epochs, steps, batch, hidden, seed, max_words;   /* steps, max_words: 0 is no limit */
     int warm_up;                                         /* steps in which the density falls from 1 */
-    int workers; /* that this process does the work of, as they would with a service; 0: just its own */
+    int workers; /* number of workers whose work this process does, as with a service; 0: only its own */
     float rate, density;
 } options = {NULL, NULL, "/usr/share/dict/words", NULL, NULL, 4, 0, 32, 128, 1, 0, 0, 0, 1.0f, 0.01f};
 
-static hkt_comm* comm; /* of the ranks that learn */
+static hkt_comm* comm; /* of the ranks that train */
 static hkt_cache* cache;
 static Service service;
 static int rank, ranks;
@@ -90,11 +90,11 @@ static void sum(hkt_plan* plan, void* values, size_t count) {
     seconds_communicating += now() - start;
 }
 
-/* The gradient's plan, and one for the loss and the number of lessons: they must not be left out. It is null
- * where everything is sent; then they go along with the gradient. */
+/* The gradient's plan, and a plan for the loss and the number of lessons, of which nothing may be left
+ * out. The second is null if everything is sent; then they are sent with the gradient. */
 typedef struct {
     hkt_plan *gradient, *counts;
-    int takes_density; /* the gradient's schedule is given its density at each start */
+    int takes_density; /* each start of the gradient's schedule takes its density */
 } Sums;
 
 static Sums plan_sums(void) {
@@ -115,13 +115,13 @@ static void destroy_sums(Sums sums) {
     hkt_plan_destroy(sums.counts);
 }
 
-/* Falls exponentially from 1 in the first steps, and stays where it then is. */
+/* Returns the density, which falls exponentially from 1 in the first steps and then stays. */
 static double density_at(size_t step) {
     return step < (size_t)options.warm_up ? pow(options.density, (double)step / options.warm_up)
                                           : options.density;
 }
 
-/* After the gradient lie the loss and the number of lessons. */
+/* The loss and the number of lessons are stored behind the gradient. */
 static void sum_gradient(Sums sums, float* gradient, size_t size, size_t step) {
     if (sums.counts == NULL) {
         sum(sums.gradient, gradient, size + 2);
@@ -136,12 +136,12 @@ static void sum_gradient(Sums sums, float* gradient, size_t size, size_t step) {
     sum(sums.counts, gradient + size, 2);
 }
 
-/* Where a rank's part of count things begins; the sizes of parts differ by at most one. */
+/* Returns where a rank's share of `count` things begins; the sizes of shares differ by at most one. */
 static size_t first_of_part(size_t count, int part, int parts) {
     return count * part / parts;
 }
 
-/* Over all ranks. */
+/* Sums the totals over all ranks. */
 static void sum_totals(double* totals) {
     hkt_plan* plan = plan_sum(HKT_FLOAT64, options.schedule);
     sum(plan, totals, 2);
@@ -181,7 +181,7 @@ static void prove_equal_weights(const float* weights, size_t count) {
                ranks == 1 ? "" : "s", count, (unsigned long long)hash);
 }
 
-/* ---- What people see -------------------------------------------------------------------------- */
+/* ---- Output for people ----------------------------------------------------------------------- */
 
 /* HOCKET_RUN_TERMINAL: hocket-run shows this rank's output on a terminal. */
 static int on_terminal(void) {
@@ -205,7 +205,7 @@ static void print_words(Model m, int count, uint64_t seed) {
     putchar('\n');
 }
 
-/* Computes the gradient of this rank's part of a batch; after it come the loss and the number of lessons. */
+/* Computes the gradient of this rank's part of a batch, followed by the loss and the number of lessons. */
 static void learn_batch(Model m, Model g, const hkt_sample* words, size_t count, float* counts) {
     for (size_t i = 0; i < count; ++i) {
         size_t lessons;
@@ -215,7 +215,7 @@ static void learn_batch(Model m, Model g, const hkt_sample* words, size_t count,
     }
 }
 
-/* The gradients of all ranks are summed, and each rank does the same step. */
+/* Sums the gradients of all ranks; each rank then makes the same step. */
 static void learn_together(Model m, float* weights, float* gradient, size_t size, const hkt_sample* words,
                            size_t count, Sums sums, size_t step, size_t last, double* totals) {
     memset(gradient, 0, (size + 2) * sizeof *gradient);
@@ -226,7 +226,7 @@ static void learn_together(Model m, float* weights, float* gradient, size_t size
     add_scaled(weights, -rate / gradient[size + 1], gradient, size);
 }
 
-/* mean becomes the mean gradient of some words; adds the loss and the number of lessons to totals. */
+/* Sets mean to the mean gradient of some words; adds the loss and the number of lessons to totals. */
 static void learn_mean(Model m, float* gradient, size_t size, const hkt_sample* words, size_t count,
                        float* mean, double* totals) {
     memset(gradient, 0, (size + 2) * sizeof *gradient);
@@ -236,7 +236,7 @@ static void learn_mean(Model m, float* gradient, size_t size, const hkt_sample* 
     for (int i = 0; i < 2; ++i) totals[i] += gradient[size + i];
 }
 
-/* This worker's mean goes to the servers, and their weights come back. */
+/* Sends this worker's mean to the servers, and receives their weights. */
 static void learn_by_service(Model m, float* gradient, size_t size, const hkt_sample* words, size_t count,
                              float* mean, double* totals) {
     learn_mean(m, gradient, size, words, count, mean, totals);
@@ -245,7 +245,7 @@ static void learn_by_service(Model m, float* gradient, size_t size, const hkt_sa
     seconds_communicating += now() - start;
 }
 
-/* The same for all workers, one after another, in this process. */
+/* Does the same for all workers, one after another, in this process. */
 static void learn_as_workers(Model m, float* weights, float* gradient, size_t size, const hkt_sample* words,
                              float* mean, size_t step, size_t last, double* totals) {
     float* const sum = mean + size;
@@ -266,7 +266,7 @@ static double train_epoch(Model m, float* weights, float* gradient, const uint64
                  end = first_of_part(options.batch, rank + 1, ranks);
     const double start = now();
     double totals[2] = {0, 0}, shown = start;             /* loss, lessons */
-    float* const mean = allocate(2 * size, sizeof *mean); /* and a sum of means */
+    float* const mean = allocate(2 * size, sizeof *mean); /* followed by a sum of means */
     Batches batches = begin_batches(cache, keys, steps, options.batch, first, end);
     for (size_t done = 0; done < steps && *step < last; ++done, ++*step) {
         const hkt_sample* const words = next_batch(&batches);
@@ -293,7 +293,7 @@ static double train_epoch(Model m, float* weights, float* gradient, const uint64
     return totals[1];
 }
 
-/* Where this rank's words came from. */
+/* Prints where this rank's words came from. */
 static void print_cache(double seconds) {
     hkt_cache_stats stats;
     if (hkt_cache_get_stats(cache, &stats, sizeof stats) != HKT_SUCCESS) fail(hkt_last_error());
@@ -361,7 +361,7 @@ static void parse_options(int argc, char** argv) {
         fail("--workers is more than --batch: each worker needs a word of each batch");
 }
 
-/* From now on comm is that of the workers. */
+/* From now on comm is the workers' communicator. */
 static void use_service(Model m, size_t last) {
     hkt_comm *const all = comm, *workers;
     service = open_service(all, options.params, m, options.rate, last, &workers);

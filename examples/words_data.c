@@ -44,7 +44,7 @@ void free_words(WordList* list) {
     free(list->words);
 }
 
-/* ---- What the cache calls --------------------------------------------------------------------- */
+/* ---- Functions that the cache calls ----------------------------------------------------------- */
 
 static hkt_status read_word(void* context, uint64_t key, hkt_cache_value* sample) {
     const WordList* list = context;
@@ -61,7 +61,7 @@ static hkt_status decode_word(void* unused, uint64_t key, const void* letters, s
     Lesson* lessons = hkt_cache_value_reserve(sample, (length + 1) * sizeof *lessons);
     if (lessons == NULL) return HKT_ERROR_LIMIT;
     Lesson lesson = {{0}, 0};
-    for (size_t i = 0; i <= length; ++i) { /* letter 0 after the last one: the word's edge */
+    for (size_t i = 0; i <= length; ++i) { /* letter 0 follows the last one: the word's edge */
         lesson.next = i < length ? ((const char*)letters)[i] - 'a' + 1 : 0;
         lessons[i] = lesson;
         memmove(lesson.context, lesson.context + 1, CONTEXT - 1);
@@ -70,7 +70,7 @@ static hkt_status decode_word(void* unused, uint64_t key, const void* letters, s
     return HKT_SUCCESS;
 }
 
-/* ---- What training calls ---------------------------------------------------------------------- */
+/* ---- Functions that training calls ------------------------------------------------------------ */
 
 static void check(hkt_status status) {
     if (status != HKT_SUCCESS) fail(hkt_last_error());

@@ -69,7 +69,7 @@ void add_scaled(float* restrict to, float scale, const float* restrict from, siz
     for (size_t i = 0; i < count; ++i) to[i] += scale * from[i];
 }
 
-/* Fills in the inputs, the hidden layer and the probabilities of the next letter. */
+/* Computes the inputs, the hidden layer and the probabilities of the next letter. */
 static void forward(Model m, const uint8_t* context, float* x, float* h, float* p) {
     const int hidden = m.hidden;
     for (int c = 0; c < CONTEXT; ++c)

@@ -21,7 +21,7 @@ typedef struct {
 /* Ends the program with a message. */
 void fail(const char* what);
 
-/* Zeroed memory; fails instead of returning null. */
+/* Allocates zeroed memory; fails instead of returning null. */
 void* allocate(size_t count, size_t size);
 
 uint64_t random_bits(uint64_t* state);
@@ -30,13 +30,13 @@ size_t model_size(int hidden);
 Model model_in(float* memory, int hidden);
 void initialise(Model m, uint64_t seed);
 
-/* The lesson's loss: -log of the probability that the model gives to the letter that came next. */
+/* Returns the lesson's loss: -log of the model's probability for the actual next letter. */
 float loss_of(Model m, const Lesson* lesson);
 
-/* The same, and adds its gradient to g. */
+/* Does the same, and adds its gradient to g. */
 float learn(Model m, Model g, const Lesson* lesson);
 
-/* Adds scale * from to to. */
+/* Adds scale * from to `to`. */
 void add_scaled(float* restrict to, float scale, const float* restrict from, size_t count);
 
 /* Writes a word of at most room - 1 letters, as the model would spell it. */

@@ -9,8 +9,8 @@
 enum { TENSORS = 5 };
 
 typedef struct {
-    int servers, staleness; /* staleness: or HKT_UNBOUNDED */
-    char* tree;             /* null: the one that the service takes by itself */
+    int servers, staleness; /* staleness: a number, or HKT_UNBOUNDED */
+    char* tree;             /* null: the service's default */
 } Wanted;
 
 static void check(hkt_status status) {
@@ -39,12 +39,12 @@ static Wanted read_options(char* text) {
     int given[3] = {0, 0, 0};
     Wanted wanted = {1, 0, NULL};
     const size_t length = strlen(text);
-    /* getsubopt sees no part there. */
+    /* getsubopt does not report an empty last option. */
     if (length == 0 || text[length - 1] == ',') fail_params("a part is empty", text);
     while (*text != '\0') {
         char* value = NULL;
         const int which = getsubopt(&text, names, &value);
-        /* Without a name that it knows, getsubopt's value is the whole part. */
+        /* For an unknown name, getsubopt's value is the whole option. */
         if (which < 0 || value == NULL || *value == '\0')
             fail_params("not understood", which < 0 ? value : names[which]);
         if (given[which]++) fail_params("given twice", names[which]);
@@ -91,7 +91,7 @@ Service open_service(hkt_comm* comm, const char* text, Model m, float rate, size
     const int rank = hkt_comm_rank(comm), learners = hkt_comm_size(comm) - wanted.servers,
               is_server = rank >= learners;
     char update[200];
-    if (wanted.staleness == HKT_UNBOUNDED) /* then each worker's gradient is a round of its own */
+    if (wanted.staleness == HKT_UNBOUNDED) /* then each worker's gradient is a separate round */
         snprintf(update, sizeof update, "w = w - %.9g * (1 - 0.9 * (round - 1) / %zu) * g / %d", rate,
                  last * learners, learners);
     else
@@ -135,14 +135,14 @@ void step_by_service(Service service, Model m, Model g) {
 void finish_by_service(Service service, Model m, hkt_comm* workers) {
     pull(service, m, 0);
     if (service.staleness != HKT_UNBOUNDED) return;
-    /* All workers' gradients are there when each worker has pulled its own. */
+    /* When each worker has pulled its own weights, all workers' gradients have arrived. */
     if (hkt_barrier(workers) != HKT_SUCCESS) fail(hkt_comm_last_error(workers));
     pull(service, m, 0);
 }
 
 void step_alone(float* restrict weights, const float* restrict g, size_t count, int workers, float rate,
                 size_t step, size_t last) {
-    /* As the update says it: numbers in double, elements in float. */
+    /* As in the update: numbers in double, elements in float. */
     char text[32];
     snprintf(text, sizeof text, "%.9g", rate);
     const float factor = (float)(atof(text) * (1 - 0.9 * (double)step / (double)last));
