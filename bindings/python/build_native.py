@@ -23,7 +23,7 @@ def logical_lines(text):
 
 
 def declarations_of(header):
-    """What cffi's parser takes: the header without what is the preprocessor's and C++'s."""
+    """Returns the header as cffi's parser takes it: without directives of the preprocessor and without C++."""
     text = without_comments(header)
     text = re.sub(r'#ifdef __cplusplus\n.*?#endif', "", text, flags=re.DOTALL)  # extern "C"
     kept = [line for line in logical_lines(text) if not line.lstrip().startswith("#")]
@@ -37,7 +37,7 @@ def numbers_of(header):
 
 
 def initial_values_of(header):
-    """The structs that a program begins from a macro: hkt_comm_options from HKT_COMM_OPTIONS_INIT."""
+    """Returns the structs that a program initializes with a macro: hkt_comm_options from HKT_COMM_OPTIONS_INIT."""
     return [name.lower() for name in re.findall(r"#define (HKT_\w+)_INIT\b", header)]
 
 
@@ -50,7 +50,7 @@ def main(header_path, glue_path, output_path):
         header = file.read()
     with open(glue_path, encoding="utf-8") as file:
         glue = file.read()
-    # What glue.c declares for Python stands between two lines.
+    # glue.c's declarations for Python are between two marker lines.
     glue_declarations = re.search(r"/\* for Python \*/\n(.*?)/\* end \*/", glue, re.DOTALL)[1]
     callbacks = re.search(r"/\* from Python\n(.*?)\*/", glue, re.DOTALL)[1]
 

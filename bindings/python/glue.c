@@ -1,4 +1,5 @@
-/* What Python needs beside hocket.h. build_native.py reads the two marked parts, for cffi. */
+/* Declarations and functions that Python needs in addition to hocket.h. build_native.py reads the two
+ * marked parts, for cffi. */
 #include <string.h>
 
 /* for Python */
@@ -20,17 +21,18 @@ typedef struct hkt_py_versioned_tensor { /* DLPack's DLManagedTensorVersioned */
 } hkt_py_versioned_tensor;
 
 /* flight[0]: a request, or null once it has ended; then flight[1] is its status. So Python knows whether a
- * request is still there even if an exception (Ctrl-C) comes before it has looked at what this returns.
- * flight[2]: not null while a thread waits; others that come then are told at once that it is in progress.
+ * request still exists even if an exception (Ctrl-C) comes before it has read this function's result.
+ * flight[2]: not null while a thread waits; other threads are then told at once that it is in progress.
  * timeout_ms: as in hkt_wait_for; -1: hkt_wait. */
 static hkt_status hkt_py_wait(hkt_request** flight, int64_t timeout_ms);
 
-/* Samples one after another into memory, and where they begin, as hkt_cache_copy_batch writes them. */
+/* Copies samples one after another into memory and their offsets into offsets, as hkt_cache_copy_batch
+ * does. */
 static void hkt_py_copy_samples(const hkt_sample* samples, size_t count, void* memory, size_t room,
                                 uint64_t* offsets);
 
-/* hkt_cache_release of those that were not given back yet, also if several threads do it, or one does it
- * again after an exception. */
+/* Calls hkt_cache_release for those that were not given back yet, also if several threads do it, or one
+ * does it again after an exception. */
 static void hkt_py_give_back(hkt_cache* cache, hkt_sample* samples, size_t count);
 /* end */
 

@@ -1,10 +1,9 @@
-"""What a collective is given: an array's address, its number of elements, and their type.
+"""Resolves an array to what a collective takes: its address, its number of elements, and their type.
 
-Taken are NumPy arrays, PyTorch tensors, whatever has DLPack (__dlpack__) or the buffer protocol (array.array,
-bytearray, memoryview, mmap), and Memory: an address. Nothing is ever copied. So arrays must lie in memory without
-gaps (C-contiguous), and what is received must be writable; otherwise a call raises InvalidArgumentError before
-anything is sent.
-"""
+Accepts NumPy arrays, PyTorch tensors, objects with DLPack (__dlpack__) or the buffer protocol (array.array, bytearray,
+memoryview, mmap), and Memory: an address. Nothing is ever copied. So arrays must lie in memory without gaps
+(C-contiguous), and what is received must be writable; otherwise a call raises InvalidArgumentError before anything is
+sent. """
 from __future__ import annotations
 
 import ctypes
@@ -22,9 +21,9 @@ _BYTES = ffi.typeof("char[]")
 
 
 class Memory(NamedTuple):
-    """Elements at an address: for memory that Python has no object for, or for the shortest way into Hocket.
+    """Elements at an address: for memory without a Python object, or for the least overhead of a call.
 
-    address: of the first; elements: how many; type: a number of hkt_type (hocket.arrays.TYPES["float32"]).
+    address: of the first element; elements: their number; type: a number of hkt_type (hocket.arrays.TYPES["float32"]).
     keep: an object that keeps the memory alive; Hocket holds it until the operation has ended.
     """
 
@@ -55,7 +54,7 @@ _BY_DTYPE: dict[Any, int] = _types_by_dtype()  # NumPy's, and PyTorch's once a t
 
 
 def type_of(dtype: Any) -> int:
-    """The number of hkt_type for a NumPy dtype, a PyTorch dtype, or a name ("float32", "bfloat16")."""
+    """Returns the number of hkt_type for a NumPy dtype, a PyTorch dtype, or a name ("float32", "bfloat16")."""
     known = _BY_DTYPE.get(dtype) if not isinstance(dtype, str) else TYPES.get(dtype)
     if known is not None:
         return known
@@ -83,7 +82,7 @@ def _no_type(name: str) -> Error:
 
 
 def dtype_of(number: int) -> Any:
-    """The NumPy dtype for a number of hkt_type. bfloat16 needs ml_dtypes."""
+    """Returns the NumPy dtype for a number of hkt_type. bfloat16 needs ml_dtypes."""
     name = NAMES[number]
     if name != "bfloat16":
         return np.dtype(name)
@@ -99,7 +98,7 @@ Resolved = tuple[Any, int, int, Any]
 
 
 def resolve(array: Any, name: str, writable: bool) -> Resolved:
-    """name: of the argument, for errors."""
+    """name: the argument's name, for errors."""
     if type(array) is ndarray:
         number = _BY_DTYPE.get(array.dtype)
         if number is not None:
@@ -143,7 +142,7 @@ def _kind(array: Any) -> str:
 
 
 def _resolve_numpy(array: Any, name: str, writable: bool) -> Resolved:
-    """Subclasses, and types that the buffer protocol does not have."""
+    """Handles subclasses, and types that the buffer protocol does not have."""
     if isinstance(array, np.ma.MaskedArray):
         raise invalid(f"{name} is a masked array, whose mask would be lost: pass array.filled(value), or array.data and "
                       "numpy.ma.getmaskarray(array), each by itself")
@@ -154,7 +153,7 @@ def _resolve_numpy(array: Any, name: str, writable: bool) -> Resolved:
 
 
 def _resolve_torch(tensor: Any, name: str) -> Resolved:
-    """PyTorch's own functions: its DLPack costs several microseconds."""
+    """Uses PyTorch's own functions, because its DLPack costs several microseconds."""
     number = _BY_DTYPE.get(tensor.dtype)
     if number is None:
         number = type_of(tensor.dtype)
@@ -192,7 +191,7 @@ def _resolve_dlpack(array: Any, name: str, writable: bool) -> Resolved:
     try:
         try:
             capsule = array.__dlpack__(max_version=(1, 0))
-        except TypeError:  # it knows nothing of versions
+        except TypeError:  # it does not support versions
             capsule = array.__dlpack__()
     except Exception as error:
         raise invalid(f"{name} ({_kind(array)}) gives no memory by DLPack: {error}") from error
@@ -215,7 +214,7 @@ def _resolve_dlpack(array: Any, name: str, writable: bool) -> Resolved:
         if tensor.strides and tensor.shape[i] > 1 and tensor.strides[i] != count:
             raise invalid(f"{name} has gaps or another order in memory; Hocket copies nothing by itself: pass a contiguous copy")
         count *= tensor.shape[i]
-    # The capsule frees the tensor when nobody has it any more.
+    # The capsule frees the tensor when it is no longer referenced.
     return ffi.cast("char*", tensor.data) + tensor.byte_offset, count, number, (capsule, array)
 
 
@@ -230,7 +229,7 @@ def shape_of(array: Any) -> tuple[int, ...]:
         return (array.elements,)
     try:
         return tuple(memoryview(array).shape or ())
-    except TypeError:  # all that is known of it comes by DLPack
+    except TypeError:  # its only interface is DLPack
         return (resolve(array, "array", False)[1],)
 
 

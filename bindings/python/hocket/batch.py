@@ -1,4 +1,4 @@
-"""Batches of a cache: their keys, samples on their way, and arrays that lie in the cache's memory."""
+"""Batches of a cache: keys, samples being loaded, and arrays that lie in the cache's memory."""
 from __future__ import annotations
 
 import asyncio
@@ -63,7 +63,7 @@ class Flight:
 
 
 class Loan:
-    """A sample that is lent by the cache: read-only memory, given back with the last array that lies in it."""
+    """A sample lent by the cache: read-only memory, released with the last array that lies in it."""
 
     __slots__ = ("__array_interface__", "_cache", "flight", "place", "__weakref__")
 
@@ -82,7 +82,7 @@ class Loan:
 
 
 class Batch:
-    """Samples that are on their way. Made by Cache.get_batch(keys, wait=False). `await batch` is wait()."""
+    """Samples that are being loaded. Made by Cache.get_batch(keys, wait=False). `await batch` is like wait()."""
 
     def __init__(self, cache: Cache, keys: np.ndarray[Any, Any]) -> None:
         self._cache = cache
@@ -113,7 +113,7 @@ class Batch:
         return self._result
 
     def done(self) -> bool:
-        """Whether the batch is there, or has failed. Never waits."""
+        """Returns True if the batch has arrived or failed. Never waits."""
         if not self._lock.acquire(False):
             return False  # another thread waits for it
         try:
@@ -148,13 +148,14 @@ class Batch:
             if not cache._look(flight, milliseconds):
                 return False
         except Error as error:
-            if not flight.request[1]:  # it has not failed: the error is of a signal's handler, and C may still be getting samples
+            if not flight.request[1]:  # it has not failed: a signal handler raised the error, and C may still be getting samples
                 raise
             cache._flying.pop(id(flight), None)
             self._error = error
             cache._free_if_unused()
             return True
-        # An exception, such as Ctrl-C, may come anywhere here: nothing is lost, and the next step goes on where this ended.
+        # An exception, such as Ctrl-C, may occur anywhere here: nothing is lost, and the next call continues where this
+        # one ended.
         if self._loans is None:
             self._loans = [Loan(cache, flight, i) for i in range(flight.count)]
         if not self._is_lent():
@@ -173,7 +174,7 @@ class Batch:
         return self.wait()
 
     def _comes_soon(self) -> bool:
-        """For an event loop, which joins the threads of its executor when it ends: so none of them waits for long."""
+        """For an event loop, which joins its executor's threads when it ends, so that no thread waits for long."""
         try:
             self.wait(ASKED_EVERY_MS / 1000)
         except Error as error:  # of the batch: the next wait raises it again
@@ -182,7 +183,7 @@ class Batch:
 
     def __del__(self) -> None:
         try:
-            if self._is_lent():  # an exception came just behind that
+            if self._is_lent():  # an exception occurred just after that
                 self._cache._flying.pop(id(self._flight), None)
             else:
                 self._cache._leave(self._flight)

@@ -50,7 +50,7 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
                  io: str | None = None, store: str | None = None, depth: int | None = None,
                  workers: int | None = None, timeout: float | None = None) -> None:
         self._handle = self._owned = NULL
-        self._is_left = False  # by who has begun to open it
+        self._is_left = False  # set by the thread that began to open it
         self.process = os.getpid()
         self._inside: list[int] = []
         self._flying: dict[int, Flight] = {}  # by their id: those that were started, and are neither lent nor given back
@@ -81,13 +81,13 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
                 interruptible(lambda: self._open(options, kept))
             else:  # a call of the communicator
                 interruptible(lambda: self._comm.call(lambda comm: self._open(options, kept, comm)))  # type: ignore[union-attr]
-        except BaseException:  # who has it has this, too, which may be opened later than now
+        except BaseException:  # another thread may open it later than now
             self._is_left = True
             self._free()
             raise
 
     def _open(self, options: Any, kept: Any, comm: Any = NULL) -> int:
-        """kept: what options refer to."""
+        """kept: the objects that options refer to."""
         options.comm = comm
         made = ffi.new("hkt_cache**")
         status = lib.hkt_cache_open(options, made)
@@ -109,8 +109,8 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         return self.get_batch((key,))[0]
 
     def get_batch(self, keys: Keys, wait: bool = True) -> Any:
-        """The samples with these keys, lent, as a list of read-only arrays. wait=False: a Batch, which comes while the
-        program computes; its wait() gives the list."""
+        """Returns the samples with these keys, lent, as a list of read-only arrays. wait=False: returns a Batch, which
+        is loaded while the program computes; its wait() returns the list."""
         batch = Batch(self, keys_array(keys))
         return batch.wait() if wait else batch
 
@@ -128,9 +128,9 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
             yield batch.wait()
 
     def copy_batch(self, keys: Keys, out: Any = None) -> Any:
-        """The samples with these keys, copied into one array, in C. Samples of one size become rows: an array of uint8 of
-        the shape (samples, bytes). out: an array to copy into, of any type, as many bytes as all samples together, and
-        no gaps; it is returned. Samples of different sizes are an error: see copy_ragged."""
+        """Returns the samples with these keys, copied into one array, in C. Samples of one size become rows: an array
+        of uint8 of the shape (samples, bytes). out: an array to copy into, of any type, with as many bytes as all
+        samples together and without gaps; it is returned. Samples of different sizes are an error: see copy_ragged."""
         wanted = keys_array(keys)
         if out is None:
             out, offsets = self.copy_ragged(wanted)
@@ -167,7 +167,7 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
             offsets = np.empty(len(keys) + 1, np.uint64)
             self._inside.append(get_ident())
             try:
-                if not self._owned or id(flight) not in self._flying:  # destroy() has come in between
+                if not self._owned or id(flight) not in self._flying:  # destroy() was called in between
                     self._fail(lib.HKT_ERROR_ABORTED)
                 lib.hkt_py_copy_samples(flight.samples, flight.count, room, size, ffi.from_buffer("uint64_t[]", offsets))
             finally:
@@ -195,12 +195,12 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         self._call(lib.hkt_cache_put, key, memory, len(memory))
 
     def prefetch(self, keys: Keys) -> None:
-        """Starts to load samples that will be needed soon, in this order; returns at once."""
+        """Starts to load samples that will be needed soon, in this order. Does not wait."""
         wanted = keys_array(keys)
         self._call(lib.hkt_cache_prefetch, ffi.from_buffer("uint64_t[]", wanted), len(wanted))
 
     def find(self, name: str) -> int:
-        """The key of a file of the source folder, by its path relative to the folder."""
+        """Returns the key of a file of the source folder, given its path relative to the folder."""
         key = ffi.new("uint64_t*")
         self._call(lib.hkt_cache_find, opts.text(name), key)
         return key[0]
@@ -208,24 +208,25 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
     # ---- Order ---------------------------------------------------------------------------------------------------
 
     def set_order(self, keys: Keys, cursor: int = 0) -> None:
-        """The order in which samples will be got from now on, an epoch or several; the first `cursor` of them have been
-        got. The cache loads ahead, and evicts what is needed furthest in the future. No keys: no order."""
+        """Sets the order in which samples will be got from now on, for one epoch or several; the first `cursor` of them
+        have been got. The cache loads ahead, and evicts the sample that is needed furthest in the future. No keys: no
+        order."""
         wanted = keys_array(keys)
         self._call(lib.hkt_cache_set_order, ffi.from_buffer("uint64_t[]", wanted), len(wanted), cursor)
 
     @property
     def cursor(self) -> int:
-        """The position in the order just behind the furthest sample that was asked for."""
+        """Returns the position in the order behind the furthest sample that was asked for."""
         return lib.hkt_cache_cursor(self._handle)
 
     # ---- As a mapping ----------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """The number of samples of the source; 0 if it is not known (read, or no source)."""
+        """Returns the number of samples of the source; 0 if it is unknown (read, or no source)."""
         return lib.hkt_cache_count(self._handle)
 
     def __iter__(self) -> Iterator[int]:
-        """The keys of the source."""
+        """Iterates over the keys of the source."""
         return iter(range(len(self)))
 
     def __contains__(self, key: object) -> bool:
@@ -266,7 +267,7 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         return {name: value if isinstance(value, int) else text_of(value) for name, value in values.items()}
 
     def flush(self) -> None:
-        """What was written before survives a loss of power once this returns."""
+        """Makes everything written before survive a loss of power."""
         self._call(lib.hkt_cache_flush)
 
     def serve(self, host: str, port: int = 0, secret: str | None = None) -> int:
@@ -279,7 +280,7 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
     # ---- Calls -------------------------------------------------------------------------------------------------------
 
     def _call(self, function: Callable[..., int], *arguments: Any) -> None:
-        """function(handle, *arguments). The handle is looked at when the call is counted: see State.call."""
+        """Calls function(handle, *arguments). The handle is read when the call is counted: see State.call."""
         self._inside.append(get_ident())
         try:
             try:
@@ -315,7 +316,7 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         return flight
 
     def _look(self, flight: Flight, milliseconds: int) -> bool:
-        """Whether all its samples are there, after so long. Raises why they will not come."""
+        """Waits this long; returns True if all its samples have arrived. Raises the error if they will not."""
         self._inside.append(get_ident())
         try:
             status = lib.hkt_py_wait(flight.request, milliseconds)
@@ -329,14 +330,15 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         return True
 
     def _leave(self, flight: Flight) -> None:
-        """Its samples come into its memory: so it is kept, and never waited for, until they have. They are given back then."""
+        """Gives up the flight. Its samples are written to its memory, so it is kept, without waiting, until they have
+        arrived. Then they are released."""
         if id(flight) in self._flying:
             self._left.append(flight)
             if not self._handle:
                 self._free()
 
     def _reap(self) -> None:
-        """Gives back what has come to flights that were left."""
+        """Releases samples that have arrived for flights that were given up."""
         if not self._left or not self.is_own():
             return
         self._inside.append(get_ident())
@@ -358,9 +360,9 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
                 pass
 
     def _give_back(self, number: int) -> None:
-        """The Loan with this id is gone."""
+        """Releases the sample of the Loan with this id, which is being deleted."""
         loan = self._loans.get(number)
-        if loan is None or not self._owned:  # else destroy() gives it back
+        if loan is None or not self._owned:  # otherwise destroy() releases it
             return
         if self.is_own():
             flight, place = loan
@@ -383,8 +385,8 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         return self.process == os.getpid()
 
     def close(self) -> None:
-        """Makes durable what was written, and frees the cache: if arrays on loan are still alive, or batches that somebody
-        has are on their way, once the last of them is gone. Those that were dropped on their way are waited for. A second
+        """Makes writes durable, and frees the cache. If lent arrays are still alive, or batches are still being loaded,
+        the cache is freed with the last of them. Waits for batches that were dropped while being loaded. A second
         close() does nothing."""
         if self._handle and is_in_call():
             raise invalid("a cache cannot be closed by a handler of a signal beside a call, nor by a function that a call "
@@ -394,17 +396,18 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         self._free()
 
     def _free(self) -> None:
-        """close() without a wait for what was dropped on its way: a thread frees the cache when that has come."""
+        """Does what close() does, without waiting for dropped batches: a thread frees the cache when those have
+        arrived."""
         self._handle = NULL
         if not self.is_own():
             self.destroy()
             return
         self._free_if_unused()
-        if self._left and self._owned:  # a daemon: at the end of the interpreter destroy() is called, and waits less
+        if self._left and self._owned:  # a daemon: at the end of the interpreter destroy() is called, and waits for a shorter time
             threading.Thread(target=self._reap_all, name="hocket-free", daemon=True).start()
 
     def destroy(self, patience_s: float = 120) -> None:
-        """What close() does in the end. At the end of the interpreter samples on loan are given back before."""
+        """The last part of close(). At the end of the interpreter, lent samples are released first."""
         self._handle = NULL
         if not self._owned:
             return
@@ -412,7 +415,7 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         if is_busy() or (is_beside and get_ident() in self._inside):  # it would wait for itself
             destroy_later(self)
             return
-        if not is_beside:  # what an exception of a handler has left, where Python cannot be on its guard
+        if not is_beside:  # flights left by an exception in a handler, at points that Python cannot guard
             while get_ident() in self._inside:
                 self._inside.remove(get_ident())
         owned, self._owned = self._owned, NULL  # from here on no thread begins to use it
@@ -432,11 +435,11 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
             self._comm.block_freed()
 
     def abandon(self) -> None:
-        """Its memory goes with the process."""
+        """Does nothing: the memory is freed with the process."""
         self._handle = self._owned = NULL
 
     def _end_calls(self, owned: Any, patience_s: float) -> None:
-        """Calls, and batches on their way, have deadlines of their own."""
+        """Waits for calls and pending batches, which have their own deadlines."""
         until = time.monotonic() + patience_s
         while self._inside or self._flying:
             if not self._inside:
@@ -454,7 +457,7 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
     def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is None:
             self.close()
-        else:  # such as Ctrl-C: who waits no more for a source that does not answer does not wait for it here
+        else:  # such as Ctrl-C: the user stopped waiting for a source that does not answer, and this stops, too
             self._free()
 
     def __del__(self) -> None:

@@ -24,8 +24,8 @@ def run(state: State, function: Callable[..., int], arguments: tuple[Any, ...], 
     """Starts function(*arguments, communicator, request), or function(plan, *arguments, request). Waits, and returns the
     result; or returns a Request.
 
-    A wait, too, is for a request: so Ctrl-C can end it (hkt_comm_options.is_interrupted). The handle is looked at when
-    this call is counted, and not before: else another thread might destroy it in between."""
+    A blocking call also waits for a request, so that Ctrl-C can end it (hkt_comm_options.is_interrupted). The handle is
+    read when this call is counted, and not before: otherwise another thread might destroy it in between."""
     inside = state.inside
     flight = _new(FLIGHT)
     thread = get_ident()
@@ -64,10 +64,10 @@ CALLS.add(run.__code__)
 
 
 class Collectives:
-    """Of a Communicator.
+    """The collectives of a Communicator.
 
-    array: what this rank gives: a NumPy array, a PyTorch tensor, or anything with DLPack or the buffer protocol, without
-    gaps. out: where the result goes; where it is None, a new array, or for what stays as large as it is, `array` itself.
+    array: this rank's input: a NumPy array, a PyTorch tensor, or anything with DLPack or the buffer protocol, without
+    gaps. out: receives the result; None: a new array, or `array` itself if the result has the same size.
     op: "sum", "product", "max", "min", "average", "band", "bor", "bxor", or an Operator. wait: False returns a Request
     at once; its wait() returns the result. Arrays belong to Hocket until the operation has ended.
     """
@@ -77,7 +77,8 @@ class Collectives:
     _size: int
 
     def all_reduce(self, array: Any, out: Any = None, op: Op = "sum", wait: bool = True) -> Any:
-        """Combines the arrays of all ranks, element by element; all get the result. In place without out."""
+        """Combines the arrays of all ranks, element by element; all ranks get the result. Works in place without
+        out."""
         if out is None:
             send, count, number, kept = resolve(array, "array", True)
             return run(self._state, lib.hkt_all_reduce,
@@ -99,7 +100,8 @@ class Collectives:
                    (kept, also), out, wait)
 
     def all_gather(self, array: Any, out: Any = None, wait: bool = True) -> Any:
-        """All ranks get the arrays of all, in the order of the ranks. A new array has the shape (size, *array.shape)."""
+        """Gathers the arrays of all ranks, in the order of the ranks, on all ranks. A new array has the shape (size,
+        *array.shape)."""
         send, count, number, kept = resolve(array, "array", False)
         if out is None:
             out = empty_like(array, (self._size, *shape_of(array)), number)
@@ -108,13 +110,13 @@ class Collectives:
                    wait)
 
     def broadcast(self, array: Any, root: int = 0, wait: bool = True) -> Any:
-        """All ranks' arrays become the root's. In place."""
+        """Copies the root's array to all ranks, in place."""
         memory, count, number, kept = resolve(array, "array", self._rank != root)
         return run(self._state, lib.hkt_broadcast, (memory, memory, count, number, root), kept, array,
                    wait)
 
     def reduce(self, array: Any, out: Any = None, op: Op = "sum", root: int = 0, wait: bool = True) -> Any:
-        """As all_reduce, but only the root gets the result, in place without out; the others get None."""
+        """Does what all_reduce does, but only the root gets the result, in place without out; the others get None."""
         is_root = self._rank == root
         send, count, number, kept = resolve(array, "array", is_root and out is None)
         recv, also, result = NULL, None, None
@@ -124,7 +126,7 @@ class Collectives:
                    (kept, also), result, wait)
 
     def gather(self, array: Any, out: Any = None, root: int = 0, wait: bool = True) -> Any:
-        """As all_gather, but only the root gets the arrays; the others get None."""
+        """Does what all_gather does, but only the root gets the arrays; the others get None."""
         send, count, number, kept = resolve(array, "array", False)
         recv, also, result = NULL, None, None
         if self._rank == root:
@@ -134,8 +136,8 @@ class Collectives:
                    result, wait)
 
     def scatter(self, array: Any = None, out: Any = None, root: int = 0, wait: bool = True) -> Any:
-        """Rank r gets the r-th of `size` equal pieces of the root's array. The other ranks pass out; on the root, without
-        out, a new array has 1/size of the first dimension."""
+        """Sends rank r the r-th of `size` equal pieces of the root's array. The other ranks pass out; on the root,
+        without out, a new array has 1/size of the first dimension."""
         if self._rank != root:
             if out is None:
                 raise invalid(f"scatter: rank {self._rank} is not the root, so it must say where its piece goes: out=")
@@ -150,7 +152,7 @@ class Collectives:
                    wait)
 
     def all_to_all(self, array: Any, out: Any = None, wait: bool = True) -> Any:
-        """Rank r gets the r-th of `size` equal pieces of each rank's array, in the order of the ranks."""
+        """Sends rank r the r-th of `size` equal pieces of each rank's array, in the order of the ranks."""
         send, count, number, kept = resolve(array, "array", False)
         piece = self._divided(count, "array")
         if out is None:
@@ -162,8 +164,8 @@ class Collectives:
     # ---- Pieces of different sizes -------------------------------------------------------------------------------
 
     def all_gather_v(self, array: Any, counts: Sequence[int], out: Any = None, wait: bool = True) -> Any:
-        """As all_gather, where rank r gives counts[r] elements; all ranks pass the same counts. A new array has one
-        dimension, with all pieces one after the other."""
+        """Does what all_gather does, where rank r contributes counts[r] elements; all ranks pass the same counts. A new
+        array has one dimension, with all pieces one after another."""
         send, number, kept, numbers, many = self._piece(array, counts)
         if out is None:
             out = empty_like(array, (sum(many),), number)
@@ -172,7 +174,7 @@ class Collectives:
                    wait)
 
     def gather_v(self, array: Any, counts: Sequence[int], out: Any = None, root: int = 0, wait: bool = True) -> Any:
-        """As gather, where rank r gives counts[r] elements."""
+        """Does what gather does, where rank r contributes counts[r] elements."""
         send, number, kept, numbers, many = self._piece(array, counts)
         recv, also, result = NULL, None, None
         if self._rank == root:
@@ -183,7 +185,7 @@ class Collectives:
 
     def reduce_scatter_v(self, array: Any, counts: Sequence[int], out: Any = None, op: Op = "sum",
                          wait: bool = True) -> Any:
-        """As reduce_scatter, where rank r gets counts[r] elements. A new array has one dimension."""
+        """Does what reduce_scatter does, where rank r gets counts[r] elements. A new array has one dimension."""
         send, number, kept, numbers, many = self._whole(array, counts)
         if out is None:
             out = empty_like(array, (many[self._rank],), number)
@@ -192,7 +194,7 @@ class Collectives:
                    (send, recv, numbers, number, op_number(op)), (kept, also), out, wait)
 
     def scatter_v(self, array: Any, counts: Sequence[int], out: Any = None, root: int = 0, wait: bool = True) -> Any:
-        """As scatter, where rank r gets counts[r] elements."""
+        """Does what scatter does, where rank r gets counts[r] elements."""
         if self._rank != root:
             if out is None:
                 raise invalid(f"scatter_v: rank {self._rank} is not the root, so it must say where its piece goes: out=")
@@ -211,8 +213,8 @@ class Collectives:
     def all_to_all_v(self, array: Any, send_counts: Sequence[int], recv_counts: Sequence[int], out: Any = None, *,
                      send_displs: Sequence[int] | None = None, recv_displs: Sequence[int] | None = None,
                      wait: bool = True) -> Any:
-        """As all_to_all: send_counts[q] elements go to rank q, recv_counts[q] come from it. displs: where in the arrays
-        the pieces begin, in elements; None: one after the other."""
+        """Does what all_to_all does: send_counts[q] elements go to rank q, recv_counts[q] come from it. displs: where
+        in the arrays the pieces begin, in elements; None: one after another."""
         send, have, number, kept = resolve(array, "array", False)
         sends, send_end = self._placed(send_counts, send_displs, "send")
         recvs, recv_end = self._placed(recv_counts, recv_displs, "recv")
@@ -234,8 +236,8 @@ class Collectives:
         return run(self._state, lib.hkt_barrier_start, (), None, None, wait)
 
     def barrier_monitored(self, timeout: float) -> None:
-        """A barrier that tells who is missing: after timeout seconds TimeoutError, which names all ranks that have not
-        come. That breaks nothing."""
+        """A barrier that reports missing ranks: after timeout seconds it raises TimeoutError, which names all ranks
+        that have not entered it. The communicator stays usable."""
         within = milliseconds(timeout)
         interruptible(lambda: self._state.call(lib.hkt_barrier_monitored, within))
 

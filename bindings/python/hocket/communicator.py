@@ -57,11 +57,11 @@ class Communicator(Collectives, Messages):
 
     @property
     def status(self) -> int:
-        """0 while the communicator is usable; else the status (hkt_status) that broke it. Does not wait."""
+        """Returns 0 while the communicator is usable; else the status (hkt_status) that broke it. Does not wait."""
         return lib.hkt_comm_status(self._state.handle)
 
     def info(self, key: str) -> str:
-        """A fact, for logs: "provider", "provider_why", "topology", "schedule_path", "executor", "progress"."""
+        """Returns a fact, for logs: "provider", "provider_why", "topology", "schedule_path", "executor", "progress"."""
         found = lib.hkt_comm_info(self._state.handle, opts.text(key))
         if not found:
             raise invalid(f"there is no fact {key!r} of a communicator")
@@ -79,7 +79,7 @@ class Communicator(Collectives, Messages):
         self._state.call(lib.hkt_comm_dump, opts.text(path))
 
     def set_stream(self, stream: int) -> None:
-        """Names the CUDA stream (its address) of what the calling thread starts with memory of a device."""
+        """Sets the CUDA stream (its address) for operations that the calling thread starts with device memory."""
         self._state.call(lib.hkt_comm_set_stream, ffi.cast("void*", stream))
 
     # ---- Its end --------------------------------------------------------------------------------------------------
@@ -89,8 +89,8 @@ class Communicator(Collectives, Messages):
         self._state.call(lib.hkt_comm_abort)
 
     def close(self) -> None:
-        """Leaves the job. Calls that other threads are in end with AbortedError. If arrays of empty() are still alive,
-        the communicator is destroyed when the last of them is gone. A second close() does nothing."""
+        """Leaves the job. Other threads' calls end with AbortedError. If arrays of empty() are still alive, the
+        communicator is destroyed with the last of them. A second close() does nothing."""
         self._state.close()
 
     def __enter__(self) -> Communicator:
@@ -147,8 +147,8 @@ class Communicator(Collectives, Messages):
         return WindowMemory.array(self._state, shape, dtype)
 
     def register(self, array: Any) -> Registration:
-        """Makes the memory of an array shared in place, until close() of what is returned, or the end of its `with`
-        block. The array is kept alive until then. It must be plain memory of the process, of malloc or mmap."""
+        """Makes the memory of an array shared in place, until close() of the returned object, or the end of its `with`
+        block. The array is kept alive until then. It must be plain memory of the process, from malloc or mmap."""
         return Registration(self._state, array)
 
     def is_shared(self, array: Any) -> bool:
@@ -159,11 +159,11 @@ class Communicator(Collectives, Messages):
         return bool(answer[0])
 
     def premul_sum(self, factor: float) -> Operator:
-        """An operator: this rank's input is multiplied by its factor, then inputs are added."""
+        """Returns an operator that multiplies this rank's input by its factor, and then adds the inputs."""
         return Operator.premul_sum(self._state, factor)
 
     def operator(self, name: str) -> Operator:
-        """The operator that a schedule file defines: "absmax", "my.sched:absmax"."""
+        """Returns the operator that a schedule file defines: "absmax", "my.sched:absmax"."""
         return Operator.defined(self._state, name)
 
     def plan(self, collective: str, dtype: Any = "float32", op: str | Operator = "sum", *,
@@ -247,8 +247,8 @@ def init(rank: int | None = None, world_size: int | None = None, *, master_addr:
 
 
 def unique_id() -> str:
-    """An id, which the program hands to all ranks in a way of its own: it holds the job's secret. The calling process
-    becomes rank 0 of the one communicator that is created with it."""
+    """Returns an id, which the program passes to all ranks in its own way: it contains the job's secret. The calling
+    process becomes rank 0 of the one communicator that is created with it."""
     made = ffi.new("hkt_unique_id*")
     status = lib.hkt_unique_id_create(made)
     if status < 0:
@@ -257,14 +257,14 @@ def unique_id() -> str:
 
 
 def unique_id_destroy(unique_id: str) -> None:
-    """Closes an id of hocket.unique_id() that is not going to be used. Those that wait at it get a BootstrapError."""
+    """Closes an id of hocket.unique_id() that will not be used. Processes that wait at it get a BootstrapError."""
     status = lib.hkt_unique_id_destroy(opts.unique_id_struct(unique_id))
     if status < 0:
         raise_last(status)
 
 
 def unique_id_waiting(unique_id: str) -> int:
-    """How many processes wait at the id of hocket.unique_id() to be taken in by grow(). Never waits."""
+    """Returns how many processes wait at the id of hocket.unique_id() to be admitted by grow(). Never waits."""
     count = ffi.new("int32_t*")
     status = lib.hkt_unique_id_waiting(opts.unique_id_struct(unique_id), count)
     if status < 0:

@@ -72,7 +72,7 @@ class Dataset(torch.utils.data.Dataset):
 
 
 class _Sent:
-    """A batch that a worker gives to its DataLoader: where it is unpickled it is a tensor, in the same memory."""
+    """A batch that a worker passes to its DataLoader: unpickled, it becomes a tensor in the same memory."""
 
     def __init__(self, dataset: Dataset, cache: SharedCache, lent: Any, size: int, one: bool) -> None:
         self._form = dataset.dtype, dataset.shape, size, one
@@ -92,7 +92,7 @@ def _received(name: str, slot: Any, size: int, form: Any) -> torch.Tensor:
 
 
 def _replaced(result: Any, tensor: torch.Tensor, sent: _Sent) -> Any:
-    """What transform has returned, with `sent` in the place of the very tensor that it was given."""
+    """Returns the result of transform, with the tensor that transform was given replaced by `sent`."""
     if result is tensor:
         return sent
     if type(result) in (tuple, list):
@@ -103,7 +103,7 @@ def _replaced(result: Any, tensor: torch.Tensor, sent: _Sent) -> Any:
 
 
 def as_it_is(batch: Any) -> Any:
-    """collate_fn for a DataLoader with batch_size: the batch is one tensor already."""
+    """A collate_fn for a DataLoader with batch_size: the batch is already one tensor."""
     return batch
 
 
@@ -130,7 +130,8 @@ class Sampler(torch.utils.data.Sampler):
         self._first = 0  # the batch with which the next iteration begins
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration is this epoch, from its beginning; where a state was loaded that is of it, from there on."""
+        """Makes the next iteration this epoch's, from its beginning or, if a state of this epoch was loaded, from there
+        on."""
         if epoch != self.epoch:
             self.epoch, self._first = epoch, 0
 
@@ -145,7 +146,7 @@ class Sampler(torch.utils.data.Sampler):
         return np.resize(order, each * self.world_size)[self.rank::self.world_size]
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """Returns the number of batches of an epoch."""
         each = self._samples // self.world_size if self.drop_last else -(-self._samples // self.world_size)
         return each // self.batch_size if self.drop_last else -(-each // self.batch_size)
 

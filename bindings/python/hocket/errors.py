@@ -16,7 +16,7 @@ from hocket._native import ffi, lib
 
 
 class Error(Exception):
-    """What Hocket reports. str(error) has the whole text: what, on which rank, where, and what can be done.
+    """An error reported by Hocket. str(error) has the whole text: the failure, its rank and place, and possible remedies.
 
     status: the number of the status in hocket.h, also of the class.
     """
@@ -64,7 +64,7 @@ def __getattr__(name: str) -> Any:  # for type checkers: the classes above are m
 
 
 def text_of(pointer: Any) -> str:
-    """A string that the library returned; "" for null."""
+    """Returns a string of the library; "" for null."""
     return ffi.string(pointer).decode(errors="replace") if pointer else ""
 
 
@@ -80,7 +80,7 @@ def error_of(status: int, text: str) -> Error:
 
 
 def raise_last(status: int, comm: Any = ffi.NULL) -> NoReturn:
-    """Raises what the calling thread's last call of the library has failed with. comm: an hkt_comm*, or null."""
+    """Raises the error of the calling thread's last call of the library. comm: an hkt_comm*, or null."""
     raise_pending()
     text = text_of(lib.hkt_comm_last_error(comm)) or text_of(lib.hkt_last_error())
     raise error_of(status, text)
@@ -91,7 +91,7 @@ def invalid(text: str) -> Error:
 
 
 def out_of_range(function: Any, arguments: Sequence[Any], error: OverflowError) -> Error:
-    """For an OverflowError of cffi: which argument of a function of C has too few bits for its number."""
+    """For an OverflowError of cffi: finds the argument whose C type is too narrow for its number."""
     name = getattr(function, "__name__", "")
     for value, kind in zip(arguments, ffi.typeof(function).args if hasattr(lib, name) else ()):
         if kind.kind == "primitive" and isinstance(value, int):
@@ -102,14 +102,14 @@ def out_of_range(function: Any, arguments: Sequence[Any], error: OverflowError) 
     return invalid(f"a number is out of range: {error}")
 
 
-# ---- Exceptions in what the library calls ---------------------------------------------------------------------
+# ---- Exceptions in callbacks of the library ------------------------------------------------------------------
 
-# A C function cannot be left by an exception: it is kept here, and raised when the library's call has returned.
+# An exception must not leave a C function: it is kept here, and raised when the library's call has returned.
 _pending = threading.local()
 
 
 def keep(kind: type, error: BaseException, traceback: Any) -> None:
-    """onerror of callbacks that run in the thread of the call."""
+    """onerror of callbacks that run in the caller's thread."""
     if getattr(_pending, "error", None) is None:
         _pending.error = error
 

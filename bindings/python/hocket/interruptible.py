@@ -1,4 +1,4 @@
-"""Calls of C that look at nothing until they have ended, so that Ctrl-C ends them too."""
+"""Makes Ctrl-C end calls of C that check for nothing until they return."""
 from __future__ import annotations
 
 import _thread
@@ -10,13 +10,14 @@ _ASKED_EVERY_S = 0.05
 
 
 def interruptible(function: Callable[[], Result]) -> Result:
-    """function(), in a thread of its own, while the main thread waits: there Python runs the handlers of signals. If one
-    raises, the call goes on until its deadline, and what it makes is dropped. For calls that are rare: a thread is made."""
+    """Calls function() in a separate thread while the main thread waits, where Python runs signal handlers. If one
+    raises, the call continues until its deadline, and its result is dropped. For rare calls: each makes a thread."""
     if threading.get_ident() != threading.main_thread().ident:
         return function()
     outcome: list[Any] = []
     is_left = False
-    # What threading has would not do: its locks, and the start of its threads, are out of order after an exception of a handler.
+    # threading does not suffice: its locks, and the start of its threads, are inconsistent after an exception of a
+    # handler.
     under_way = _thread.allocate_lock()
     under_way.acquire()
 
@@ -34,14 +35,14 @@ def interruptible(function: Callable[[], Result]) -> Result:
         try:  # the interpreter does not wait for this thread, but ends the call with its communicator (state._close_all)
             _thread.start_new_thread(run, ())
         except RuntimeError as error:
-            if "new thread" not in str(error):  # it is of a signal's handler, and the thread is there
+            if "new thread" not in str(error):  # it comes from a signal handler, and the thread exists
                 raise
-            return function()  # there can be no thread: none is left, or the interpreter ends
-        while not under_way.acquire(timeout=_ASKED_EVERY_S):  # a signal may come to another thread, which does not wake this one up
+            return function()  # no thread can be started: there are too many, or the interpreter ends
+        while not under_way.acquire(timeout=_ASKED_EVERY_S):  # a signal may reach another thread, which does not wake this one
             pass
     except BaseException:
-        is_left = True  # before the next line: who comes later sees that, and drops what it has made
-        outcome.clear()  # not with this frame, which the exception has
+        is_left = True  # before the next line: a thread that finishes later sees it, and drops its result
+        outcome.clear()  # not with this frame, which the exception refers to
         raise
     result, raised = outcome
     outcome.clear()

@@ -1,4 +1,5 @@
-"""The kernels of sparse collectives and of optimizers by themselves (docs/kernels.md), on arrays of the host. No communicator."""
+"""The kernels of sparse collectives and of optimizers (docs/kernels.md), on arrays of the host, without a
+communicator."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ def _check(status: int) -> None:
 
 
 def topk_count(count: int, density: float) -> int:
-    """How many of `count` elements the density stands for."""
+    """Returns how many of `count` elements the density stands for."""
     k = ffi.new("size_t*")
     _check(lib.hkt_topk_count(count, density, k))
     return k[0]
@@ -51,7 +52,7 @@ def topk(x: Any, k: int, *, residual: Any = None, values: Any = None, indices: A
 
 
 def scatter_add(dense: Any, values: Any, indices: Any, threads: int = 0) -> Any:
-    """dense[indices[i]] += values[i], one after another. Returns dense."""
+    """Computes dense[indices[i]] += values[i], one after another. Returns dense."""
     to, count, number, _ = resolve(dense, "dense", True)
     given, k, value_type, _ = resolve(values, "values", False)
     places = _of(indices, "indices", TYPES["uint32"], k, False)
@@ -68,7 +69,8 @@ def norms(tensors: Sequence[Any], threads: int = 0) -> np.ndarray[Any, Any]:
 
 
 def lars(weights: Sequence[Any], gradients: Sequence[Any], momenta: Sequence[Any], rate: float, **options: Any) -> bool:
-    """One step of LARS. Whether it was taken: False if a norm was infinite or NaN. options: hkt_lars_options."""
+    """Makes one step of LARS. Returns False if a norm was infinite or NaN, and the step was not made. options:
+    hkt_lars_options."""
     return _step("hkt_lars_options", options, gradients, [(weights, "weights"), (momenta, "momenta")],
                  lambda lists, gradient, how, skipped: lib.hkt_lars(lists[0], gradient[0], lists[1], gradient[1], len(weights),
                                                                     gradient[2], rate, how, skipped))
@@ -76,7 +78,7 @@ def lars(weights: Sequence[Any], gradients: Sequence[Any], momenta: Sequence[Any
 
 def lamb(weights: Sequence[Any], gradients: Sequence[Any], first_moments: Sequence[Any], second_moments: Sequence[Any],
          rate: float, step: int, **options: Any) -> bool:
-    """One step of LAMB; the first has the number 1. Whether it was taken. options: hkt_lamb_options."""
+    """Makes one step of LAMB; the first has the number 1. Returns True if it was made. options: hkt_lamb_options."""
     if not 1 <= step < 1 << 64:
         raise invalid(f"step is {step}; the first one is 1, and each adds 1")
     return _step("hkt_lamb_options", options, gradients,

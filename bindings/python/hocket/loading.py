@@ -1,4 +1,4 @@
-"""Functions of the program that a cache calls, in threads of its own: read, decode, and the progress of a check."""
+"""Functions of the program that a cache calls on its threads: read, decode, and the progress of a check."""
 from __future__ import annotations
 
 from collections import deque
@@ -31,8 +31,8 @@ def _status_of(error: BaseException) -> int:
 
 
 class Functions:
-    """read and decode of a cache, and what they have raised last. (It does not refer to the cache, which then is freed as
-    soon as it is dropped.)"""
+    """A cache's read and decode functions, and their last exceptions. (It does not refer to the cache, which can thus
+    be freed as soon as it is dropped.)"""
 
     def __init__(self, read: Any, decode: Any) -> None:
         self.read, self.decode = read, decode
@@ -42,8 +42,8 @@ class Functions:
         with in_callback:
             try:
                 return _into_value(value, function(key, *encoded))
-            except BaseException as error:  # a C function cannot be left by it
-                # Its frames are let go of, as they may have large arrays, and this one has memory of the cache.
+            except BaseException as error:  # an exception must not leave a C function
+                # Clears the frames, which may refer to large arrays; this one refers to memory of the cache.
                 clear_frames(error.__traceback__)
                 error.__traceback__ = error.__traceback__.tb_next  # type: ignore[union-attr]
                 self._raised.append((key, error))

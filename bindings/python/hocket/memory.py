@@ -15,7 +15,7 @@ _MOST_BYTES = (1 << 63) - 1
 
 
 class WindowMemory:
-    """A block of hkt_mem_alloc. The array that lies in it has it as its base; it is freed with the last such array."""
+    """A block of hkt_mem_alloc. The array in it has it as its base; it is freed with the last such array."""
 
     def __init__(self, state: State, size: int) -> None:
         made = ffi.new("void**")
@@ -54,7 +54,7 @@ class WindowMemory:
 
 
 class Registration:
-    """Memory of an array that is shared in place, until close()."""
+    """The memory of an array that is shared in place, until close()."""
 
     def __init__(self, state: State, array: Any) -> None:
         address, count, number, self._kept = resolve(array, "array", True)
@@ -63,7 +63,8 @@ class Registration:
         self._state, self._address, self.array = state, address, array
 
     def close(self) -> None:
-        """The memory is private again, with its contents; no operation may be using it. A second close() does nothing."""
+        """Makes the memory private again and keeps its contents; no operation may be using it. A second close() does
+        nothing."""
         if self._address is None:
             return
         if self._state.handle and self._state.is_own():
@@ -79,5 +80,5 @@ class Registration:
     def __del__(self) -> None:
         try:
             self.close()
-        except Exception:  # what is not given back is when the communicator is destroyed
+        except Exception:  # otherwise it is released with the communicator
             pass

@@ -11,8 +11,8 @@ from hocket.state import State
 
 
 class Messages:
-    """Of a Communicator. A send and a receive are matched by peer and tag, those with the same tag in the order in which
-    each side started them. They are outside the order of collectives."""
+    """The messages of a Communicator. A send and a receive are matched by peer and tag; those with the same tag in the
+    order in which each side started them. They are not part of the order of collectives."""
 
     _state: State
 
@@ -23,7 +23,7 @@ class Messages:
         return run(self._state, lib.hkt_send, (memory, count, number, peer, tag), kept, None, wait)
 
     def recv(self, array: Any, peer: int, tag: int = 0, wait: bool = True) -> Any:
-        """Receives into the array from rank `peer`, and returns it. The sender's has as many elements."""
+        """Receives into the array from rank `peer`, and returns it. The sender's array has as many elements."""
         memory, count, number, kept = resolve(array, "array", True)
         return run(self._state, lib.hkt_recv, (memory, count, number, peer, tag), kept, array, wait)
 
@@ -35,6 +35,6 @@ class Messages:
                    (kept, source), lambda: source[0], wait)
 
     def join(self, requests: Any) -> Request[Any]:
-        """One request of several of this communicator: it ends when all have, and its result is the list of theirs. They
-        belong to it from now on."""
+        """Returns one request for several of this communicator: it ends when all have ended, and its result is the list
+        of their results. It owns them from now on."""
         return join(self._state, list(requests))

@@ -1,4 +1,4 @@
-"""Operators of reductions: by name, with a factor, and of schedule files."""
+"""Operators of reductions: by name, with a factor, and from schedule files."""
 from __future__ import annotations
 
 from typing import Any
@@ -18,8 +18,8 @@ OPS: dict[str, int] = _ops_by_name()  # "sum": 0, as the library names them
 
 
 class Operator:
-    """An operator that was made for a communicator, to be passed as op=. Made by Communicator.premul_sum() and
-    operator(). What was started with it goes on when it is dropped."""
+    """An operator made for a communicator, to be passed as op=. Made by Communicator.premul_sum() and operator().
+    Operations started with it continue after it is dropped."""
 
     def __init__(self, state: State, number: int, description: str) -> None:
         self._state, self.number, self._description = state, number, description

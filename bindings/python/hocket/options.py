@@ -7,7 +7,7 @@ from typing import Any
 from hocket._native import ffi, lib
 from hocket.errors import invalid, keep
 
-LONGEST_S = 24 * 3600  # what is longer counts as this, as in C
+LONGEST_S = 24 * 3600  # a longer time counts as this, as in C
 
 
 def text(value: Any) -> bytes:
@@ -21,7 +21,7 @@ def milliseconds(seconds: float, name: str = "timeout") -> int:
 
 
 def constant(prefix: str, name: str) -> int:
-    """constant("HKT_PROGRESS_", "thread")"""
+    """Returns a constant, for example constant("HKT_PROGRESS_", "thread")."""
     number = getattr(lib, prefix + name.upper(), None)
     if number is None:
         names = sorted(other[len(prefix):].lower() for other in dir(lib) if other.startswith(prefix))
@@ -50,8 +50,8 @@ def fill(options: Any, given: dict[str, Any]) -> list[Any]:
 # ---- A store of the program's own -----------------------------------------------------------------------------------
 
 class Store:
-    """hkt_store over an object with set(key, value) and get(key): torch's Store, or a mapping-like client of the
-    program's. get waits until the key is there, or raises."""
+    """An hkt_store over an object with set(key, value) and get(key): torch's Store, or a mapping-like client of the
+    program's. get waits until the key exists, or raises."""
 
     def __init__(self, store: Any, prefix: str) -> None:
         self.store = store
@@ -65,7 +65,7 @@ class Store:
         self.struct.user = self.user
 
     def get(self, key: str, timeout_s: float) -> bytes:
-        if hasattr(self.store, "wait"):  # torch's: it has a timeout of its own otherwise
+        if hasattr(self.store, "wait"):  # torch's: otherwise its own timeout applies
             import datetime
             self.store.wait([key], datetime.timedelta(seconds=timeout_s))
         value = self.store.get(key)
@@ -87,7 +87,7 @@ def _store_get(user: Any, key: Any, value: Any, room: int, size: Any, timeout_ms
 
 
 def unique_id_struct(given: Any) -> Any:
-    """hkt_unique_id from what hocket.unique_id() gave."""
+    """Returns the hkt_unique_id for the result of hocket.unique_id()."""
     made = ffi.new("hkt_unique_id*")
     data = given.encode() if isinstance(given, str) else bytes(given)
     if len(data) >= ffi.sizeof("hkt_unique_id"):
