@@ -12,14 +12,14 @@ from hocket.operators import Operator, op_number
 from hocket.options import constant, counts_array, fill, text
 from hocket.state import NULL, State
 
-# Collectives whose count is that of one piece, and where the piece is: what the rank gives, or what it gets.
+# Collectives whose count is that of one piece, either this rank's input or its output.
 _PIECE_IS_GIVEN = {lib.HKT_ALL_GATHER, lib.HKT_GATHER}
 _PIECE_IS_TAKEN = {lib.HKT_REDUCE_SCATTER, lib.HKT_SCATTER}
 
 
 class Plan:
-    """Made by Communicator.plan(). Local: making it waits for nobody. It can be started with any count, several at a
-    time, unless its schedule keeps states: then its starts take turns, and have one count."""
+    """A plan made by Communicator.plan(). Making it is local and never waits. It can be started with any count, several
+    times at once, unless its schedule keeps states: then its starts take turns, and have one count."""
 
     def __init__(self, state: State, size: int, collective: str, dtype: Any, op: str | Operator,
                  schedule: str | None, root: int, executor: str | None,
@@ -50,9 +50,9 @@ class Plan:
               wait: bool = True) -> Any:
         """Starts the plan on this rank's array; out None: in place. Returns out, or a Request.
 
-        parameters: those that the schedule names without a default, in its order. buffers: the further buffers that it
-        names after `with`. Where only the root gives or gets something, the other ranks pass None for it. array, out and
-        each of buffers may be lists of arrays, if the plan has tensor_counts.
+        parameters: values for the schedule's parameters without a default, in its order. buffers: the further buffers
+        that the schedule names after `with`. If only the root has an input or an output, the other ranks pass None for
+        it. array, out and each of buffers may be lists of arrays, if the plan has tensor_counts.
         """
         self._check_open()
         if isinstance(array, (list, tuple)) or isinstance(out, (list, tuple)):
@@ -82,7 +82,7 @@ class Plan:
         return resolved
 
     def _buffer(self, array: Any, name: str, elements: int) -> Resolved:
-        """As hkt_start_options.buffers asks for."""
+        """Returns the buffer as hkt_start_options.buffers requires it."""
         resolved = resolve(array, name, False)
         wanted = lib.HKT_FLOAT64 if self._type == lib.HKT_FLOAT64 else lib.HKT_FLOAT32
         if resolved[2] != wanted or resolved[1] != elements:
@@ -90,7 +90,7 @@ class Plan:
         return resolved
 
     def _elements(self, count: int) -> int:
-        """Of x, whole, for the count of a start."""
+        """Returns the elements of the whole x for the count of a start."""
         is_by_piece = self._collective in _PIECE_IS_GIVEN | _PIECE_IS_TAKEN or self._collective == lib.HKT_ALL_TO_ALL
         return count * self._size if is_by_piece else count
 
@@ -155,15 +155,15 @@ class Plan:
         return run(self._state, lib.hkt_plan_start_with, (send, recv, sum(self._counts), options),
                    (kept, more, self), arrays if outs is None else outs, wait, self._handle)
 
-    # ---- What it is ------------------------------------------------------------------------------------------------
+    # ---- Description ---------------------------------------------------------------------------------------------
 
     def explain(self) -> str:
-        """The plan in words: this rank's steps, with their source lines."""
+        """Returns the plan in words: this rank's steps, with their source lines."""
         self._check_open()
         return text_of(lib.hkt_plan_explain(self._handle))
 
     def schedule(self, count: int) -> str:
-        """The schedule that a start with this count takes, and below it why, if Hocket chose it."""
+        """Returns the schedule that a start with this count uses; below it the reason, if Hocket chose it."""
         self._check_open()
         return text_of(lib.hkt_plan_schedule(self._handle, count))
 
@@ -179,7 +179,7 @@ class Plan:
     # ---- States ----------------------------------------------------------------------------------------------------
 
     def save_state(self) -> bytes:
-        """This rank's state: what its schedule keeps from one start to the next."""
+        """Returns this rank's state: the data that its schedule keeps from one start to the next."""
         self._check_open()
         size = ffi.new("size_t*")
         self._call(lib.hkt_plan_save_state, NULL, 0, size)
@@ -188,13 +188,13 @@ class Plan:
         return bytes(ffi.buffer(memory, size[0]))
 
     def load_state(self, saved: Sequence[bytes]) -> None:
-        """Replaces the state by what all ranks of a job have saved, of any number of ranks, in any order."""
+        """Replaces the state by the states that all ranks of a job have saved; their number and order may differ."""
         self._check_open()
         held = [ffi.from_buffer(one) for one in saved]
         self._call(lib.hkt_plan_load_state, ffi.new("void*[]", held), [len(one) for one in saved], len(held))
 
     def reset_state(self) -> None:
-        """All zeros again; the next start may have another count. On all ranks alike."""
+        """Sets the state to zeros; the next start may have another count. Call it on all ranks."""
         self._check_open()
         self._call(lib.hkt_plan_reset_state)
 

@@ -1,4 +1,4 @@
-"""Operations that move by themselves: what a call with wait=False returns."""
+"""Operations that progress on their own: the result of a call with wait=False."""
 from __future__ import annotations
 
 import asyncio
@@ -21,8 +21,8 @@ class Request(Generic[Result]):
     __slots__ = ("_state", "_flight", "_kept", "_result", "_error", "_lock", "_whole", "__weakref__")
 
     def __init__(self, state: Handle, flight: Any, kept: Any, result: Any) -> None:
-        """flight: see state.FLIGHT; None: it has ended. kept: what the operation uses. result: what wait() returns; if it
-        can be called, what it returns."""
+        """flight: see state.FLIGHT; None: it has ended. kept: objects that the operation uses. result: the result of
+        wait(), or a function that returns it."""
         self._state = state
         self._flight = flight
         self._kept = kept
@@ -34,9 +34,9 @@ class Request(Generic[Result]):
     def wait(self, timeout: float | None = None) -> Result:
         """Waits until the operation has ended, and returns its result: what the blocking call would have returned.
 
-        timeout: seconds. If the operation has not ended by then, InProgressError (a builtin TimeoutError); that breaks
-        nothing, and it can be waited for again. If the operation failed, its error is raised, each time. Ctrl-C ends
-        the wait with KeyboardInterrupt; the operation goes on.
+        timeout: in seconds. If the operation has not ended by then, raises InProgressError (a builtin TimeoutError);
+        that breaks nothing, and it can be waited for again. If the operation failed, raises its error, each time.
+        Ctrl-C ends the wait with KeyboardInterrupt; the operation goes on.
         """
         if timeout is not None:
             checked(timeout)
@@ -67,7 +67,7 @@ class Request(Generic[Result]):
         return result() if callable(result) else result
 
     def done(self) -> bool:
-        """Whether the operation has ended, well or not. Never waits."""
+        """Returns True if the operation has ended, successfully or not. Never waits."""
         if self._whole is not None:
             return self._whole.done()
         if not self._lock.acquire(False):
@@ -105,7 +105,7 @@ class Request(Generic[Result]):
                 state.inside.remove(get_ident())
         finally:
             self._lock.release()
-        told()  # it ended meanwhile
+        told()  # it has ended meanwhile
 
     def __await__(self) -> Generator[Any, None, Result]:
         if self._whole is not None:
@@ -122,7 +122,7 @@ class Request(Generic[Result]):
             def ended(_: Any) -> None:
                 try:
                     loop.call_soon_threadsafe(wake)
-                except RuntimeError:  # the loop is closed: nobody waits
+                except RuntimeError:  # the loop is closed, and no longer waits
                     pass
 
             self.add_done_callback(ended)
@@ -137,7 +137,7 @@ class Request(Generic[Result]):
             raise _in_progress(timeout)
 
     def _step(self, milliseconds: int) -> bool:
-        """Whether it has ended, after so long; -1: however long it takes."""
+        """Waits this long, -1: without a limit. Returns True if the operation has ended."""
         state = self._state
         state.inside.append(get_ident())
         try:

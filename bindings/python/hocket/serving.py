@@ -1,4 +1,5 @@
-"""The process of a SharedCache: opens the cache, and copies batches for its clients into memory that all map."""
+"""The process of a SharedCache: opens the cache, and copies batches for its clients into memory that all of them
+map."""
 from __future__ import annotations
 
 import io
@@ -21,8 +22,8 @@ from hocket.cache import Cache
 from hocket.errors import Error, error_of, invalid
 from hocket.shared import ANSWER, REQUEST, SLOT, Mapped, SlotName, address_of, is_own, read
 
-# A worker that ends may have sent batches that nobody will take: those that a program gave up in the middle of an epoch.
-# No more than so many are kept for it; a DataLoader has a few on their way for each worker.
+# A worker that ends may have sent batches that no process will take: those that a program dropped in the middle of an
+# epoch. At most this many are kept for it; a DataLoader has a few in flight for each worker.
 _MOST_LEFT_BEHIND = 64
 _PATIENCE_S = 5  # with calls of clients, at the end
 
@@ -32,7 +33,7 @@ class _Slot:
         self.number, self.size, self.generation, self.offset = number, size, 0, offset
         self.memory = Mapped(descriptor, size, offset)
         self.owner: Any = None  # a client; None: it is free, or was sent
-        self.sender: Any = None  # who has sent it, until somebody takes it
+        self.sender: Any = None  # the client that has sent it, until another one takes it
 
     def name(self) -> SlotName:
         return SlotName(self.number, self.generation, self.size)
@@ -43,14 +44,14 @@ class Slots:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.descriptor = os.memfd_create("hocket-batches")  # one for all slots, which lie in it one after another
+        self.descriptor = os.memfd_create("hocket-batches")  # one file for all slots, which lie in it one after another
         self._size = 0
         self._all: list[_Slot] = []
         self._free: list[_Slot] = []
         self._left: list[_Slot] = []  # sent by clients that have ended; the oldest first
 
     def lend(self, size: int, client: Any) -> _Slot:
-        """One of at least so many bytes."""
+        """Lends a slot of at least this many bytes."""
         with self._lock:
             fitting = [slot for slot in self._free if slot.size >= size]
             if fitting:
@@ -87,11 +88,11 @@ class Slots:
 
     def _free_now(self, slot: _Slot) -> None:
         slot.owner = slot.sender = None
-        slot.generation += 1  # who still has its name does not get it
+        slot.generation += 1  # a client that still has the slot's name cannot take it
         self._free.append(slot)
 
     def forget(self, client: Any) -> None:
-        """The client has ended."""
+        """Releases the slots of a client that has ended."""
         with self._lock:
             for slot in self._all:
                 if slot.owner is client:
@@ -110,7 +111,7 @@ class Slots:
 
 
 class Service:
-    """Answers one client, in a thread of its own."""
+    """Answers one client, on its own thread."""
 
     def __init__(self, cache: Cache, slots: Slots, connection: socket.socket) -> None:
         self._cache, self._slots, self._connection = cache, slots, connection
@@ -187,20 +188,20 @@ def _listen(cache: Cache, listener: socket.socket) -> None:
     while True:
         try:
             _accept(cache, slots, listener)
-        except (OSError, RuntimeError):  # there is no descriptor, or no thread, until some clients have ended
+        except (OSError, RuntimeError):  # no descriptor or thread is available until some clients have ended
             time.sleep(0.1)
 
 
 def _accept(cache: Cache, slots: Slots, listener: socket.socket) -> None:
-    connection, _ = listener.accept()  # closed with the last that refers to it
+    connection, _ = listener.accept()  # closed with the last reference to it
     if is_own(connection):
         threading.Thread(target=Service(cache, slots, connection).run, daemon=True).start()
 
 
 def main() -> None:
-    """stdin: the options, pickled; a byte more, or its end, is the end of this process. stdout: "ready", or a status and a
-    text."""
-    # What the user's modules and functions print is for stderr: nobody reads the pipe behind the answer.
+    """stdin: the options, pickled; one more byte, or the end of file, ends this process. stdout: "ready", or a status
+    and a text."""
+    # Output of the user's modules and functions goes to stderr: the pipe is not read after the answer.
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -211,7 +212,7 @@ def main() -> None:
         cache = Cache(**pickle.loads(sys.stdin.buffer.read(size)))
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(address_of(sys.argv[1]))
-        listener.listen(4096)  # all that the kernel lets wait
+        listener.listen(4096)  # the longest queue that the kernel allows
     except Exception as error:
         print(getattr(error, "status", 0) or lib.HKT_ERROR_INTERNAL, json.dumps(str(error)), file=answer, flush=True)
         return
@@ -222,5 +223,5 @@ def main() -> None:
     try:
         cache.destroy(_PATIENCE_S)
     except Error:
-        pass  # a call still waits for its source. What was written is not lost
+        pass  # a call still waits for its source; no writes are lost
     os._exit(0)  # threads may still wait for their clients

@@ -28,18 +28,18 @@ from hocket.batch import Keys, bytes_of, keys_array
 from hocket.cache import Cache
 from hocket.errors import Error, error_of, invalid
 
-# A question: what; bytes of keys that follow; a number; how many slots follow that are free again.
+# A question: its kind; bytes of keys that follow; a number; how many names of released slots follow.
 REQUEST = struct.Struct("<4sIQI")
-# An answer: status; bytes that follow, which are the answer, or the error's text; a descriptor may come with it.
+# An answer: status; bytes that follow, which are the answer or the error's text; a descriptor may come with it.
 ANSWER = struct.Struct("<iI")
 SLOT = struct.Struct("<IIQ")  # number, generation, size
-# Nothing of the folder in which the program runs comes before what is installed, as it would by -c alone.
+# Removes the working folder from the path, which -c would put before installed modules.
 _SERVING = "import sys; sys.path[:] = [folder for folder in sys.path if folder]; from hocket.serving import main; main()"
 _CREDENTIALS = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
 
 
 class SlotName(NamedTuple):
-    """generation: it becomes larger each time that the slot is used, so that nobody takes one for another's."""
+    """generation: increases each time that the slot is used, so that it is not mistaken for an earlier use."""
 
     number: int
     generation: int
@@ -47,12 +47,13 @@ class SlotName(NamedTuple):
 
 
 def address_of(name: str) -> str:
-    """A socket without a file: so nothing is left when processes are killed."""
+    """Returns the address of a socket without a file, so that nothing is left when processes are killed."""
     return f"\0hocket-{name}"
 
 
 def is_own(connection: socket.socket) -> bool:
-    """Whether this user's process is at the other end: any user may connect to a socket without a file. Both sides ask."""
+    """Returns True if this user's process is at the other end: any user may connect to a socket without a file. Both
+    sides check."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return _CREDENTIALS.unpack(credentials)[1] == os.geteuid()
 
@@ -75,7 +76,8 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 class Mapped:
-    """A part of a file, as memory. (Python's mmap keeps a descriptor for each, and a process has few of those.)"""
+    """A part of a file, mapped into memory. (Python's mmap keeps a descriptor for each mapping, and a process has few
+    of those.)"""
 
     def __init__(self, descriptor: int, size: int, offset: int) -> None:
         self._unmap, self._size = _libc.munmap, size
@@ -91,7 +93,7 @@ class Mapped:
 
 
 class _Lent:
-    """A batch in its slot, which is free again with the last array that refers to this."""
+    """A batch in its slot, which is released with the last array that refers to this."""
 
     def __init__(self, connection: _Connection, slot: SlotName, size: int) -> None:
         self._connection, self.slot, self.size = connection, slot, size
@@ -108,7 +110,7 @@ class _Lent:
 
 
 class _Connection:
-    """of one process to that of the cache."""
+    """A connection of one process to the cache's process."""
 
     def __init__(self, name: str) -> None:
         self.process = os.getpid()
@@ -128,14 +130,15 @@ class _Connection:
             self.close()
             raise error_of(lib.HKT_ERROR_IO, "the process of the shared cache is another user's, and serves nobody but that user: make "
                            "one of your own")
-        # Longer than the cache waits for its source. Not before: then connect() would not wait, where many do it at once.
+        # Longer than the cache waits for its source. Set only now: earlier, connect() would fail instead of waiting
+        # when many processes connect at once.
         self._socket.settimeout(180)
 
     def close(self) -> None:
         self._socket.close()
 
     def __del__(self) -> None:
-        """Not before: while it is open, the arrays that refer to it have their slots."""
+        """Closes the socket only here: while it is open, the arrays that refer to it keep their slots."""
         try:
             self.close()
         except Exception:  # at the end of the interpreter, parts of it may be gone
@@ -189,7 +192,7 @@ class _Connection:
 
 
 class SharedCache:
-    """A hocket.Cache in a process of its own. Takes what hocket.Cache takes, but for comm; functions are pickled, so they
+    """A hocket.Cache in its own process. Takes the arguments of hocket.Cache except comm; functions are pickled, so they
     must be importable there, and not of __main__.
 
     It can be used by this process and its children, whether they are forked or get it pickled: all share one memory
@@ -199,7 +202,7 @@ class SharedCache:
     def __init__(self, source: Any = None, **options: Any) -> None:
         if options.get("comm") is not None:
             raise invalid("a SharedCache has no comm: its process is no rank; use servers=")
-        inspect.signature(Cache).bind(source, **options)  # a name that it does not have is a TypeError here, not there
+        inspect.signature(Cache).bind(source, **options)  # an unknown argument raises TypeError here, not in the process
         self._maker = 0
         self._connections: dict[int, _Connection] = {}
         given = _pickled(dict(options, source=None if source is None else os.fspath(source)))
@@ -210,17 +213,17 @@ class SharedCache:
         self._maker = os.getpid()
         try:
             self._open(given)
-        except BaseException:  # such as Ctrl-C: nobody waits for what opens the cache
+        except BaseException:  # such as Ctrl-C: the process that opens the cache is not waited for
             self._process.kill()
             self.close()
             raise
 
     def _open(self, given: bytes) -> None:
-        try:  # stdin stays open: its end tells the process that we have ended
+        try:  # stdin stays open: its end tells the process that this one has ended
             self._process.stdin.write(struct.pack("<I", len(given)) + given)  # type: ignore[union-attr]
             self._process.stdin.flush()  # type: ignore[union-attr]
         except BrokenPipeError:
-            pass  # it has ended already, and has answered nothing
+            pass  # it has already ended, without an answer
         answer = self._process.stdout.readline().decode().strip()  # type: ignore[union-attr]
         if answer != "ready":
             status, _, text = answer.partition(" ")
@@ -235,7 +238,7 @@ class SharedCache:
         return np.asarray(lent), offsets
 
     def copy_batch(self, keys: Keys, out: Any = None) -> Any:
-        """Samples of one size, as the rows of one array: as Cache.copy_batch."""
+        """Returns samples of one size as the rows of one array, like Cache.copy_batch."""
         wanted = keys_array(keys)
         into = None if out is None else bytes_of(out)
         data, offsets = self.copy_ragged(wanted)
@@ -297,9 +300,9 @@ class SharedCache:
 
     def _connection(self) -> _Connection:
         connection = self._connections.get(os.getpid())
-        if connection is None:  # a forked child makes one of its own
+        if connection is None:  # a forked child makes its own
             for other in self._connections.values():
-                other.close()  # our copy of the parent's
+                other.close()  # this process's copy of the parent's
             connection = _Connection(self._name)
             self._connections = {os.getpid(): connection}
             _by_name[self._name] = self
@@ -313,10 +316,10 @@ class SharedCache:
         self._connections = {}
 
     def close(self) -> None:
-        """Ends the process of the cache, where it was made. Arrays stay valid. A second close() does nothing."""
+        """Ends the cache's process if this process has made it. Arrays stay valid. A second close() does nothing."""
         connections, self._connections = self._connections, {}
         if self._maker != os.getpid():
-            return  # the connection ends with the last array that lies in a slot
+            return  # the connection ends with the last array in a slot
         self._maker = 0
         _by_name.pop(self._name, None)
         try:
@@ -327,13 +330,13 @@ class SharedCache:
             try:
                 pipe.close()  # type: ignore[union-attr]
             except OSError:
-                pass  # it has not read all that was for it
+                pass  # it has not read all of its input
         try:
             self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        for connection in connections.values():  # now nobody can be given the slots of our arrays
+        for connection in connections.values():  # now the slots of our arrays cannot be given to others
             connection.close()
 
     def __enter__(self) -> SharedCache:
@@ -374,6 +377,6 @@ def taken(name: str, slot: SlotName, size: int) -> np.ndarray[Any, Any]:
     try:
         return cache.take(slot, size)
     except Error as error:
-        if error.status == lib.HKT_ERROR_IO:  # its process has ended
+        if error.status == lib.HKT_ERROR_IO:  # the cache's process has ended
             _others.pop(name, None)
         raise

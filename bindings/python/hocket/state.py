@@ -1,7 +1,8 @@
-"""What is behind a Communicator, or what else has requests: the handle, the calls that are in it, and what operations in flight use.
+"""The part behind a Communicator and other objects with requests: the handle, the calls that are in it, and the objects
+that operations in flight use.
 
-Objects of Python may be dropped, closed or used from several threads at any time; the C ABI wants that no call begins
-after a handle was destroyed, and that buffers stay until their operation has ended. Both are kept here.
+Python objects may be dropped, closed or used from several threads at any time; the C ABI requires that no call begins
+after a handle was destroyed, and that buffers stay until their operation has ended. This module ensures both.
 """
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ from hocket.errors import error_of, invalid, keep, out_of_range, raise_last
 NULL = ffi.NULL
 FLIGHT = ffi.typeof("hkt_request*[3]")  # a request, or null and its status; who waits: hkt_py_wait in glue.c
 get_ident = threading.get_ident
-_busy = threading.local()  # .count: functions that Hocket has called, and this thread is in
+_busy = threading.local()  # .count: how many functions called by Hocket this thread is in
 
 
 def is_busy() -> bool:
-    """Whether this thread is in a function that Hocket has called: then nothing may be destroyed."""
+    """Returns True if this thread is in a function that Hocket has called: then nothing may be destroyed."""
     return getattr(_busy, "count", 0) > 0
 
 
@@ -42,12 +43,12 @@ def is_in_call() -> bool:
 
 
 def destroy_later(thing: Any) -> None:
-    """For what is dropped in such a function, by it or by the garbage collector."""
+    """Destroys an object that was dropped in such a function, by it or by the garbage collector."""
     threading.Thread(target=thing.destroy, name="hocket-destroy").start()
 
 
 class Handle:
-    """of what has requests. They refer to it, so it outlives them.
+    """The state of an object with requests. They refer to it, so it outlives them.
 
     handle      of C, for calls; null once it is closed.
     owned       the same, until it is destroyed: later than closed if something of it is still used.
@@ -65,7 +66,7 @@ class Handle:
         note_open(self)
 
     def fail(self, status: int) -> NoReturn:
-        """Raises what a call with `handle` has failed with."""
+        """Raises the error of a failed call with `handle`."""
         if not self.handle:
             raise error_of(lib.HKT_ERROR_ABORTED, f"the {self.what} is closed")
         self._raise(status)
@@ -78,9 +79,9 @@ class Handle:
             self.fail(status)
 
     def call(self, function: Callable[..., int], *arguments: Any, of: Any = None) -> int:
-        """A call that has no request, such as hkt_mem_register(comm, ...): function(handle, *arguments), and its status. The
-        handle is looked at when the call is counted: else another thread might destroy it in between. of: a handle of what
-        belongs to the communicator, in its stead."""
+        """Makes a call without a request, such as hkt_mem_register(comm, ...): function(handle, *arguments); returns
+        its status. The handle is read when the call is counted: otherwise another thread might destroy it in between.
+        of: a handle that belongs to the communicator, to be used instead."""
         thread = get_ident()
         self.inside.append(thread)
         try:
@@ -95,14 +96,14 @@ class Handle:
             self.inside.remove(thread)
 
     def reap(self) -> None:
-        """Lets go of what operations have used that have ended, and that nobody waits for."""
+        """Releases the objects used by operations that have ended and that no thread waits for."""
         thread = get_ident()
         self.inside.append(thread)
         try:
             if not self.handle:
                 return
-            # One by one, and never from another list: an exception of a signal's handler may come between any two
-            # steps, and none of those that are in flight may get lost then.
+            # Removes one at a time, and never rebuilds the list: a signal handler may raise between any two steps, and
+            # no operation in flight may get lost then.
             for one in list(self.orphans):
                 if lib.hkt_py_wait(one[0], 0) != lib.HKT_IN_PROGRESS:
                     try:
@@ -113,13 +114,13 @@ class Handle:
             self.inside.remove(thread)
 
     def leave(self, flight: Any, kept: Any) -> None:
-        """Of an operation that nobody waits for any more, as the handle is closed: C may still write to what it uses, until
-        the handle is freed, which may come later."""
+        """Keeps the objects of an operation that no thread waits for any more, because the handle is being closed: C
+        may write to them until the handle is freed, which may come later."""
         if self.owned and flight[0]:
             self.orphans.append((flight, kept))
 
     def is_own(self) -> bool:
-        """False in a forked child, which has nothing but a copy that must be freed."""
+        """False in a forked child, which has only a copy that must be freed."""
         return self.process == os.getpid()
 
     def destroy(self, patience_s: float = 30) -> None:
@@ -130,7 +131,7 @@ class Handle:
         if is_busy() or (in_call and self.is_own()):
             destroy_later(self)
             return
-        if not in_call:  # what an exception of a handler has left, where Python cannot be on its guard
+        if not in_call:  # operations left by an exception in a handler, at points that Python cannot guard
             while get_ident() in self.inside:
                 self.inside.remove(get_ident())
         if self.inside and self.is_own():
@@ -138,15 +139,15 @@ class Handle:
         self._free(patience_s)
 
     def abandon(self) -> None:
-        """Its memory goes with the process."""
+        """Does nothing: the memory is freed with the process."""
         self.handle = self.owned = NULL
 
     def _tell_calls(self) -> None:
-        """Has calls of other threads end."""
+        """Makes calls of other threads end."""
         raise NotImplementedError
 
     def _free(self, patience_s: float) -> None:
-        """No call is in it any more, and none begins."""
+        """Frees the handle. No call is in it any more, and none begins."""
         raise NotImplementedError
 
     def _end_calls(self, patience_s: float) -> None:
@@ -167,9 +168,9 @@ class Handle:
 
 
 class State(Handle):
-    """of a communicator. Requests, plans, operators and window memory refer to it.
+    """The state of a communicator. Requests, plans, operators and window memory refer to it.
 
-    exchanges   what is closed before the communicator is destroyed, by numbers: see overlap.exchange.Opened.
+    exchanges   objects to close before the communicator is destroyed, by number: see overlap.exchange.Opened.
     """
 
     __slots__ = ("told", "exchanges", "blocks", "kept")
@@ -186,14 +187,14 @@ class State(Handle):
         raise_last(status, self.handle)
 
     def close(self) -> None:
-        """Ends calls of other threads, and destroys the communicator; with window memory in use, once that is free."""
+        """Ends calls of other threads, and destroys the communicator; if window memory is in use, once that is free."""
         if not self.handle:
             return
         if is_busy() or is_in_call():
             raise invalid("a communicator cannot be closed by a function that Hocket calls, nor by a handler of a signal "
                           "beside a call: call abort() there, and close it later")
         if self.blocks and self.is_own():
-            self.handle = NULL  # it is destroyed with the last array, but what waits ends now
+            self.handle = NULL  # it is destroyed with the last array, but waits end now
             if self.inside or self.told:
                 lib.hkt_comm_abort(self.owned)
             self._close_exchanges(30)  # they use the arrays
@@ -201,7 +202,7 @@ class State(Handle):
             self.destroy()
 
     def leave(self, flight: Any, kept: Any) -> None:
-        if not self.blocks:  # else it was aborted, and waits for its arrays to be freed
+        if not self.blocks:  # otherwise it was aborted, and is destroyed once its arrays are freed
             super().leave(flight, kept)
 
     def block_freed(self) -> None:
@@ -222,7 +223,8 @@ class State(Handle):
         self.told.clear()
 
     def _close_exchanges(self, patience_s: float) -> None:
-        """No call begins any more. An iteration that is under way is given up: other ranks may have left it."""
+        """Closes the exchanges; no call begins any more. An iteration under way is given up: other ranks may have left
+        it."""
         if self.exchanges and self.is_own():
             if any(one.is_under_way for one in list(self.exchanges.values())):
                 lib.hkt_comm_abort(self.owned)
@@ -238,7 +240,7 @@ class State(Handle):
 CALLS.add(Handle.call.__code__)
 
 
-# ---- What is open ------------------------------------------------------------------------------------------------
+# ---- Open objects --------------------------------------------------------------------------------------------------
 
 _open: dict[int, Any] = {}  # in the order in which they were made: references to what has destroy() and abandon()
 
@@ -253,16 +255,16 @@ def forget(thing: Any) -> None:
 
 @atexit.register
 def _close_all() -> None:
-    """Before the interpreter ends no thread of Hocket's may be left that could call into it. The newest first: a cache
-    before its communicator. A forked child leaves alone what is its parent's."""
+    """Closes everything before the interpreter ends: then no thread of Hocket's may be left that could call into it.
+    The newest first: a cache before its communicator. A forked child does not touch its parent's objects."""
     own = [thing for thing in (reference() for reference in _open.values()) if thing is not None and thing.is_own()]
     inside = {thread for thing in own for thread in getattr(thing, "inside", ())}
     for thing in reversed(own):
         try:
             thing.destroy(5)
         except Exception:
-            thing.abandon()  # calls are still in it, and nobody waits for them any more
-    # What those calls raise is printed now: a thread that prints while the interpreter ends makes it abort.
+            thing.abandon()  # calls are still in it, and are not waited for any more
+    # Exceptions of those calls are printed now: a thread that prints while the interpreter ends makes it abort.
     until = time.monotonic() + 1
     for thread in threading.enumerate():
         if thread.ident in inside and thread is not threading.current_thread():
@@ -286,15 +288,15 @@ in_callback = _Inside()
 
 @ffi.def_extern(name="hkt_py_is_interrupted", error=1, onerror=keep)
 def _is_interrupted(user: Any) -> int:
-    """Python runs the handlers of signals between its instructions, in the main thread: also here. If one raises,
-    `keep` has the exception, and the wait ends. user: an Ending, whose calls are to end for another reason; or null."""
+    """Python runs signal handlers between its instructions on the main thread: also here. If one raises, `keep` stores
+    the exception, and the wait ends. user: an Ending, whose calls should end for another reason; or null."""
     for _ in (1, 2):
         pass
     return 1 if user and ffi.from_handle(user).has_begun else 0
 
 
 class Ending:
-    """Whether what has calls is being closed: then they end. It refers to nothing, as C refers to it."""
+    """Tells calls that their object is being closed: then they end. It refers to nothing, because C refers to it."""
 
     __slots__ = ("has_begun",)
 
@@ -307,7 +309,7 @@ def _ended(user: Any) -> None:
     with in_callback:
         told = ffi.from_handle(user)
         told()
-        del told  # it may be the last that has the communicator
+        del told  # it may hold the last reference to the communicator
 
 
 class Told:
@@ -320,9 +322,9 @@ class Told:
 
     def __call__(self) -> None:
         self._state.told.pop(id(self), None)
-        self.user = None  # it refers to this
+        self.user = None  # it refers to this object
         try:
             self._function()
-        except BaseException:  # nobody is above it
+        except BaseException:  # there is no caller to pass it to
             import traceback
             traceback.print_exc()

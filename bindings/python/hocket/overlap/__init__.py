@@ -1,5 +1,5 @@
-"""Which layers communicate together while others compute (docs/overlap.md): profiles, plans of batches, and the exchange of
-gradients among ranks by such plans, which Communicator.overlap() makes.
+"""Plans which layers communicate together while others compute (docs/overlap.md): profiles, plans of batches, and the
+exchange of gradients among ranks by such plans, made by Communicator.overlap().
 
     profile = hocket.overlap.Profile.load("profile.json")
     plan = hocket.overlap.plan(profile, backward=True)

@@ -1,4 +1,4 @@
-"""Gradients that are exchanged among ranks while others are still computed, in batches that are measured and planned."""
+"""Exchanges gradients among ranks while others are still being computed, in batches that are measured and planned."""
 from __future__ import annotations
 
 import _thread
@@ -23,14 +23,14 @@ Layers = Sequence[tuple[Optional[str], Sequence[Any]]]
 
 
 class Stats(NamedTuple):
-    """What an exchange runs, and how it goes. Times are seconds, medians of the iterations that ran this plan, at most the
-    last 100. Until the first plan they are 0; while it measures again they are those of the plan before.
+    """The plan and the performance of an exchange. Times are seconds, medians of the iterations that ran this plan, at
+    most the last 100. Until the first plan they are 0; during a new measurement they are those of the previous plan.
 
     iterations          since it was opened
-    plans               how many were made; batches: of the plan that runs
+    plans               how many were made; batches: those of the current plan
     predicted_seconds   of an iteration, from the end of one to the end of the next; measured_seconds: likewise
-    computation         what a part of that was: layers, and what was done between iterations
-    communication       as long as batches were on their way; overlap: as long as both were so
+    computation         the part of that spent on layers, and between iterations
+    communication       while batches were in flight; overlap: while both happened
     """
 
     iterations: int
@@ -44,13 +44,14 @@ class Stats(NamedTuple):
 
 
 class Opened:
-    """An hkt_overlap, and what it uses. The communicator's state has it, which closes it if nobody did before."""
+    """An hkt_overlap, and the objects it uses. The communicator's state refers to it, and closes it if it is still
+    open."""
 
     __slots__ = ("handle", "kept", "is_under_way")
 
     def __init__(self, handle: Any, kept: Any) -> None:
         self.handle, self.kept = handle, kept
-        self.is_under_way = False  # an iteration: batches may be on their way
+        self.is_under_way = False  # an iteration has begun: batches may be in flight
 
     def close(self) -> None:
         handle, self.handle = self.handle, NULL
@@ -66,20 +67,20 @@ class Exchange:
         exchange.finish()                                       # all gradients are combined
 
     on all ranks alike; other collectives of the communicator are started by the same thread. A call that is refused
-    (InvalidArgumentError) changes nothing. After another error, such as a rank that is lost, the exchange can only be closed.
-    Threads take turns: a call waits for that of another one.
+    (InvalidArgumentError) changes nothing. After another error, such as a rank that is lost, the exchange can only be
+    closed. Threads take turns: a call waits for another thread's call.
     """
 
     def __init__(self, state: State, layers: Layers, op: str | Operator, options: dict[str, Any]) -> None:
         """Use Communicator.overlap()."""
         self._state, self._key = state, next(_keys)
-        self._lock = threading.RLock()  # one that a handler of a signal gets too, and then sees that the thread is in a call
+        self._lock = threading.RLock()  # reentrant: a signal handler gets it too, and then sees that the thread is in a call
         self._is_in_call = False
         made = ffi.new("hkt_overlap**")
         try:
             self._layers, arguments, kept = _given(layers, op, options)
         except Exception:
-            with contextlib.suppress(Error):  # the other ranks would wait for this one
+            with contextlib.suppress(Error):  # otherwise the other ranks would wait for this one
                 state.call(lib.hkt_overlap_with_ranks, NULL, 0, NULL, NULL, 0, NULL, made)
             raise
         state.call(lib.hkt_overlap_with_ranks, *arguments, made)
@@ -88,35 +89,36 @@ class Exchange:
     # ---- An iteration --------------------------------------------------------------------------------------------
 
     def forward(self, layer: int) -> None:
-        """The forward pass comes to this layer, from 0 on. Among ranks there is nothing to wait for."""
+        """Begins the forward pass of this layer, from 0 on. Among ranks this never waits."""
         self._call(lib.hkt_overlap_forward, layer)
 
     def begin_backward(self) -> None:
-        """The backward pass begins."""
+        """Begins the backward pass."""
         opened = self._state.exchanges.get(self._key)
         if opened is not None:
             opened.is_under_way = True
         self._call(lib.hkt_overlap_begin_backward)
 
     def backward(self, layer: int) -> None:
-        """The gradients of this layer are there, and of all after it: each layer once, from the last one to 0. From now on
-        nobody but Hocket may touch them, until finish() has returned. If they end a batch it begins to move. Never waits."""
+        """Reports that the gradients of this layer are ready, and of all layers after it: each layer once, from the
+        last one to 0. From now on only Hocket may touch them, until finish() has returned. A batch that they complete
+        begins to move. Never waits."""
         self._call(lib.hkt_overlap_backward, layer)
 
     def finish(self) -> None:
-        """Ends the iteration: returns when all gradients are combined, on all ranks. Every now and then all ranks put together
-        what they have measured, and take the same plan from then on. Ctrl-C ends the wait; call it again then, unless
-        stats.iterations says that the iteration had ended just before."""
+        """Ends the iteration: returns when all gradients are combined, on all ranks. At intervals all ranks combine
+        their measurements, and use the same new plan from then on. Ctrl-C ends the wait; call finish() again then,
+        unless stats.iterations shows that the iteration had just ended."""
         self._call(lib.hkt_overlap_finish)
         opened = self._state.exchanges.get(self._key)
         if opened is not None:
             opened.is_under_way = False
 
-    # ---- What it has found ---------------------------------------------------------------------------------------
+    # ---- Results -------------------------------------------------------------------------------------------------
 
     @property
     def stats(self) -> Stats:
-        """What runs, and how it goes."""
+        """The current plan and its performance."""
         found = ffi.new("hkt_overlap_run_stats*")
         self._call(lib.hkt_overlap_get_stats, found, ffi.sizeof("hkt_overlap_run_stats"))
         return Stats(*(getattr(found, name) for name in Stats._fields))
@@ -137,7 +139,7 @@ class Exchange:
         def ask(handle: Any) -> int:
             text = ffi.new("const char**")
             status = lib.hkt_overlap_profile(handle, text)
-            texts.append(text_of(text[0]))  # which the next call may change
+            texts.append(text_of(text[0]))  # the next call may change it
             return status
 
         self._call(ask)
@@ -146,9 +148,9 @@ class Exchange:
     # ---- Its end -------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Lets go of the arrays. In an iteration all ranks close it after the same layer; it waits until what this rank has
-        started is over, as long as an operation may take. An exchange that is dropped, or whose `with` block an exception
-        leaves, is closed, too, and nobody waits for it. A second close() does nothing."""
+        """Releases the arrays. During an iteration all ranks must close it after the same layer; it waits until the
+        operations of this rank have ended, for at most an operation's timeout. An exchange that is dropped, or whose
+        `with` block is left by an exception, is closed as well, without waiting. A second close() does nothing."""
         if self._has_to_wait():
             self._alone(interruptible, self._end)
         else:
@@ -160,13 +162,13 @@ class Exchange:
 
     def _end(self) -> None:
         state, thread = self._state, get_ident()
-        state.inside.append(thread)  # so that the communicator is not destroyed meanwhile
+        state.inside.append(thread)  # prevents the communicator's destruction meanwhile
         try:
-            opened = state.exchanges.pop(self._key, None) if state.handle else None  # else it is the state that closes it
+            opened = state.exchanges.pop(self._key, None) if state.handle else None  # otherwise the state closes it
             if opened is not None:
                 opened.close()
         finally:
-            state.inside.remove(thread)  # before the arrays are let go of: with them the communicator may go
+            state.inside.remove(thread)  # before the arrays are released: the communicator may be destroyed with them
 
     def __enter__(self) -> Exchange:
         return self
@@ -178,11 +180,11 @@ class Exchange:
             self._leave()
 
     def _leave(self) -> None:
-        """Without a wait of this thread."""
+        """Closes the exchange without making this thread wait."""
         if not self._has_to_wait():
             self._end()
             return
-        with contextlib.suppress(RuntimeError):  # there can be no thread: then its communicator closes it
+        with contextlib.suppress(RuntimeError):  # no thread can be started: then its communicator closes it
             _thread.start_new_thread(self._end, ())
 
     def __del__(self) -> None:

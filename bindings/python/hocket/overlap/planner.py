@@ -24,9 +24,9 @@ def ranges_of(ends: Sequence[int]) -> list[range]:
 
 @dataclass(frozen=True)
 class Plan:
-    """Batches of consecutive layers, and what they are predicted to take.
+    """Batches of consecutive layers, and their predicted times.
 
-    ends            for each batch, in the model's order, how many layers there are up to its end
+    ends            for each batch, in the model's order, the number of layers up to its end
     seconds         from the beginning to the end
     communication   how long the link is busy, with start-ups; computation: how long layers compute; overlap: how long both go on
     names           of the profile's layers
@@ -102,7 +102,7 @@ def fit_cost(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, flo
     if len(sizes) != len(seconds) or len(set(sizes)) < 2 or not all(time > 0 for _, time in points):
         raise invalid(f"{len(sizes)} sizes and {len(seconds)} times are given: a line needs as many of both, two different sizes, and times above 0")
     lines = [(time, 0.0) for _, time in points] + [(0.0, time / size) for size, time in points if size]
-    for i, a in enumerate(points):  # one that goes through two of the points is a best one
+    for i, a in enumerate(points):  # an optimal line passes through two of the points
         for b in points[i + 1:]:
             if a[0] != b[0]:
                 slope = (b[1] - a[1]) / (b[0] - a[0])

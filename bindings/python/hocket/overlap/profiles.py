@@ -24,8 +24,8 @@ _FORM = '{"startup": 0.001, "layers": [{"name": "conv1", "transfer": 0.002, "com
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer. transfer, compute: seconds. bytes: of its weights, or None. forward: the seconds of its forward pass, where
-    compute is the backward pass's; all layers have it, or none."""
+    """One layer. transfer, compute: seconds. bytes: of its weights, or None. forward: the seconds of its forward pass;
+    `compute` is then the backward pass. Set in all layers or in none."""
 
     name: str
     transfer: float
@@ -36,7 +36,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Pull:
-    """What pulls cost that run by themselves, in seconds: n of them take latency + (n - 1) * startup + bytes * per_byte."""
+    """The cost of separate pulls, in seconds: n of them take latency + (n - 1) * startup + bytes * per_byte."""
 
     latency: float
     startup: float
@@ -45,15 +45,15 @@ class Pull:
 
 @dataclass(frozen=True)
 class Profile:
-    """startup: the seconds that each communication takes besides its transfers. layers: Layers, the model's first one first in
-    both directions. What is not possible is refused when it is made (InvalidArgumentError), with its path.
+    """startup: the seconds that each communication takes in addition to its transfers. layers: Layers, the model's
+    first one first in both directions. An invalid value raises InvalidArgumentError, which names its path.
 
-    The others are of a whole iteration, as an Exchange measures it. They change no plan.
+    The other values are of a whole iteration, as measured by an Exchange. They do not affect plans.
     before      the seconds in which nothing can communicate: the forward pass, and the optimizer
-    latency     the seconds that communications which are on their way together take besides, once for all of them
-    contention  by how much longer layers compute beside communication, as a share
+    latency     additional seconds of communications that are in flight together, once for all of them
+    contention  how much longer layers compute during communication, as a share
 
-    pull        with a parameter service: what pulls in the forward pass cost; None: as transfers do
+    pull        with a parameter service: the cost of pulls in the forward pass; None: that of transfers
     """
 
     startup: float
@@ -121,10 +121,10 @@ class Profile:
             file.write(self.to_json())
 
 
-# ---- What is given --------------------------------------------------------------------------------------------------
+# ---- Checks of arguments -----------------------------------------------------------------------------------------
 
 def _open_regular(path: str, flags: int) -> int:
-    """For open(). A FIFO would be waited for, and a device may never end."""
+    """An opener for open() that refuses special files: a FIFO would be waited for, and a device may never end."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # open() itself refuses a folder
@@ -134,7 +134,7 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def _shown(value: Any) -> str:
-    """A value as a message shows it."""
+    """Returns the value as a message shows it."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, (list, tuple)):
@@ -157,7 +157,7 @@ def _number(path: str, value: Any, most: float, wanted: str) -> float:
     is_number = hasattr(value, "__float__") and not isinstance(value, (bool, str))
     try:
         number = float(value) if is_number else math.nan
-    except OverflowError:  # of a whole number
+    except OverflowError:  # of an integer
         number = math.inf
     if not 0 <= number <= most:
         raise invalid(f"{path} is {_shown(value)}; it must be {wanted}")
@@ -177,7 +177,7 @@ def count_of(path: str, value: Any) -> int:
 def name_of(path: str, name: Any) -> str:
     try:
         size = len(name.encode()) if isinstance(name, str) else 0
-    except UnicodeEncodeError:  # half of a pair of surrogates, which is no text
+    except UnicodeEncodeError:  # half of a surrogate pair, which is not text
         size = 0
     if not 0 < size <= _MOST_NAME or any(c < " " or c == "\x7f" for c in name):
         raise invalid(f"{path} is {_shown(name)}; it must be a text of one line and up to {_MOST_NAME} bytes")

@@ -1,4 +1,4 @@
-"""What is behind a Worker or a Server: the handle of C, the calls that are in it, and its end."""
+"""The part behind a Worker or a Server: the C handle, the calls that are in it, and its end."""
 from __future__ import annotations
 
 from typing import Any, Callable
@@ -10,17 +10,17 @@ from hocket.state import NULL, Ending, Handle, forget, is_busy, is_in_call
 
 
 class ServiceHandle(Handle):
-    """ending       what waits of C look at: see state.Ending
-    kept         what C looks at as long as the handle is open
+    """ending       checked by waits in C: see state.Ending
+    kept         objects that C uses as long as the handle is open
     """
 
     __slots__ = ("what", "ending", "kept", "_close", "_unfreed")
 
     def __init__(self, what: str, handle: Any, close: Callable[[Any], None], ending: Ending, kept: Any) -> None:
-        """what: "worker" or "server", for texts. close: frees a handle."""
+        """what: "worker" or "server", for messages. close: frees a handle."""
         self.what, self.ending, self.kept = what, ending, kept
         self._close = close
-        self._unfreed = [handle]  # whoever takes it from here frees it
+        self._unfreed = [handle]  # the thread that pops it frees it
         super().__init__(handle)
 
     def refuse_beside_a_call(self) -> None:
@@ -44,10 +44,10 @@ class ServiceHandle(Handle):
     def _free_now(self) -> None:
         try:
             handle = self._unfreed.pop()
-        except IndexError:  # another thread is there
+        except IndexError:  # another thread is freeing it
             return
         self._close(handle)
-        self.owned = NULL  # only now: until then requests that are dropped keep their arrays, which C may still write to
+        self.owned = NULL  # only now: until then dropped requests keep their arrays, to which C may still write
         forget(self)
         self.orphans.clear()
         self.kept = None

@@ -32,7 +32,7 @@ def open_with_ranks(comm: Communicator, tensors: Mapping[str, Any], servers: int
         options, ending, kept = options_of(staleness, update=update, tree=tree, rack=rack, chunk_bytes=chunk_bytes, priority=priority,
                                            longest_wait=longest_wait, timeout=timeout)
     except Exception:
-        with contextlib.suppress(Error):  # the other ranks would wait for this one
+        with contextlib.suppress(Error):  # otherwise the other ranks would wait for this one
             interruptible(lambda: state.call(lib.hkt_params_open_with_ranks, servers, NULL, 0, NULL, NULL, made, server))
         raise
 

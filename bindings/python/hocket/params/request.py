@@ -1,4 +1,4 @@
-"""Pushes, pulls and checkpoints that move by themselves: what a call with wait=False returns."""
+"""Pushes, pulls and checkpoints that progress on their own: the result of a call with wait=False."""
 from __future__ import annotations
 
 import asyncio
@@ -19,7 +19,7 @@ class Request(requests.Request[Result]):
     """A push, pull or checkpoint that was started. Its arrays are Hocket's until it has ended, and are kept alive until
     then, also if this object is dropped. `await request` is wait() for programs with asyncio. Thread-safe.
 
-    A request of the service cannot be joined with others, and calls nobody when it ends."""
+    A request of the service cannot be joined with others, and supports no callbacks."""
 
     __slots__ = ("_parts",)
 
@@ -31,9 +31,9 @@ class Request(requests.Request[Result]):
     def wait(self, timeout: float | None = None) -> Result:
         """Waits until all of it has ended, and returns what the blocking call would have returned.
 
-        timeout: seconds. If it has not ended by then, InProgressError (a builtin TimeoutError); that breaks nothing, and
-        it can be waited for again. If it failed, its error is raised, each time. Ctrl-C ends the wait with
-        KeyboardInterrupt; what was started goes on."""
+        timeout: in seconds. If the request has not ended by then, raises InProgressError (a builtin TimeoutError); that
+        breaks nothing, and it can be waited for again. If it failed, raises its error, each time. Ctrl-C ends the wait
+        with KeyboardInterrupt; what was started goes on."""
         until = None if timeout is None else time.monotonic() + requests.checked(timeout)
         error: Error | None = None
         for part in self._parts:
@@ -48,15 +48,15 @@ class Request(requests.Request[Result]):
         return self._take()
 
     def done(self) -> bool:
-        """Whether it has ended, well or not. Never waits."""
+        """Returns True if it has ended, successfully or not. Never waits."""
         return all([part.done() for part in self._parts])
 
     def failed(self) -> bool:
-        """Whether it has ended with an error. Never waits."""
+        """Returns True if it has ended with an error. Never waits."""
         return self.done() and any(part._error is not None for part in self._parts)
 
     def add_done_callback(self, function: Callable[[requests.Request[Result]], Any]) -> None:
-        """Refused: the service tells nobody of ends."""
+        """Not supported: the service does not report the end of requests."""
         raise invalid("a request of the parameter service calls nobody when it ends: use wait(), done() or await")
 
     def __await__(self) -> Generator[Any, None, Result]:
@@ -65,10 +65,10 @@ class Request(requests.Request[Result]):
         return self.wait()
 
     def _ends_soon(self) -> bool:
-        """For an event loop, which joins the threads of its executor when it ends: so none of them waits for long."""
+        """For an event loop, which joins its executor's threads when it ends, so that no thread waits for long."""
         try:
             self.wait(_LOOKED_EVERY_S)
-        except Error as error:  # its own is raised again by the next wait
+        except Error as error:  # the next wait raises it again
             return error.status != lib.HKT_IN_PROGRESS
         return True
 
@@ -87,7 +87,7 @@ def start(state: Handle, function: Callable[..., int], arguments: tuple[Any, ...
     try:
         state.call(function, *arguments, flight)
     except BaseException:
-        if flight[0]:  # interrupted: the operation goes on, and has the arrays
+        if flight[0]:  # interrupted: the operation continues, and uses the arrays
             state.orphans.append((flight, kept))
         raise
     return requests.Request(state, flight, kept, None)

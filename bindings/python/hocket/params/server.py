@@ -1,4 +1,4 @@
-"""A server of a parameter service, in this process; and the state of any."""
+"""A server of a parameter service in this process, and the status of any server."""
 from __future__ import annotations
 
 import contextlib
@@ -15,14 +15,14 @@ from hocket.params.handles import ServiceHandle
 from hocket.request import checked
 from hocket.state import NULL, Ending
 
-_SLICE_MS = 50  # of a wait, between two looks for signals and for close()
+_SLICE_MS = 50  # of a wait, between two checks for signals and for close()
 
 
 class Server:
-    """Keeps weights of a service, on a thread of Hocket's. Made by serve() and open_with_ranks(). Thread-safe.
+    """Keeps weights of a service, on one of Hocket's threads. Made by serve() and open_with_ranks(). Thread-safe.
 
-    It is closed by close(), at the end of a `with` block, when it is dropped, and before the interpreter ends. Workers
-    that are left take it for one that has died, and wait for another one in its place."""
+    It is closed by close(), at the end of a `with` block, when it is dropped, and before the interpreter ends.
+    Remaining workers take it for a server that has died, and wait for its replacement."""
 
     def __init__(self, handle: ServiceHandle) -> None:
         """Use serve()."""
@@ -32,7 +32,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Where workers and other servers reach it: "10.0.0.4:7000"."""
+        """The address at which workers and other servers reach it: "10.0.0.4:7000"."""
         return self._address
 
     @property
@@ -66,14 +66,15 @@ class Server:
         return found[0]
 
     def finish(self) -> None:
-        """Ends the server, and returns when its last checkpoint, of all rounds so far, is on the disk, if it has a folder
-        for them. Afterwards there is only close(). Errors: IOError of hocket (the last checkpoint could not be written), and
-        what has made the server fail."""
+        """Ends the server, and returns when its last checkpoint, of all rounds so far, is on the disk, if it has a
+        folder for checkpoints. Afterwards only close() may be called. Errors: IOError of hocket (the last checkpoint
+        could not be written), and the error that has made the server fail."""
         self._is_finished = True
         interruptible(lambda: self._handle.call(lib.hkt_params_server_finish))
 
     def close(self) -> None:
-        """finish(), unless that was called, and frees the server, also if that raises. A second close() does nothing."""
+        """Calls finish(), unless that was called, and frees the server, also if finish() raises. A second close() does
+        nothing."""
         if self.closed:
             return
         self._handle.refuse_beside_a_call()
@@ -88,7 +89,7 @@ class Server:
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         with contextlib.ExitStack() as stack:
-            if kind is not None:  # which is the error that counts
+            if kind is not None:  # the first error counts
                 stack.enter_context(contextlib.suppress(Error))
             self.close()
 
@@ -106,16 +107,16 @@ def serve(listen: str, *, join: str | None = None, secret: str | None = None,
           return_within: float | None = None) -> Server:
     """Begins to serve, and returns at once. The first worker that comes says what is kept.
 
-    listen: "host:port" or ":port" (all addresses); port 0: any that is free (Server.address). join: "host:port" of the first
-    server; None: this is the first one. servers: of the first one: how many there are, itself included (1). secret:
+    listen: "host:port" or ":port" (all addresses); port 0: any free port (Server.address). join: "host:port" of the first
+    server; None: this is the first one. servers: for the first one: the number of servers, including itself (1). secret:
     HOCKET_SECRET. checkpoints: the folder for this server's checkpoint; it must exist. checkpoint_every: rounds between
-    two of them (10). restore: goes on from a checkpoint in the folder; index: whose, if it has those of several servers;
-    round: goes back to the checkpoint of all rounds below it; accept_torn: new workers go on from it also if servers, or
-    chunks, have other rounds. rack: of workers that are near it (this host). timeout: seconds, for the first server to be
-    there (HOCKET_TIMEOUT_MS; 60). silence: seconds after which a worker is thought not to answer (2). return_within: after
-    which one that does not answer is taken out of the job (10).
-    Errors: InvalidArgumentError, BootstrapError (the address), NotFoundError (there is no checkpoint to restore), IOError of
-    hocket (the checkpoint, or its folder), OutOfMemoryError."""
+    two of them (10). restore: continues from a checkpoint in the folder; index: the server's, if the folder has those
+    of several servers; round: goes back to the checkpoint of all rounds below it; accept_torn: new workers continue
+    from it even if servers, or chunks, have different rounds. rack: shared with the workers near it (this host).
+    timeout: seconds to wait for the first server (HOCKET_TIMEOUT_MS; 60). silence: seconds after which a worker is
+    suspected (2). return_within: seconds after which a worker that does not answer is taken out of the job (10).
+    Errors: InvalidArgumentError, BootstrapError (the address), NotFoundError (there is no checkpoint to restore),
+    IOError of hocket (the checkpoint, or its folder), OutOfMemoryError."""
     options = ffi.new("hkt_params_server_options*")
     lib.init_hkt_params_server_options(options)
     seconds = {"timeout_ms": ("timeout", timeout), "silence_ms": ("silence", silence), "return_ms": ("return_within", return_within)}
@@ -142,9 +143,9 @@ def server_of(handle: Any) -> Server:
 
 def status(address: str, *, secret: str | None = None, timeout: float | None = None) -> dict[str, Any]:
     """Asks the server at "host:port", and returns its state: "server", "at", "clock" (the rounds that all of its weights
-    have), "workers" and more; before the job has begun "waits_for", in words. hkt_params_status in hocket.h has all of it.
-    secret: HOCKET_SECRET. timeout: seconds (HOCKET_TIMEOUT_MS; 60). Errors: InvalidArgumentError, BootstrapError (nobody is
-    there, or another secret), MismatchError, TimeoutError, PeerLostError."""
+    have), "workers" and more; before the job has begun also "waits_for", in words. hkt_params_status in hocket.h has
+    all of it. secret: HOCKET_SECRET. timeout: seconds (HOCKET_TIMEOUT_MS; 60). Errors: InvalidArgumentError,
+    BootstrapError (no server at the address, or a different secret), MismatchError, TimeoutError, PeerLostError."""
     limit = 0 if timeout is None else opts.milliseconds(timeout)
 
     def ask() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The tensors that a service keeps: their names, shapes and types, and whether an array fits one of them."""
+"""The tensors that a service keeps: their names, shapes and types; checks if an array fits one of them."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from hocket.arrays import NAMES, SIZES, Resolved, ndarray, resolve, shape_of
 from hocket.errors import invalid
 from hocket.state import NULL
 
-_HOST_DEVICES = (1, 3)  # of DLPack: memory of the host, and such that CUDA has pinned
+_HOST_DEVICES = (1, 3)  # of DLPack: host memory, and host memory pinned by CUDA
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ Found = tuple[Tensor, Any, Any]  # a tensor, an address of as many elements, and
 
 
 class Model:
-    """The tensors of a service, in the order of their numbers; arrays: what they were opened with, by name."""
+    """The tensors of a service, in the order of their numbers; arrays: those it was opened with, by name."""
 
     def __init__(self, tensors: Mapping[str, Any]) -> None:
         if not isinstance(tensors, Mapping) or not tensors:
@@ -99,7 +99,7 @@ def check_type(tensor: Tensor, number: int, array: Any, what: str) -> None:
 
 
 def on_host(array: Any, name: str, writable: bool) -> Resolved:
-    """As resolve(), but memory of a device is refused."""
+    """Does what resolve() does, but refuses device memory."""
     resolved = resolve(array, name, writable)
     if not isinstance(array, ndarray) and _is_on_device(array):
         raise invalid(f"{name} is in memory of a device; the parameter service takes memory of the host: pass a copy there")
@@ -108,7 +108,7 @@ def on_host(array: Any, name: str, writable: bool) -> Resolved:
 
 def _is_on_device(array: Any) -> bool:
     is_cuda = getattr(array, "is_cuda", None)
-    if is_cuda is not None:  # PyTorch's answer is the faster one
+    if is_cuda is not None:  # PyTorch's attribute is faster to read
         return bool(is_cuda)
     device = getattr(array, "__dlpack_device__", None)
     return device is not None and device()[0] not in _HOST_DEVICES

@@ -22,9 +22,9 @@ Names = Union[str, Iterable[str], None]
 class Stats(NamedTuple):
     """Counts of a worker since it was opened, and its state now: the fields of hkt_params_stats.
 
-    round           how often clock() was called, and where the worker began
-    bytes_sent      elements, of all connections, through shared memory, too; bytes_received: likewise
-    kept_bytes      of updates that a server may ask for once more
+    round           the round in which the worker began, plus the calls of clock()
+    bytes_sent      elements, on all connections and through shared memory; bytes_received: likewise
+    kept_bytes      of updates that a server may ask for again
     epochs          how often a server has announced a tree: workers came or went
     reconnections   to servers
     children        workers below this one, in the trees of all servers
@@ -40,7 +40,8 @@ class Stats(NamedTuple):
 
 
 class _RoundsEnd:
-    """A call of clock(). number[0] is set once the round has ended. Who is interrupted may leave it in another thread, if it has begun."""
+    """A call of clock(). number[0] is set once the round has ended. After an interruption it may continue in another
+    thread, if it has begun."""
 
     __slots__ = ("lock", "number", "has_begun")
 
@@ -51,10 +52,10 @@ class _RoundsEnd:
 class Worker:
     """Pushes gradients, pulls weights, counts its rounds. Made by open() and open_with_ranks().
 
-    All methods are thread-safe, but clock() must not be called while another thread pushes. A call that waits ends with
-    KeyboardInterrupt at Ctrl-C; what it has started goes on. TimeoutError says that others were late, and breaks
-    nothing. PeerLostError says that a server is gone, and that none has taken its place: only close() is left then. A
-    closed worker raises AbortedError. A forked child must not use its parent's.
+    All methods are thread-safe, but clock() must not be called while another thread pushes. A waiting call ends with
+    KeyboardInterrupt at Ctrl-C; what it has started continues. TimeoutError means that others were late, and breaks
+    nothing. PeerLostError means that a server is gone and was not replaced: then only close() may be called. A closed
+    worker raises AbortedError. A forked child must not use its parent's.
     """
 
     def __init__(self, handle: ServiceHandle, model: Model, staleness: int) -> None:
@@ -79,7 +80,7 @@ class Worker:
 
     @property
     def staleness(self) -> int:
-        """That of the job: the most that pulls may ask for, and UNBOUNDED where they never wait."""
+        """The job's staleness: the most that pulls may ask for; UNBOUNDED if they never wait."""
         return self._staleness
 
     @property
@@ -95,14 +96,14 @@ class Worker:
     # ---- Gradients -----------------------------------------------------------------------------------------------
 
     def push(self, gradients: Mapping[str, Any], *, wait: bool = True) -> Any:
-        """Pushes gradients in this worker's round: of all tensors, or of some, each once a round. What is not pushed by
-        clock() counts as zeros.
+        """Pushes gradients in this worker's round: of all tensors, or of some, each once a round. Tensors that are not
+        pushed before clock() count as zeros.
 
         gradients: from names to arrays of the tensors' types and shapes (or flat), without gaps. They are copied before
-        this returns: then they are the program's again, also with wait=False. What the call waits for, or the Request,
-        is room for the next round. Several tensors that follow each other in the order of open() are one call of C.
-        Errors: InvalidArgumentError (an array is refused, or was pushed in this round already; nothing is pushed), and
-        those of pull(): the gradients are pushed then, also after TimeoutError, and must not be pushed again."""
+        this returns, and may then be changed, also with wait=False. The call, or the Request, waits for room for the
+        next round. Several tensors that follow each other in the order of open() are one call of C. Errors:
+        InvalidArgumentError (an array is refused, or was pushed in this round already; nothing is pushed), and those of
+        pull(): then the gradients are pushed, also after TimeoutError, and must not be pushed again."""
         self._settle_left()
         found = self._model.find(gradients, "gradients", False)
         self._refuse_pushed(tensor.name for tensor, _, _ in found)
@@ -113,7 +114,7 @@ class Worker:
         return self._pushing(parts, wait)
 
     def push_sparse(self, name: str, indices: Any, values: Any, *, wait: bool = True) -> Any:
-        """The same for one tensor, of which all but some elements are 0; those of the flat tensor with these indices.
+        """Pushes the gradient of one tensor in which only the elements of the flat tensor at these indices are nonzero.
 
         indices: an array of uint32, ascending, none twice. values: as many, of the tensor's type. Both are copied."""
         self._settle_left()
@@ -140,11 +141,11 @@ class Worker:
                 self._pushed.update(names)
 
     def _has_pushed(self, name: str) -> bool:
-        """In this round."""
+        """Returns True if the tensor was pushed in this round."""
         return name in self._pushed and (self._left is None or not self._left.number[0])
 
     def _refuse_pushed(self, names: Iterable[str]) -> None:
-        """C would refuse a range; but of several ranges others might be pushed by then."""
+        """C would refuse such a range, but by then other ranges might have been pushed."""
         again = [name for name in names if name in self._pushed]
         if again:
             raise invalid(f"the tensor {again[0]!r} was pushed in this round already; clock() ends the round")
@@ -156,10 +157,10 @@ class Worker:
         return request.wait() if wait else request
 
     def clock(self) -> int:
-        """Ends this worker's round, and returns the number of the one that begins. What was not pushed in it counts as
-        zeros. Waits where this worker is further ahead than servers have room for. After TimeoutError the round has not
-        ended. Ctrl-C ends the wait, not what was begun: the next clock() goes on with it, and ends the same round. Before that
-        nothing can be pushed, unless the round has ended meanwhile, which stats().round says."""
+        """Ends this worker's round, and returns the number of the next one. Tensors that were not pushed count as
+        zeros. Waits if this worker is further ahead than servers have room for. After TimeoutError the round has not
+        ended. Ctrl-C ends the wait, not the call: the next clock() continues it, and ends the same round. Before that
+        nothing can be pushed, unless the round has ended meanwhile, which stats().round shows."""
         end = self._left or _RoundsEnd()
         try:
             self._end_round(end)
@@ -172,7 +173,7 @@ class Worker:
             raise
 
     def _end(self, round: int) -> None:
-        """clock(), unless the round has ended: for who was interrupted, and cannot know."""
+        """Does what clock() does, unless the round has ended: for an interrupted caller, which cannot know that."""
         if self.stats().round == round:
             self.clock()
         elif self._left is not None:
@@ -184,7 +185,7 @@ class Worker:
         room = self._room
         if room is not None and not room.done():
             try:
-                room.wait()  # which Ctrl-C ends without a thread
+                room.wait()  # Ctrl-C ends this wait without a thread
             except Error:
                 self._room = None  # the next call asks again
                 raise
@@ -196,18 +197,18 @@ class Worker:
             interruptible(lambda: self._tick(end))
 
     def _tick(self, end: _RoundsEnd) -> None:
-        with end.lock:  # a thread that was left may have it, and end the round
+        with end.lock:  # a thread left behind may hold the lock, and end the round
             if not end.number[0]:
                 self._handle.call(lib.hkt_params_clock, end.number)
 
     def _settle(self, end: _RoundsEnd) -> int:
         self._room = None
         self._pushed.clear()
-        self._left = None  # last of all, as Ctrl-C may come here, too
+        self._left = None  # last of all, because Ctrl-C may come here, too
         return end.number[0]
 
     def _settle_left(self) -> None:
-        """Before a push: it must not come beside a clock()."""
+        """Called before a push, which must not run beside a clock()."""
         if self._left is not None:
             if not self._left.number[0]:
                 raise invalid("a clock() that was interrupted has not ended yet: call clock() again before you push")
@@ -218,12 +219,12 @@ class Worker:
     def pull(self, names: Names = None, out: Any = None, *, staleness: int | None = None, wait: bool = True) -> Any:
         """Pulls weights: of all rounds below this worker's round minus the staleness, at least.
 
-        names: of one tensor, or of several; None: those of out, or all. out: an array for one name, else a dict from
-        names to arrays; None: the arrays that the worker was opened with. staleness: in rounds, not above the job's, which
-        it is if None is given. Returns the array for one name, else a dict of them; wait=False: a Request, whose wait()
-        returns that. The arrays are the service's until the call has returned, or the request has ended.
-        Of tensors that this worker has pushed in its round, the weights may have that round, too, in some chunks.
-        Errors: InvalidArgumentError (nothing is pulled: another shape or type, read-only, a name that there is not),
+        names: one tensor's, or several; None: those of out, or all. out: an array for one name, else a dict from
+        names to arrays; None: the arrays that the worker was opened with. staleness: in rounds, at most the job's;
+        None: the job's. Returns the array for one name, else a dict of them; wait=False: a Request, whose wait()
+        returns that. The service may write to the arrays until the call has returned, or the request has ended. Of tensors
+        that this worker has pushed in its round, the weights may have that round, too, in some chunks. Errors:
+        InvalidArgumentError (nothing is pulled: another shape or type, read-only, a name that there is not),
         TimeoutError (another worker has not pushed its round; this one may go on), PeerLostError, OutOfMemoryError."""
         is_one = isinstance(names, str)
         into = self._into(names, out)
@@ -256,18 +257,19 @@ class Worker:
     # ---- The rest ------------------------------------------------------------------------------------------------
 
     def checkpoint(self, *, wait: bool = True) -> Any:
-        """Asks all servers to write a checkpoint now; it has ended when they have. Each writes what its weights are then.
-        wait=False: a Request. Errors: IOError of hocket (a server has no folder for it, or cannot write), TimeoutError,
-        PeerLostError."""
+        """Asks all servers to write a checkpoint now, and ends when they have. Each checkpoint has the server's weights
+        at that time. wait=False: returns a Request. Errors: IOError of hocket (a server has no folder for checkpoints,
+        or cannot write), TimeoutError, PeerLostError."""
         request: Request[None] = Request(self._handle, [start(self._handle, lib.hkt_params_checkpoint, (), None)], None)
         return request.wait() if wait else request
 
     def close(self) -> None:
-        """Leaves the job. What was pushed in rounds that the worker has ended counts, if the others end these rounds, too,
-        within 2 s: so long this waits; where servers write checkpoints, until one has it, at most for the timeout. Waits of
-        other threads, and requests that have not ended, end with AbortedError. Who pulls once more before knows that all
-        of it is applied. It is closed by the end of a `with` block, when it is dropped, and before the interpreter ends.
-        Ctrl-C ends the wait alone. A second close() does nothing."""
+        """Leaves the job. Updates pushed in rounds that the worker has ended count if the others end these rounds
+        within 2 s, for which this waits; if servers write checkpoints, it waits until one has the updates, at most for
+        the timeout. Waits of other threads, and requests that have not ended, end with AbortedError. A worker that
+        pulls once more before it closes knows that all its updates are applied. The worker is also closed by the end of
+        a `with` block, when it is dropped, and before the interpreter ends. Ctrl-C only ends the wait. A second close()
+        does nothing."""
         self._handle.close()
 
     def __enter__(self) -> Worker:
@@ -297,23 +299,25 @@ def open(tensors: Mapping[str, Any], *, address: str | None = None, secret: str 
     the round of the others on.
 
     tensors: from names to arrays, whose values are the first weights. All workers have the same, in the same order. The
-    arrays are kept: pull() writes into them unless it is told otherwise. If several workers give first weights, those of
-    one are taken: so pull before you train. gives_weights=False: this worker gives none; if none does, they are zeros.
+    arrays are kept: pull() writes into them unless it is told otherwise. If several workers give first weights, one
+    worker's are used: so pull before you train. gives_weights=False: this worker gives none; if none does, they are
+    zeros.
 
-    address: "host:port" of the first server (HOCKET_PARAMS_ADDRESS). Where no server listens it is tried again. secret: that
-    of all processes of the job (HOCKET_SECRET). update: what servers do with the gradients of a round: "sum", "average",
-    "sgd(0.1)", "momentum(0.1, 0.9)", "adam(0.001)", "w = w - 0.1 * g / workers", "my.sched:mine(0.5)" (docs/params.md).
-    workers: the job begins when so many have come (1). number: this worker's, if it is one of those. staleness: the most
-    rounds that pulls will ask for, or UNBOUNDED: pulls never wait, and an update is applied when it comes. tree: "direct",
-    "binary", "degree N", "rack" or "auto". rack: of workers that are near each other (this host). chunk_bytes: the pieces in
-    which weights move. priority: among jobs that share hosts, 0 to 255. longest_wait: seconds after which a job that waits
-    for others reads a little even so (0.5); float("inf"): never. timeout: seconds; the longest wait for the job's beginning,
-    and for what a request has started (HOCKET_TIMEOUT_MS; 60).
+    address: "host:port" of the first server (HOCKET_PARAMS_ADDRESS). If no server listens there, the connection is
+    tried again. secret: that of all processes of the job (HOCKET_SECRET). update: what servers do with the gradients of
+    a round: "sum", "average", "sgd(0.1)", "momentum(0.1, 0.9)", "adam(0.001)", "w = w - 0.1 * g / workers",
+    "my.sched:mine(0.5)" (docs/params.md). workers: the job begins when this many have connected (1). number: this
+    worker's, if it is one of those. staleness: the most rounds that pulls will ask for, or UNBOUNDED: pulls never wait,
+    and an update is applied when it comes. tree: "direct", "binary", "degree N", "rack" or "auto". rack: shared by
+    workers that are near each other (this host). chunk_bytes: the pieces in which weights move. priority: among jobs
+    that share hosts, 0 to 255. longest_wait: seconds after which a job that waits for others may read a little in any
+    case (0.5); float("inf"): never. timeout: seconds; the longest wait for the job's beginning, and for what a request
+    has started (HOCKET_TIMEOUT_MS; 60).
 
     The update, the staleness, the tree, the size of chunks, the priority and the longest wait belong to the job: all workers
-    give the same. Errors: InvalidArgumentError, ScheduleError and NotFoundError (the update), BootstrapError (no server at the
-    address within the timeout, or another secret), MismatchError (the job there has other tensors or options), TimeoutError (not all
-    servers and workers have come), PeerLostError, OutOfMemoryError."""
+    give the same. Errors: InvalidArgumentError, ScheduleError and NotFoundError (the update), BootstrapError (no server
+    at the address within the timeout, or another secret), MismatchError (the job there has other tensors or options),
+    TimeoutError (not all servers and workers have come), PeerLostError, OutOfMemoryError."""
     model = Model(tensors)
     options, ending, kept = options_of(staleness, update=update, tree=tree, rack=rack, chunk_bytes=chunk_bytes, priority=priority,
                                        longest_wait=longest_wait, timeout=timeout, address=address, secret=secret, workers=workers,
