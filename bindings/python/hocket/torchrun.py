@@ -1,4 +1,4 @@
-"""Jobs that torchrun has started. MASTER_PORT belongs to torch's store there, so the ranks meet in that store."""
+"""Supports jobs started by torchrun. MASTER_PORT belongs to torch's store there, so the ranks meet in that store."""
 from __future__ import annotations
 
 import datetime
@@ -11,11 +11,11 @@ from hocket.errors import invalid
 from hocket.options import LONGEST_S
 
 _CONNECTING_S = 60  # at most, unless init() was given a timeout: as in C
-_met = itertools.count()  # a key of the store is set once: so each init() of a process has a prefix of its own
+_met = itertools.count()  # a key of the store is set once, so each init() of a process has its own prefix
 
 
 def is_launcher() -> bool:
-    """Who has set HOCKET_SECRET has chosen a port, too, as in C."""
+    """If HOCKET_SECRET is set, the user has chosen a port as well, as in C."""
     return "TORCHELASTIC_RUN_ID" in os.environ and not os.environ.get("HOCKET_SECRET")
 
 

@@ -1,8 +1,8 @@
 """DistributedDataParallel's buckets in memory that the ranks of a host share, so that none of them copies.
 
-A bucket is reduced in every step, lies in one place as long as its model lives, and is never resized, so it is worth to be registered
-(hkt_mem_register), and can be. Of other tensors a process group does not know that. Registered memory must not be freed: so a second
-tensor of the same memory is kept here, and goes when the bucket itself has gone.
+A bucket is reduced in every step, stays in one place as long as its model lives, and is never resized, so registering
+it (hkt_mem_register) is possible and pays off. For other tensors a process group does not know that. Registered memory
+must not be freed: so a second tensor of the same memory is kept here, and dropped after the bucket itself.
 """
 import sys
 
@@ -10,15 +10,15 @@ import torch
 
 import hocket
 
-LEAST = 1 << 16  # bytes, below which a copy costs less
-AT_THE_END = 50  # milliseconds that a pass waits with its last bucket
+LEAST = 1 << 16  # bytes; below this a copy costs less
+AT_THE_END = 50  # milliseconds that a pass waits for its last bucket
 _USES = 3        # DistributedDataParallel makes other buckets after the first step
 _AUTOGRAD = torch.autograd.__file__.rpartition("/")[0]
 
 
 def called_by_backward():
-    """Whether the caller's caller is C++ in a backward pass: then it is DistributedDataParallel, and what it reduces is a bucket. Python's
-    innermost frame is that of torch's function that runs the pass."""
+    """Returns True if the caller's caller is C++ in a backward pass: then it is DistributedDataParallel, and the tensor
+    is a bucket. Python's innermost frame is that of torch's function that runs the pass."""
     frame = sys._getframe(1).f_back
     if frame is None:  # a thread of C++
         return False
@@ -35,14 +35,15 @@ class _Bucket:
 
 
 class Buckets:
-    """of one communicator, by their addresses. closing: the list of what is to be closed before it."""
+    """The buckets of one communicator, by their addresses. closing: the list of objects to be closed before it."""
 
     def __init__(self, comm, closing):
         self._comm, self._closing, self._known = comm, closing, {}
-        self._step, self._before, self._last = set(), 0, 0  # addresses: of this pass, the one before, the one that ended the pass before
+        self._step, self._before, self._last = set(), 0, 0  # addresses: of this pass, of the previous one, and the bucket that ended the previous pass
 
     def is_last(self, tensor):
-        """Whether the backward pass that asked last ended with this bucket: then this one, too, has nothing left to do but to wait."""
+        """Returns True if the last backward pass ended with this bucket: then this pass, too, can only wait after
+        it."""
         address = tensor.data_ptr()
         if address in self._step:
             self._last, self._step = self._before, set()
@@ -51,7 +52,7 @@ class Buckets:
         return address == self._last
 
     def see(self, tensor):
-        """To be called when a bucket is about to be reduced: nobody writes to it now."""
+        """Call this when a bucket is about to be reduced, because it is not written to then."""
         for address in [a for a, bucket in self._known.items() if bucket.weak.expired()]:
             self._drop(address)
         address = tensor.data_ptr()
@@ -65,9 +66,9 @@ class Buckets:
 
     def _register(self, bucket, tensor):
         try:
-            bucket.registration = self._comm.register(tensor.detach())  # which keeps that second tensor
+            bucket.registration = self._comm.register(tensor.detach())  # keeps that second tensor
         except hocket.Error:
-            return  # memory of another kind, such as a file's: it goes by copy, as before
+            return  # memory of another kind, such as a file's: it is copied, as before
         self._closing.append(bucket.registration)
 
     def _drop(self, address):

@@ -1,4 +1,4 @@
-"""Hocket's communicator of one process group, with the operations that are under way."""
+"""Hocket's communicator of one process group, with the operations in flight."""
 import datetime
 import os
 
@@ -12,15 +12,15 @@ from hocket.state import CALLS, destroy_later, get_ident, is_busy, is_in_call
 from .buckets import Buckets
 from .rendezvous import RendezvousPlace, begin_job, prefix_of
 
-Failure = getattr(torch.distributed, "DistBackendError", RuntimeError)  # torch 1.13 has no class of its own
+Failure = getattr(torch.distributed, "DistBackendError", RuntimeError)  # torch 1.13 has no class for it
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _LONGEST = datetime.timedelta(days=1)
-_AT_LEAST = 16  # works between two looks for those that have ended
+_AT_LEAST = 16  # works between two checks for those that have ended
 
 
 def milliseconds(timeout):
-    """Of a timedelta, a day at most, as in C; None for torch's values that mean "none was given": 0 and -1 ms. Those that are less than that
-    were more than torch can count."""
+    """Returns the milliseconds of a timedelta, a day at most, as in C; None for torch's values that mean "none was
+    given": 0 and -1 ms. Values below that come from times longer than torch can count."""
     if timeout is None:
         return None
     value = (min(timeout, _LONGEST) if timeout >= -_MILLISECOND else _LONGEST) // _MILLISECOND
@@ -28,26 +28,27 @@ def milliseconds(timeout):
 
 
 def as_torch(error):
-    """What torch's programs catch: ValueError for wrong arguments, which Hocket's class is, too; RuntimeError for the rest."""
+    """Converts to exceptions that torch's programs catch: ValueError for wrong arguments, which Hocket's class also is;
+    RuntimeError for the rest."""
     if not isinstance(error, hocket.Error) or isinstance(error, ValueError):
         return error
     text = str(error)
     if error.status == lib.HKT_ERROR_TIMEOUT:
-        text = f"hocket: a timeout has passed: {text}"  # Gloo says it in such words, which programs look for
+        text = f"hocket: a timeout has passed: {text}"  # Gloo uses these words, which programs look for
     failure = Failure(text)
     failure.__cause__ = error
     return failure
 
 
 class GroupCommunicator:
-    """It is destroyed once: by destroy(), with the object, or, by hocket, at the end of the process.
+    """Owns the communicator, which is destroyed once: by destroy(), with the object, or by hocket at the end of the process.
 
-    pending     works that have not ended: they keep their tensors, also if the program drops them
+    pending     works that have not ended: they keep their tensors alive, also if the program drops them
     closing     plans and registered memory of hooks, to be closed before
     """
 
     def __init__(self, store, rank, size, timeout, options, members=()):
-        """members: the group's ranks, of the job, where new_group() was given them."""
+        """members: the group's ranks in the job, if new_group() was given them."""
         self.rank, self.size, self.timeout_ms = rank, size, milliseconds(timeout) or 1
         self.pending, self.closing = set(), []
         self._until_sweep = _AT_LEAST
@@ -64,13 +65,13 @@ class GroupCommunicator:
                 place.compare_members(members, self.rank, self.timeout_ms)
             self.comm = hocket.init(rank=self.rank, world_size=self.size, store=place, store_prefix=prefix_of(members),
                                     timeout=self.timeout_ms / 1000,
-                                    progress="thread",  # whatever HOCKET_PROGRESS says: futures are waited for outside of Hocket
+                                    progress="thread",  # regardless of HOCKET_PROGRESS, because futures are waited for outside of Hocket
                                     **options.given())
         finally:
             place.take_out()
         self.state = self.comm._state
         if members:
-            self.comm.barrier()  # nobody goes on before
+            self.comm.barrier()  # no rank continues before all have joined
         else:
             begin_job(self._drawn_by_rank_0())
 
@@ -80,15 +81,15 @@ class GroupCommunicator:
         return drawn.tobytes().hex()
 
     def failure(self, status):
-        """The exception for a call of this thread that has just ended with this status."""
+        """Returns the exception for a call of this thread that has just ended with this status."""
         try:
             self.state.fail(status)
-        except BaseException as error:  # Ctrl-C among them
+        except BaseException as error:  # including Ctrl-C
             return as_torch(error)
 
     def call(self, what, function):
-        """function(handle): a call of the library. The handle is looked at when the call is counted, so that the communicator is
-        not destroyed in between."""
+        """Calls function(handle), a call of the library. The handle is read when the call is counted, so that the
+        communicator is not destroyed in between."""
         thread = get_ident()
         self.state.inside.append(thread)
         try:
@@ -105,8 +106,8 @@ class GroupCommunicator:
                 self.state.reap()
 
     def started(self, work):
-        """Takes a work in. Now and then it ends those that nobody waits for: so there are never more than those under way, twice, and a
-        few; and they go also if all that comes later is waited for."""
+        """Records a work. At intervals ends those that no thread waits for: so there are never more than twice those in
+        flight, and a few; and they are removed even if all later ones are waited for."""
         self.pending.add(work)
         self._until_sweep -= 1
         if self._until_sweep <= 0:
@@ -117,12 +118,12 @@ class GroupCommunicator:
     def destroy(self):
         if not self.state.handle:
             return
-        if is_busy() or is_in_call():  # dropped in a function that Hocket has called, or beside a call
+        if is_busy() or is_in_call():  # dropped in a function that Hocket has called, or during a call
             destroy_later(self)
             return
-        for work in list(self.pending):  # those that have ended
+        for work in list(self.pending):  # ends those that are complete
             work.end(0)
-        if not self.pending:  # what is still used must stay
+        if not self.pending:  # otherwise their tensors must stay
             for thing in self.closing:
                 thing.close()
         self.comm.close()

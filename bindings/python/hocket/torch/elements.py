@@ -1,4 +1,4 @@
-"""What torch calls types and operators, as Hocket knows them."""
+"""Maps torch's types and operators to Hocket's."""
 import torch
 from torch.distributed import ReduceOp
 
@@ -16,7 +16,7 @@ _KINDS = {
     torch.int64: (lib.HKT_INT64, 1, True),
     torch.uint8: (lib.HKT_UINT8, 1, True),
     torch.bool: (lib.HKT_BOOL, 1, True),
-    # A complex number is two real ones: right for sums, averages and sums with a factor.
+    # A complex number is two real ones, which is correct for sums, averages and sums with a factor.
     torch.complex64: (lib.HKT_FLOAT32, 2, True),
     torch.complex128: (lib.HKT_FLOAT64, 2, True),
 }
@@ -37,8 +37,8 @@ _OF_COMPLEX = (lib.HKT_SUM, lib.HKT_AVERAGE)
 
 
 def kind_of(dtype):
-    """(hkt_type, how many of them one element is, whether these can be reduced). What Hocket has no type for (float8, quantized
-    numbers) moves as bytes."""
+    """Returns (hkt_type, how many of them one element has, whether these can be reduced). Types that Hocket does not
+    have (float8, quantized numbers) are moved as bytes."""
     kind = _KINDS.get(dtype)
     if kind is None:
         kind = _KINDS[dtype] = (lib.HKT_UINT8, torch.empty(0, dtype=dtype).element_size(), False)
@@ -46,7 +46,8 @@ def kind_of(dtype):
 
 
 def operator_of(reduce_op, dtype):
-    """hkt_op of a constant of ReduceOp for elements of that dtype; None for PREMUL_SUM, whose factor makes one."""
+    """Returns the hkt_op for a constant of ReduceOp and elements of that dtype; None for PREMUL_SUM, which needs its
+    factor."""
     _, multiple, reduces = kind_of(dtype)
     if not reduces:
         raise TypeError(f"hocket: elements of {dtype} can be moved, but not reduced. Convert them to float32 or bfloat16 before")
@@ -59,7 +60,7 @@ def operator_of(reduce_op, dtype):
 
 
 def factor_of(reduce_op):
-    """The factor of a PREMUL_SUM, which torch shows in its pickled form alone."""
+    """Returns the factor of a PREMUL_SUM, which torch shows only in its pickled form."""
     state = reduce_op.__getstate__()
     if not isinstance(state, tuple):
         raise ValueError("hocket: this version of torch does not tell the factor of PREMUL_SUM. Multiply the input and use SUM")

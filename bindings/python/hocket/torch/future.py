@@ -1,5 +1,5 @@
-"""Futures of works. What a program adds to one with then() may wait for the next operation's future, as PowerSGD's hook does: so it
-must not run in the one thread of the communicator that tells of ends."""
+"""Futures of works. A function that a program adds to one with then() may wait for the next operation's future, as
+PowerSGD's hook does, so it must not run on the communicator's one thread that reports ends."""
 import os
 import queue
 import threading
@@ -10,7 +10,7 @@ import torch
 class _Helpers:
     """Threads for functions that may wait for each other: there is always one more than those that are busy."""
 
-    _IDLE = 4  # that stay
+    _IDLE = 4  # the number of idle threads that are kept
 
     def __init__(self):
         self._queue, self._idle, self._lock = queue.SimpleQueue(), 0, threading.Lock()
@@ -37,14 +37,14 @@ _helpers = _Helpers()
 
 def _in_a_child():
     global _helpers
-    _helpers = _Helpers()  # threads are not forked
+    _helpers = _Helpers()  # threads do not survive a fork
 
 
 os.register_at_fork(after_in_child=_in_a_child)
 
 
 class Future(torch.futures.Future):
-    """Knows whether anything was added to it. If not, to complete it wakes those who wait, and runs nothing."""
+    """Records if any function was added to it. If not, completing it wakes the waiting threads and runs nothing."""
 
     def __init__(self):
         super().__init__()
@@ -55,7 +55,7 @@ class Future(torch.futures.Future):
             if not self.done():
                 self._has_functions = True
                 return add(function)
-        return add(function)  # called at once, here
+        return add(function)  # called immediately, here
 
     def then(self, callback):
         return self._add(super().then, callback)
@@ -79,8 +79,8 @@ class Future(torch.futures.Future):
 
 
 class _Failed:
-    """The value of a future that has an error, since Python has no way to give it one. Futures in Python raise the error; C++ looks for
-    tensors in the value, by pickling it, and reports what that raises."""
+    """The value of a future that has an error, because Python has no way to set one. Futures in Python raise the error;
+    C++ looks for tensors in the value by pickling it, and reports the exception which that raises."""
 
     def __init__(self, error):
         self.error = error
@@ -95,5 +95,6 @@ def _raise(value):
 
 
 def of_one_tensor(future, tensor):
-    """What C++ wants of a hook of DistributedDataParallel: a future whose value is the tensor, or which has the error itself."""
+    """Returns the future that C++ expects from a hook of DistributedDataParallel: its value is the tensor, or it has
+    the error itself."""
     return torch.futures.Future.then(future, lambda ended: ended.value() and tensor)

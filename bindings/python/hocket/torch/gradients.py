@@ -1,15 +1,15 @@
-"""Gradients that are pushed to a parameter service: by step(), or as soon as a backward pass has them."""
+"""Pushes gradients to a parameter service: in step(), or as soon as a backward pass has computed them."""
 import contextlib
 import zlib
 
 import numpy as np
 import torch
 
-MOST_ELEMENTS = 1 << 32  # of a tensor whose gradients are sparse: indices are of 32 bits
+MOST_ELEMENTS = 1 << 32  # of a tensor with sparse gradients: indices have 32 bits
 
 
 def push(worker, name, parameter):
-    """One parameter's gradient; what it is copied to is C's. Never waits."""
+    """Pushes one parameter's gradient, which C copies. Never waits."""
     gradient = parameter.grad.detach()
     if gradient.layout is torch.strided:
         worker.push({name: gradient.contiguous()}, wait=False)
@@ -20,7 +20,7 @@ def push(worker, name, parameter):
 
 
 def _elements_of(gradient):
-    """The indices, ascending and each once, of the flat tensor, and the values."""
+    """Returns the indices in the flat tensor, ascending and without duplicates, and the values."""
     gradient = gradient.coalesce()
     if gradient.numel() > MOST_ELEMENTS:
         raise ValueError(f"hocket: a tensor with sparse gradients has {MOST_ELEMENTS} elements at most, and not {gradient.numel()}")
@@ -34,10 +34,11 @@ def _elements_of(gradient):
 
 
 class _Note:
-    """Of a gradient that is pushed: which it was, and in which round of the worker."""
+    """Identifies a pushed gradient, and the worker's round in which it was pushed."""
 
     def __init__(self, round, gradient, is_early):
-        """is_early: in the backward pass, so that the program may change it before step(). Not all changes count as versions (grad.data has none)."""
+        """is_early: pushed in the backward pass, so that the program may change it before step(). Not all changes count
+        as versions (grad.data has none)."""
         self.round, self.gradient, self.version = round, gradient, gradient._version
         self._sum = _sum_of(gradient) if is_early else None
 
@@ -46,7 +47,7 @@ class _Note:
 
 
 def _sum_of(gradient):
-    """A checksum of its bits."""
+    """Returns a checksum of its bits."""
     gradient = gradient.detach()
     if gradient.layout is torch.sparse_coo:
         return _sum_of(gradient._indices()), _sum_of(gradient._values())
@@ -54,16 +55,16 @@ def _sum_of(gradient):
 
 
 class Pushes:
-    """What of a round was pushed. With watch() each gradient is as soon as it is there."""
+    """Records which gradients of a round were pushed. With watch() each gradient is pushed as soon as it is ready."""
 
     def __init__(self, worker, parameters):
         """parameters: by name."""
         self._worker, self._parameters = worker, parameters
-        self._notes = {}  # by name, of what was pushed, or is about to be: which of the two, the worker knows
+        self._notes = {}  # by name, of gradients pushed or about to be: the worker knows which of the two
         self._handles, self._nodes, self._is_paused = [], [], False
 
     def rest(self):
-        """Pushes what was not yet. A parameter without a gradient counts as zeros."""
+        """Pushes the remaining gradients. A parameter without a gradient counts as zeros."""
         for name, parameter in self._parameters.items():
             if name in self._notes and self._worker._has_pushed(name):
                 self._refuse_changed(name)
@@ -71,17 +72,17 @@ class Pushes:
                 self._push(name, parameter, False)
 
     def are_of(self, round):
-        """Whether the gradients are those that were pushed in that round."""
+        """Returns True if the gradients are those that were pushed in that round."""
         noted = {name for name, note in self._notes.items() if note.round == round}
         gradients = {name: parameter.grad for name, parameter in self._parameters.items() if parameter.grad is not None}
         return noted == set(gradients) and all(self._notes[name].is_of(gradient) for name, gradient in gradients.items())
 
     def has_any(self):
-        """Whether something was pushed in this round."""
+        """Returns True if any gradient was pushed in this round."""
         return any(map(self._worker._has_pushed, self._parameters))
 
     def forget(self, round):
-        """Lets go of the gradients of rounds up to that."""
+        """Releases the gradients of rounds up to this one."""
         for name in [name for name, note in self._notes.items() if note.round <= round]:
             del self._notes[name]
 
@@ -102,8 +103,8 @@ class Pushes:
             if hasattr(parameter, "register_post_accumulate_grad_hook"):  # torch 2.1
                 self._handles.append(parameter.register_post_accumulate_grad_hook(_Hook(self, name)))
             else:
-                node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # what adds to its gradient
-                self._nodes.append(node)  # which lives as long as somebody has it
+                node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # the node that adds to its gradient
+                self._nodes.append(node)  # which lives as long as it is referenced
                 self._handles.append(node.register_hook(_Hook(self, name)))
 
     def remove_hooks(self):
@@ -131,7 +132,7 @@ class Pushes:
 
 
 class _Hook:
-    """Of a parameter, or of the node that adds to its gradient. A copy does nothing."""
+    """A hook on a parameter, or on the node that adds to its gradient. A copy does nothing."""
 
     def __init__(self, pushes=None, name=None):
         self._pushes, self._name = pushes, name

@@ -43,7 +43,7 @@ def ddp_hook(model: DistributedDataParallel) -> None:
 
 
 class _Bucket:
-    """A plan, and the parameters whose gradients it adds up: they stay alive, so that their ids remain theirs."""
+    """A plan, and the parameters whose gradients it sums: they are kept alive so that their ids stay unique."""
 
     def __init__(self, parameters, plan, dtype, index):
         self.parameters, self.plan, self.dtype, self.index = parameters, plan, dtype, index
@@ -51,13 +51,13 @@ class _Bucket:
 
 
 class SparseHook:
-    """Sums of the largest gradients alone. What a rank does not send it keeps, and adds to the next step's.
+    """Sums only the largest gradients. A rank keeps the rest, and adds it to the next step's gradients.
 
     schedule    one of those of sparse.md, with its arguments; it may keep states, but take no parameters
     names       of the parameters, by their ids: state_dict() has them
 
-    What is kept belongs to the parameters of a bucket. DistributedDataParallel makes other buckets after its first step, in which
-    therefore nothing is kept: the first gradient of each parameter is sent whole.
+    The kept gradients belong to the parameters of a bucket. DistributedDataParallel makes other buckets after its first
+    step, in which therefore nothing is kept: the first gradient of each parameter is sent whole.
     """
 
     def __init__(self, group: Any, schedule: str, names: dict[int, str] | None = None) -> None:
@@ -105,7 +105,7 @@ class SparseHook:
             work = Work(communicator, flight, "all_reduce", None, (tensor, plan), None, [tensor])
             return of_one_tensor(work.get_future(), tensor)
         except BaseException:
-            if flight[0]:  # Ctrl-C has come before somebody had the request: what it uses must stay
+            if flight[0]:  # Ctrl-C came before the request was stored: its objects must stay alive
                 communicator.state.orphans.append((flight, (tensor, plan)))
             raise
 
@@ -124,7 +124,7 @@ class SparseHook:
         if not isinstance(all_ranks, (list, tuple)) or not all(isinstance(states, dict) for states in all_ranks):
             raise TypeError("hocket: load_state_dict takes a list of the state_dict() of every rank that has saved: gather them "
                             "(all_gather_object), or load what every rank has saved")
-        if all_ranks and not any(all_ranks):  # saved before there was anything that was not sent
+        if all_ranks and not any(all_ranks):  # saved before there were any unsent gradients
             for one in self._buckets.values():
                 one.plan.reset_state()
                 one.has_state = False

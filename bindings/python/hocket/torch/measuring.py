@@ -1,4 +1,5 @@
-"""Profiles of models for the planner of overlap (docs/overlap.md): when gradients are ready, and what their sums cost.
+"""Measures profiles of models for the planner of overlap (docs/overlap.md): when gradients are ready, and the cost of
+their sums.
 
     profile = hocket.torch.measure_profile(model, lambda: loss(model(x), y).backward())
 """
@@ -18,8 +19,8 @@ from hocket import overlap
 
 from .planned import bytes_of, trained_parameters
 
-_LEAST, _MOST = 1 << 8, 1 << 25  # bytes of the all_reduces that are measured
-_SIZES = 9  # a third of them so short that they tell the start-up
+_LEAST, _MOST = 1 << 8, 1 << 25  # sizes of the measured all_reduces, in bytes
+_SIZES = 9  # a third of them are short enough to show the start-up
 
 
 def measure_profile(model: torch.nn.Module, step: Callable[[], Any], *, group: Any = None, steps: int = 10, warm_up: int = 3,
@@ -46,7 +47,7 @@ def measure_profile(model: torch.nn.Module, step: Callable[[], Any], *, group: A
     with model.no_sync() if is_ddp else contextlib.nullcontext(), _Watch(module, parameters) as watch:
         for _ in range(warm_up):
             step()
-        _refuse_what_never_comes(_slowest(watch.times_of(step, group), group), parameters)  # so all ranks reduce as often
+        _refuse_what_never_comes(_slowest(watch.times_of(step, group), group), parameters)  # so that all ranks reduce equally often
         load = _Load(group, next(iter(parameters.values())).dtype, sum(sizes))
         samples = [watch.times_of(step, group, load) for _ in range(steps)]
     for parameter in without:
@@ -76,9 +77,9 @@ def _refuse_what_never_comes(ready, parameters):
 
 
 def _profile(names, sizes, ready, startup, per_byte):
-    """ready: when each parameter's gradient is, since the pass began."""
+    """ready: when each parameter's gradient was ready, since the pass began."""
     layers, before = [], 0.0
-    for i in sorted(range(len(names)), key=lambda i: (ready[i], -i)):  # the last ones are first
+    for i in sorted(range(len(names)), key=lambda i: (ready[i], -i)):  # the last ones come first
         layers.append(overlap.Layer(names[i], per_byte * sizes[i], ready[i] - before, sizes[i]))
         before = ready[i]
     return overlap.Profile(startup, reversed(layers))
@@ -91,7 +92,8 @@ def _slowest(values, group):
 
 
 class _Watch:
-    """When the gradients of a module's parameters are ready, in seconds since the backward pass had come to its outputs."""
+    """Records when the gradients of a module's parameters are ready, in seconds since the backward pass reached its
+    outputs."""
 
     def __init__(self, module, parameters):
         self._module, self._parameters = module, list(parameters.values())
@@ -100,8 +102,8 @@ class _Watch:
     def __enter__(self):
         self._handles.append(self._module.register_forward_hook(self._forward))
         for i, parameter in enumerate(self._parameters):
-            node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # what adds to its gradient; DistributedDataParallel waits for the same
-            self._nodes.append(node)  # which lives as long as somebody has it
+            node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # the node that adds to its gradient; DistributedDataParallel waits for the same one
+            self._nodes.append(node)  # which lives as long as it is referenced
             self._handles.append(node.register_hook(lambda *_, i=i: self._is_ready(i)))
         return self
 
@@ -140,8 +142,8 @@ class _Watch:
 
 
 class _Load:
-    """What DistributedDataParallel does beside the pass: it copies gradients into buckets, and reduces each that is full. Buckets are of one size, so
-    ranks whose gradients come in another order fit together, too."""
+    """Imitates DistributedDataParallel during the pass: copies gradients into buckets, and reduces each full bucket.
+    All buckets have one size, so ranks whose gradients come in a different order still match."""
 
     BUCKET = 1 << 20  # bytes
 
@@ -197,11 +199,11 @@ def _cost(group, whole, rounds):
 
 @contextlib.contextmanager
 def _like_a_bucket(group, tensor):
-    """Hocket's groups have buckets in memory that the ranks share (buckets.py)."""
+    """Hocket's groups keep buckets in memory that the ranks share (buckets.py)."""
     communicator = getattr(group, "_communicator", None)
     registration = None
     if communicator is not None:
-        with contextlib.suppress(hocket.Error):  # else it goes by copy, as buckets do then
+        with contextlib.suppress(hocket.Error):  # otherwise it is copied, as buckets are then
             registration = communicator.comm.register(tensor)
     try:
         yield

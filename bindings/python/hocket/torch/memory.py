@@ -1,4 +1,4 @@
-"""Tensors as memory: where their elements lie one after another, so that Hocket can work on them."""
+"""Makes the elements of tensors contiguous in memory, so that Hocket can work on them."""
 import torch
 
 
@@ -15,14 +15,14 @@ def _plain(tensor):
 
 
 def _check_written(tensor):
-    """What an operation writes to has a place for each element. copy_() would refuse that only at the end."""
+    """Requires a separate place for each element of an output. copy_() would refuse others only at the end."""
     if tensor.numel() and any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
         raise ValueError(f"hocket: a result cannot go to an expanded tensor (shape {tuple(tensor.shape)}, strides {tensor.stride()}), whose "
                          "elements share their memory: pass tensor.contiguous()")
 
 
 def overlapping(tensors):
-    """For each of them whether it shares memory with another."""
+    """Returns for each tensor whether it shares memory with another."""
     shares, places = [False] * len(tensors), []
     for i, tensor in enumerate(tensors):
         if tensor.numel():
@@ -38,8 +38,8 @@ def overlapping(tensors):
 
 
 def _copies(tensors):
-    """Memory for all of them, one after another, and a view of it for each."""
-    # Of quantized tensors the numbers move; each keeps its own scale.
+    """Allocates contiguous memory for all tensors; returns it, and a view of it for each."""
+    # Of quantized tensors only the numbers are moved; each keeps its own scale.
     dtype = tensors[0].flatten()[:0].int_repr().dtype if tensors[0].is_quantized else tensors[0].dtype
     flat = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=dtype)
     views, begin = [], 0
@@ -68,18 +68,19 @@ def copy_all(pairs):
 
 
 class Memory:
-    """Where tensors lie one after another: they themselves if they do, else a copy of them.
+    """The tensors as contiguous memory: the tensors themselves if they are contiguous, else a copy.
 
-    tensors     what was given
+    tensors     the given tensors
     address     of the first element
-    keep        what must live until the operation has ended
+    keep        objects that must live until the operation has ended
     after       pairs (target, source) to be copied when it has ended
     """
 
     __slots__ = ("tensors", "address", "keep", "after")
 
     def __init__(self, tensors, filled, written, copied=False):
-        """filled: the operation reads what is in the tensors; written: it writes to them. copied: it works on a copy in any case."""
+        """filled: the operation reads the tensors; written: it writes to them. copied: it works on a copy in any
+        case."""
         for tensor in tensors:
             check(tensor)
             if written:
@@ -99,7 +100,7 @@ class Memory:
 class Scattered:
     """Tensors that stay where they are: each one's distance from the first in memory, in elements.
 
-    Only those that do not lie one after another inside themselves are copied."""
+    Only tensors that are not contiguous themselves are copied."""
 
     __slots__ = ("tensors", "address", "keep", "after", "distances")
 

@@ -1,7 +1,7 @@
-"""torch's operations as Hocket's.
+"""Implements torch's operations with Hocket's.
 
-What torch asks for differs in which tensors are sent and received, and in how they are given (one, a list, one that holds all
-pieces). Each method brings that into one form, and _collective does the rest.
+torch's operations differ in which tensors are sent and received, and in how these are passed (one, a list, one that
+holds all pieces). Each method converts them to one form, and _collective does the rest.
 """
 import collections
 import datetime
@@ -27,7 +27,7 @@ _NOWHERE = ffi.NULL
 
 
 class _Nothing:
-    """In the place of a Memory where a rank sends or receives nothing."""
+    """Takes the place of a Memory if a rank sends or receives nothing."""
 
     tensors, address, keep, after = (), 0, None, None
 
@@ -42,12 +42,12 @@ def _one(tensors):
 
 
 class Operations:
-    """What both a process group and a backend of torch have. They add rank(), size() and a name."""
+    """The operations that a process group and a backend of torch share. Subclasses add rank(), size() and a name."""
 
     def _begin(self, communicator, options):
         self._communicator, self._options = communicator, options
-        self._timeout = None   # what set_timeout said, in milliseconds
-        self._batch = None     # requests that are being collected, between _start_coalescing and _end_coalescing
+        self._timeout = None   # as set by set_timeout, in milliseconds
+        self._batch = None     # requests being collected between _start_coalescing and _end_coalescing
         self._sequence = 0     # operations started
         self._recent = recent_works()
 
@@ -65,8 +65,9 @@ class Operations:
         return self._collective("all_reduce", memory, memory, tensor.numel(), tensor, opts, [tensor], reduces=True)
 
     def _reduce_bucket(self, tensor, memory, opts, is_last):
-        """all_reduce of a bucket of DistributedDataParallel, in memory that the ranks share. Behind the last one of a step the backward pass
-        waits in C++ for what other threads tell: to wait here, for a while, saves the way there."""
+        """Runs all_reduce on a bucket of DistributedDataParallel, in memory that the ranks share. After the last one of
+        a step the backward pass waits in C++ until another thread notifies it; waiting here first, for a limited time,
+        avoids that delay."""
         if tensor.numel() * tensor.element_size() >= LEAST:
             self._communicator.buckets.see(tensor)
         work = self._collective("all_reduce", memory, memory, tensor.numel(), tensor, opts, [tensor], reduces=True)
@@ -89,19 +90,19 @@ class Operations:
     # ---- Collectives with a piece for each rank. `pieces`: a tensor for each rank, or one that holds all of them
 
     def _pieces_from_all(self, name, pieces, tensor, opts, rooted=False):
-        """all_gather, gather: `pieces` is None where they are not received."""
+        """Implements all_gather and gather: `pieces` is None where they are not received."""
         count = self._count(name, pieces, tensor) if pieces is not None else tensor.numel()
         recv = Memory(pieces, False, True) if pieces is not None else NOTHING
         return self._collective(name, Memory([tensor], True, False), recv, count, tensor, opts, pieces or [tensor], rooted=rooted)
 
     def _pieces_to_all(self, name, pieces, tensor, opts, reduces=False, rooted=False):
-        """reduce_scatter, scatter: `pieces` is None where they are not sent."""
+        """Implements reduce_scatter and scatter: `pieces` is None where they are not sent."""
         count = self._count(name, pieces, tensor) if pieces is not None else tensor.numel()
         send = Memory(pieces, True, False) if pieces is not None else NOTHING
         return self._collective(name, send, Memory([tensor], False, True), count, tensor, opts, [tensor], reduces, rooted)
 
     def _count(self, name, pieces, tensor):
-        """The elements of each rank's piece, or the list of them where they differ."""
+        """Returns the elements of each rank's piece, or the list of them if they differ."""
         size = self.size()
         _require_one_dtype(name, [tensor, *pieces])
         if len(pieces) == 1 and size > 1:
@@ -186,7 +187,7 @@ class Operations:
         return work
 
     def allreduce_coalesced(self, tensors, opts=c10d.AllreduceCoalescedOptions()):
-        """Tensors that share memory are added up as they are before, and what is written last stays, as with Gloo."""
+        """Sums tensors that share memory with their values from before; the last write remains, as with Gloo."""
         if any(tensor.is_sparse for tensor in tensors):
             raise ValueError("hocket: sparse tensors cannot be coalesced: call all_reduce for each of them")
         for tensor in tensors:
@@ -206,12 +207,12 @@ class Operations:
         return self._together([lambda o=o, t=t: self.reduce_scatter_single(o, t, opts) for o, t in zip(outputs, inputs)])
 
     def _start_coalescing(self, *device):
-        """torch 1.13 names no device, and wants a work for each operation."""
+        """torch 1.13 passes no device, and expects a work for each operation."""
         if device:
             self._batch = []
 
     def _end_coalescing(self, *_):
-        """One work for all that was started since."""
+        """Returns one work for all operations started since."""
         batch, self._batch = self._batch, None
         if not batch:
             return None
@@ -243,11 +244,11 @@ class Operations:
         arguments = (ffi.cast("void *", send.address or recv.address), multiple * tensor.numel(), kind, *where)
         return self._start(name, arguments, None, send, recv, [tensor], source)
 
-    # ---- What all of them do
+    # ---- Shared by all
 
     def _collective(self, name, send, recv, count, tensor, opts, result, reduces=False, rooted=False):
-        """Starts one of the collectives whose functions take send, recv, count, type, and then an operator and a root if they have
-        them. A list of counts makes it the one with _v."""
+        """Starts a collective whose functions take send, recv, count, type, and then an operator and a root if they
+        have them. A list of counts selects the function with _v."""
         kind, multiple, _ = kind_of(tensor.dtype)
         if isinstance(count, list):
             name, count = name + "_v", ffi.new("size_t[]", [multiple * n for n in count])
@@ -257,7 +258,7 @@ class Operations:
         made = None
         if reduces:
             operator = operator_of(opts.reduceOp, tensor.dtype)
-            if operator is None:  # what is started with it keeps its factor
+            if operator is None:  # operations started with it keep its factor
                 made = self._communicator.comm.premul_sum(factor_of(opts.reduceOp))
                 operator = made.number
             arguments.append(operator)
@@ -268,7 +269,7 @@ class Operations:
         return work
 
     def _start(self, name, arguments, timeout, send, recv, result, source=None):
-        """Calls hkt_NAME, whose last arguments are the communicator and where the request goes."""
+        """Calls hkt_NAME, whose last arguments are the communicator and the request's address."""
         record = None
         if self._batch is None and profiling.enabled():
             record = profiling.Record(name, send.tensors or recv.tensors)
@@ -283,7 +284,7 @@ class Operations:
             limit = milliseconds(timeout) or self._timeout
             return self._work(flight, name, limit, (send.keep, recv.keep), recv.after, result, source, record)
         except BaseException:
-            if flight[0]:  # Ctrl-C has come before somebody had the request: what it uses must stay
+            if flight[0]:  # Ctrl-C came before the request was stored: its objects must stay alive
                 self._communicator.state.orphans.append((flight, (send.keep, recv.keep, source)))
             raise
 
@@ -310,7 +311,7 @@ class Operations:
             raise Failure(self._absent(cause, limit, wait_all_ranks)) from cause
 
     def _absent(self, error, limit, all_of_them):
-        """Who has not come, in Gloo's words, which programs look for; then Hocket's."""
+        """Returns the missing ranks in Gloo's words, which programs look for, followed by Hocket's."""
         rank = self.rank()
         if rank != 0:
             return (f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. "
@@ -324,7 +325,7 @@ class Operations:
         return f"Rank 0 timed out in monitoredBarrier: {who} failed to pass monitoredBarrier in {limit} ms. {error}"
 
     def set_timeout(self, timeout):
-        """How long a wait waits from now on. What the communicator itself allows for an operation stays as it was made with."""
+        """Sets the timeout of waits from now on. The communicator's own timeout for an operation does not change."""
         self._timeout = milliseconds(timeout)
 
     def abort(self):
@@ -347,7 +348,7 @@ class Operations:
     def _set_sequence_number_for_group(self):
         self._sequence = 0
 
-    # The names that other versions of torch have for the same.
+    # Names in other versions of torch for the same functions.
     _allgather_base = all_gather_single
     _reduce_scatter_base = reduce_scatter_single
     alltoall_base = all_to_all_single
@@ -364,7 +365,7 @@ def _require_one_dtype(name, tensors):
 
 
 def _of_splits(tensor, splits, size):
-    """Elements for each rank, from numbers of rows."""
+    """Returns the elements for each rank, given numbers of rows."""
     if not splits:
         if tensor.dim() == 0 or tensor.shape[0] % size:
             raise ValueError(f"hocket: all_to_all: the first dimension of {tuple(tensor.shape)} is not divided evenly by {size} ranks")
@@ -377,8 +378,8 @@ def _of_splits(tensor, splits, size):
 
 
 def recent_works():
-    """The works that were made last. torch before 2.6 does not keep the Python part of a work that C++ holds, and asks it for a future
-    right after the start: until then it must not go, though the operation may have ended."""
+    """The most recent works. torch before 2.6 does not keep the Python part of a work that C++ holds, and asks it for a
+    future right after the start: until then it must stay alive, even if the operation has ended."""
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 6):
         return None
     return collections.deque(maxlen=16)

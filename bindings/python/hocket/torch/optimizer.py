@@ -1,4 +1,4 @@
-"""An optimizer whose steps are made by the servers of a parameter service.
+"""An optimizer whose steps are computed by the servers of a parameter service.
 
     optimizer = hocket.torch.ParamsOptimizer(model, address="10.0.0.4:7000", update="sgd(0.1)", workers=4)
     for x, y in loader:
@@ -22,7 +22,8 @@ from .weights import Weights, layers_of
 
 
 class _Step:
-    """One that has begun, and has not returned: the round that it ends, and what its closure has returned. is_skip: of end_round()."""
+    """A step that has begun and has not returned: the round that it ends, and the result of its closure. is_skip: of
+    end_round()."""
 
     def __init__(self, round, loss=None, is_skip=False):
         self.round, self.loss, self.is_skip = round, loss, is_skip
@@ -102,7 +103,8 @@ class ParamsOptimizer(torch.optim.Optimizer):
         self._finish_step(lambda: None)
 
     def _goes_on(self):
-        """Whether a step has failed, and is called again. Of one whose round has ended only the weights are missing; with other gradients it is another."""
+        """Returns True if a step has failed, and is called again. If its round has ended only the weights are missing;
+        with other gradients it is a new step."""
         if self._begun is None:
             return False
         if self._begun.round == self.worker.stats().round:
@@ -110,7 +112,7 @@ class ParamsOptimizer(torch.optim.Optimizer):
         return self._pushes.are_of(self._begun.round)
 
     def _finish_step(self, push):
-        """From where it is: that is told by the worker's round, as Ctrl-C may come anywhere."""
+        """Continues a step from where it is, which the worker's round tells, because Ctrl-C may come anywhere."""
         step = self._begun
         if step.round == self.worker.stats().round:
             self._weights.finish()
@@ -170,16 +172,16 @@ class ParamsOptimizer(torch.optim.Optimizer):
     def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is None:
             self.close()
-        else:  # nobody needs the weights
+        else:  # the weights are not needed
             self._leave()
 
     def __del__(self):
         try:
-            self._remove_hooks()  # with them goes what has the worker
+            self._remove_hooks()  # they hold references to the worker
         except Exception:  # it was never opened, or the interpreter ends
             pass
 
-    # ---- What torch's optimizers have
+    # ---- Methods of torch's optimizers
 
     def state_dict(self) -> dict[str, Any]:
         """Without states: these are on the servers. A checkpoint of the job is optimizer.worker.checkpoint(), and is restored by the servers."""
@@ -209,7 +211,7 @@ class ParamsOptimizer(torch.optim.Optimizer):
 
 
 def _sort(named):
-    """Parameters by name, each once: those that are frozen, and those that are served."""
+    """Divides parameters by name, without duplicates, into frozen and served ones."""
     frozen, served, seen = {}, {}, set()
     for entry in named:
         if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], torch.Tensor)):

@@ -5,8 +5,8 @@ from typing import Any
 
 
 class Options:
-    """Give it to init_process_group or new_group as pg_options. What is not given is taken from the environment, then Hocket's
-    default (capi/hocket.h, hkt_comm_options; docs/running.md).
+    """Pass it to init_process_group or new_group as pg_options. Missing options are taken from the environment, then
+    from Hocket's defaults (capi/hocket.h, hkt_comm_options; docs/running.md).
 
     schedule        HOCKET_SCHEDULE: the schedule of the collectives that it exists for
     schedule_path   HOCKET_SCHEDULE_PATH: folders of .sched files, separated by ":"

@@ -1,10 +1,10 @@
-"""A plan's batches as the buckets of DistributedDataParallel.
+"""Makes a plan's batches the buckets of DistributedDataParallel.
 
     ddp = hocket.torch.planned_ddp(model, plan)
 
-From torch 2.11 on DistributedDataParallel takes a list of sizes, bucket_cap_mb_list, and that is what it is given. Before, it has one size, and one
-for the first bucket. But it makes its buckets twice, and the second time rank 0 tells its own to the others by its process group. That is done
-here at once, and what is told is the plan.
+From torch 2.11 on DistributedDataParallel takes a list of sizes, bucket_cap_mb_list, and that is what it is given.
+Before, it has one size, and one for the first bucket. But it makes its buckets twice, and the second time rank 0 tells
+its own to the others by its process group. That is done here at once, and what is told is the plan.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def bytes_of(parameter):
 
 
 def trained_parameters(module):
-    """Those that DistributedDataParallel reduces, by name, in their order."""
+    """Returns the parameters that DistributedDataParallel reduces, by name, in their order."""
     ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
     return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad and name not in ignored}
 
@@ -55,8 +55,9 @@ def planned_ddp(module: torch.nn.Module, plan: overlap.Plan | Iterable[int], **k
     """A DistributedDataParallel of the module whose buckets are those of a plan.
 
     plan        a hocket.overlap.Plan for the backward pass. Its layers are named like the module's parameters, as those of measure_profile are,
-                or like modules: then all parameters of that module are the layer. Or sizes of buckets in bytes, as of bucket_sizes
-    keywords    what else DistributedDataParallel takes
+                or like modules: then all parameters of that module are the layer. Or sizes of buckets in bytes, as of
+                bucket_sizes
+    keywords    further arguments of DistributedDataParallel
     """
     for name in _SETS_A_SIZE:
         if keywords.get(name) is not None:
@@ -72,7 +73,7 @@ def planned_ddp(module: torch.nn.Module, plan: overlap.Plan | Iterable[int], **k
         _refuse_another_way(keywords.get("process_group"))
         return _Planned(module, buckets, **keywords)
     sizes = [sum(bytes_of(parameters[name]) for name in bucket) for bucket in buckets]
-    if never_again:  # the buckets of the first step stay, and those are made from the first parameter on
+    if never_again:  # the buckets of the first step stay, and are made beginning with the first parameter
         _refuse_another_order(buckets, parameters)
         sizes.reverse()
     return DistributedDataParallel(module, bucket_cap_mb_list=[size / _MIB for size in sizes], **keywords)
@@ -94,7 +95,7 @@ def _refuse_what_has_buckets_of_its_own(module, parameters):
 
 
 def _by_plan(plan, parameters):
-    """Lists of names, in the order of the buckets."""
+    """Returns lists of names, in the order of the buckets."""
     if not plan.backward:
         raise ValueError("hocket: the plan is one for the forward pass. Gradients are reduced in the backward pass: hocket.overlap.plan(profile, "
                          "backward=True)")
@@ -116,7 +117,8 @@ def _by_plan(plan, parameters):
 
 
 def _by_sizes(sizes, parameters):
-    """As torch does it: a bucket is closed when it has so many bytes, and the last size holds for all that follow."""
+    """Works as torch does: a bucket is closed when it has this many bytes, and the last size holds for all that
+    follow."""
     sizes = list(sizes)
     if not sizes or not all(isinstance(size, int) and size > 0 for size in sizes):
         raise ValueError(f"hocket: {sizes} are given in the place of a plan, and must be sizes of buckets: whole numbers of bytes above 0")
@@ -144,20 +146,22 @@ def _refuse_another_order(buckets, parameters):
 # ---- Before torch 2.11 ----------------------------------------------------------------------------------------------
 
 class _Told:
-    """What a reducer that makes its buckets anew tells by its group's broadcast: the indices of parameters, one bucket after another, with the number
-    of buckets behind them; and how many parameters each bucket has. All ranks then take what came from rank 0."""
+    """The data that a reducer broadcasts in its group when it rebuilds its buckets: the indices of parameters, one
+    bucket after another, followed by the number of buckets; and how many parameters each bucket has. All ranks then use
+    rank 0's data."""
 
     def __init__(self, buckets):
         self._messages = [[index for bucket in buckets for index in bucket] + [len(buckets)], [len(bucket) for bucket in buckets]]
 
     def put(self, tensors):
         numbers = self._messages.pop(0) if self._messages else []
-        if tensors[0].numel() == len(numbers):  # else rank 0 has another plan, or torch tells something else: the buckets are looked at
+        if tensors[0].numel() == len(numbers):  # otherwise rank 0 has a different plan, or torch broadcasts something else: the buckets are checked later
             tensors[0].copy_(torch.tensor(numbers, dtype=tensors[0].dtype))
 
 
 class _Passing(c10d.ProcessGroup):
-    """A process group of C++ for a reducer, so that Python sees what it broadcasts. told: what is to be told in its place, or None."""
+    """A C++ process group for a reducer, so that Python sees its broadcasts. told: data to broadcast instead, or
+    None."""
 
     def __init__(self, group):
         c10d.ProcessGroup.__init__(self, group.rank(), group.size())
@@ -172,7 +176,7 @@ class _Passing(c10d.ProcessGroup):
         return self._group.broadcast(tensors, options)
 
     def getBackendName(self):
-        return f"{self._group.name()} by way of hocket"  # with the name alone, torch's logger takes this for the object of C++, and looks inside
+        return f"{self._group.name()} by way of hocket"  # with the name alone, torch's logger takes this for the C++ object, and reads its members
 
 
 def _is_python(group):
@@ -180,7 +184,8 @@ def _is_python(group):
 
 
 def _refuse_another_way(group):
-    """torch 2.0 and 2.1: a reducer asks its group for parts of C++ that a group of Python does not have, and keeps the group that it was given."""
+    """For torch 2.0 and 2.1: a reducer asks its group for C++ parts that a Python group does not have, and keeps the
+    group that it was given."""
     if torch.__version__.startswith("1.") or _CAN_CHANGE_GROUPS or _is_python(group or torch.distributed.group.WORLD):
         return
     raise RuntimeError(f"hocket: torch {torch.__version__} offers no way to choose buckets with a backend of C++, such as gloo. Use torch 2.11 or "
@@ -191,7 +196,7 @@ class _Planned(DistributedDataParallel):
     """buckets: lists of names of parameters."""
 
     def __init__(self, module, buckets, **keywords):
-        self.__dict__.update(_buckets=buckets, _passing=None)  # before nn.Module has begun
+        self.__dict__.update(_buckets=buckets, _passing=None)  # before nn.Module is initialized
         super().__init__(module, **keywords)
         self._make_buckets()
 
@@ -235,7 +240,7 @@ class _Planned(DistributedDataParallel):
                 told.put(tensors)
                 return broadcast(tensors, options)
 
-            group.broadcast = telling  # of this object alone
+            group.broadcast = telling  # only for this object
             try:
                 yield
             finally:

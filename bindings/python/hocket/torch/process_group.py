@@ -1,8 +1,8 @@
-"""Hocket's operations as what torch can be given: a process group, or a backend for one kind of device.
+"""Provides Hocket's operations to torch: as a process group, or as a backend for one kind of device.
 
-torch 2 makes a process group of backends, one for each kind of device, and finds the backend by way of its dispatcher. A process group of
-our own leaves that way out: what a program calls comes to Operations at once, and works are Python's own objects. A backend is
-what remains where another one serves other devices ("cpu:hocket,cuda:nccl").
+torch 2 makes a process group of backends, one for each kind of device, and finds the backend by way of its dispatcher.
+Our own process group avoids that: a program's calls reach Operations directly, and works are Python objects. A backend
+is used only if another one serves other devices ("cpu:hocket,cuda:nccl").
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ProcessGroup(Operations, c10d.ProcessGroup):
         c10d.ProcessGroup.__init__(self, rank, size)
         options = options or Options()
         self._begin(GroupCommunicator(store, rank, size, timeout, options, members), options)
-        if Backend is not None:  # for what torch 2 asks of a group's backend: its devices, what it can do, where the name is kept
+        if Backend is not None:  # for torch 2's queries to a group's backend: its devices, its capabilities, its name
             kind = c10d.ProcessGroup.BackendType.CUSTOM
             self._backend = Backend(self._communicator, options)
             self._set_default_backend(kind)
@@ -49,18 +49,18 @@ else:  # torch 1.13
 
 
 def _is_one_of_several():
-    """Whether torch is making a group with another backend for another device. It tells this to no backend, so the variable of its function
-    is looked at; where there is none the answer is no, which is right for "hocket" alone."""
+    """Returns True if torch is making a group with another backend for another device. It does not tell a backend, so
+    this reads a variable of torch's function; if there is none it returns False, which is right for "hocket" alone."""
     frame = sys._getframe(1).f_back
     config = frame and frame.f_locals.get("backend_config")
     return config is not None and len(set(config.get_device_backend_map().values())) > 1
 
 
 def create(given, options):
-    """What torch calls for init_process_group and new_group; given: its _DistributedBackendOptions."""
-    members = tuple(given.global_ranks_in_group or ())  # none: of the whole job
+    """Called by torch for init_process_group and new_group; given: its _DistributedBackendOptions."""
+    members = tuple(given.global_ranks_in_group or ())  # empty: the whole job
     if Backend is not None and _is_one_of_several():
-        options = options if isinstance(options, Options) else Options()  # or the other backend's
+        options = options if isinstance(options, Options) else Options()  # or the other backend's options
         return Backend(GroupCommunicator(given.store, given.group_rank, given.group_size, given.timeout, options, members), options)
     if options is not None and not isinstance(options, Options):
         raise TypeError(f"hocket: pg_options must be a hocket.torch.Options, not {type(options)}")

@@ -1,4 +1,5 @@
-"""Operations in torch's profiler, under the names that its own backends have: "hocket:all_reduce", from start to end."""
+"""Records operations in torch's profiler, under the names that its own backends use: "hocket:all_reduce", from start to
+end."""
 import threading
 
 import torch
@@ -11,13 +12,13 @@ _TITLES = {"recv_any": "recvAnySource", "barrier_start": "barrier", "all_gather_
 
 
 class Record:
-    """One operation in the profile. It ends in the thread that tells of the operation's end, so the profiler shows it as one that went
-    on beside the program."""
+    """One operation in the profile. It ends on the thread that reports the operation's end, so the profiler shows it as
+    concurrent with the program."""
 
     def __init__(self, name, tensors):
         self._ended, self._future = threading.Event(), torch.futures.Future()
         handle = torch.autograd._record_function_with_args_enter(f"hocket:{_TITLES.get(name, name)}", *tensors)
-        # A thread that is no part of the profile ends it by way of a future, which knows the profile.
+        # A thread outside the profile ends it through a future, which knows the profile.
         torch.ops.profiler._call_end_callbacks_on_jit_fut(handle, self._future)
 
     def end(self):
@@ -25,5 +26,6 @@ class Record:
         self._ended.set()
 
     def wait(self):
-        """Until the profile has the end: a program that stops the profiler after its wait would miss it."""
+        """Waits until the profile has the end: otherwise a program that stops the profiler after its wait would miss
+        it."""
         self._ended.wait(10)

@@ -1,4 +1,4 @@
-"""Where the ranks of a process group meet: a key of its store."""
+"""The place in a store where the ranks of a process group meet: a key."""
 import contextlib
 import datetime
 import hashlib
@@ -8,9 +8,9 @@ import time
 from hocket.interruptible import interruptible
 
 _MEMBERS = "hocket/members"
-_REFUSAL = b"rank 0 failed: "  # what rank 0 puts where it cannot invite anybody (capi/joining.cpp)
+_REFUSAL = b"rank 0 failed: "  # written by rank 0 if it cannot invite others (capi/joining.cpp)
 _LOOK_AGAIN_S = 0.01
-_job = ""  # a text of this default group's own: a later one, whose groups have the same names, may have the same store
+_job = ""  # identifies this default group: a later one, whose groups have the same names, may use the same store
 
 
 def begin_job(text):
@@ -19,14 +19,15 @@ def begin_job(text):
 
 
 def prefix_of(members):
-    """Of the keys by which ranks meet that have given the same list."""
+    """Returns the prefix of the keys with which ranks that were given the same list meet."""
     return "hocket" + ("/" + hashlib.sha256(repr(members).encode()).hexdigest()[:16] if members else "")
 
 
 class RendezvousPlace:
-    """A store for hocket.init. A later group may have the same name in the same store: so the invitation that rank 0 has put into it is
-    taken out, once all ranks have joined and before any of them goes on, or once rank 0 has given up. None can find it when it makes that
-    group, however late rank 0 is then. A refusal stays until rank 0 tries again, as the others may ask only later why it has failed."""
+    """A store for hocket.init. A later group may have the same name in the same store, so rank 0's invitation is
+    removed from it once all ranks have joined and before any of them continues, or once rank 0 has given up. So no rank
+    finds it when it makes that later group, however late rank 0 is. A refusal stays until rank 0 tries again, because
+    the others may ask only later why it has failed."""
 
     def __init__(self, store):
         self._store, self._put = store, []
@@ -34,8 +35,9 @@ class RendezvousPlace:
         self.wait, self.get = store.wait, store.get
 
     def compare_members(self, members, rank, timeout_ms):
-        """Each rank puts its list of the group's ranks into the store, where it stays, and looks at those of the others in it. A rank that
-        finds another list raises ValueError. Lists that have no rank in common meet by themselves: see prefix_of()."""
+        """Puts this rank's list of the group's ranks into the store, where it stays, and reads the lists of its
+        members. A rank that finds a different list raises ValueError. Lists that have no rank in common meet
+        separately: see prefix_of()."""
         mine = ",".join(map(str, members))
         self._store.set(f"{_MEMBERS}/{members[rank]}", f"{_job} {mine}")
         interruptible(lambda: self._look_at_lists(members, mine, timeout_ms))
@@ -55,7 +57,7 @@ class RendezvousPlace:
                                  f"calls, with {theirs}. All ranks must call new_group with the same lists, in the same order")
 
     def _list_of(self, member, until):
-        """RuntimeError: it has not come until then, or what the store says."""
+        """Raises RuntimeError if the list has not come by then, or with the store's error."""
         key = f"{_MEMBERS}/{member}"
         while True:
             self._store.wait([key], datetime.timedelta(seconds=max(until - time.monotonic(), 0.001)))
@@ -75,7 +77,7 @@ class RendezvousPlace:
             self._store.set(key, value)
 
     def take_out(self):
-        with self._lock, contextlib.suppress(RuntimeError):  # stores that cannot, such as etcd's: there each group needs another prefix
+        with self._lock, contextlib.suppress(RuntimeError):  # stores that cannot delete, such as etcd's: there each group needs another prefix
             self._is_over = True
             for key in self._put:
                 self._store.delete_key(key)

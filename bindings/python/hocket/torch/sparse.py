@@ -1,4 +1,4 @@
-"""The sum of sparse tensors: every rank gathers the elements of all, and adds them up."""
+"""Sums sparse tensors: every rank gathers the elements of all, and adds them up."""
 import zlib
 
 import torch
@@ -9,7 +9,7 @@ _UNCHECKED = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_
 
 
 class Finished(c10d.Work):
-    """A work that had ended when it was made."""
+    """A work that has already ended when it is made."""
 
     def __init__(self, result):
         super().__init__()
@@ -36,8 +36,8 @@ class Finished(c10d.Work):
 
 
 def _counts(group, count, tensor):
-    """How many elements each rank has. Tensors of other shapes are refused here, on all ranks: their indices would lie outside this
-    one. So are those of other types: their values could not be gathered."""
+    """Returns the number of elements of each rank. Refuses tensors of other shapes, on all ranks, because their indices
+    could lie outside this one; and of other types, because their values could not be gathered."""
     form = f"of {tensor.dtype} and {tuple(tensor.shape)} with {tensor.sparse_dim()} sparse dimensions"
     said = [torch.zeros(2, dtype=torch.int64) for _ in range(group.size())]
     group.allgather([said], [torch.tensor([count, zlib.crc32(form.encode())])]).wait()
@@ -49,14 +49,15 @@ def _counts(group, count, tensor):
 
 
 def _gather(group, tensor, counts):
-    """The first dimensions of all ranks' tensors one after another; counts: how many rows each rank has."""
+    """Gathers the first dimensions of all ranks' tensors one after another; counts: each rank's number of rows."""
     pieces = [tensor.new_empty((count, *tensor.shape[1:])) for count in counts]
     group.allgather([pieces], [tensor]).wait()
     return torch.cat(pieces)
 
 
 def all_reduce_sparse(group, tensor, opts):
-    """Waits for the result: the sizes are known only after a first round. The tensor becomes the sum, coalesced."""
+    """Waits for the result, because the sizes are known only after a first round. The tensor becomes the sum,
+    coalesced."""
     operators = c10d.ReduceOp.RedOpType
     if opts.reduceOp.op not in (operators.SUM, operators.AVG):
         raise ValueError("hocket: sparse tensors have sums and averages; convert the tensor with to_dense() for other operators")

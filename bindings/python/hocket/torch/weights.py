@@ -1,7 +1,8 @@
-"""Weights of a module that come from a parameter service while the program goes on, and are waited for where they are used.
+"""Pulls a module's weights from a parameter service while the program continues, and waits for them where they are used.
 
-A group of parameters is pulled by one request. Every module in which the group is used waits for it before its forward pass: also those inside a
-layer, which a program may call by themselves, and modules whose parameters the module around them reads (MultiheadAttention's out_proj).
+A group of parameters is pulled by one request. Every module in which the group is used waits for it before its forward
+pass: also those inside a layer, which a program may call directly, and modules whose parameters the module around
+them reads (MultiheadAttention's out_proj).
 """
 import torch
 
@@ -9,9 +10,9 @@ import torch
 class Group:
     """Parameters that are pulled together.
 
-    request     of the pull that is on its way, or has failed; None where there is none yet
-    is_old      the weights of that pull are not there
-    _round      of the worker, when it was started
+    request     of the pull that is pending or has failed; None if there is none yet
+    is_old      the weights of that pull have not arrived
+    _round      the worker's round when the pull was started
     """
 
     def __init__(self, worker, parameters):
@@ -21,14 +22,14 @@ class Group:
         self._round = -1
 
     def mark(self, staleness=None):
-        """Says that the weights are old: whoever needs them starts their pull, if start() has not. Waits for a pull that is on its way, as two must not
-        write to the same memory. staleness None: the job's."""
+        """Marks the weights as old: the first use starts their pull, if start() has not. Waits for a pending pull,
+        because two must not write to the same memory. staleness None: the job's."""
         if self.request is not None:
             self.wait()
         self._staleness, self.is_old = staleness, True
 
     def start(self, round):
-        """Unless somebody has in that round, or later, or has the weights already."""
+        """Starts the pull, unless one was started in this round or later, or the weights have arrived."""
         if self._round < round:
             self.mark(self._staleness)
         if self.is_old and self.request is None:
@@ -38,7 +39,7 @@ class Group:
         out = {}
         for name, parameter in self._parameters.items():
             weights = parameter.detach()
-            if not weights.is_contiguous():  # in another order, such as channels_last: it comes in the plain order
+            if not weights.is_contiguous():  # not contiguous, such as channels_last: the weights come in the plain order
                 weights = self._copies[name] = torch.empty(weights.shape, dtype=weights.dtype)
             out[name] = weights
             _count_as_changed(parameter)
@@ -46,8 +47,8 @@ class Group:
         self.request = self._worker.pull(out=out, staleness=self._staleness, wait=False)
 
     def wait(self):
-        """Until the weights are there. A pull that has failed, because another worker was late, is made again by the next wait, with a
-        deadline of its own."""
+        """Waits until the weights have arrived. A pull that has failed because another worker was late is repeated by
+        the next wait, with a new deadline."""
         if not self.is_old:
             return
         if self.request is None or self.request.failed():
@@ -57,18 +58,19 @@ class Group:
             for name, weights in self._copies.items():
                 self._parameters[name].copy_(weights)
         self._copies.clear()
-        self.request = None  # first: Ctrl-C in between has them pulled again
+        self.request = None  # first: if Ctrl-C comes in between, they are pulled again
         self.is_old = False
 
 
 def _count_as_changed(parameter):
-    """C writes to it without autograd's knowledge: a backward pass that needs the old weights must fail, as with any optimizer."""
+    """C writes to the tensor without autograd's knowledge: a backward pass that needs the old weights must fail, as
+    with any optimizer."""
     with torch.no_grad():
         parameter.detach().as_strided((0,), (1,)).zero_()
 
 
 class _Hook:
-    """Of a module. A copy of the module, or what is pickled of it, does not wait."""
+    """A module's hook. A copy of the module, or a pickled one, does not wait."""
 
     def __init__(self, groups):
         self._groups = groups
@@ -83,14 +85,15 @@ class _Hook:
 
 
 def chain(module):
-    """The layers of a module, as far as they can be told from outside: those that a Sequential calls one after another, and nothing else."""
+    """Returns the layers of a module as far as they can be determined: those that a Sequential calls one after another,
+    and nothing else."""
     if type(module).forward is torch.nn.Sequential.forward:
         return [layer for child in module for layer in chain(child)]
     return [module]
 
 
 def layers_of(module, layers):
-    """What the program has said, or else what can be told."""
+    """Returns the program's layers, or else those that can be determined."""
     if layers is None:
         return chain(module)
     layers, inside = list(layers), set(module.modules())
@@ -104,7 +107,7 @@ class Weights:
     """The groups of all parameters, and the hooks that wait for them."""
 
     def __init__(self, worker, parameters, module, layers):
-        """parameters: by name. module None: nobody waits but wait(). layers: see layers_of()."""
+        """parameters: by name. module: None if only wait() waits. layers: see layers_of()."""
         self._handles, self.groups = [], []
         if module is None:
             self.groups = [Group(worker, parameters)]
@@ -113,19 +116,20 @@ class Weights:
 
     def _add_hooks(self, worker, parameters, module, layers):
         names, users = {id(parameter): name for name, parameter in parameters.items()}, {one: [] for one in module.modules()}
-        for layer in (*layers, module):  # what is in no layer belongs to the module itself
+        for layer in (*layers, module):  # parameters outside all layers belong to the module itself
             here = {names.pop(id(parameter)): parameter for parameter in layer.parameters() if id(parameter) in names}
             if here:
                 self._add_group(Group(worker, here), layer, layers, module, users)
         for one, groups in users.items():
             if groups:
                 handle = one.register_forward_pre_hook(_Hook(groups))
-                one._forward_pre_hooks.move_to_end(handle.id, last=False)  # others read weights (weight_norm, spectral_norm, prune)
+                one._forward_pre_hooks.move_to_end(handle.id, last=False)  # other hooks read weights (weight_norm, spectral_norm, prune)
                 self._handles.append(handle)
             self._handles.append(one._register_state_dict_hook(_Hook(self.groups)))
 
     def _add_group(self, group, layer, layers, module, users):
-        """Modules that share a parameter of the group wait for it, too; those around layers do not: they have nothing of it by themselves."""
+        """Modules that share a parameter of the group wait for it, too; modules around layers do not: they have no
+        parameter of the group themselves."""
         self.groups.append(group)
         mine = set(map(id, group._parameters.values()))
         within = set(layer.modules()) if layer in layers else set()
@@ -134,18 +138,18 @@ class Weights:
                 users[one].append(group)
         if layer is module and group not in users[module]:
             users[module].append(group)
-        for other in layers:  # which shares one, perhaps far inside
+        for other in layers:  # one that shares a parameter, perhaps deep inside
             if other is not layer and any(id(parameter) in mine for parameter in other.parameters()):
                 users[other].append(group)
 
     def finish(self):
-        """Waits for the pulls that are on their way."""
+        """Waits for pending pulls."""
         for group in self.groups:
             if group.request is not None:
                 group.wait()
 
     def mark(self, staleness=None):
-        """All of them, before a pull starts: nothing may be left at old weights if that is interrupted."""
+        """Marks all groups before a pull starts: if that is interrupted, none may keep old weights."""
         for group in self.groups:
             group.mark(staleness)
 

@@ -1,4 +1,4 @@
-"""torch's handle of an operation, over a request of Hocket."""
+"""torch's handle of an operation, based on a request of Hocket."""
 import threading
 
 from torch._C._distributed_c10d import Work as Base
@@ -14,21 +14,21 @@ from .memory import copy_all
 class Work(Base):
     """One operation, or a group of them that was joined.
 
-    Whoever looks first when it has ended (a wait, a test, the callback of its future) frees the request, copies what has to be
-    copied, and completes the future. One thread at a time is in a call with the request, as that call may free it.
+    The first to notice its end (a wait, a test, the callback of its future) frees the request, makes pending copies,
+    and completes the future. One thread at a time is in a call with the request, as that call may free it.
     """
 
     def __init__(self, communicator, flight, name, timeout, keep, after, result, source=None, record=None):
         super().__init__()
         self._communicator, self._name = communicator, name
-        self._flight = flight            # hocket.state.FLIGHT: the request, or its status; None once all of the end is done
-        self._timeout = timeout          # milliseconds of this operation's own, or None
+        self._flight = flight            # hocket.state.FLIGHT: the request, or its status; None once its end is fully handled
+        self._timeout = timeout          # this operation's timeout in milliseconds, or None
         self._keep, self._after = keep, after
         self._result, self._source = result, source
         self._error = self._future = None
-        self._lock = threading.RLock()   # one that a handler of a signal gets too, and then sees that its thread has it already
+        self._lock = threading.RLock()   # reentrant: a signal handler gets it too, and then sees that its thread already has it
         self._is_held = False
-        self._is_told = False            # that it has ended, though perhaps nobody has looked yet
+        self._is_told = False            # the end was reported, although it may not have been handled yet
         self._record = record
         if record is not None:
             self._tell(record.end)
@@ -37,8 +37,8 @@ class Work(Base):
     # ---- Its end
 
     def end(self, timeout, beside=False):
-        """Waits for at most so many milliseconds, None: as long as the communicator allows. Whether the operation has ended.
-        beside: not if another thread is waiting."""
+        """Waits for at most this many milliseconds, None: as long as the communicator allows. Returns True if the
+        operation has ended. beside: does not wait if another thread is waiting."""
         if self._flight is None:
             return True
         future, is_mine = None, False
@@ -72,7 +72,7 @@ class Work(Base):
         self._lock.release()
 
     def _look(self, timeout):
-        """With the lock. The future that is to be completed, if the operation has ended and has one."""
+        """Called with the lock. Returns the future to be completed, if the operation has ended and has one."""
         state, thread = self._communicator.state, get_ident()
         state.inside.append(thread)
         try:
@@ -89,7 +89,8 @@ class Work(Base):
         return self._settle(error)
 
     def _settle(self, error):
-        """The request is gone. Last of all the work becomes one that has ended: threads look at that without the lock."""
+        """The request is gone. Only at the end does the work count as ended, because threads read that without the
+        lock."""
         try:
             if self._after and error is None:
                 copy_all(self._after)
@@ -105,7 +106,7 @@ class Work(Base):
             future.complete(self._result, self._error)
 
     def _tell(self, function):
-        """Has a thread of the communicator call it when the operation has ended."""
+        """Makes a thread of the communicator call the function when the operation has ended."""
         told = Told(self._communicator.state, function)
         try:
             self._communicator.call("get_future", lambda _: lib.hkt_request_callback(self._flight[0], lib.hkt_py_ended, told.user))
@@ -114,7 +115,7 @@ class Work(Base):
             raise
 
     def _ended(self):
-        """While another thread has the lock this is left to that thread, which will look again."""
+        """If another thread holds the lock, leaves the work to that thread, which will check again."""
         self._is_told = True
         self.end(0, beside=True)
 
@@ -123,7 +124,7 @@ class Work(Base):
         if self._is_told and self._flight is not None:
             self.end(0, beside=True)
 
-    # ---- What torch calls
+    # ---- Called by torch
 
     def wait(self, timeout=None):
         limit = milliseconds(timeout) or self._timeout
@@ -168,9 +169,9 @@ class Work(Base):
                 return self._future
             made, ended = Future(), self._flight is None
             if not ended and self._flight[0]:
-                self._tell(self._ended)  # if that fails, nobody has a future that never ends
+                self._tell(self._ended)  # if that fails, no future exists that never ends
             else:
-                self._is_told = True  # also where Ctrl-C came before what has ended was looked at
+                self._is_told = True  # also if Ctrl-C came before the end was handled
             self._future = made
         finally:
             if is_mine:
