@@ -38,7 +38,7 @@ def arguments():
 
 
 class Words:
-    """The words as samples of one size: letters from 1 to 26, and zeros behind them."""
+    """The words as samples of one size: letters from 1 to 26, followed by zeros."""
 
     def __init__(self, path, limit):
         if not os.path.exists(path):
@@ -54,13 +54,14 @@ class Words:
         return row.tobytes()
 
     def cache(self):
-        """This process's. A program whose samples lie on slow storage gives a folder or a packed file instead of read."""
+        """Returns this process's cache. A program with samples on slow storage passes a folder or a packed file instead
+        of read."""
         cache = hocket.Cache(read=self.read, dataset=f"wamerican, {len(self.words)} words", memory="64MiB")
         return _Counted(cache, len(self.words))
 
 
 class _Counted(hocket.data.Dataset):
-    """A cache that reads by a function does not know how many samples there are."""
+    """Adds the number of samples, which a cache that reads with a function does not know."""
 
     def __init__(self, cache, count):
         super().__init__(cache, dtype=torch.uint8, shape=(ROOM,))
@@ -78,7 +79,7 @@ class Speller(torch.nn.Module):
         self.next = torch.nn.Linear(width, 27)
 
     def forward(self, rows):
-        """Bits for each letter, and for the end of the word."""
+        """Returns the bits per letter, including the end of the word."""
         rows = rows.long()
         before = torch.nn.functional.pad(rows[:, :-1], (1, 0))
         hidden, _ = self.memory(self.letters(before))
@@ -94,7 +95,8 @@ def mean_over_ranks(value):
 
 
 def weights_are_the_same(model):
-    """Each is the largest and the smallest of all ranks'. They all find the same: where two differ, neither is both."""
+    """Computes the largest and the smallest value of all ranks. All ranks find the same: if two ranks differ, neither
+    value is equal to both."""
     flat = torch.cat([p.detach().flatten() for p in model.parameters()])
     least, most = flat.clone(), flat.clone()
     dist.all_reduce(least, dist.ReduceOp.MIN)

@@ -38,7 +38,7 @@ def arguments():
 
 
 def samples(count, seed):
-    """Numbers, and on which side of a plane they lie; the plane is the same for all seeds."""
+    """Returns numbers, and the side of a plane on which they lie; the plane is the same for all seeds."""
     plane = np.random.default_rng(0).standard_normal(FEATURES, np.float32)
     x = np.random.default_rng((1, seed)).standard_normal((count, FEATURES), np.float32)
     return x, (x @ plane > 0.5 * np.linalg.norm(plane)).astype(np.float32)
@@ -72,8 +72,8 @@ def serve(options):
 
 
 def run_all(options):
-    """Starts this program once for each server and worker. Whether all of them ended well."""
-    os.environ.setdefault("HOCKET_SECRET", secrets.token_hex(16))  # which they inherit, and which nobody else may know
+    """Starts this program once for each server and worker. Returns True if all of them ended well."""
+    os.environ.setdefault("HOCKET_SECRET", secrets.token_hex(16))  # inherited by them; no other process may know it
     numbers = [f"--{name}={getattr(options, name)}" for name in ("workers", "servers", "staleness", "steps", "rate")]
     processes = []
 

@@ -44,14 +44,14 @@ def work(options):
     model = torch.nn.Sequential(torch.nn.EmbeddingBag(WORDS, 32, mode="sum", sparse=True), torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 2))
     loss = torch.nn.CrossEntropyLoss()
     with hocket.torch.ParamsOptimizer(model, options.address, update=options.update, workers=options.workers, staleness=options.staleness,
-                                      overlap=True) as optimizer:  # gradients go, and weights come, while the model computes
+                                      overlap=True) as optimizer:  # pushes gradients and pulls weights while the model computes
         number = optimizer.worker.number
         for step in range(options.steps):
             words, answers = bags(options.batch, 1 + number * options.steps + step)  # other samples on each worker
             optimizer.zero_grad()
             loss(model(words), answers).backward()
             optimizer.step()
-        optimizer.pull(min(options.staleness, 0))  # of all rounds so far, of all workers, where there is a bound
+        optimizer.pull(min(options.staleness, 0))  # of all rounds so far, of all workers, if there is a bound
         with torch.no_grad():
             words, answers = bags(4000, 0)
             right = (model(words).argmax(1) == answers).float().mean().item()
@@ -59,8 +59,9 @@ def work(options):
 
 
 def run_all():
-    """A server, and this program once for each worker, with the same options. Whether all of them ended well."""
-    os.environ.setdefault("HOCKET_SECRET", secrets.token_hex(16))  # which workers inherit, and which nobody else may know
+    """Starts a server, and this program once for each worker, with the same options. Returns True if all of them ended
+    well."""
+    os.environ.setdefault("HOCKET_SECRET", secrets.token_hex(16))  # inherited by workers; no other process may know it
     with hocket.params.serve("127.0.0.1:0") as server:
         command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--address", server.address]
         workers = [subprocess.Popen(command) for _ in range(arguments().workers)]

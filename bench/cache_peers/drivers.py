@@ -61,7 +61,7 @@ def prepare(hocket_build, parts):
 
 
 def run(command, variables=None):
-    """Returns what a program prints. The program ends with this one. variables: added to its environment."""
+    """Returns what a program prints. If the program fails, ends this one. variables: added to its environment."""
     process = subprocess.Popen(
         [str(word) for word in command],
         stdout=subprocess.PIPE,
@@ -86,7 +86,7 @@ def run(command, variables=None):
 
 
 def figures(part, *arguments):
-    """The lines of figures that a driver prints."""
+    """Returns the lines of figures that a driver prints."""
     output = run([os.path.join(DRIVERS, part), *arguments])
     return [json.loads(line) for line in output.splitlines()]
 

@@ -1,4 +1,4 @@
-"""The four parts of the comparison. Each returns cells: {what was set, "rows": {name: {figure: median}}}."""
+"""The four parts of the comparison. Each returns cells: {parameters, "rows": {name: {figure: median}}}."""
 
 import json
 import os
@@ -14,7 +14,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 @dataclass
 class Extent:
-    """How much is measured."""
+    """The amount that is measured."""
 
     disk_sizes: tuple  # (bytes, samples)
     disk_depths: tuple
@@ -64,15 +64,15 @@ def show_progress(text):
 
 
 def medians(measured):
-    """[{figure: value}] -> {figure: median}, and all the values."""
+    """Converts [{figure: value}] to {figure: median}, and all the values."""
     middle = {name: statistics.median(figures[name] for figures in measured) for name in measured[0]}
     return {**middle, "rounds": measured}
 
 
 # ---- Disk
 
-# The best that fio can do: buffers in huge pages, which the disk fills with fewer and larger transfers, and
-# buffers and files that are registered with the kernel. Hocket has both.
+# fio's fastest configuration: buffers in huge pages, which the disk fills with fewer and larger transfers, and buffers
+# and files that are registered with the kernel. Hocket has both.
 TUNED = ["--fixedbufs=1", "--registerfiles=1"]
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
@@ -133,7 +133,7 @@ def disk_cell(folder, samples_folder, size, samples, depth, rounds):
 
 
 def measure_disk(extent, folder):
-    """Hocket's samples and fio's file lie in the same folder, both read with direct I/O."""
+    """Puts Hocket's samples and fio's file in the same folder, and reads both with direct I/O."""
     largest = max(size * samples for size, samples in extent.disk_sizes)
     show_progress("disk: filling fio's file")
     drivers.run(
@@ -153,11 +153,11 @@ def measure_disk(extent, folder):
     return cells
 
 
-# ---- Memory, epochs, training: these drivers go through all ways and rounds by themselves
+# ---- Memory, epochs, training: these drivers run all ways and rounds themselves
 
 
 def grouped(lines, keys, *names):
-    """Cells, each made of the lines that agree in `keys`, with the medians of these figures."""
+    """Returns cells, each made of the lines that agree in `keys`, with the medians of these figures."""
     cells = {}
     for line in lines:
         rows = cells.setdefault(tuple(line[key] for key in keys), {})

@@ -1,4 +1,4 @@
-"""Tables and verdicts, from the cells that were measured."""
+"""Makes tables and verdicts from the measured cells."""
 
 from report import print_columns, ratio_text, size_text
 
@@ -19,7 +19,7 @@ def seconds_text(seconds):
 
 
 def share(cell, figure):
-    """Hocket's figure as a part of fio's best one."""
+    """Returns Hocket's figure as a share of fio's best one."""
     return cell["rows"]["Hocket"][figure] / max(cell["rows"][row][figure] for row in ("fio", "fio, tuned"))
 
 
@@ -66,7 +66,7 @@ def print_memory(cells):
 
 
 def epoch_groups(cells):
-    """[{1: cell, 2: cell, 3: cell}] for each set of samples."""
+    """Returns [{1: cell, 2: cell, 3: cell}] for each set of samples."""
     groups = {}
     for cell in cells:
         groups.setdefault((cell["samples"], cell["bytes"]), {})[cell["epoch"]] = cell
@@ -74,7 +74,7 @@ def epoch_groups(cells):
 
 
 def epoch_seconds(group, row, epoch):
-    """Readers that keep nothing have one figure for all epochs."""
+    """Readers without a cache have one figure for all epochs."""
     measured = group[epoch]["rows"].get(row) or group[1]["rows"][row]
     return measured["seconds"]
 
@@ -96,18 +96,18 @@ def print_epochs(cells):
 
 
 def stall(cell, row):
-    """How many milliseconds longer an iteration takes than with the data in arrays."""
+    """Returns how many milliseconds longer an iteration takes than with the data in arrays."""
     return cell["rows"][row]["milliseconds"] - cell["rows"]["arrays"]["milliseconds"]
 
 
 def resolution(cell):
-    """How wrong a stall, as a difference, may be: the loop without I/O varies this much over the rounds."""
+    """Returns the uncertainty of a stall, as a difference: the variation of the loop without I/O over the rounds."""
     times = [measured["milliseconds"] for measured in cell["rows"]["arrays"]["rounds"]]
     return max(max(times) - min(times), 0.01)
 
 
 def stall_ratio(cell, row):
-    """How many times smaller the stall is than with files that are read before each iteration. It is limited to what
+    """Returns how many times smaller the stall is than with files that are read before each iteration. Limited to what
     the resolution can show."""
     return stall(cell, EACH) / max(stall(cell, row), resolution(cell))
 

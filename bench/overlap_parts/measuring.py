@@ -36,7 +36,7 @@ class Way:
 
 
 def chosen(kind, options):
-    """The first one of each way to pull is what the others are compared with."""
+    """The first method of each way to pull is the reference for the others."""
     methods = [name for name in METHODS if name == FLAT or name in (options.method or METHODS)]
     pulls = [way for way in kind.pulls if not way or way in (options.pulls or kind.pulls)]
     return [
@@ -49,7 +49,7 @@ def training(options, steps):
 
 
 def alone(place, options, folder):
-    """The report of one process that does the work of all workers."""
+    """Returns the report of one process that does the work of all workers."""
     program = runs.Program(
         [os.path.join(options.build, "examples/deep_words"), *training(options, options.iterations)]
         + ["--workers", str(place.workers)]
@@ -58,7 +58,7 @@ def alone(place, options, folder):
 
 
 def measure_profile(place, options, folder):
-    """Some iterations more than the plan is made of, so that what it makes is seen in the same run, too."""
+    """Runs some more iterations than the plan is based on, so that the same run also shows the plan's effect."""
     file = os.path.join(folder, "profile.json")
     steps = options.measure + options.iterations
     own = ["--measure", str(options.measure), "--save-profile", file]
@@ -68,7 +68,7 @@ def measure_profile(place, options, folder):
 
 
 def alike(ways, reports):
-    """Lists of ways whose plans are the same: they are measured together."""
+    """Returns lists of ways whose plans are equal: they are measured together."""
     plans = {}
     for way in ways:
         first = reports[way.name][0]
@@ -77,7 +77,7 @@ def alike(ways, reports):
 
 
 def measure(kind, rate, options, folder):
-    """Everything that was seen: {rate, profile, plans: [{pulls, methods, runs: [report]}]}."""
+    """Returns all measurements: {rate, profile, plans: [{pulls, methods, runs: [report]}]}."""
     folder = os.path.join(folder, f"{kind.name}-{rate:g}")
     with Hosts(kind.hosts_needed, rate * 1e6, os.path.join(folder, "hosts"), QUEUE_MS, options.congestion) as hosts:
         place = kind(options.build, hosts)

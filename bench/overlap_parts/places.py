@@ -1,4 +1,4 @@
-"""Where examples/deep_words runs: workers of a parameter service, or ranks, each on a host of its own."""
+"""Places where examples/deep_words runs: workers of a parameter service, or ranks, each on its own host."""
 
 import os
 import secrets
@@ -9,13 +9,14 @@ PORT = 7000
 
 
 def core_of(worker):
-    """Workers share the cores evenly at all times: else the kernel may leave two on one for a second."""
+    """Divides the cores evenly among the workers at all times: otherwise the kernel may leave two on one for a
+    second."""
     cores = sorted(os.sched_getaffinity(0))
     return cores[worker % len(cores)]
 
 
 class Place:
-    """How a job is started on hosts; build: the build folder that its programs are from."""
+    """Starts a job on hosts; build: the build folder of its programs."""
 
     pulls = ("",)  # the ways in which weights come back
     has_bits_of_one_process = True
@@ -43,7 +44,7 @@ class Service(Place):
     pulls = ("backward", "forward")
 
     def programs(self, arguments):
-        """The first one makes the report."""
+        """The first program makes the report."""
         secret, at = secrets.token_hex(16), f"{self.hosts.address(0)}:{PORT}"
         join = ["--params", at, "--workers", str(self.workers), "--number"]
         return [
@@ -61,7 +62,7 @@ class Service(Place):
 
     @classmethod
     def crossings(cls):
-        """How often all gradients cross the busiest link in one direction: it is the server's."""
+        """Returns how often all gradients cross the busiest link, the server's, in one direction."""
         return cls.workers
 
 
@@ -91,7 +92,7 @@ class Ranks(Place):
 
 
 class Bml(Ranks):
-    """Two levels of two hosts each. Its bits depend on the batches."""
+    """Two levels of two hosts each. The bits of its results depend on the batches."""
 
     name, what = "bml", "4 ranks, all_reduce by BML"
     variables, arguments = {"HOCKET_TOPOLOGY": "bcube(2,2)"}, ["--schedule", "bml"]

@@ -1,4 +1,4 @@
-"""Programs that make up one job: started together, awaited together, and their report."""
+"""Runs the programs of one job: starts and awaits them together, and reads their report."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from jobs import JobError, die_with_parent
 
 PATIENCE_SECONDS = 300  # of a job
-GRACE_SECONDS = 5  # of the others, once one has failed: they say why, too
+GRACE_SECONDS = 5  # for the others once one has failed, to report their reasons, too
 
 
 @dataclass
@@ -58,7 +58,7 @@ def _wait_for_all(processes):
 
 
 def run(programs, folder):
-    """The report of the first program, its last line of JSON, when all have ended."""
+    """Returns the report of the first program, its last line of JSON, when all have ended."""
     os.makedirs(folder, exist_ok=True)
     with ExitStack() as stack:
         started = [_start(program, folder, number, stack) for number, program in enumerate(programs)]

@@ -1,15 +1,15 @@
-"""What was measured, as tables, and whether it all came to the same weights."""
+"""Prints the measurements as tables, and checks that all runs ended with the same weights."""
 
 import statistics
 
 from jobs import JobError
 from measuring import FLAT
 
-HEADERS = 1514 / 1448  # what crosses a link, of TCP's bytes
+HEADERS = 1514 / 1448  # the ratio of bytes on a link to TCP's payload
 
 
 def spread(values, factor=1.0, digits=3):
-    """The median, and the least and the largest."""
+    """Returns the median, and the smallest and the largest value."""
     middle, low, high = (factor * value for value in (statistics.median(values), min(values), max(values)))
     return f"{middle:.{digits}f}" + (f" ({low:.{digits}f} to {high:.{digits}f})" if len(values) > 1 else "")
 

@@ -1,4 +1,4 @@
-"""The head of a rack dies. How long its rack then has no head, and what crosses its uplink."""
+"""The head of a rack dies. Measures how long its rack then has no head, and the bytes that cross its uplink."""
 
 import os
 import threading
@@ -15,14 +15,14 @@ DEAD = 0  # the head of the first rack
 
 
 def bytes_of_round(hosts, service):
-    """Of the first rack's uplink, in the busier direction."""
+    """Returns the bytes per round of the first rack's uplink, in the busier direction."""
     before = hosts.counters()[rack_of(DEAD)]
     service.job.tell(f"rounds {ROUNDS}")
     return max(b - a for a, b in zip(before, hosts.counters()[rack_of(DEAD)])) / ROUNDS
 
 
 def seconds_without_head(service):
-    """After its death, until the server has one worker of its rack below it, and that one lives."""
+    """Returns the time after its death until the server has a living worker of its rack as a child."""
     start = time.monotonic()
     while time.monotonic() < start + PATIENCE_SECONDS:
         below = [worker for worker, parent in parents_in(service.stats()).items() if parent is None]

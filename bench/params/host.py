@@ -1,4 +1,4 @@
-"""Two workers and a server on one host, beside copies of the bytes that a round must move."""
+"""Measures two workers and a server on one host, beside copies of the bytes that a round must move."""
 
 import os
 from contextlib import ExitStack
@@ -12,7 +12,7 @@ DEFAULT, LARGER = "push and pull", f"push and pull, chunks of {LARGER_CHUNK >> 1
 
 
 def measure(program, folder, rounds, mebibytes):
-    """{what: seconds of each round}, all in turns."""
+    """Returns {name: seconds of each round}, with all measured in turns."""
     elements = mebibytes * MEBIBYTE // 4
     with ExitStack() as stack:
         one, larger, many, few = (

@@ -1,4 +1,4 @@
-"""Two jobs on one slow link, one of which has priority over the other."""
+"""Measures two jobs on one slow link, one of which has priority over the other."""
 
 import os
 import threading
@@ -8,11 +8,11 @@ from hosts import Hosts
 from service import Service, middle, spread_text
 
 SERVERS, WORKERS = 0, 1  # hosts: the servers of both jobs are on one, and their workers on the other
-PAUSE = 0.5  # of a job that calculates between its rounds
+PAUSE = 0.5  # of a job that computes between its rounds
 
 
 class Rounds(threading.Thread):
-    """Rounds of a job, one after another, until it is stopped; no longer than one more then."""
+    """Runs rounds of a job, one after another, until it is stopped; then at most one more."""
 
     def __init__(self, service):
         super().__init__(daemon=True)
@@ -23,7 +23,7 @@ class Rounds(threading.Thread):
         try:
             while not self.stopped.is_set():
                 self.service.seconds("round")
-        except Exception as error:  # told to whom waits for the thread
+        except Exception as error:  # passed to the thread that waits for this one
             self.failure = error
 
     def finish(self):
@@ -46,7 +46,7 @@ def start(hosts, program, folder, elements, priority):
 
 
 class Case:
-    """One of two jobs, and what its rounds were alone and beside the other."""
+    """One of two jobs, with the times of its rounds alone and beside the other job."""
 
     def __init__(self, priority, pause):
         self.priority, self.pause = priority, pause  # pause: of the first job, between its rounds
@@ -67,7 +67,7 @@ class Case:
         self.figures["other alone"].append((received(other) - before) / (time.monotonic() - since))
         beside = Rounds(other)
         beside.start()
-        self.rounds(one, 1)  # the other one comes into its stride
+        self.rounds(one, 1)  # lets the other job reach its steady state
         since, before = time.monotonic(), received(other)
         self.figures["beside"] += self.rounds(one, count)
         self.figures["other beside"].append((received(other) - before) / (time.monotonic() - since))
@@ -75,7 +75,7 @@ class Case:
 
 
 def received(service):
-    """The bytes of updates that the server has so far."""
+    """Returns the bytes of updates that the server has received so far."""
     return sum(worker["received"] for worker in service.stats()["workers"])
 
 

@@ -1,4 +1,4 @@
-"""Workers in racks, and a server outside of them, with a slow link for each: what the trees make of it."""
+"""Measures the trees for workers in racks, with a server outside of them and slow links."""
 
 import os
 from collections import Counter
@@ -12,13 +12,13 @@ WORKERS = RACKS * HOSTS_OF_RACK
 OVERSUBSCRIPTION = 4
 TREES = ["direct", "binary", "rack", "degree 1", "auto"]
 COUNT = 16  # tensors
-CHUNK_BYTES = 64 << 10  # a chunk goes on when it has come whole: the less it is, the sooner
+CHUNK_BYTES = 64 << 10  # a chunk is forwarded once complete: the smaller, the sooner
 SERVER = "server"
 QUEUE_MS = 10  # switches have some hundred KiB for each port
 
 
 class RackedHosts(Hosts):
-    """Host 0 is at the switch. The others are at the switches of their racks, and those have a link to the first."""
+    """Host 0 is at the switch. The others are at their racks' switches, which have a link to the first one."""
 
     def __init__(self, bits_per_second, folder, congestion):
         super().__init__(1 + WORKERS, bits_per_second, folder, QUEUE_MS, congestion)
@@ -40,7 +40,7 @@ class RackedHosts(Hosts):
                 self._link(1 + rack * HOSTS_OF_RACK + host, bridge)
 
     def counters(self):
-        """{link: (bytes to it, from it)}, of hosts' links and of racks' uplinks, as the switches see them."""
+        """Returns {link: (bytes to it, from it)}, of hosts' links and of racks' uplinks, as the switches count them."""
         folder = f"/proc/{self.switch}/root/sys/class/net"
         names = {SERVER: f"{LINK}-0"}
         names |= {f"worker {rank}": f"{LINK}-{1 + rank}" for rank in range(WORKERS)}
@@ -63,13 +63,13 @@ def rack_of(node):
 
 
 def parents_in(stats):
-    """By worker, as the server has it."""
+    """Returns each worker's parent, as the server reports it."""
     of = {worker["number"]: worker["parent"] for worker in stats["workers"]}
     return {worker: None if parent == "server" else parent for worker, parent in of.items()}
 
 
 def crossings(parents):
-    """How often all weights must cross each link: in both directions, once up and once down each branch."""
+    """Returns how often all weights must cross each link: in both directions, once up and once down each branch."""
     times = Counter()
     for child, parent in parents.items():
         times.update([link_of(child), link_of(parent)])

@@ -1,4 +1,4 @@
-"""Two servers, and how much each of six workers carries with their trees."""
+"""Measures two servers, and the load of each of six workers with their trees."""
 
 import os
 from contextlib import ExitStack
@@ -12,7 +12,7 @@ TREES = ["direct", "binary", "degree 3", "degree 1", "auto"]
 
 
 def carried(hosts):
-    """By worker: bytes to its host and from it, as the switch sees them."""
+    """Returns by worker the bytes to its host and from it, as the switch counts them."""
     folder = f"/proc/{hosts.switch}/root/sys/class/net"
 
     def read(host, way):

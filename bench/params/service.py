@@ -17,8 +17,8 @@ PATIENCE_SECONDS = 5
 class Service:
     """with Service(program, folder, workers, count, ...) as service: ...
 
-    count: of elements of each tensor. servers: (address, command to put before its own) of each. worker: such a
-    command, by rank."""
+    count: the number of elements of each tensor. servers: (address, prefix of its command) for each. worker: such a
+    prefix, by rank."""
 
     def __init__(self, program, folder, workers, count, *, options=(), server_options=(),
                  servers=(("127.0.0.1", ()),), worker=libraries.here, rack=None):
@@ -49,7 +49,7 @@ class Service:
             raise
 
     def _serve(self, command, secret, folder):
-        """Where it is reached."""
+        """Starts a server and returns its address."""
         with open(os.path.join(folder, "log"), "ab") as log:
             server = subprocess.Popen(
                 command,
@@ -84,12 +84,12 @@ class Service:
                 server.wait()
 
     def seconds(self, command):
-        """From the first worker's start to the last one's end."""
+        """Returns the time from the first worker's start to the last one's end."""
         self.job.tell(command)
         return self.job.spans(1)[0] * 1e-9
 
     def stats(self):
-        """Of the first server."""
+        """Returns the stats of the first server."""
         server = self.servers[0]
         server.stdin.write("\n")
         server.stdin.flush()
@@ -102,7 +102,7 @@ class Service:
 
 
 def service_of_each(trees, stack, program, folder, workers, mebibytes, tensors, chunk_bytes, **places):
-    """{tree: Service}, all at once. places: as Service takes them."""
+    """Returns {tree: Service}, with all of them running. places: as Service takes them."""
     return {
         tree: stack.enter_context(
             Service(
@@ -119,7 +119,7 @@ def service_of_each(trees, stack, program, folder, workers, mebibytes, tensors, 
 
 
 def middle(values):
-    """Median, and where the middle half of the values lies."""
+    """Returns the median, and the range of the middle half of the values."""
     low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
     return median, low, high
 

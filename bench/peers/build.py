@@ -82,7 +82,7 @@ def build_hocket():
 
 
 def compile_driver(name, source, command):
-    """Compiles it if the source, or a header, is newer than the driver."""
+    """Compiles the driver if the source, or a header, is newer than it."""
     source, driver = os.path.join(SOURCES, source), os.path.join(DRIVERS, name)
     newest = max(os.path.getmtime(path) for path in (source, *HEADERS))
     if os.path.exists(driver) and os.path.getmtime(driver) > newest:
@@ -114,10 +114,10 @@ def versions():
 
 
 def commit():
-    """Of this tree; "unknown" where there is no git, or the tree is not a checkout."""
+    """Returns this tree's commit; "unknown" if there is no git, or the tree is not a checkout."""
     if not shutil.which("git"):
         return "unknown"
-    # A tree that was unpacked inside another checkout is no part of that.
+    # A tree that was unpacked inside another checkout is not part of that.
     environment = dict(os.environ, GIT_CEILING_DIRECTORIES=os.path.dirname(ROOT))
     described = subprocess.run(
         ["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True, env=environment

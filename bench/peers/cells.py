@@ -1,5 +1,5 @@
-"""Measures libraries against one another, interleaved: for each size a few iterations of one library, then of the
-next, for several rounds. So anything else that the machine does hits all of them alike."""
+"""Measures libraries against one another, interleaved: for each size a few iterations of one library, then of the next,
+for several rounds. So other load on the machine affects all of them alike."""
 
 import os
 import statistics
@@ -13,12 +13,12 @@ from libraries import DIVIDED
 PAGE = 4096
 MOST_ROUNDS, FEWEST_ROUNDS = 6, 3
 MOST_PER_ROUND = 200
-LONG_SECONDS = 0.02  # an iteration this long needs no other one before it to warm up
+LONG_SECONDS = 0.02  # an iteration this long needs no warm-up
 MOST_FAILURES = 3
 
 
 def counts(collective, size, ranks):
-    """The count that the collective's call takes for an array of size bytes, rounded up."""
+    """Returns the count that the collective's call takes for an array of `size` bytes, rounded up."""
     if collective in DIVIDED:
         return -(-size // (4 * ranks))
     return -(-size // 4)
@@ -61,7 +61,7 @@ class Runner:
 
 @dataclass
 class Row:
-    """One library in one memory, in one cell."""
+    """One library with one kind of memory, in one cell."""
 
     runner: Runner
     memory: str
@@ -140,7 +140,7 @@ class Row:
 
 
 def measure_cell(runners, collective, size, seconds):
-    """The figures of one collective and size, by the names of the rows; takes about `seconds`."""
+    """Returns the figures of one collective and size, by the names of the rows; takes about `seconds`."""
     rows = [Row(runner, memory, collective, size) for runner in runners for memory in runner.library.memories]
     for row in rows:
         row.attempt(row.probe)

@@ -11,7 +11,7 @@ from jobs import die_with_parent
 
 NETWORK = "10.77.0.0/24"
 LINK = "hkt-cmp"
-# The largest packet that the stack may hand to a link, and how much passes at once after the link was idle.
+# The largest packet that the stack may pass to a link, and the burst that passes at once after the link was idle.
 PACKET_BYTES = 32 << 10
 BURST_BYTES = 40 << 10
 QUEUE_MS = 50  # how long a packet may wait for a link
@@ -37,7 +37,7 @@ class Hosts:
 
     def __init__(self, count, bits_per_second, folder, queue_ms=QUEUE_MS, congestion=None):
         self.count, self.bits_per_second, self.folder, self.queue_ms = count, bits_per_second, folder, queue_ms
-        self.congestion = congestion  # TCP's control of it; None: this machine's
+        self.congestion = congestion  # TCP's congestion control; None: this machine's
         self.holders = []
         self.agent = os.path.join(folder, "enter-host")
 
@@ -61,7 +61,7 @@ class Hosts:
         self.holders = []
 
     def _namespace(self, name):
-        """The pid of a process that sleeps in a new namespace.
+        """Returns the pid of a process that sleeps in a new namespace.
 
         Its /sys shows its own interfaces, and its /dev/shm ends with it."""
         script = (
@@ -114,7 +114,7 @@ class Hosts:
             self._in(pid, f"ip route replace {route} congctl {self.congestion}")
 
     def _write_agent(self):
-        """What MPI's launchers run instead of ssh: enter-host ADDRESS COMMAND..."""
+        """Writes the program that MPI's launchers run instead of ssh: enter-host ADDRESS COMMAND..."""
         with open(self.agent, "w") as agent:
             agent.write("#!/bin/sh\ncase $1 in\n")
             for host, pid in enumerate(self.pids):
@@ -130,10 +130,10 @@ class Hosts:
         return f"10.77.0.{host + 1}"
 
     def enter(self, host):
-        """What to put before a command to run it on that host."""
+        """Returns the prefix of a command that runs it on that host."""
         return ["nsenter", "-t", str(self.pids[host]), "--net", "--uts", "--mount", "--"]
 
     def traffic(self):
-        """Bytes so far over each link, each direction on its own."""
+        """Returns the bytes so far over each link, per direction."""
         links = json.loads(self._in(self.switch, f"ip -s -j link show master {LINK}"))
         return [link["stats64"][way]["bytes"] for link in links for way in ("rx", "tx")]

@@ -19,7 +19,7 @@ ANSWER_SECONDS = 90  # a rank ends by itself after 60
 
 
 def die_with_parent():
-    """For a child, before it starts its program: the kernel kills it when this process ends in any way."""
+    """Runs in a child before it starts its program: makes the kernel kill it when this process ends in any way."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
@@ -29,7 +29,7 @@ class JobError(Exception):
 
 
 class Job:
-    """The ranks of a library in a folder of their own, which the job makes."""
+    """The ranks of a library, in a folder that the job creates."""
 
     def __init__(self, library, ranks, folder):
         self.ranks = ranks
@@ -62,9 +62,8 @@ class Job:
         with open(self.log_path, "ab") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             for command, variables in commands:
-                # In its own process group, so that Ctrl-C goes only to us. But not in its own session: the
-                # kernel divides the cores among sessions first, and no rank would yield to one in another
-                # session.
+                # In its own process group, so that Ctrl-C reaches only this process. But not in its own session: the
+                # kernel divides the cores among sessions first, and no rank would yield to one in another session.
                 process = subprocess.Popen(
                     command,
                     env={**os.environ, **variables},
@@ -131,7 +130,8 @@ class Job:
         return numbers
 
     def spans(self, iterations):
-        """For each of the last command's iterations: ns from the first rank's start to the last rank's end."""
+        """Returns for each of the last command's iterations the ns from the first rank's start to the last rank's
+        end."""
         per_rank = 2 * MOST_ITERATIONS
         return [
             max(self.times[rank * per_rank + MOST_ITERATIONS + i] for rank in range(self.ranks))
@@ -140,7 +140,7 @@ class Job:
         ]
 
     def kill(self, rank):
-        """From now on commands are for the others. None of them may wait for all."""
+        """Excludes the rank from later commands. None of them may need all ranks."""
         with self.channels[rank] as channel:
             self.channels[rank] = None
             self._kill(self._pid(channel))
@@ -178,7 +178,7 @@ class Job:
         return struct.unpack("3i", credentials)[0]
 
     def _kill(self, pid):
-        """Kills a rank that hangs. Checks its command line: another process may have its number by now."""
+        """Kills a rank that hangs. Checks its command line, because another process may have its number by now."""
         try:
             with open(f"/proc/{pid}/cmdline", errors="replace") as command:
                 if self.socket_path in command.read():

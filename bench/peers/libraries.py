@@ -1,7 +1,7 @@
-"""The libraries that are compared: how their ranks are started, and what they offer.
+"""The libraries that are compared: how their ranks are started, and which features they have.
 
-A library's launch(ranks, folder, arguments) returns what to start, as (command, environment) pairs: one for each
-rank, or a launcher that starts them all. arguments: what each rank's driver gets; folder: the job's own folder.
+A library's launch(ranks, folder, arguments) returns (command, environment) pairs to start: one for each rank, or a
+launcher that starts them all. arguments: those of each rank's driver; folder: the job's folder.
 """
 
 import os
@@ -36,7 +36,7 @@ class Library:
     algorithms: dict = field(default_factory=lambda: OWN_CHOICE)
 
     def row(self, memory):
-        """The name of the library's figures in that memory."""
+        """Returns the name of the library's figures with that memory."""
         return self.name if len(self.memories) == 1 or memory != "malloc" else self.name + " (malloc)"
 
 

@@ -28,7 +28,7 @@ def open_mpi(drivers, hosts):
         "btl": "self,vader,tcp",
         "btl_tcp_if_include": NETWORK,
         "oob_tcp_if_include": NETWORK,
-        "mpi_yield_when_idle": "1",  # by default it assumes that each host has cores of its own
+        "mpi_yield_when_idle": "1",  # by default it assumes that each host has its own cores
     }
     return libraries.open_mpi(drivers, ["--host", slots(hosts)], settings, hosts.enter(0))
 
@@ -100,12 +100,13 @@ def loopback_traffic():
 
 
 def least_bytes(hosts, size):
-    """What all_reduce must move over the busiest link, in each direction."""
+    """Returns the bytes that all_reduce must move over the busiest link, in each direction."""
     return 2 * (hosts - 1) / hosts * size
 
 
 def mark_uncrossed(group, least):
-    """A library that moved less than it must over the links took another way: its figure doesn't count."""
+    """Marks a library that moved less than the minimum over the links: it used another path, and its figure doesn't
+    count."""
     for cell in group:
         for figures in cell["rows"].values():
             if figures.get("crossed_bytes", least(cell)) < 0.99 * least(cell):

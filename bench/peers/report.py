@@ -1,4 +1,4 @@
-"""Tables and verdicts, from the cells that were measured."""
+"""Makes tables and verdicts from the measured cells."""
 
 import statistics
 
@@ -25,25 +25,25 @@ def time_text(us):
 
 
 def median(cell, row):
-    """In us; None if there is no figure, or if it doesn't count because the result was wrong."""
+    """Returns the median in us; None if there is no figure, or if it doesn't count because the result was wrong."""
     figures = cell["rows"].get(row, {})
     return None if figures.get("wrong") else figures.get("median_us")
 
 
 def fastest(cell, rows=PEERS):
-    """(time, name) of the fastest of these rows, or None."""
+    """Returns (time, name) of the fastest of these rows, or None."""
     times = [(median(cell, row), row) for row in rows if median(cell, row)]
     return min(times, default=None)
 
 
 def ratio(cell, row):
-    """How many times faster than the fastest peer this row is."""
+    """Returns how many times faster than the fastest peer this row is."""
     peer, own = fastest(cell), median(cell, row)
     return peer[0] / own if peer and own else None
 
 
 def share(cell, row, limit="roofline"):
-    """This row's part of the limit's speed."""
+    """Returns this row's share of the limit's speed."""
     best, own = median(cell, limit), median(cell, row)
     return best / own if best and own else None
 
@@ -125,8 +125,8 @@ def print_scaling_table(cells):
 
 
 def print_problems(cells):
-    """Prints what was wrong or failed, each once. Returns how many of these are Hocket's or the roofline's. A peer's
-    defects are printed and its figures left out, but they do not make the comparison fail."""
+    """Prints each error and failure once. Returns how many of these are Hocket's or the roofline's. A peer's defects
+    are printed and its figures left out, but they do not make the comparison fail."""
     seen = {}
     for cell in cells:
         for row, figures in cell["rows"].items():
@@ -147,7 +147,7 @@ def place(cell):
 
 
 def verdict(name, cells, figure, needed, strictly=False):
-    """One line: whether figure(cell) is at least (strictly: more than) what is needed in all cells."""
+    """Returns one line: says if figure(cell) is at least (strictly: more than) the needed value in all cells."""
     values = [(figure(cell), cell) for cell in cells]
     values = [(value, cell) for value, cell in values if value is not None]
     if not values:
@@ -165,7 +165,7 @@ def verdict(name, cells, figure, needed, strictly=False):
 
 
 def faster(what, cells, row):
-    """The verdict whether it is ahead of all peers."""
+    """Returns the verdict on being faster than all peers."""
     return verdict(f"{what}: faster than every peer", cells, lambda c: ratio(c, row), 1, strictly=True)
 
 
@@ -204,7 +204,7 @@ def network_verdicts(cells):
 
 
 def scaling_verdicts(cells):
-    """Whether time is linear from the fewest ranks on: twice the ranks take at most twice the time."""
+    """Checks that time is linear from the fewest ranks on: twice the ranks take at most twice the time."""
     timed = sorted((c for c in cells if c["setup"].get("Hocket")), key=lambda c: c["ranks"])
 
     def linear(cell):
@@ -218,13 +218,13 @@ def scaling_verdicts(cells):
 
 
 def than_before(cell, row):
-    """How many times faster than the other build; row: Hocket's."""
+    """Returns how many times faster than the other build this is; row: Hocket's."""
     earlier, now = median(cell, row.replace(SHARED, BEFORE)), median(cell, row)
     return earlier / now if earlier and now else None
 
 
 def before_verdicts(cells):
-    """This build beside the one of --before, in every cell that both have."""
+    """Compares this build with the one of --before, in every cell that both have."""
     verdicts = []
     for row in (SHARED, PLAIN):
         ratios = [value for cell in cells if (value := than_before(cell, row))]

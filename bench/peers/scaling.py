@@ -1,4 +1,4 @@
-"""Part 3: what more ranks cost on one host, up to more ranks than cores: set-up and small messages."""
+"""Part 3: the cost of more ranks on one host, up to more ranks than cores: set-up and small messages."""
 
 import os
 import statistics
@@ -15,7 +15,8 @@ SETUPS = 3
 
 
 def set_up(library, ranks, folder):
-    """How many us joining takes, from the first rank's start to the last one's end; the processes already run."""
+    """Returns how many us joining takes, from the first rank's start to the last one's end; the processes are already
+    running."""
     job = Job(library, ranks, folder)
     try:
         job.tell("join")
@@ -25,7 +26,7 @@ def set_up(library, ranks, folder):
 
 
 def set_ups(libraries, ranks, folder):
-    """The median by the library's name, measured interleaved. A library that fails has none."""
+    """Returns the median by the library's name, measured interleaved. A library that fails has none."""
     times, failed = {}, {}
     for turn in range(SETUPS):
         for library in libraries:

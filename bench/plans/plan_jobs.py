@@ -1,4 +1,4 @@
-"""Ranks that start plans (plan_driver.cpp): on this host, or on hosts made of namespaces."""
+"""Runs ranks that start plans (plan_driver.cpp), on this host or on hosts made of namespaces."""
 
 import os
 import secrets
@@ -30,7 +30,7 @@ def prepare(hocket_build):
 
 
 def machine():
-    """A line that says where and when this was measured."""
+    """Returns a line that says where and when this was measured."""
     with open("/proc/cpuinfo") as lines:
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
     return (
@@ -40,7 +40,7 @@ def machine():
 
 
 def on_this_host(hocket_build):
-    """The ranks share memory."""
+    """Starts ranks that share memory."""
     run = os.path.join(hocket_build, "tools", "hocket-run")
 
     def launch(ranks, _folder, arguments):
@@ -51,7 +51,7 @@ def on_this_host(hocket_build):
 
 
 def on_hosts(hocket_build, hosts, local_ranks):
-    """local_ranks on each; those share memory, as they have a network and a host name in common."""
+    """Starts local_ranks on each host; those share memory, because they share a network and a host name."""
     job = {"MASTER_ADDR": hosts.address(0), "MASTER_PORT": "29500", "HOCKET_SECRET": secrets.token_hex(16)}
 
     def launch(ranks, _folder, arguments):
@@ -72,7 +72,7 @@ class Plans:
     def __init__(self, library, ranks, folder, count, buffers=0):
         self.job = Job(library, ranks, folder)
         self.ranks = ranks
-        self.numbers = {}  # of the plans, by the names of their schedules
+        self.numbers = {}  # the plans' numbers, by the names of their schedules
         try:
             self.job.tell(f"allocate {count} {buffers}")
         except BaseException:
@@ -92,12 +92,12 @@ class Plans:
         self.job.tell(f"drop {self.numbers.pop(schedule)}")
 
     def run(self, schedule, iterations=1):
-        """The seconds of each, from the first rank's start to the last rank's end."""
+        """Returns the seconds of each iteration, from the first rank's start to the last rank's end."""
         self.job.tell(f"run {self.numbers[schedule]} {iterations}")
         return [span * 1e-9 for span in self.job.spans(iterations)]
 
     def same_bits(self):
-        """Whether all ranks have the same result; it is an error if not."""
+        """Checks that all ranks have the same result; raises an error if not."""
         if len(set(self.job.tell("hash").values())) != 1:
             raise JobError("the ranks' results differ")
 

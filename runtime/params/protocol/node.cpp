@@ -17,7 +17,7 @@ Node::Node(Worker self, std::size_t chunks, Arithmetic& arithmetic, Staleness st
       cache_(chunks),
       wants_(chunks) {}
 
-// ---- Of its worker ---------------------------------------------------------------------------------------
+// ---- Calls of the worker ---------------------------------------------------------------------------------
 
 void Node::push(Chunk chunk, Clock round, Value update) {
     const Place place{round, chunk};
@@ -34,7 +34,7 @@ void Node::pull(Chunk chunk, Clock clock) {
     ask(chunk);
 }
 
-// ---- Of others -------------------------------------------------------------------------------------------
+// ---- Messages from others --------------------------------------------------------------------------------
 
 void Node::receive(Worker from, const Message& message) {
     if (std::holds_alternative<ParentLost>(message)) throw ProtocolError("it treats a worker as a server");

@@ -37,7 +37,7 @@ Root::Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness stalene
     know_members();
 }
 
-// ---- Who takes part --------------------------------------------------------------------------------------
+// ---- Members ---------------------------------------------------------------------------------------------
 
 // The worker has not heard yet that it takes part, so it has pushed nothing, even if it was a member before.
 Clock Root::reserve(Worker worker) {
@@ -220,7 +220,7 @@ void Root::begin_epoch() {
     for (Chunks& chunk : waiting_) chunk = {};
 }
 
-// ---- What members say ------------------------------------------------------------------------------------
+// ---- Messages from members -------------------------------------------------------------------------------
 
 void Root::receive(Worker from, const Message& message) {
     if (const auto* const sum = std::get_if<Sum>(&message)) return take(from, *sum);
@@ -350,7 +350,7 @@ void Root::answer(Chunk chunk) {
     }
 }
 
-// ---- How far it is ---------------------------------------------------------------------------------------
+// ---- Progress --------------------------------------------------------------------------------------------
 
 bool Root::is_whole() const {
     return !staleness_ || lowest(clocks_) == highest(clocks_);

@@ -38,7 +38,7 @@ class Root {
     // The snapshot's members are expected to come back.
     Root(Snapshot from, Shape shape, Arithmetic& arithmetic, Staleness staleness = 0);
 
-    // ---- Who takes part
+    // ---- Members
 
     // Reserves a place for a worker that wants to join. No round from the returned one on is applied without
     // the worker. The returned round is staleness rounds after the last that others can have begun: late
@@ -66,7 +66,7 @@ class Root {
     // Sets the groups of all servers, for Shape; used from the next epoch's tree on.
     void know_server_groups(std::vector<int> groups) { shape_.server_groups = std::move(groups); }
 
-    // ---- What members say
+    // ---- Messages from members
 
     // Throws transport::ProtocolError if no correct worker sends this message.
     void receive(Worker from, const Message& message);
@@ -74,7 +74,7 @@ class Root {
     // Returns the messages to send since the last call.
     std::vector<Letter> letters() { return std::exchange(letters_, {}); }
 
-    // ---- How far it is
+    // ---- Progress
 
     const Epoch& epoch() const { return epoch_; }
     const Tree& tree() const { return tree_; }

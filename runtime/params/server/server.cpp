@@ -374,7 +374,7 @@ void Server::Service::done() {
     changed_.notify_all();
 }
 
-// ---- The first server, as the others see it --------------------------------------------------------------
+// ---- The other servers' side of the first server ---------------------------------------------------------
 
 void Server::Service::dial_first() {
     const transport::Dial dial{

@@ -393,7 +393,7 @@ void Shard::keep_what_lacks(const Snapshot& snapshot) {
     deliver();
 }
 
-// ---- Who is there ----------------------------------------------------------------------------------------
+// ---- Liveness of workers ---------------------------------------------------------------------------------
 
 void Shard::be_found() {
     if (!std::exchange(is_hidden_, false)) return;

@@ -403,7 +403,7 @@ std::string Upstream::trouble() const {
     return trouble_.empty() ? "" : fmt::format("server {} ({}) says: {}", server_index_, at_, trouble_);
 }
 
-// ---- What links have to say ------------------------------------------------------------------------------
+// ---- Calls from links ------------------------------------------------------------------------------------
 
 void Upstream::received(Link& link, const Json& note) try {
     if (&link != server_.get()) throw ProtocolError("it sent a server's note, but it is not a server");

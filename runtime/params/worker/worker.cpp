@@ -166,7 +166,7 @@ class Client::Service final : private Link::Owner {
     std::thread thread_;
 };
 
-// ---- The public face -------------------------------------------------------------------------------------
+// ---- The public interface --------------------------------------------------------------------------------
 
 Client::Client(WorkerOptions options) : service_(std::make_unique<Service>(std::move(options))) {}
 Client::~Client() = default;

@@ -38,7 +38,7 @@ class ParamsOptimizer(torch.optim.Optimizer):
                 falls is in there, by `round`: param_groups has no lr, and schedulers of torch find none
     overlap     gradients are pushed while the backward pass goes on. With a module, weights also come while the program goes on after step(), and
                 modules wait for them before their forward pass
-    layers      with overlap and a module: modules in it that wait for their own weights alone, as long as nobody else reads those. By default the
+    layers      with overlap and a module: modules in it that wait only for their own weights, as long as no other module reads those. By default the
                 modules that a Sequential calls one after another; of a module that is none, all weights are waited for when it begins
     worker      an open hocket.params.Worker with these names, instead of an address and options: it stays the caller's to be closed
     options     those of hocket.params.open: workers, staleness, secret, number, tree, rack, timeout, ...
