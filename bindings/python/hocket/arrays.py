@@ -3,7 +3,8 @@
 Accepts NumPy arrays, PyTorch tensors, objects with DLPack (__dlpack__) or the buffer protocol (array.array, bytearray,
 memoryview, mmap), and Memory: an address. Nothing is ever copied. So arrays must lie in memory without gaps
 (C-contiguous), and what is received must be writable; otherwise a call raises InvalidArgumentError before anything is
-sent. """
+sent.
+"""
 from __future__ import annotations
 
 import ctypes
@@ -93,7 +94,7 @@ def dtype_of(number: int) -> Any:
     return np.dtype(ml_dtypes.bfloat16)
 
 
-# What a function needs of an array: an address that cffi takes, elements, type, and what keeps the memory.
+# The resolved form of an array: an address that cffi takes, elements, type, and the object that keeps the memory alive.
 Resolved = tuple[Any, int, int, Any]
 
 

@@ -25,7 +25,7 @@ class Error(Exception):
     __str__ = Exception.__str__  # KeyError's would be the text's repr
 
 
-# What Python programs catch by other names.
+# Builtin exceptions that Python programs catch.
 _ALSO: dict[str, type] = {
     "InvalidArgumentError": ValueError,
     "NotFoundError": KeyError,

@@ -78,7 +78,8 @@ void ExchangeAmongRanks::begin(const IterationPlan& plan) {
     while (in_flight_.size() < plan.backward.size()) in_flight_.emplace_back();
 }
 
-// Where the tensors lie one after another, or were copied together.
+// Returns the address of the tensors if they lie one after another, or else of the memory that they were
+// gathered in.
 std::byte* ExchangeAmongRanks::place_of(std::size_t first_tensor, std::size_t last_tensor,
                                         std::unique_ptr<engine::GatheredTensors>& gathered) const {
     std::byte *place = nullptr, *end = nullptr;

@@ -20,7 +20,7 @@ void write_checkpoint(const std::filesystem::path& file, const Checkpoint& check
 // Throws Error(io) if a checkpoint cannot be written to this file.
 void require_writable(const std::filesystem::path& file);
 
-// Which of several checkpoints is the later one: by incarnation, then by clock.
+// Orders checkpoints: the later one has the higher incarnation or, if these are equal, the higher clock.
 struct CheckpointAge {
     std::uint32_t incarnation = 0;
     Clock lowest = 0, highest = 0;  // of its chunks

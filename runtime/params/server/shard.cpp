@@ -215,7 +215,7 @@ void Shard::join(Link& link, const Json& note) {
     const auto reserved = root_ ? root_->first_of(worker) : std::nullopt;
     if (reserved && (first < *reserved || first - *reserved > most_ahead))
         throw ProtocolError("it began with a round that was not reserved for it");
-    is_accepted_ |= root_.has_value();  // else it would not have come
+    is_accepted_ |= root_.has_value();  // otherwise the worker would not have joined
     if (!root_ || !root_->join(worker, group_of(workers_.at(worker).rack), first))
         link.send(Json{{"say", "refused"},
                        {"why",
@@ -319,7 +319,7 @@ int Shard::group_of(const std::string& rack) {
 void Shard::take(Link& link, const Message& message) {
     const Worker worker = worker_of(link);
     if (const auto* const weights = std::get_if<Weights>(&message)) {
-        if (root_) return;  // another one has given them meanwhile
+        if (root_) return;  // another worker has given them meanwhile
         if (giver_ != worker) throw ProtocolError("it sent weights that nobody asked for");
         return take_first_weights(*weights);
     }

@@ -105,7 +105,7 @@ def serve(listen: str, *, join: str | None = None, secret: str | None = None,
           round: int | None = None, accept_torn: bool = False, index: int | None = None, servers: int | None = None,
           rack: str | None = None, timeout: float | None = None, silence: float | None = None,
           return_within: float | None = None) -> Server:
-    """Begins to serve, and returns at once. The first worker that comes says what is kept.
+    """Begins to serve, and returns at once. The first worker that connects describes the tensors.
 
     listen: "host:port" or ":port" (all addresses); port 0: any free port (Server.address). join: "host:port" of the first
     server; None: this is the first one. servers: for the first one: the number of servers, including itself (1). secret:

@@ -217,7 +217,7 @@ class Worker:
     # ---- Weights -------------------------------------------------------------------------------------------------
 
     def pull(self, names: Names = None, out: Any = None, *, staleness: int | None = None, wait: bool = True) -> Any:
-        """Pulls weights: of all rounds below this worker's round minus the staleness, at least.
+        """Pulls weights of all rounds below this worker's round minus the staleness, or later ones.
 
         names: one tensor's, or several; None: those of out, or all. out: an array for one name, else a dict from
         names to arrays; None: the arrays that the worker was opened with. staleness: in rounds, at most the job's;
@@ -295,8 +295,8 @@ def open(tensors: Mapping[str, Any], *, address: str | None = None, secret: str 
          workers: int | None = None, number: int | None = None, staleness: int | None = 0, tree: str | None = None,
          rack: str | None = None, chunk_bytes: int | None = None, priority: int | None = None,
          longest_wait: float | None = None, timeout: float | None = None, gives_weights: bool = True) -> Worker:
-    """Joins the service as a worker; returns when the worker takes part: at the job's beginning, or, if that is over, from
-    the round of the others on.
+    """Joins the service as a worker; returns when the worker takes part: at the
+    job's beginning or, if that is over, from the others' round on.
 
     tensors: from names to arrays, whose values are the first weights. All workers have the same, in the same order. The
     arrays are kept: pull() writes into them unless it is told otherwise. If several workers give first weights, one

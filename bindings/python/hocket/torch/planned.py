@@ -52,7 +52,7 @@ def _layer_bytes(layer):
 
 
 def planned_ddp(module: torch.nn.Module, plan: overlap.Plan | Iterable[int], **keywords: Any) -> DistributedDataParallel:
-    """A DistributedDataParallel of the module whose buckets are those of a plan.
+    """Returns a DistributedDataParallel of the module whose buckets are those of a plan.
 
     plan        a hocket.overlap.Plan for the backward pass. Its layers are named like the module's parameters, as those of measure_profile are,
                 or like modules: then all parameters of that module are the layer. Or sizes of buckets in bytes, as of

@@ -4,7 +4,7 @@ import zlib
 import torch
 from torch._C import _distributed_c10d as c10d
 
-# What is added up here are indices that torch has had before: they need no check, which torch 2 would warn that it leaves out.
+# The indices summed here come from torch and need no check; without this argument torch 2 would warn that it checks nothing.
 _UNCHECKED = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
 
 
