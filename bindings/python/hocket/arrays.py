@@ -51,7 +51,7 @@ def _types_by_dtype() -> dict[Any, int]:
     return known
 
 
-_BY_DTYPE: dict[Any, int] = _types_by_dtype()  # NumPy's, and PyTorch's once a tensor was seen
+_BY_DTYPE: dict[Any, int] = _types_by_dtype()  # NumPy's; PyTorch's are added when the first tensor is seen
 
 
 def type_of(dtype: Any) -> int:
@@ -222,7 +222,7 @@ def _resolve_dlpack(array: Any, name: str, writable: bool) -> Resolved:
 # ---- Results ---------------------------------------------------------------------------------------------------
 
 def shape_of(array: Any) -> tuple[int, ...]:
-    """() for a single number, (elements,) for what has no shape."""
+    """Returns () for a single number, (elements,) for an object without a shape."""
     shape = getattr(array, "shape", None)
     if shape is not None:
         return tuple(shape)
@@ -235,7 +235,7 @@ def shape_of(array: Any) -> tuple[int, ...]:
 
 
 def empty_like(array: Any, shape: tuple[int, ...], number: int) -> Any:
-    """A new array for a result: a tensor for a tensor, else NumPy's."""
+    """Returns a new array for a result: a tensor for a tensor, else NumPy's."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
         return torch.empty(shape, dtype=array.dtype, device=array.device)

@@ -22,7 +22,7 @@ ASKED_EVERY_MS = 50  # how often a wait looks for signals
 
 
 def keys_array(keys: Keys) -> np.ndarray[Any, Any]:
-    """Keys as the C ABI takes them: uint64, one after another."""
+    """Returns keys as the C ABI takes them: a contiguous array of uint64."""
     if not isinstance(keys, np.ndarray):
         keys = np.array(keys if isinstance(keys, (list, tuple, range)) else list(keys))
     if keys.size == 0:
@@ -35,7 +35,7 @@ def keys_array(keys: Keys) -> np.ndarray[Any, Any]:
 
 
 def bytes_of(out: Any) -> np.ndarray[Any, Any]:
-    """The memory of what a batch is copied into."""
+    """Returns the memory that a batch is copied into."""
     try:
         array: Any = np.asarray(out) if isinstance(out, np.ndarray) else memoryview(out)
     except TypeError:
@@ -54,7 +54,8 @@ def bytes_of(out: Any) -> np.ndarray[Any, Any]:
 
 @dataclass(eq=False)
 class Flight:
-    """Samples that C is getting. Its cache has it from before the call until they are lent to arrays, or given back."""
+    """Samples that C is getting. The cache keeps it from before the call until the samples are lent to arrays, or
+    released."""
 
     request: Any  # state.FLIGHT
     samples: Any
@@ -68,7 +69,7 @@ class Loan:
     __slots__ = ("__array_interface__", "_cache", "flight", "place", "__weakref__")
 
     def __init__(self, cache: Cache, flight: Flight, place: int) -> None:
-        """The sample is not its own before it is in cache._loans."""
+        """Owns the sample only once it is in cache._loans."""
         self._cache, self.flight, self.place = cache, flight, place
         sample = flight.samples[place]
         self.__array_interface__ = {"version": 3, "shape": (sample.bytes,), "typestr": "|u1",
@@ -86,16 +87,16 @@ class Batch:
 
     def __init__(self, cache: Cache, keys: np.ndarray[Any, Any]) -> None:
         self._cache = cache
-        self._loans: list[Loan] | None = None  # while they become arrays
+        self._loans: list[Loan] | None = None  # set while they become arrays
         self._result: list[Any] | None = None
         self._error: BaseException | None = None
-        self._lock = threading.RLock()  # one that a handler of a signal gets too, and then sees that its thread waits already
+        self._lock = threading.RLock()  # reentrant: a signal handler gets it too, and then sees that its thread is already waiting
         self._is_waiting = False
         self._flight = cache._start(keys)
 
     def wait(self, timeout: float | None = None) -> list[np.ndarray[Any, Any]]:
-        """The samples, once all are there. timeout: seconds; then InProgressError, and the batch goes on. Ctrl-C ends the
-        wait, and the batch goes on."""
+        """Waits and returns the samples. timeout: in seconds; then raises InProgressError, and the batch continues.
+        Ctrl-C ends the wait, and the batch continues."""
         if timeout is not None and not timeout >= 0:
             raise invalid(f"timeout is {timeout}; it is a number of seconds, 0 or more")
         if not self._lock.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)):

@@ -20,7 +20,7 @@ from hocket.state import CALLS, FLIGHT, NULL, destroy_later, forget, get_ident, 
 
 
 def size_of(text: int | str, name: str) -> int:
-    """8 << 30, or "8GiB"."""
+    """Returns a number of bytes, for 8 << 30 or "8GiB"."""
     if isinstance(text, int):
         return text
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?\s*", text, re.IGNORECASE)
@@ -53,9 +53,9 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         self._is_left = False  # set by the thread that began to open it
         self.process = os.getpid()
         self._inside: list[int] = []
-        self._flying: dict[int, Flight] = {}  # by their id: those that were started, and are neither lent nor given back
-        self._left: list[Flight] = []  # those of them that nobody waits for any more
-        self._loans: dict[int, tuple[Flight, int]] = {}  # by the id of the Loan: its flight, and its place there
+        self._flying: dict[int, Flight] = {}  # by id: flights that were started, and are neither lent nor released
+        self._left: list[Flight] = []  # those of them that no thread waits for any more
+        self._loans: dict[int, tuple[Flight, int]] = {}  # by the id of the Loan: its flight, and its place in it
         given = (source, folder, memory, read, comm, servers, os.environ.get("HOCKET_CACHE_FOLDER"), os.environ.get("HOCKET_CACHE_SERVERS"))
         if all(one is None for one in given):
             raise invalid("nothing says where a cache has its samples from: pass a source (a folder of files, or a packed file), read= and "
@@ -105,7 +105,7 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
     # ---- Samples -------------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: int) -> np.ndarray[Any, Any]:
-        """The sample: a read-only array of uint8, whose memory is lent as long as the array is alive."""
+        """Returns the sample: a read-only array of uint8 in memory that is lent as long as the array is alive."""
         return self.get_batch((key,))[0]
 
     def get_batch(self, keys: Keys, wait: bool = True) -> Any:
@@ -115,8 +115,8 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         return batch.wait() if wait else batch
 
     def batches(self, keys: Keys, batch_size: int) -> Iterator[list[np.ndarray[Any, Any]]]:
-        """The samples with these keys, lent, `batch_size` at a time: the next batch comes while one is used. Memory must
-        hold two of them."""
+        """Yields the samples with these keys, lent, `batch_size` at a time; loads the next batch while one is used.
+        Memory must hold two of them."""
         if batch_size < 1:
             raise invalid(f"batch_size is {batch_size}; it is 1 or more")
         wanted = keys_array(keys)
@@ -144,8 +144,8 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
         return out
 
     def copy_ragged(self, keys: Keys) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """The samples with these keys, copied one after another into one array of uint8; and where each begins, with
-        the end of the last: sample i is data[offsets[i]:offsets[i + 1]]."""
+        """Returns the samples with these keys, copied one after another into one array of uint8; and their offsets,
+        with the end of the last: sample i is data[offsets[i]:offsets[i + 1]]."""
         wanted = keys_array(keys)
         guess = np.empty(self._largest_copy, np.uint8)
         offsets = self._copy(wanted, ffi.from_buffer(guess), guess.nbytes)
@@ -159,7 +159,7 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
     _largest_copy = 1 << 16  # bytes of the largest batch so far: room for the next one
 
     def _copy(self, keys: np.ndarray[Any, Any], room: Any, size: int) -> np.ndarray[Any, Any]:
-        """As hkt_cache_copy_batch, but Ctrl-C ends it."""
+        """Like hkt_cache_copy_batch, but Ctrl-C ends it."""
         flight = self._start(keys)
         try:
             while not self._look(flight, ASKED_EVERY_MS):
@@ -179,7 +179,7 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
 
     @staticmethod
     def _rows(keys: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any]) -> int:
-        """The size of each sample, if it is the same for all."""
+        """Returns the size of each sample, if all have the same size."""
         if len(keys) == 0:
             return 0
         sizes = np.diff(offsets)
@@ -248,7 +248,7 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
     # ---- The rest --------------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, int | str]:
-        """Counts since the cache was opened, and its state now: the fields of hkt_cache_stats."""
+        """Returns counters since the cache was opened, and its current state: the fields of hkt_cache_stats."""
         self._reap()
         return self._answer("hkt_cache_stats", lib.hkt_cache_get_stats)
 
@@ -301,7 +301,7 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
     # ---- Samples on their way ----------------------------------------------------------------------------------------
 
     def _start(self, keys: np.ndarray[Any, Any]) -> Flight:
-        """Starts to get samples. Who has the flight waits with _look(), and gives it up with _leave()."""
+        """Starts to get samples. The caller waits for the flight with _look(), and gives it up with _leave()."""
         self._reap()
         flight = Flight(ffi.new(FLIGHT), ffi.new("hkt_sample[]", max(1, len(keys))), len(keys), keys)
         self._flying[id(flight)] = flight

@@ -244,7 +244,7 @@ class Collectives:
     # ---- Checks --------------------------------------------------------------------------------------------------
 
     def _into(self, out: Any, count: int, number: int) -> tuple[Any, Any]:
-        """The address of what is received, and what keeps it."""
+        """Returns the address of the memory to receive into, and an object that keeps it alive."""
         recv, have, other, kept = resolve(out, "out", True)
         self._same_type(other, number)
         self._same_count("out", have, count)
@@ -285,7 +285,7 @@ class Collectives:
         return send, number, kept, numbers, many
 
     def _placed(self, counts: Sequence[int], displs: Sequence[int] | None, name: str) -> tuple[tuple[Any, Any], int]:
-        """The two arrays for C, and where the last piece ends."""
+        """Returns the two arrays for C, and where the last piece ends."""
         numbers, many = counts_array(counts, self._size, f"{name}_counts")
         if displs is None:
             return (numbers, NULL), sum(many)

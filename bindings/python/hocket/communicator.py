@@ -68,14 +68,14 @@ class Communicator(Collectives, Messages):
         return text_of(found)
 
     def lost(self) -> list[int]:
-        """The ranks that are known to be lost, ascending."""
+        """Returns the ranks that are known to be lost, ascending."""
         count = ffi.new("size_t*")
         ranks = ffi.new("int32_t[]", self._size)
         self._state.call(lib.hkt_comm_lost, ranks, self._size, count)
         return [ranks[i] for i in range(min(count[0], self._size))]
 
     def dump(self, path: str | os.PathLike[str]) -> None:
-        """Writes this rank's last operations, and where those in flight stand, to a file, as JSON."""
+        """Writes this rank's last operations, and the state of those in flight, to a file, as JSON."""
         self._state.call(lib.hkt_comm_dump, opts.text(path))
 
     def set_stream(self, stream: int) -> None:
@@ -110,16 +110,18 @@ class Communicator(Collectives, Messages):
     # ---- Other communicators ---------------------------------------------------------------------------------------
 
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
-        """Divides the ranks into groups: those with the same color make a communicator, ordered by key, then by rank.
+        """Divides the ranks into groups: ranks with the same color form a communicator, ordered by key, then by rank.
         color None: this rank is in no group, and gets None. All ranks call this."""
         return self._made(lib.hkt_comm_split, lib.HKT_NO_COLOR if color is None else color, key)
 
     def group(self, ranks: Sequence[int]) -> Communicator | None:
-        """One communicator of these ranks, in this order; the other ranks get None. All ranks pass the same list."""
+        """Makes one communicator of these ranks, in this order; the other ranks get None. All ranks pass the same
+        list."""
         return self._made(lib.hkt_comm_create_group, list(ranks), len(ranks))
 
     def shrink(self) -> Communicator:
-        """After ranks were lost: a communicator of those that are left, which all call this. Close this one then."""
+        """Makes a communicator of the remaining ranks after ranks were lost. All remaining ranks call this, and then
+        close this communicator."""
         return self._made(lib.hkt_comm_shrink)  # type: ignore[return-value]
 
     def grow(self, newcomers: int | None = None, unique_id: str | None = None) -> Communicator | None:
@@ -152,7 +154,7 @@ class Communicator(Collectives, Messages):
         return Registration(self._state, array)
 
     def is_shared(self, array: Any) -> bool:
-        """Whether operations use this array where it is, as far as this rank is concerned."""
+        """Returns True if operations use this array where it is, as far as this rank is concerned."""
         address, count, number, _kept = resolve(array, "array", False)
         answer = ffi.new("int*")
         self._state.call(lib.hkt_mem_is_shared, address, count * lib.hkt_type_size(number), answer)

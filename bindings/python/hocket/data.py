@@ -67,7 +67,7 @@ class Dataset(torch.utils.data.Dataset):
         return tensor[0] if one else tensor
 
     def __getitems__(self, keys: list[int]) -> Any:
-        """What a DataLoader with batch_size asks for; pass collate_fn=hocket.data.as_it_is with that."""
+        """Serves a DataLoader with batch_size; pass it collate_fn=hocket.data.as_it_is."""
         return self[keys]
 
 
@@ -136,7 +136,7 @@ class Sampler(torch.utils.data.Sampler):
             self.epoch, self._first = epoch, 0
 
     def keys(self) -> np.ndarray[Any, Any]:
-        """This rank's keys of the epoch, in their order."""
+        """Returns this rank's keys of the epoch, in their order."""
         order = np.arange(self._samples)
         if self.shuffle:
             order = np.random.Generator(np.random.PCG64([self.seed, self.epoch])).permutation(order)
@@ -163,12 +163,12 @@ class Sampler(torch.utils.data.Sampler):
         return [keys[begin:begin + self.batch_size] for begin in range(0, len(keys), self.batch_size)][:len(self)]
 
     def state_dict(self, batches: int) -> dict[str, int]:
-        """Where training stands: after so many batches of this epoch."""
+        """Returns the state of training after this many batches of this epoch."""
         return {"epoch": self.epoch, "batches": batches, "seed": self.seed, "batch_size": self.batch_size,
                 "world_size": self.world_size, "samples": self._samples}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """The next iteration goes on behind what the state says."""
+        """Makes the next iteration continue behind the saved state."""
         now = self.state_dict(0)
         for name in ("seed", "batch_size", "world_size", "samples"):
             if state[name] != now[name]:

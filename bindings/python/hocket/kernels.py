@@ -29,9 +29,10 @@ def topk_count(count: int, density: float) -> int:
 def topk(x: Any, k: int, *, residual: Any = None, values: Any = None, indices: Any = None, decay: float | None = None,
          scale: float | None = None, seed: int = 0, step: int = 0, shard: int = 0, thresholds: int = 0,
          select_non_finite: bool = False, threads: int = 0) -> tuple[Any, Any]:
-    """The k elements of largest magnitude: their values, and their indices (uint32, ascending). With a residual (float32,
-    as many elements as x), error feedback: it is added before, and keeps what was not selected. Both results are empty
-    if the step was skipped, for an infinity or a NaN. The arguments are those of hkt_topk_options."""
+    """Returns the k elements of largest magnitude: their values, and their indices (uint32, ascending). With a residual
+    (float32, as many elements as x), error feedback: it is added before, and keeps the elements that were not selected.
+    Both results are empty if the step was skipped because of an infinity or a NaN. The arguments are those of
+    hkt_topk_options."""
     memory, count, number, kept = resolve(x, "x", False)
     options = ffi.new("hkt_topk_options*")
     lib.init_hkt_topk_options(options)
@@ -61,7 +62,7 @@ def scatter_add(dense: Any, values: Any, indices: Any, threads: int = 0) -> Any:
 
 
 def norms(tensors: Sequence[Any], threads: int = 0) -> np.ndarray[Any, Any]:
-    """The norm of each tensor, as float32."""
+    """Returns the norm of each tensor, as float32."""
     pointers, counts, number, _ = _list(tensors, "tensors", None, False)
     result = np.empty(len(tensors), np.float32)
     _check(lib.hkt_norms(pointers, counts, len(tensors), number, ffi.from_buffer("float[]", result), threads))
@@ -119,7 +120,7 @@ def _of(array: Any, name: str, number: int | None, count: int, writable: bool) -
 
 
 def _list(tensors: Sequence[Any], name: str, number: int | None, writable: bool) -> tuple[Any, Any, int, Any]:
-    """Pointers and counts for C, the type, and what keeps the memory."""
+    """Returns pointers and counts for C, the type, and the objects that keep the memory alive."""
     resolved = [resolve(tensor, f"{name}[{i}]", writable) for i, tensor in enumerate(tensors)]
     wanted = number if number is not None else resolved[0][2] if resolved else TYPES["float32"]
     for i, one in enumerate(resolved):

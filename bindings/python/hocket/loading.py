@@ -50,7 +50,8 @@ class Functions:
                 return _status_of(error)
 
     def take_cause(self, status: int, keys: Sequence[int] | np.ndarray[Any, Any]) -> BaseException | None:
-        """Why a get of these keys has failed with the status, if it is for what one of the functions has raised."""
+        """Returns the exception because of which a get of these keys has failed with the status, if one of the
+        functions raised it."""
         for key, error in reversed(list(self._raised)):
             if _status_of(error) == status and key in keys:
                 return error

@@ -61,5 +61,5 @@ def op_number(op: str | Operator) -> int:
 
 
 def supports(op: str | Operator, dtype: Any) -> bool:
-    """Whether the operator exists for elements of the type."""
+    """Returns True if the operator exists for elements of the type."""
     return bool(lib.hkt_op_supports(op_number(op), type_of(dtype)))

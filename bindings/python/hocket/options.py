@@ -30,7 +30,8 @@ def constant(prefix: str, name: str) -> int:
 
 
 def fill(options: Any, given: dict[str, Any]) -> list[Any]:
-    """Sets fields by name; None leaves the default. Returns what must live as long as the struct is used."""
+    """Sets fields by name; None leaves the default. Returns the objects that must live as long as the struct is
+    used."""
     kept: list[Any] = []
     fields = dict(ffi.typeof(options).item.fields)
     for name, value in given.items():

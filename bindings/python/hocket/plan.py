@@ -95,7 +95,8 @@ class Plan:
         return count * self._size if is_by_piece else count
 
     def _count(self, given: int | None, taken: int | None) -> int:
-        """As the collective's function takes it; see hkt_plan_start. None: nothing is given, or taken, on this rank."""
+        """Returns the count as the collective's function takes it; see hkt_plan_start. None: this rank has no input, or
+        no output."""
         if self._collective in _PIECE_IS_GIVEN:
             return self._piece(given, taken, "array")
         if self._collective in _PIECE_IS_TAKEN:
@@ -129,7 +130,7 @@ class Plan:
         return options, (options, numbers, buffers)
 
     def _start_lists(self, arrays: Any, outs: Any, parameters: Sequence[float], buffers: Sequence[Any], wait: bool) -> Any:
-        """Tensors that do not lie one after another. A buffer is a list, too."""
+        """Starts the plan on tensors that do not lie one after another. Each buffer is a list, too."""
         kept: list[Any] = []
 
         def pointers(those: Any, name: str, resolved_as: Callable[[Any, str, int], Resolved]) -> Any:
@@ -169,7 +170,7 @@ class Plan:
 
     @property
     def parameters(self) -> list[str]:
-        """The names of the parameters that each start is given, in their order."""
+        """The names of the parameters that each start takes, in their order."""
         self._check_open()
         names: list[str] = []
         while name := lib.hkt_plan_parameter(self._handle, len(names)):

@@ -78,9 +78,9 @@ class Request(Generic[Result]):
             self._lock.release()
 
     def add_done_callback(self, function: Callable[[Request[Result]], Any]) -> None:
-        """Calls function(request) when the operation has ended, from a thread of the communicator that does nothing
-        else; at once and in this thread, if it has. The function may use Hocket, but must not close the communicator.
-        What it raises is printed."""
+        """Calls function(request) when the operation has ended, on a thread of the communicator that does nothing else;
+        at once and on this thread if it has already ended. The function may use Hocket, but must not close the
+        communicator. An exception that it raises is printed."""
         if not callable(function):
             raise invalid(f"{function!r} cannot be called")
         if self._whole is not None:
@@ -189,7 +189,7 @@ def _in_progress(timeout: float | None) -> Error:
 
 
 def wait_all(requests: Sequence[Request[Any]]) -> list[Any]:
-    """Waits for all of them, and returns their results. Raises the first error, once all have ended."""
+    """Waits for all requests, and returns their results. Raises the first error, once all have ended."""
     error: BaseException | None = None
     results = []
     for request in requests:
@@ -203,7 +203,8 @@ def wait_all(requests: Sequence[Request[Any]]) -> list[Any]:
 
 
 def join(state: State, requests: Sequence[Request[Any]]) -> Request[list[Any]]:
-    """hkt_request_join. Those that have ended already are left out; the error of one that failed is raised by wait()."""
+    """Calls hkt_request_join. Leaves out requests that have ended already; wait() raises the error of one that
+    failed."""
     if any(request._state is not state for request in requests):
         raise invalid("requests of several communicators cannot be joined; join those of each by themselves")
     if any(request._whole is not None for request in requests):

@@ -11,9 +11,9 @@ from hocket.state import NULL
 
 
 def check(file: str | os.PathLike[str], topology: str | None = None) -> str:
-    """Checks every definition of a schedule file, on groups and topologies of many shapes, or on one topology. Returns a
-    line for each definition. If one is wrong, ScheduleError, whose text is the compiler's diagnostic, with line, caret
-    and counter-example."""
+    """Checks every definition of a schedule file, on groups and topologies of many shapes, or on one topology. Returns
+    a line for each definition. If one is wrong, raises ScheduleError, whose text is the compiler's diagnostic, with
+    line, caret and counter-example."""
     if not os.path.exists(file):
         raise error_of(lib.HKT_ERROR_NOT_FOUND, f"there is no file {os.path.abspath(file)!r}; check() takes a schedule file, such as "
                        "'my.sched'. For a schedule of the library, see explain()")
@@ -21,9 +21,9 @@ def check(file: str | os.PathLike[str], topology: str | None = None) -> str:
 
 
 def explain(schedule: str | None = None, topology: str = "2", rank: int = 0, collective: str | None = None) -> str:
-    """What a rank does with a schedule, in words: its steps, with their source lines. schedule: a name ("ring"), one with
-    arguments, or a file; None: what is chosen for 1 MiB. topology: "2x3" (innermost first), "4". collective: None: the
-    first that the schedule exists for."""
+    """Returns in words what a rank does with a schedule: its steps, with their source lines. schedule: a name ("ring"),
+    one with arguments, or a file; None: the one chosen for 1 MiB. topology: "2x3" (innermost first), "4". collective:
+    None: the first that the schedule exists for."""
     number = -1
     if collective is not None:
         found = ffi.new("hkt_collective*")

@@ -48,7 +48,7 @@ class Slots:
         self._size = 0
         self._all: list[_Slot] = []
         self._free: list[_Slot] = []
-        self._left: list[_Slot] = []  # sent by clients that have ended; the oldest first
+        self._left: list[_Slot] = []  # sent by clients that have ended, oldest first
 
     def lend(self, size: int, client: Any) -> _Slot:
         """Lends a slot of at least this many bytes."""
@@ -206,7 +206,7 @@ def main() -> None:
     os.dup2(2, 1)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, and we end with it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program; this process ends with the program
     size = struct.unpack("<I", sys.stdin.buffer.read(4))[0]
     try:
         cache = Cache(**pickle.loads(sys.stdin.buffer.read(size)))

@@ -114,10 +114,10 @@ class _Connection:
 
     def __init__(self, name: str) -> None:
         self.process = os.getpid()
-        self.freed: list[SlotName] = []  # to be told with the next question
-        self._lock = threading.RLock()  # one that a handler of a signal gets too, and then sees that the thread asks already
+        self.freed: list[SlotName] = []  # released slots, reported with the next question
+        self._lock = threading.RLock()  # reentrant: a signal handler gets it too, and then sees that the thread is already asking
         self._is_asking = False
-        self._is_out_of_step = False  # what is read next is not the answer to what is asked next
+        self._is_out_of_step = False  # the next bytes read are not the answer to the next question
         self._mapped: dict[int, Mapped] = {}  # by number
         self._socket = socket.socket(socket.AF_UNIX)
         try:
@@ -233,7 +233,7 @@ class SharedCache:
     # ---- Samples -------------------------------------------------------------------------------------------------
 
     def copy_ragged(self, keys: Keys) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """The samples one after another, and their offsets, as Cache.copy_ragged."""
+        """Returns the samples one after another, and their offsets, like Cache.copy_ragged."""
         lent, offsets = self._copy(keys_array(keys), b"copy")
         return np.asarray(lent), offsets
 
@@ -260,13 +260,14 @@ class SharedCache:
         return _Lent(connection, SlotName(*SLOT.unpack_from(answer)), int(offsets[-1])), offsets
 
     def rows_to_send(self, keys: Keys) -> tuple[_Lent, int]:
-        """For a worker that will pickle the batch: copy_batch before it is an array, and the size of a row."""
+        """For a worker that will pickle the batch: does what copy_batch does, but does not make an array; also returns
+        the size of a row."""
         wanted = keys_array(keys)
         lent, offsets = self._copy(wanted, b"send")
         return lent, Cache._rows(wanted, offsets)
 
     def take(self, slot: SlotName, size: int) -> np.ndarray[Any, Any]:
-        """A batch that another process has pickled."""
+        """Takes a batch that another process has pickled."""
         connection = self._connection()
         connection.ask(b"take", SLOT.pack(*slot))
         return np.asarray(_Lent(connection, slot, size))
@@ -362,13 +363,13 @@ def _pickled(options: dict[str, Any]) -> bytes:
         raise invalid(f"the options of a shared cache are pickled for its process, and that failed: {error}") from error
 
 
-# By their names, for batches that are unpickled. Who drops a cache ends its process, so it is not kept here.
+# By name, for batches that are unpickled. Weak, because dropping a cache must end its process.
 _by_name: weakref.WeakValueDictionary[str, SharedCache] = weakref.WeakValueDictionary()
-_others: dict[str, SharedCache] = {}  # made here, for batches of caches that this process has not: these are kept
+_others: dict[str, SharedCache] = {}  # made here and kept, for batches of caches that this process does not have
 
 
 def taken(name: str, slot: SlotName, size: int) -> np.ndarray[Any, Any]:
-    """What a pickled batch becomes."""
+    """Rebuilds a pickled batch."""
     cache = _by_name.get(name)
     if cache is None or os.getpid() not in cache._connections:
         cache = SharedCache.__new__(SharedCache)

@@ -33,7 +33,7 @@ CALLS: set[Any] = set()  # the code of the functions that are in calls of a comm
 
 
 def is_in_call() -> bool:
-    """Whether this thread is in a call of some communicator: then it runs a handler of a signal, or a finalizer."""
+    """Returns True if this thread is in a call of some communicator: then it runs a signal handler or a finalizer."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code in CALLS:
@@ -61,7 +61,7 @@ class Handle:
     def __init__(self, handle: Any) -> None:
         self.handle = self.owned = handle
         self.inside: list[int] = []
-        self.orphans: list[tuple[Any, Any]] = []  # requests whose object was dropped, and what they use
+        self.orphans: list[tuple[Any, Any]] = []  # requests whose object was dropped, and the objects they use
         self.process = os.getpid()
         note_open(self)
 
@@ -177,9 +177,9 @@ class State(Handle):
     what = "communicator"
 
     def __init__(self, handle: Any, kept: Any = None) -> None:
-        self.told: dict[int, Callable[[], None]] = {}  # what is called when a request ends, by the id of its user
+        self.told: dict[int, Callable[[], None]] = {}  # by the id of its user: the function called when a request ends
         self.exchanges: dict[int, Any] = {}
-        self.blocks = 0  # of window memory that arrays of Python lie in
+        self.blocks = 0  # of window memory that contain Python arrays
         self.kept = kept
         super().__init__(handle)
 
@@ -242,7 +242,7 @@ CALLS.add(Handle.call.__code__)
 
 # ---- Open objects --------------------------------------------------------------------------------------------------
 
-_open: dict[int, Any] = {}  # in the order in which they were made: references to what has destroy() and abandon()
+_open: dict[int, Any] = {}  # in the order in which they were made: references to objects with destroy() and abandon()
 
 
 def note_open(thing: Any) -> None:

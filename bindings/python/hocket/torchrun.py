@@ -20,8 +20,8 @@ def is_launcher() -> bool:
 
 
 def rendezvous(timeout: float | None) -> tuple[Any, int, int, str]:
-    """The store, this process's rank, the number of ranks, and what comes behind the prefix of keys. All ranks call init()
-    as many times."""
+    """Returns the store, this process's rank, the number of ranks, and the suffix for the prefix of keys. All ranks
+    call init() the same number of times."""
     try:
         from torch.distributed.rendezvous import rendezvous
     except ImportError as error:

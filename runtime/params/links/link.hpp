@@ -72,8 +72,8 @@ class Link final : private transport::SocketLoop::Watcher {
 
     // Closes the connection. Elements that were lent may be overwritten from now on.
     void close();
-    // Sends everything queued, and closes the link when the other side has closed its end. What the other
-    // side sends until then is read and dropped: if data were left unread, the kernel would reset the
+    // Sends everything queued, and closes the link when the other side has closed its end. Data that the
+    // other side sends until then is read and dropped: if data were left unread, the kernel would reset the
     // connection and discard what was sent. Closes after 2 s in any case, if tick() is called.
     void close_when_sent();
     void tick(transport::Clock::time_point now);

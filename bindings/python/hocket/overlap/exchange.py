@@ -125,15 +125,16 @@ class Exchange:
 
     @property
     def batches(self) -> list[range]:
-        """The layers of each batch of the plan that runs, from 0, in the model's order. The last batch is the first to move."""
+        """The layers of each batch of the current plan, from 0, in the model's order. The last batch is the first to
+        move."""
         ends, count = ffi.new("size_t[]", self._layers), ffi.new("size_t*")
         self._call(lib.hkt_overlap_batches, ends, count)
         return ranges_of(ends[0:count[0]])
 
     @property
     def profile(self) -> Profile:
-        """That of the last plan, to be saved for a later run, and for the tool hocket-overlap. The same on all ranks.
-        InvalidArgumentError if nothing has been measured yet."""
+        """The profile of the last plan, to be saved for a later run, and for the tool hocket-overlap. The same on all
+        ranks. Raises InvalidArgumentError if nothing has been measured yet."""
         texts: list[str] = []
 
         def ask(handle: Any) -> int:
@@ -220,7 +221,8 @@ class Exchange:
 
 
 def _given(layers: Layers, op: str | Operator, options: dict[str, Any]) -> tuple[int, tuple[Any, ...], Any]:
-    """The number of layers, what hkt_overlap_with_ranks is given, and what must stay meanwhile, or as long as the exchange is open."""
+    """Returns the number of layers, the arguments of hkt_overlap_with_ranks, and the objects that must live during the
+    call, or as long as the exchange is open."""
     resolved, described = [], []
     for i, layer in enumerate(layers):
         name, arrays = _layer(i, layer)
@@ -241,7 +243,7 @@ def _layer(index: int, layer: Any) -> tuple[str | None, Sequence[Any]]:
 
 
 def _options(op: str | Operator, options: dict[str, Any]) -> tuple[Any, Any]:
-    """hkt_overlap_run_options, and what it refers to."""
+    """Returns hkt_overlap_run_options, and the objects it refers to."""
     given = dict(options, method=method_number(options["method"]))
     if given["profile"] is not None:
         if not isinstance(given["profile"], Profile):

@@ -54,9 +54,9 @@ class Plan:
 
 def plan(profile: Profile, method: str = "optimum", *, backward: bool = False, limit_bytes: int = 0,
          bucket_bytes: int | None = None) -> Plan:
-    """The batches in which a model's layers communicate. method: "optimum", or one of the others of docs/overlap.md.
-    limit_bytes: the most bytes of a batch of several layers; 0: any number. bucket_bytes: with "buckets", at how many
-    bytes a batch is closed; None: 25 MiB."""
+    """Returns the batches in which a model's layers communicate. method: "optimum", or one of the others of
+    docs/overlap.md. limit_bytes: the largest size of a batch of several layers; 0: no limit. bucket_bytes: with
+    "buckets", the size at which a batch is closed; None: 25 MiB."""
     options = ffi.new("hkt_overlap_options*")
     lib.init_hkt_overlap_options(options)
     options.method, options.backward = method_number(method), int(backward)
@@ -80,10 +80,11 @@ def plan(profile: Profile, method: str = "optimum", *, backward: bool = False, l
 
 
 def bucket_sizes(batches: Plan | Sequence[Sequence[int]], layer_bytes: Sequence[int]) -> list[int]:
-    """The bytes of each batch in the order in which a backward pass fills them: from the model's last layers to its first.
-    batches: a Plan, or consecutive layers such as [range(0, 3), range(3, 7)], in either order. layer_bytes: of each layer, the
-    model's first one first. A bucket that is closed as soon as it has so many bytes holds just its batch's layers: so a batch
-    whose layers have no bytes at all is left out, as are layers of no bytes at the edge of a batch."""
+    """Returns the bytes of each batch in the order in which a backward pass fills them: from the model's last layers to
+    its first. batches: a Plan, or consecutive layers such as [range(0, 3), range(3, 7)], in either order. layer_bytes:
+    by layer, the model's first one first. A bucket that is closed as soon as it has this many bytes holds exactly its
+    batch's layers. For that, a batch whose layers have no bytes at all is left out, as are layers without bytes at the
+    edge of a batch."""
     sizes = [count_of(f"layer_bytes[{i}]", size) for i, size in enumerate(layer_bytes)]
     given = sorted(batches.batches if isinstance(batches, Plan) else (list(batch) for batch in batches), key=list)
     layers = [layer for batch in given for layer in batch]
@@ -95,9 +96,9 @@ def bucket_sizes(batches: Plan | Sequence[Sequence[int]], layer_bytes: Sequence[
 
 
 def fit_cost(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
-    """The start-up and the seconds of a byte of communications that were measured: of `sizes` bytes, in `seconds`. It is the line, with neither below 0,
-    that has the smallest sum of errors, each as a part of the time that was measured: so short and long communications count alike, and a time
-    that is far too long does not draw the line to itself."""
+    """Returns the start-up time and the seconds per byte of measured communications: of `sizes` bytes, in `seconds`. It
+    is the line with nonnegative numbers that has the smallest sum of errors relative to the measured times: so short
+    and long communications count alike, and a time that is far too long does not shift the line."""
     points = list(zip(sizes, map(float, seconds)))
     if len(sizes) != len(seconds) or len(set(sizes)) < 2 or not all(time > 0 for _, time in points):
         raise invalid(f"{len(sizes)} sizes and {len(seconds)} times are given: a line needs as many of both, two different sizes, and times above 0")

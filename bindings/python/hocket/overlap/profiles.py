@@ -79,7 +79,7 @@ class Profile:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Profile:
-        """From the text of docs/overlap.md. Members with other names are passed over."""
+        """Reads the text format of docs/overlap.md. Ignores members with other names."""
         try:
             given = json.loads(text)
         except ValueError as error:
@@ -96,7 +96,7 @@ class Profile:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Profile:
-        """From a file, such as examples/overlap/resnet-50.json."""
+        """Reads a file, such as examples/overlap/resnet-50.json."""
         try:
             with open(path, encoding="utf-8", opener=_open_regular) as file:
                 text = file.read()
@@ -116,7 +116,7 @@ class Profile:
                            **pull, "layers": layers}, indent=1) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """For load(), and for the tool hocket-overlap."""
+        """Writes a file for load(), and for the tool hocket-overlap."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.to_json())
 

@@ -54,7 +54,8 @@ class ServiceHandle(Handle):
 
 
 def ending_for(options: Any) -> tuple[Ending, Any]:
-    """Has waits of C end when Ctrl-C comes, or when the handle is closed. Returns what says so, and what keeps it for C."""
+    """Makes waits in C end when Ctrl-C comes, or when the handle is closed. Returns the Ending, and the object that
+    keeps it alive for C."""
     ending = Ending()
     user = ffi.new_handle(ending)
     options.is_interrupted, options.interrupt_user = lib.hkt_py_is_interrupted, user

@@ -21,10 +21,10 @@ def open_with_ranks(comm: Communicator, tensors: Mapping[str, Any], servers: int
                     staleness: int | None = 0, tree: str | None = None, rack: str | None = None, chunk_bytes: int | None = None,
                     priority: int | None = None, longest_wait: float | None = None, timeout: float | None = None,
                     gives_weights: bool = True) -> Worker | Server:
-    """open() among the ranks of comm: the last `servers` of them serve, and get a Server; the others get a Worker, with
-    their ranks as numbers. All ranks call this, with the same tensors and options; a server's values are not looked at.
-    The service does not use comm any more, which may be used for anything else, or be closed. If a rank fails, all do.
-    Errors: those of open(), and of collectives."""
+    """Does what open() does, among the ranks of comm: the last `servers` of them serve, and get a Server; the others
+    get a Worker, with their ranks as numbers. All ranks call this, with the same tensors and options; a server's values
+    are ignored. The service does not use comm afterwards, which may be used for anything else, or be closed. If a rank
+    fails, all do. Errors: those of open(), and of collectives."""
     state = comm._state
     made, server = ffi.new("hkt_params**"), ffi.new("hkt_params_server**")
     try:

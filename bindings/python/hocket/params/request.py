@@ -24,7 +24,7 @@ class Request(requests.Request[Result]):
     __slots__ = ("_parts",)
 
     def __init__(self, state: Handle, parts: list[requests.Request[None]], result: Any) -> None:
-        """parts: of tensors that do not follow each other, each has one. result: as in hocket.Request."""
+        """parts: one request for each run of consecutive tensors. result: as in hocket.Request."""
         super().__init__(state, None, None, result)
         self._parts = parts
 
@@ -78,8 +78,8 @@ class Request(requests.Request[Result]):
 
 
 def start(state: Handle, function: Callable[..., int], arguments: tuple[Any, ...], kept: Any, flight: Any = None) -> requests.Request[None]:
-    """Starts function(handle, *arguments, request). kept: what the operation uses until it has ended. flight: of state.FLIGHT, for
-    who looks there whether it was started, also after an exception."""
+    """Starts function(handle, *arguments, request). kept: objects that the operation uses until it has ended. flight:
+    of state.FLIGHT, for a caller that checks it to see if the operation was started, also after an exception."""
     if state.orphans:
         state.reap()
     if flight is None:

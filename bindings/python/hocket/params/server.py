@@ -40,9 +40,9 @@ class Server:
         return not self._handle.handle
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until workers have come and all have left. timeout: seconds; then False. Ctrl-C ends the wait. Errors: what
-        has made the server fail: BootstrapError (the first server is not there), MismatchError (it refuses this one), IOError
-        of hocket, OutOfMemoryError."""
+        """Waits until workers have connected and all have left. timeout: in seconds; then returns False. Ctrl-C ends
+        the wait. Raises the error that has made the server fail: BootstrapError (the first server cannot be reached),
+        MismatchError (it refuses this one), IOError of hocket, OutOfMemoryError."""
         until = None if timeout is None else time.monotonic() + checked(timeout)
         while True:
             left = _SLICE_MS if until is None else max(0, min(_SLICE_MS, round(1000 * (until - time.monotonic()))))
@@ -52,7 +52,7 @@ class Server:
                 return False
 
     def stats(self) -> dict[str, Any]:
-        """What status() gives of this server."""
+        """Returns status() of this server."""
         found: list[dict[str, Any]] = []
 
         def ask(handle: Any) -> int:

@@ -15,7 +15,7 @@ _HOST_DEVICES = (1, 3)  # of DLPack: host memory, and host memory pinned by CUDA
 
 @dataclass(frozen=True)
 class Tensor:
-    """One of the service's. index: its number; type: of hkt_type."""
+    """A tensor of the service. index: its number; type: of hkt_type."""
 
     name: str
     index: int
@@ -24,7 +24,7 @@ class Tensor:
     type: int
 
 
-Found = tuple[Tensor, Any, Any]  # a tensor, an address of as many elements, and what keeps them
+Found = tuple[Tensor, Any, Any]  # a tensor, the address of as many elements, and the object that keeps them alive
 
 
 class Model:
@@ -44,7 +44,8 @@ class Model:
             self._found.append((self.tensors[name], address, kept))
 
     def for_open(self, gives_weights: bool) -> tuple[Any, int, Any]:
-        """hkt_params_tensor[], how many, and pointers to the first weights, or null. They are good as long as this is."""
+        """Returns hkt_params_tensor[], its length, and pointers to the first weights, or null. Valid as long as this
+        object."""
         described = [{"name": name, "count": tensor.count, "type": tensor.type}
                      for name, tensor in zip(self._names, self.tensors.values())]
         return ffi.new("hkt_params_tensor[]", described), len(described), pointers(self._found) if gives_weights else NULL
@@ -57,7 +58,7 @@ class Model:
         return found
 
     def find(self, arrays: Mapping[str, Any], what: str, writable: bool) -> list[Found]:
-        """Arrays by name, in the order of their tensors. what: of the argument, for errors."""
+        """Returns the arrays by name, in the order of their tensors. what: names the argument, for errors."""
         if not isinstance(arrays, Mapping):
             raise invalid(f"{what} is {arrays!r:.80}; it must be a dict from names of tensors to arrays")
         found = [self.find_one(self.tensor(name), array, f"{what}[{name!r}]", writable) for name, array in arrays.items()]
@@ -76,7 +77,7 @@ class Model:
 
 
 def _refuse_shared(found: list[Found], what: str) -> None:
-    """Memory that two tensors would be written to: one of them would be lost."""
+    """Refuses memory that two tensors would be written to: one of them would be lost."""
     places = sorted(((int(ffi.cast("uintptr_t", address)), tensor) for tensor, address, _ in found),
                     key=lambda place: (place[0], place[1].index))
     for (begin, tensor), (next_begin, other) in zip(places, places[1:]):
@@ -119,7 +120,7 @@ def pointers(found: Iterable[Found]) -> Any:
 
 
 def ranges(found: list[Found]) -> list[list[Found]]:
-    """Those whose tensors follow each other, together: each is one call of C."""
+    """Groups tensors that follow each other: each group is one call of C."""
     made: list[list[Found]] = []
     for one in found:
         if made and made[-1][-1][0].index + 1 == one[0].index:

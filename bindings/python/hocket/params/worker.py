@@ -62,8 +62,8 @@ class Worker:
         """Use open()."""
         self._handle, self._model, self._staleness = handle, model, staleness
         self._pushed: set[str] = set()  # in this round
-        self._left: _RoundsEnd | None = None  # by an exception of a signal's handler: the next clock() is the same one
-        self._room: Request[None] | None = None  # the last push of this round: it has ended once there is room for the next
+        self._left: _RoundsEnd | None = None  # set by an exception in a signal handler: the next clock() continues it
+        self._room: Request[None] | None = None  # the last push of this round: it ends once there is room for the next round
         self._number: int = lib.hkt_params_number(handle.handle)
 
     # ---- Facts ---------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class Worker:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the tensors, in the order in which they were opened."""
+        """The names of the tensors, in the order in which they were opened."""
         return tuple(self._model.tensors)
 
     @property
@@ -132,7 +132,7 @@ class Worker:
         return self._pushing([part], wait)
 
     def _push(self, function: Callable[..., int], arguments: tuple[Any, ...], names: list[str]) -> Any:
-        """Ctrl-C may come when C has pushed them, and before this has returned: they are noted even so."""
+        """Ctrl-C may come between C's push and the return of this function: the tensors are recorded even so."""
         flight = ffi.new(FLIGHT)
         try:
             return start(self._handle, function, arguments, None, flight)
@@ -335,7 +335,7 @@ def open(tensors: Mapping[str, Any], *, address: str | None = None, secret: str 
 
 
 def options_of(staleness: int | None, *, longest_wait: float | None, timeout: float | None, **given: Any) -> tuple[Any, Ending, Any]:
-    """hkt_params_options; what ends its waits; and what must be kept as long as the worker is."""
+    """Returns hkt_params_options; the Ending of its waits; and the objects to be kept as long as the worker lives."""
     options = ffi.new("hkt_params_options*")
     lib.init_hkt_params_options(options)
     ending, user = ending_for(options)

@@ -37,8 +37,8 @@ def _average(group, bucket):
 
 
 def ddp_hook(model: DistributedDataParallel) -> None:
-    """Has the average of a DistributedDataParallel's gradients taken by Hocket, as part of the sum: exact sums are divided once, where torch
-    divides each rank's gradients before they are added."""
+    """Makes Hocket average the gradients of a DistributedDataParallel as part of the sum: exact sums are divided once,
+    whereas torch divides each rank's gradients before they are added."""
     model.register_comm_hook(_group_of(model), _average)
 
 
@@ -63,8 +63,8 @@ class SparseHook:
     def __init__(self, group: Any, schedule: str, names: dict[int, str] | None = None) -> None:
         self.group, self.schedule = group, schedule
         self._names = names or {}
-        self._seen: dict[int, Any] = {}     # parameters that had their first step, by their ids
-        self._buckets: dict[Any, _Bucket] = {}  # by the ids of their parameters, and the type
+        self._seen: dict[int, Any] = {}     # ids of parameters that have had their first step
+        self._buckets: dict[Any, _Bucket] = {}  # by their parameters' ids and type
 
     def _plan(self, bucket, tensor):
         parameters = list(bucket.parameters())
@@ -114,13 +114,13 @@ class SparseHook:
         return names, str(one.dtype), sum(parameter.numel() for parameter in one.parameters)
 
     def state_dict(self) -> dict[int, tuple[Any, ...]]:
-        """What this rank has not sent yet: for each bucket its parameters' names, type, elements, and bytes. Save it with the model, on
-        every rank."""
+        """Returns the gradients that this rank has not sent yet: for each bucket its parameters' names, type, elements,
+        and bytes. Save it with the model, on every rank."""
         return {one.index: (*self._describe(one), one.plan.save_state()) for one in self._buckets.values() if one.has_state}
 
     def load_state_dict(self, all_ranks: Sequence[dict[int, tuple[Any, ...]]]) -> None:
-        """all_ranks: a list of the state_dict() of all ranks that have saved, in any order; there may be more or fewer ranks now. To be
-        called after the second step, when the buckets are there that the states are of."""
+        """all_ranks: a list of the state_dict() of all ranks that have saved, in any order; the number of ranks may
+        differ now. Call this after the second step, when the buckets exist that the states belong to."""
         if not isinstance(all_ranks, (list, tuple)) or not all(isinstance(states, dict) for states in all_ranks):
             raise TypeError("hocket: load_state_dict takes a list of the state_dict() of every rank that has saved: gather them "
                             "(all_gather_object), or load what every rank has saved")
@@ -151,8 +151,8 @@ def _sum_sparsely(hook, bucket):
 
 
 def sparse_hook(model: DistributedDataParallel, density: float = 0.01, schedule: str | None = None) -> SparseHook:
-    """Has the gradients of a DistributedDataParallel added up sparsely, with error feedback. By default hitopk where the group has two levels
-    of ranks (hosts, or a declared topology), and naive_ag where it has one."""
+    """Makes the gradients of a DistributedDataParallel be summed sparsely, with error feedback. By default uses hitopk
+    if the group has two levels of ranks (hosts, or a declared topology), and naive_ag if it has one."""
     group = _group_of(model)
     if schedule is None:
         levels = group._communicator.comm.info("topology").count("x") + 1

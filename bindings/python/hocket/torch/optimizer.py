@@ -79,9 +79,9 @@ class ParamsOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Ends the round: pushes what was not pushed yet, and pulls the next weights. Returns what the closure has, which computes gradients. If it was
-        interrupted, or another worker was late, it is called again, before the gradients change: it goes on where it was. Nothing is pushed twice, and
-        the closure is not called again."""
+        """Ends the round: pushes the remaining gradients, and pulls the next weights. Returns the result of the
+        closure, which computes gradients. If it was interrupted, or another worker was late, call it again before the
+        gradients change: it continues where it was. Nothing is pushed twice, and the closure is not called again."""
         if not self._goes_on():
             loss = None
             if closure is not None:
@@ -93,9 +93,10 @@ class ParamsOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def end_round(self) -> None:
-        """Ends the round as it is, in place of a step: what was pushed in it counts, and all else counts as zeros. Without overlap nothing was pushed.
-        For a step that is to be skipped, after an error in the backward pass, or when the gradients are of no use: the other workers wait for this
-        one's round. Like step(), it pulls the next weights, and is called again if it fails."""
+        """Ends the round as it is, in place of a step: gradients that were pushed in it count, and all others count as
+        zeros. Without overlap nothing was pushed. Use it to skip a step, after an error in the backward pass, or if the
+        gradients are of no use: the other workers wait for this one's round. Like step(), it pulls the next weights,
+        and is called again if it fails."""
         round = self.worker.stats().round
         is_again = self._begun is not None and self._begun.is_skip and (self._begun.round == round or not self._pushes.has_any())
         if not is_again:
@@ -127,13 +128,13 @@ class ParamsOptimizer(torch.optim.Optimizer):
         return step.loss
 
     def no_push(self) -> contextlib.AbstractContextManager[Any]:
-        """A context in which backward passes push nothing: for all but the last one, where gradients of several are added up. Without overlap there
-        is no need of it."""
+        """A context in which backward passes push nothing: for all but the last one, if the gradients of several are
+        added up. Not needed without overlap."""
         return self._pushes.paused()
 
     def wait(self) -> None:
-        """Until all weights are there: for who reads them outside of a forward pass, or copies the model, with overlap. state_dict() of the module waits
-        by itself."""
+        """Waits until all weights have arrived: for code that reads them outside of a forward pass, or copies the
+        model, with overlap. state_dict() of the module waits automatically."""
         self._weights.wait()
 
     def pull(self, staleness: int | None = None) -> None:
@@ -147,9 +148,9 @@ class ParamsOptimizer(torch.optim.Optimizer):
     # ---- Its end
 
     def close(self) -> None:
-        """Waits for weights that are on their way, and leaves the job. What was pushed in rounds that have ended counts, as hocket.params.Worker.close()
-        says; hooks are removed. It is closed, too, at the end of a `with` block, when it is dropped, and before the interpreter ends. A second close()
-        does nothing."""
+        """Waits for pending pulls, and leaves the job. Updates pushed in rounds that have ended count, as described for
+        hocket.params.Worker.close(); hooks are removed. It is also closed at the end of a `with` block, when it is
+        dropped, and before the interpreter ends. A second close() does nothing."""
         try:
             if not self.worker.closed:
                 self._weights.wait()
@@ -184,7 +185,8 @@ class ParamsOptimizer(torch.optim.Optimizer):
     # ---- Methods of torch's optimizers
 
     def state_dict(self) -> dict[str, Any]:
-        """Without states: these are on the servers. A checkpoint of the job is optimizer.worker.checkpoint(), and is restored by the servers."""
+        """Has no states: these are on the servers. A checkpoint of the job is made by optimizer.worker.checkpoint(),
+        and is restored by the servers."""
         return {"state": {}, "param_groups": super().state_dict()["param_groups"]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -195,7 +197,7 @@ class ParamsOptimizer(torch.optim.Optimizer):
             raise ValueError(f"hocket: the state is of other parameters; the service has {len(self._served)}")
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Of the parameters that it is made with. Later the tensors of a service do not change."""
+        """Accepts only the parameters that it is made with. Later the tensors of a service do not change."""
         if self.param_groups:
             raise ValueError("hocket: a parameter service keeps the tensors that it was opened with: make another optimizer, and another job")
         super().add_param_group(param_group)

@@ -1,4 +1,4 @@
-"""What can be chosen for a process group of Hocket."""
+"""Options of a process group of Hocket."""
 from __future__ import annotations
 
 from typing import Any

@@ -37,7 +37,8 @@ def trained_parameters(module):
 
 def bucket_sizes(plan: overlap.Plan | Sequence[Sequence[int]],
                  layers: Iterable[int | torch.Tensor | Sequence[torch.Tensor]]) -> list[int]:
-    """A plan as sizes of buckets, in bytes, in the order in which DistributedDataParallel fills them: the model's last layers first.
+    """Returns a plan's bucket sizes, in bytes, in the order in which DistributedDataParallel fills them: the model's
+    last layers first.
 
     plan    a hocket.overlap.Plan, or its batches of layers, such as [range(0, 3), range(3, 7)]
     layers  for each of the plan's layers, the model's first one first: its bytes, a parameter, or a list of parameters
