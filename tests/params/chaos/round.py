@@ -50,11 +50,13 @@ class Round:
         self.longest_stall = 0
 
     def wait(self, until):
-        """Outside of faults."""
-        deadline = time.monotonic() + until.seconds
+        """Outside of faults. A busy machine may let a job take long: it hangs if no worker pulls any more, and look()
+        notices a single one that does not."""
+        moved = time.monotonic()
         while not until.is_so():
             self.look()
-            if time.monotonic() > deadline:
+            moved = max([moved, *(worker.pulls[-1].ended for worker in self.job.living() if worker.pulls)])
+            if time.monotonic() > moved + until.seconds:
                 raise Failure("hang", f"it waits in vain for {until.what}")
             time.sleep(LOOK_EVERY)
 
