@@ -69,9 +69,13 @@ class Execution : public Request {
     bool let_go() { return run_->let_go(); }
 
     // Returns true if the next step is a device's, which rings no bell. awaited_of_device() describes it, for
-    // people.
-    bool waits_for_device() const { return buffers_.is_waiting(); }
-    std::string awaited_of_device() const { return buffers_.awaited(); }
+    // people. All tiles of a start share its staging, which the first tile keeps.
+    bool waits_for_device() const {
+        return start_.staging ? start_.staging->is_waiting() : buffers_.is_waiting();
+    }
+    std::string awaited_of_device() const {
+        return start_.staging ? start_.staging->awaited() : buffers_.awaited();
+    }
 
     // Shows the progress of the execution, and what it waits for.
     const Run& run() const { return *run_; }
