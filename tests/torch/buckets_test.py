@@ -3,13 +3,15 @@
 import copy
 import time
 
+import ranks  # first: it skips without torch
+
+# isort: split
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import hocket
 import hocket.torch
-import ranks  # first: it skips without torch
 from hocket import overlap
 from hocket.torch import planned
 from ranks import same

@@ -7,11 +7,13 @@ import tempfile
 import threading
 import time
 
+import ranks  # first: it skips without torch
+
+# isort: split
 import torch
 import torch.distributed as dist
 
 import hocket.torch
-import ranks  # first: it skips without torch
 from hocket.torch import communicator, rendezvous
 from ranks import same
 

@@ -5,11 +5,13 @@ import os
 import threading
 import time
 
+import ranks  # first: it skips without torch
+
+# isort: split
 import torch
 import torch.distributed as dist
 from torch.distributed import ReduceOp
 
-import ranks  # first: it skips without torch
 from ranks import same
 
 REALS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]

@@ -11,13 +11,15 @@ import threading
 import weakref
 from unittest import mock
 
+import ranks  # first: it skips without torch
+
+# isort: split
 import torch
 
 import hocket
 import hocket.params
 import hocket.torch.gradients
 import hocket.torch.weights
-import ranks  # first: it skips without torch
 from hocket.torch import ParamsOptimizer
 from ranks import same
 

@@ -5,12 +5,14 @@ import gc
 import os
 import tempfile
 
+import ranks  # first: it skips without torch
+
+# isort: split
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import hocket.torch
-import ranks  # first: it skips without torch
 from ranks import same
 
 HAS_2 = not torch.__version__.startswith("1.")
