@@ -244,27 +244,42 @@ void require_writable(const fs::path& file) {
     const NewFile probe(file);
 }
 
-CheckpointAge age_of(const fs::path& file) try {
-    ExistingFile existing(file);
-    const Checkpoint contents = read_layout(existing).contents;
-    CheckpointAge age{contents.incarnation, most_clock, 0, true};
-    for (const CheckpointChunk& chunk : contents.chunks) {
-        age.lowest = std::min(age.lowest, chunk.clock);
-        age.highest = std::max(age.highest, chunk.clock);
+namespace {
+
+// Calls read(), and names the file, and what can be done, in an error about its content.
+template <typename Read>
+auto read_named(const fs::path& file, const char* hint, Read read) {
+    try {
+        return read();
+    } catch (const transport::ProtocolError& error) {
+        throw Error(Status::io,
+                    fmt::format("{} cannot be continued from: {}{}", file.string(), error.what(), hint));
     }
-    return age;
-} catch (const std::exception&) {
+}
+
+}  // namespace
+
+CheckpointAge read_age(const fs::path& file) {
+    return read_named(file, "", [&] {
+        ExistingFile existing(file);
+        const Checkpoint contents = read_layout(existing).contents;
+        CheckpointAge age{contents.incarnation, most_clock, 0, true};
+        for (const CheckpointChunk& chunk : contents.chunks) {
+            age.lowest = std::min(age.lowest, chunk.clock);
+            age.highest = std::max(age.highest, chunk.clock);
+        }
+        return age;
+    });
+}
+
+CheckpointAge age_of(const fs::path& file) try { return read_age(file); } catch (const std::exception&) {
     return {};
 }
 
 Checkpoint read_checkpoint(const fs::path& file, const AllocateBuffer& allocate) {
-    try {
-        return read_whole(file, allocate);
-    } catch (const transport::ProtocolError& error) {
-        throw Error(Status::io, fmt::format("{} cannot be continued from: {}; take an older copy, or begin "
-                                            "without a checkpoint",
-                                            file.string(), error.what()));
-    }
+    return read_named(file,
+                      "; put back a copy of it, go back to older whole rounds, or begin without a checkpoint",
+                      [&] { return read_whole(file, allocate); });
 }
 
 }  // namespace hocket::params

@@ -27,6 +27,8 @@ struct CheckpointAge {
     bool is_known = false;          // else there is no checkpoint that can be read, and all is 0
 };
 CheckpointAge age_of(const std::filesystem::path& file);
+// Reads the age. Throws Error like read_checkpoint(), if the file's header or length is wrong.
+CheckpointAge read_age(const std::filesystem::path& file);
 
 // Allocates memory for a buffer, into which the buffer is then read. Called for each buffer in order, empty
 // ones included, after the header and the file's length have been verified. May throw.

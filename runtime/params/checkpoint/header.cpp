@@ -57,7 +57,7 @@ std::map<Worker, Clock> read_firsts(PayloadReader& in) {
     return firsts;
 }
 
-// Subtracts the bytes of the chunk's buffers from `left`, the bytes of the file that remain.
+// Reads a chunk's header. Subtracts the bytes of its buffers from `left`, the rest of the file.
 CheckpointLayout::Chunk read_chunk_header(PayloadReader& in, std::uint64_t& left) {
     CheckpointLayout::Chunk chunk{take_u64(in), {}};
     for (std::uint32_t buffers = in.u32(); buffers > 0; --buffers) {

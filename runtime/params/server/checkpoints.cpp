@@ -81,7 +81,7 @@ std::uint32_t the_only_server(const fs::path& folder) {
     throw Error(
         Status::invalid_argument,
         fmt::format("{} has the checkpoints of {} servers; say which one this server takes the place of "
-                    "(index, or --index)",
+                    "with --index N (in the API: index)",
                     folder.string(), found.size()));
 }
 
@@ -145,14 +145,18 @@ void require_shape(const fs::path& file, const RestoredShard& restored, const Ca
 }  // namespace
 
 void require_folder(const fs::path& folder, bool is_new) {
+    if (std::error_code error; !fs::is_directory(folder, error))
+        throw Error(Status::io,
+                    fmt::format("the folder for checkpoints, {}, cannot be used: {}; make it first",
+                                folder.string(), error ? error.message() : "it is not a folder"));
     require_writable(folder / fmt::format("{}{}", prefix.substr(0, prefix.size() - 1), suffix));
     std::error_code error;
     const std::set<std::uint32_t> found = servers_in(folder, error);
     if (is_new && !found.empty())
         throw Error(
             Status::invalid_argument,
-            fmt::format("{} is a checkpoint, which a new job would replace; go on from it (restore, or "
-                        "--restore), or take another folder",
+            fmt::format("{} is a checkpoint, which a new job would replace; go on from it with --restore (in "
+                        "the API: restore), or take another folder",
                         file_of(folder, *found.begin()).string()));
 }
 
@@ -172,28 +176,34 @@ std::string listed(const std::vector<Clock>& rounds) {
     return rounds.empty() ? "none" : fmt::format("{}", fmt::join(rounds, ", "));
 }
 
-// Returns the age of an existing file. Throws Error(io) if it cannot be read: the file may be the latest.
-CheckpointAge known_age_of(const fs::path& file, const std::vector<Clock>& rounds) {
-    const CheckpointAge age = age_of(file);
-    if (!age.is_known)
-        throw Error(Status::io,
-                    fmt::format("{} is damaged or cannot be read, and an older checkpoint would lack rounds; "
-                                "put back a copy of it, or go back to whole rounds, with all servers (round, "
-                                "or --round): there are checkpoints of {}",
-                                file.string(), listed(rounds)));
-    return age;
+// Returns the age of a checkpoint that may be the latest. Throws Error(io) if that cannot be told: an older
+// one in its place would lack rounds.
+CheckpointAge known_age_of(const fs::path& file, const fs::path& folder, std::uint32_t index) {
+    try {
+        return read_age(file);
+    } catch (const Error& error) {
+        std::vector<Clock> whole;
+        for (const Clock round : whole_rounds_in(folder, index))
+            if (age_of(file_of_round(folder, index, round)).is_known) whole.push_back(round);
+        throw Error(
+            Status::io,
+            fmt::format("{}. An older checkpoint would lack rounds: put back a copy of this one, or let all "
+                        "servers go back to the same whole rounds, with --round N (in the API: round). This "
+                        "server has whole checkpoints of {}",
+                        error.what(), listed(whole)));
+    }
 }
 
-// file: the folder's server-0.checkpoint or the like.
+// file: server-0.checkpoint.
 fs::path latest(const fs::path& file, const fs::path& folder, std::uint32_t index) {
-    const std::vector<Clock> rounds = whole_rounds_in(folder, index);
     fs::path best = file;
     CheckpointAge age;
-    if (std::error_code ignored; fs::exists(file, ignored)) age = known_age_of(file, rounds);
-    for (const Clock round : rounds) {
-        const fs::path other = file_of_round(folder, index, round);
-        if (age.is_known && round <= age.lowest && !age_of(other).is_known) continue;
-        const CheckpointAge its = known_age_of(other, rounds);
+    if (std::error_code ignored; fs::exists(file, ignored)) age = known_age_of(file, folder, index);
+    const std::vector<Clock> rounds = whole_rounds_in(folder, index);
+    for (auto round = rounds.rbegin(); round != rounds.rend(); ++round) {
+        const fs::path other = file_of_round(folder, index, *round);
+        const bool may_be_later = !age.is_known || *round > age.lowest;
+        const CheckpointAge its = may_be_later ? known_age_of(other, folder, index) : age_of(other);
         if (age.is_known && std::pair(its.incarnation, its.lowest) <= std::pair(age.incarnation, age.lowest))
             continue;
         best = other;
@@ -212,25 +222,49 @@ fs::path of_whole_round(const fs::path& file, const fs::path& folder, std::uint3
                             folder.string(), round, listed(rounds)));
 }
 
-// Returns the name for a later checkpoint when a job goes back to whole rounds: it is no longer taken for the
-// latest, but not lost.
-fs::path aside(fs::path file) {
-    return file += ".old";
+// Returns a name that no file has, for a checkpoint that a job has gone back from: it is no longer taken for
+// the latest, and never overwritten.
+fs::path aside(const fs::path& file) {
+    fs::path name = file;
+    name += ".old";
+    std::error_code ignored;
+    for (int number = 2; fs::exists(name, ignored); ++number)
+        name = file.string() + fmt::format(".old.{}", number);
+    return name;
 }
 
-// of_moment also keeps its name until another one is written there: its incarnation counts until then.
-void put_aside_what_is_later(const fs::path& of_moment, const fs::path& taken, const fs::path& folder,
-                             std::uint32_t index, Clock round) {
+// Keeps a second name for server-0.checkpoint, which is about to be replaced, if it has later rounds or may
+// have them. Throws Error(io).
+void keep_aside(const fs::path& of_moment, Clock round) {
+    std::error_code error;
+    const CheckpointAge age = age_of(of_moment);
+    if (!fs::exists(of_moment, error) || (age.is_known && age.highest <= round)) return;
+    const fs::path name = aside(of_moment);
+    fs::create_hard_link(of_moment, name, error);
+    if (error) fs::copy_file(of_moment, name, error);  // not every file system has links
+    if (error)
+        throw Error(Status::io, fmt::format("the checkpoint {} cannot be kept as {}: {}", of_moment.string(),
+                                            name.string(), error.message()));
+}
+
+// Until then, the new server-0.checkpoint is the latest of all by its incarnation.
+void put_aside_later_rounds(const fs::path& folder, std::uint32_t index, Clock round) {
     std::error_code ignored;
     for (const Clock other : whole_rounds_in(folder, index)) {
         const fs::path file = file_of_round(folder, index, other);
         if (other > round) fs::rename(file, aside(file), ignored);
     }
-    if (of_moment == taken || !fs::exists(of_moment, ignored)) return;
-    fs::remove(aside(of_moment), ignored);
-    std::error_code failed;
-    fs::create_hard_link(of_moment, aside(of_moment), failed);
-    if (failed) fs::copy_file(of_moment, aside(of_moment), ignored);  // not every file system has links
+}
+
+// Returns an incarnation after all that a server of this folder may have had.
+std::uint32_t next_incarnation(const fs::path& of_moment, const fs::path& folder, std::uint32_t index) {
+    constexpr std::uint32_t most_restarts_since = 16;  // of servers that wrote only the damaged checkpoint
+    const CheckpointAge age = age_of(of_moment);
+    std::uint32_t latest = age.incarnation;
+    for (const Clock round : whole_rounds_in(folder, index))
+        latest = std::max(latest, age_of(file_of_round(folder, index, round)).incarnation);
+    std::error_code ignored;
+    return latest + 1 + (!age.is_known && fs::exists(of_moment, ignored) ? most_restarts_since : 0);
 }
 
 }  // namespace
@@ -286,9 +320,10 @@ RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t>
     // Written before any worker hears of this incarnation: a server that replaces this one must have a later
     // incarnation, also later than any that the job has gone back from.
     restored.snapshot.incarnation =
-        std::max(restored.snapshot.incarnation, age_of(of_moment).incarnation + 1);
-    if (round) put_aside_what_is_later(of_moment, file, folder, number, *round);
+        std::max(restored.snapshot.incarnation, next_incarnation(of_moment, folder, number));
+    if (round) keep_aside(of_moment, *round);
     write_checkpoint(of_moment, described(restored.snapshot, restored.name));
+    if (round) put_aside_later_rounds(folder, number, *round);
     return restored;
 }
 
