@@ -189,7 +189,7 @@ void Shard::reserve(Link& link, const Json& note) {
     }
     if (!is_accepted() && root_->expects_anybody()) {
         postponed_[worker] = note;
-        return link.send(Json{{"say", "postponed"}, {"expected", root_->expected()}});
+        return tell_postponed(link);
     }
     const auto known = root_->first_of(worker);
     const Clock first = known ? *known : root_->reserve(worker);
@@ -201,9 +201,22 @@ void Shard::reserve(Link& link, const Json& note) {
                    {"whole_rounds", whole_rounds_}});
 }
 
+// Tells a new worker whom it has to wait for.
+void Shard::tell_postponed(Link& link) {
+    told_expected_ = root_->expected();
+    link.send(Json{{"say", "postponed"}, {"expected", told_expected_}});
+}
+
 // Called when it becomes known whether any former member comes back.
 void Shard::take_postponed() {
-    if (!root_ || postponed_.empty() || (!is_accepted() && root_->expects_anybody())) return;
+    if (!root_ || postponed_.empty()) return;
+    if (!is_accepted() && root_->expects_anybody()) {
+        if (told_expected_ == root_->expected()) return;
+        for (const auto& [worker, note] : postponed_)
+            if (const auto found = workers_.find(worker); found != workers_.end() && found->second.link)
+                tell_postponed(*found->second.link);
+        return;
+    }
     for (const auto& [worker, note] : std::exchange(postponed_, {}))
         if (const auto found = workers_.find(worker); found != workers_.end() && found->second.link)
             reserve(*found->second.link, note);

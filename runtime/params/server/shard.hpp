@@ -99,6 +99,7 @@ class Shard {
     void resume(Link& link, const nlohmann::json& note);
     void flush(Link& link, const nlohmann::json& note);
     void take_postponed();
+    void tell_postponed(Link& link);
     bool is_accepted() const { return is_accepted_ || has_resumed_; }
     void arrive(Worker worker, Link& link, const nlohmann::json& note);
     void ask_for_weights();
@@ -138,6 +139,7 @@ class Shard {
     // that is known they wait.
     bool is_accepted_ = false;
     std::map<Worker, nlohmann::json> postponed_;
+    std::vector<Worker> told_expected_;  // as those in postponed_ were told last
     std::vector<Clock> whole_rounds_;
 };
 

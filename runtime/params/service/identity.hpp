@@ -8,7 +8,7 @@
 namespace hocket::params {
 
 // The identity in a guest's hello, whose first byte is the job's priority.
-inline constexpr std::string_view version_text = "hocket-params 2";
+inline constexpr std::string_view version_text = "hocket-params 3";
 
 inline std::string identity(int priority) {
     std::string text(1, static_cast<char>(priority));

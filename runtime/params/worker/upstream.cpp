@@ -146,6 +146,8 @@ void Upstream::lost_server(const std::string& why) {
              server_index_, at_, why);
     ++reconnections_;
     is_reserved_ = false;
+    awaited_.clear();
+    handlers_.postponed();
     // Others may have pulled weights that the next server lacks, so this worker waits until that server has
     // its updates.
     is_flushing_ |= flushes_ && kept_rounds_ > 0;

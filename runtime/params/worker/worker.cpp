@@ -275,7 +275,7 @@ void Client::Service::wait_until_joined() {
                                 options_.server.text(), within, why));
     throw Error(Status::timeout,
                 fmt::format("the parameter service at {} has not begun within {}: it waits for all of its "
-                            "servers, and for {} worker{}; ask it for its status",
+                            "servers, and for {} worker{}; hocket-params status shows who is missing",
                             options_.server.text(), within, job_->workers, job_->workers == 1 ? "" : "s"));
 }
 
@@ -426,6 +426,18 @@ void Client::Service::opened(const Json& note) {
         upstreams_[server]->start(servers[server], server == 0 ? std::move(front_) : nullptr);
 }
 
+namespace {
+
+// Returns the first of them, for people.
+std::string named(const std::vector<Worker>& workers) {
+    constexpr std::size_t most = 8;
+    const auto end = workers.begin() + static_cast<std::ptrdiff_t>(std::min(workers.size(), most));
+    return fmt::format("{}{}", fmt::join(workers.begin(), end, ", "),
+                       workers.size() > most ? fmt::format(" and {} more", workers.size() - most) : "");
+}
+
+}  // namespace
+
 // Sets the text for the error in case joining takes too long.
 void Client::Service::say_who_is_awaited() {
     std::string why;
@@ -435,7 +447,7 @@ void Client::Service::say_who_is_awaited() {
         why = fmt::format(
             "server {} ({}) was replaced, and before it takes in new workers it waits until worker{} {} "
             "come{} back, or return_ms is over (--return-ms of hocket-params serve)",
-            server, upstreams_[server]->at(), awaited.size() == 1 ? "" : "s", fmt::join(awaited, ", "),
+            server, upstreams_[server]->at(), awaited.size() == 1 ? "" : "s", named(awaited),
             awaited.size() == 1 ? "s" : "");
         break;
     }
