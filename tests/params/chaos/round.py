@@ -52,11 +52,11 @@ class Round:
     def wait(self, until):
         """Outside of faults. A busy machine may let a job take long: it hangs if no worker pulls any more, and look()
         notices a single one that does not."""
-        moved = time.monotonic()
+        moved = began = time.monotonic()
         while not until.is_so():
             self.look()
             moved = max([moved, *(worker.pulls[-1].ended for worker in self.job.living() if worker.pulls)])
-            if time.monotonic() > moved + until.seconds:
+            if time.monotonic() > min(moved + until.seconds, began + 4 * until.seconds):
                 raise Failure("hang", f"it waits in vain for {until.what}")
             time.sleep(LOOK_EVERY)
 
