@@ -16,7 +16,7 @@ ResolvedBuffers::ResolvedBuffers(Start& start, const device::Buffers* on_device,
     start.direct = direct_.get();
     if (on_device && !direct_) staging_ = stage(start, *on_device);
     start.staging = staging_.get();
-    if (window) outer_pages_ = StagingBuffers(start, *window);
+    if (window) outer_pages_ = OuterPages(start, *window);
 }
 
 void ResolvedBuffers::go_by_host(Start& start) {

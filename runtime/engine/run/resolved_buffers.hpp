@@ -3,7 +3,7 @@
 //
 //   the caller's buffer                    operations work on
 //   tensors that are not contiguous        one block that holds them contiguously (GatheredTensors)
-//   registered memory, with outer pages    the window's own memory (StagingBuffers)
+//   registered memory, with outer pages    the window's own memory (OuterPages)
 //     that the window does not have
 //   memory of a device                     the same memory while all ranks can copy from device to device
 //                                          (DirectStart); else pinned memory of the host (device::Staging)
@@ -18,7 +18,7 @@
 
 #include "runtime/device/staging.hpp"
 #include "runtime/engine/start/gathered_tensors.hpp"
-#include "runtime/engine/start/staging_buffers.hpp"
+#include "runtime/engine/start/outer_pages.hpp"
 #include "runtime/engine/start/start.hpp"
 
 namespace hocket::engine {
@@ -53,7 +53,7 @@ class ResolvedBuffers {
   private:
     std::unique_ptr<DirectStart> direct_;
     std::unique_ptr<device::Staging> staging_;
-    StagingBuffers outer_pages_;
+    OuterPages outer_pages_;
     std::unique_ptr<GatheredTensors> tensors_;
 };
 

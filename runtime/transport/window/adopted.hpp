@@ -2,7 +2,7 @@
 // the slice's pages are mapped in their place. Other contents of its outer pages (memory of the program, the
 // allocator's data) are never shared: if the memory does not begin and end at a page boundary, these pages
 // stay private. The slice has space for them, too, so the memory has a contiguous staging buffer there, and
-// the contents of the outer pages are copied (engine/start/staging_buffers.hpp).
+// the contents of the outer pages are copied (engine/start/outer_pages.hpp).
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
-// Starts on registered memory that does not begin and end at a page boundary: its outer pages are private
-// (window/adopted.hpp), so this rank and its local peers work on staging buffers in the window that hold all
-// of it. The contents of the outer pages, less than two pages, are copied there first, and results are copied
-// back at the end.
+// For operations on registered memory that does not begin and end at a page boundary. Its outer pages are
+// private (window/adopted.hpp), so this rank and its local peers work on staging buffers in the window that
+// hold all of it. The contents of the outer pages, less than two pages, are copied there first, and results
+// are copied back at the end.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace hocket::engine {
 
-class StagingBuffers {
+class OuterPages {
   public:
-    StagingBuffers() = default;
+    OuterPages() = default;
 
     // Replaces those of the start's buffers that have staging buffers by these, and fills them.
-    StagingBuffers(Start& start, const transport::Window& window);
+    OuterPages(Start& start, const transport::Window& window);
 
     // Copies the results to the caller's buffer, after the start has ended in success.
     void finish() const;

@@ -1,4 +1,4 @@
-#include "runtime/engine/start/staging_buffers.hpp"
+#include "runtime/engine/start/outer_pages.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -33,7 +33,7 @@ bool overlap(const std::byte* a, std::uint64_t a_bytes, const std::byte* b, std:
 
 }  // namespace
 
-StagingBuffers::StagingBuffers(Start& start, const transport::Window& window) {
+OuterPages::OuterPages(Start& start, const transport::Window& window) {
     if (start.count == 0 && !start.plan->is_by_pair()) return;
     const std::vector<Stretch> sent = stretches_sent(start), received = stretches_received(start);
     const std::uint64_t sent_bytes = end_of(sent), received_bytes = end_of(received);
@@ -61,7 +61,7 @@ StagingBuffers::StagingBuffers(Start& start, const transport::Window& window) {
     }
 }
 
-void StagingBuffers::finish() const {
+void OuterPages::finish() const {
     for (const Part& part : results_) std::memcpy(part.there, part.here, part.bytes);
 }
 
