@@ -162,9 +162,12 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
         if (algorithm) return {nullptr, algorithm, {}, algorithm->name.text};
         const std::string all =
             schedules.empty() ? names_for(reference.file->algorithms, collective) : schedules;
-        throw NotFoundError(fmt::format(
-            "{} does not have exactly one schedule for {}: name one, as {}:NAME{}", reference.path,
-            name_of(collective), reference.path, all.empty() ? "" : "; there are: " + all));
+        if (all.empty())
+            throw NotFoundError(
+                fmt::format("{} has no schedule for {}", reference.path, name_of(collective)));
+        throw NotFoundError(
+            fmt::format("{} does not have exactly one schedule for {}: name one, as {}:NAME; there are: {}",
+                        reference.path, name_of(collective), reference.path, all));
     }
     const auto* schedule = reference.file ? named(reference.file->schedules, reference.call.text, collective)
                                           : library.find_schedule(reference.call.text, collective);

@@ -285,8 +285,8 @@ void Transfers::transfer(const ast::Transfer& transfer, Span span, const Scope& 
 void Transfers::let(const ast::Let& let, Scope& scope, const Arena* arena) {
     Value value = evaluator(scope, arena).evaluate(let.value);
     if (const auto* part = std::get_if<PartOf>(&value); part && graph_.extra_at(views_[part->view].buffer()))
-        throw DiagnosticError(let.value.span, "only x has parts",
-                              "let y = x.part(0 of 2), and make buffers like y");
+        throw DiagnosticError(let.value.span, "only x can be divided by part()",
+                              "divide x first: let y = x.part(0 of 2), then make buffers like y");
     if (const auto* part = std::get_if<PartOf>(&value))
         value = ViewRef{views_.add(views_[part->view].part(part->index, part->parts, let.value.span))};
     scope.add(let.name.text, std::move(value));

@@ -95,7 +95,8 @@ void OpBuilder::after(OpRef ref, OpRef earlier) {
     if (earlier == no_op || earlier == ref) return;
     if (earlier.member != ref.member) {
         if (stage_of(earlier) >= stage_of(ref))
-            throw std::logic_error("an operation would wait for a local peer's of the same stage");
+            throw std::logic_error(
+                "an operation would wait for a local peer's operation of the same or a later stage");
         members_[ref.member].remote[ref.op].push_back({earlier.member, stage_of(earlier)});
         return;
     }

@@ -14,7 +14,7 @@ std::uint64_t sum(std::uint64_t a, std::uint64_t b) {
     throw Error(Status::invalid_argument, "the counts of all ranks together are more than 2^64 - 1");
 }
 
-// Returns the end of a piece of the list in its buffer.
+// Returns the place where a rank's piece ends in its buffer. Throws if 64 bits cannot count it.
 std::uint64_t end_of(const PieceList& list, std::size_t rank, std::uint64_t begin, bool is_received) {
     const std::uint64_t count = list.counts[rank];
     if (std::uint64_t end = 0; !__builtin_add_overflow(begin, count, &end)) return end;

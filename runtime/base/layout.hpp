@@ -74,8 +74,8 @@ class Layout {
     // Returns where the piece actually begins in its buffer.
     std::uint64_t place_sent_to(int rank) const { return pairs_->places[index(rank)]; }
     std::uint64_t place_received_from(int rank) const { return pairs_->places[pieces() + index(rank)]; }
-    // For a boundary below 2: returns how much further its piece lies in its buffer than offset() says,
-    // counted from the buffer's beginning; modulo 2^64.
+    // Returns the number to add to offset(boundary) to get its place in the buffer. It is modulo 2^64, and so
+    // may stand for a negative number. The boundary must be below 2.
     std::uint64_t shift(const dsl::Rational& boundary) const;
 
     // Returns where the ranks' pieces begin if they lie one after another, and where the last one ends; empty

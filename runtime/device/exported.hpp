@@ -19,8 +19,8 @@ struct Exported {
 };
 
 // Returns nullopt if other processes cannot open the memory (of a pool, managed, mapped by the program
-// itself), or if it is shorter than `bytes`. Call within its context. Throws as Driver::require; doing:
-// likewise.
+// itself), or if it is shorter than `bytes`. Call within its context. Throws what Driver::require
+// throws; `doing` is passed to it.
 std::optional<Exported> export_memory(const Driver& driver, const void* memory, std::uint64_t bytes,
                                       const std::string& doing);
 

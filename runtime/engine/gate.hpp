@@ -45,8 +45,8 @@ class Gate {
             return driving_ = gate_.driven_ = true;
         }
 
-        // Lets the driver work until it has gone, or until `ended` holds and call_all() was called. Unlike a
-        // thread that follows, this thread has no operation of its own that the driver works for.
+        // Waits until no thread drives any more, or until call_all() finds that `ended` holds. The driver
+        // moves no operation of this thread.
         template <typename Ended>
         void let_drive(Ended ended) {
             stop_visiting();

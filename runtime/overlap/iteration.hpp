@@ -25,8 +25,8 @@ struct IterationPlan {
 
 // Returns true if the layers' forward passes were measured.
 bool has_forward(const Profile& profile);
-// Returns the profile of one direction for the planner. If weights come back with gradients, a layer's
-// communication lies between its backward pass and its forward pass, so `compute` is the sum of both
+// Returns the profile for a plan whose weights come back with the gradients. A layer's communication then
+// lies between its backward pass and its next forward pass, so `compute` is the sum of both
 // (docs/overlap.md).
 Profile of_both_passes(const Profile& profile);
 // Returns the profile of the forward pass: layers compute forward, and weights cost what pulls cost. Requires

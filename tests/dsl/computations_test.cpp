@@ -216,7 +216,7 @@ TEST_CASE("only x moves, and of selections and sums the pieces are gathered") {
     CHECK_THAT(refusal(select + "s : 0 -> 1"), Contains("s cannot be moved by a transfer"));
     CHECK_THAT(refusal("state e like x e : 0 -> 1"), Contains("e cannot be moved by a transfer"));
     CHECK_THAT(refusal("x : 0 -> w : 1"), Contains("cannot"));
-    CHECK_THAT(refusal(select + "let h = s.part(0 of 2)"), Contains("only x has parts"));
+    CHECK_THAT(refusal(select + "let h = s.part(0 of 2)"), Contains("only x can be divided by part()"));
     CHECK_THAT(
         check_error("schedule t all_to_all(x) with w { all_to_all x over world }", Collective::all_to_all),
         Contains("a schedule cannot both exchange data and compute"));

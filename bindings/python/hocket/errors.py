@@ -68,7 +68,8 @@ def text_of(pointer: Any) -> str:
     return ffi.string(pointer).decode(errors="replace") if pointer else ""
 
 
-# An option's name in C. Python's functions have arguments of the same name, and no such struct.
+# An option's name in C. Python has no such structs; its arguments have the same names, and times are in seconds there
+# (timeout for timeout_ms).
 _OPTION = re.compile(r"\bhkt_\w+_options\.(?=\w)")
 
 

@@ -104,7 +104,7 @@ SampleRoom PeerClient::begins(const PeerHeader& header) {
         return {reinterpret_cast<std::byte*>(text_.data()), false};
     }
     if (question.offered) {
-        if (header.bytes > 0) throw transport::ProtocolError("it answered an offer with bytes");
+        if (header.bytes > 0) throw transport::ProtocolError("it sent data in answer to an offer");
         return {};
     }
     const SampleRoom room = question.asker->room(header.bytes);

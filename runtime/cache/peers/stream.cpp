@@ -37,7 +37,7 @@ void PeerStream::close() {
     outbox_.clear();
 }
 
-// Received messages count even if nothing more can be sent.
+// Receives before it sends, so that messages that have come are handled even if sending fails.
 void PeerStream::ready(std::uint32_t events) {
     std::string why;
     if (inbox_.is_waiting()) {

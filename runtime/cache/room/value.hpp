@@ -10,7 +10,8 @@ namespace hocket::cache {
 // For one call, on one thread.
 class Value {
   public:
-    // use: the purpose of the room, without the bytes. spare: used if it is large enough; may be null.
+    // use: the purpose of the room; reserve() fills in the bytes. spare: used if it is large enough; may be
+    // null.
     Value(RoomGate& gate, RoomGate::Use use, RoomGate::Clock::time_point deadline, Spare* spare)
         : gate_(gate), use_(use), deadline_(deadline), spare_(spare) {}
 

@@ -50,7 +50,7 @@ Search& search() {
 
 const Library& library() {
     if (const Library* const found = search().found.load(std::memory_order_acquire)) return *found;
-    // Without this lock, a child forked meanwhile would find the lock taken and the library half loaded.
+    // Forbids forks meanwhile: a child would inherit a locked loader and a half-loaded library.
     const auto lock = forks::no_fork();
     if (const Library* const found = search().found.load(std::memory_order_relaxed)) return *found;
     if (const NoCompiler* const failure = search().failure.load(std::memory_order_relaxed)) throw *failure;

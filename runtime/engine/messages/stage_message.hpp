@@ -26,8 +26,8 @@ void stage(MessageRequest& request);
 // Returns true if the data can be offered: they are on the host, or ready on their device.
 bool has_come(const MessageRequest& send);
 
-// Returns true if the request's next step is a device's, which rings no bell. awaited_of_device() describes
-// the step, for people.
+// Returns true if the request's next step is a copy by a device, which has to be polled.
+// awaited_of_device() describes the step, for people.
 bool waits_for_device(const MessageRequest& request);
 std::string awaited_of_device(const MessageRequest& request);
 

@@ -144,7 +144,7 @@ bool DirectRun::copy() {
     return true;
 }
 
-// Returns false if a rank has failed; this one will be told.
+// Returns false if another rank has failed. This rank learns of the failure elsewhere.
 bool DirectRun::begin_pulls() {
     const auto& moves = start_.direct->moves();
     for (std::size_t i = 0; i < moves.size(); ++i) {

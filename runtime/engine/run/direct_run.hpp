@@ -21,7 +21,7 @@ class Execution;
 
 class DirectRun final : public Run {
   public:
-    // usual: the run of the other way. execution: the owner of the run.
+    // usual: takes over if not all ranks can copy directly. execution: the owner of the run.
     DirectRun(Execution& execution, std::unique_ptr<Run> usual)
         : execution_(execution), usual_(std::move(usual)) {}
 

@@ -559,7 +559,7 @@ void Server::Service::take(Link& link, const Json& note) {
     if (!shard_) {
         const auto is_its = [&](const auto& early) { return early.first == &link; };
         if (std::count_if(early_.begin(), early_.end(), is_its) >= most_early)
-            throw ProtocolError("it sent more before the job had begun");
+            throw ProtocolError("it sent too many messages before the job had begun");
         early_.emplace_back(&link, note);
         return;
     }

@@ -108,7 +108,8 @@ Difference decode_difference(std::string_view payload, int ranks) {
         if (started.ranks.empty()) throw ProtocolError("it reported a difference without ranks");
         difference.started.push_back(std::move(started));
     }
-    if (difference.started.size() < 2) throw ProtocolError("it reported a difference without operations");
+    if (difference.started.size() < 2)
+        throw ProtocolError("it reported a difference, but named fewer than two operations");
     return difference;
 }
 

@@ -180,8 +180,7 @@ class Host final : Lobby::Host {
         }
     }
 
-    // Also tells ranks that arrive only now: they may have waited for lack of descriptors, which are free
-    // again once members have gone.
+    // Also tells ranks that connect only now: before, this process may have had no descriptor left for them.
     void tell_all(const Error& error) {
         try {
             farewell_ = encode_abort(error);

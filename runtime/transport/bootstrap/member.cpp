@@ -46,7 +46,8 @@ std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::
     std::unique_lock lock(mutex_);
     throw_if_hopeless();
     if (gather_broken_)
-        throw Error(Status::timeout, "an earlier all_gather did not end: this job can only be left now");
+        throw Error(Status::timeout,
+                    "an earlier exchange of settings did not end: this job can only be left now");
     gather_broken_ = true;
     pending_blob_ = std::string(mine);
     wake_.raise();
@@ -61,8 +62,8 @@ std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::
             }
             if (Clock::now() < deadline) continue;
             throw Error(Status::timeout,
-                        fmt::format("all_gather did not end within {} on rank {}: not all ranks "
-                                    "have entered it",
+                        fmt::format("the exchange of settings did not end within {} on rank {}: not "
+                                    "all ranks have come to it",
                                     seconds_text(timeout), rank_));
         }
     }
@@ -106,8 +107,8 @@ void Member::throw_if_hopeless() const {
     for (int rank = 0; rank < world_size_; ++rank)
         if (left_[rank] && !(rank_ == 0 && parts_[rank]))
             throw Error(Status::peer_lost,
-                        fmt::format("rank {} has left the job, but rank {} still waits for it in "
-                                    "all_gather; do all ranks run the same program?",
+                        fmt::format("rank {} has left the job, but rank {} still waits for it in an "
+                                    "exchange of settings; do all ranks run the same program?",
                                     rank, rank_));
 }
 

@@ -86,7 +86,7 @@ std::size_t Selector<Word>::select(std::size_t k, const Draw& draw, const Destin
                             Word{1} + std::uint64_t{magnitude(static_cast<Word>(~Word{0}))},
                             std::vector<typename Boundary<Word>::Counts>(parts_),
                             {}};
-    // Only a few more than k elements were taken out, so the k-th is near the floor: within an eighth of it.
+    // few: slightly more than k elements are at least the floor, so the k-th lies within an eighth above it.
     if (few) boundary = narrowed(boundary, digits_of_fraction<Word> - 3 - digits_of_bin, k);
     while (boundary.high - boundary.low > 1) {
         const int width = std::bit_width(boundary.high - boundary.low - 1);

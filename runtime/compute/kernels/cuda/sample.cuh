@@ -1,4 +1,4 @@
-// Finds a magnitude that probably a few more than k elements reach.
+// Estimates, from a sample, a magnitude that slightly more than k elements reach or exceed.
 #pragma once
 
 #include <cmath>
