@@ -70,6 +70,14 @@ struct Member {
     bool operator==(const Member&) const = default;
 };
 
+// A member of a server that the sender has replaced, which has not come back. Workers tell the next successor
+// of it, if the sender is replaced before it knows whether the member comes back.
+struct Expected {
+    Worker worker;
+    Clock first;  // the first round that it takes part in
+    bool operator==(const Expected&) const = default;
+};
+
 // A worker that no longer takes part. Weights may have its updates of rounds from `first` to below `end`.
 struct Departed {
     Worker worker;
@@ -91,6 +99,7 @@ struct Announcement {
     std::vector<Clock> clocks;    // by chunk. Unbounded: the receiver's rounds below this are applied
     // Ascending by worker: those with updates that may be missing from every snapshot.
     std::vector<Departed> departed = {};
+    std::vector<Expected> expected = {};  // ascending by worker
 };
 
 // To the parent: the sum of a round's updates, of the sender and of workers below it.

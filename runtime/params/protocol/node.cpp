@@ -89,6 +89,7 @@ void Node::take(const Announcement& announcement) {
     epoch_ = announcement.epoch;
     members_ = announcement.members;
     departed_ = announcement.departed;
+    expected_ = announcement.expected;
     applied_ = announcement.clocks;
     below_.clear();
     for (const auto& [worker, member] : members) {

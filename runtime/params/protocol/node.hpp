@@ -53,6 +53,7 @@ class Node {
     // Returns the members that the server announced last.
     const std::vector<Member>& members() const { return members_; }
     const std::vector<Departed>& departed() const { return departed_; }
+    const std::vector<Expected>& expected() const { return expected_; }
     Clock seen() const { return seen_; }  // the highest clock of weights received
     // The worker's own updates that are not covered. A null value stands for zeros.
     using Place = std::pair<Clock, Chunk>;
@@ -99,6 +100,7 @@ class Node {
     Epoch epoch_;
     std::vector<Member> members_;
     std::vector<Departed> departed_;
+    std::vector<Expected> expected_;
     Clock seen_ = 0;
     Worker parent_ = the_server;
     Clock first_ = 0;

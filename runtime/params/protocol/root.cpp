@@ -81,7 +81,7 @@ bool Root::resume(Worker worker, int group, const Recollection& recollection) {
     pushed_ = std::max(pushed_, recollection.pushed);
     for (const Departed& departed : recollection.departed)
         if (departed.worker != worker) depart(departed);
-    for (const Member& member : recollection.members)
+    for (const Expected& member : recollection.members)
         if (!departed_.contains(member.worker) && !goes_without(member.worker, member.first))
             members_.try_emplace(member.worker, Standing{.was_before = true}).first->second.first =
                 member.first;
@@ -205,7 +205,10 @@ void Root::begin_epoch() {
     ++epoch_.number;
     Announcement announcement{epoch_, {}, clocks_};
     for (const auto& [worker, standing] : members_)
-        if (standing.is_here) announcement.members.push_back({worker, tree_.parent(worker), standing.first});
+        if (standing.is_here)
+            announcement.members.push_back({worker, tree_.parent(worker), standing.first});
+        else if (standing.was_before)
+            announcement.expected.push_back({worker, standing.first});
     for (const auto& [worker, departed] : departed_)
         if (kept_from_ && departed.first < departed.end && !saved_departed_.contains(worker))
             announcement.departed.push_back(departed);

@@ -26,7 +26,7 @@ struct Snapshot {
 
 // A worker's knowledge of the server that this one has replaced.
 struct Recollection {
-    std::vector<Member> members;  // as last announced to it
+    std::vector<Expected> members;  // as last announced to it, and those expected there
     std::vector<Departed> departed;
     Clock seen = 0;    // the highest clock of weights that it has received
     Clock pushed = 0;  // it has pushed nothing of this round or later ones

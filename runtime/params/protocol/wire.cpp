@@ -50,6 +50,8 @@ struct Encoder {
         for (const Member& member : message.members)
             out.number(member.worker).number(member.parent).clock(member.first);
         for (const Clock clock : message.clocks) out.clock(clock);
+        out.number(static_cast<std::uint32_t>(message.expected.size()));
+        for (const Expected& expected : message.expected) out.number(expected.worker).clock(expected.first);
         for (const Departed& departed : message.departed)
             out.number(departed.worker).clock(departed.first).clock(departed.end);
         return out.text();
@@ -116,12 +118,16 @@ void require_tree(const std::vector<Member>& members) {
     }
 }
 
-Announcement read_announcement(PayloadReader& in, const Epoch& epoch, const Bounds& bounds) {
-    Announcement message{epoch, {}, {}};
+std::size_t read_workers(PayloadReader& in, const Bounds& bounds) {
     const std::size_t count = in.u32();
     if (count > bounds.workers) throw ProtocolError("it named more workers than there may be");
+    return count;
+}
+
+Announcement read_announcement(PayloadReader& in, const Epoch& epoch, const Bounds& bounds) {
+    Announcement message{epoch, {}, {}};
     std::vector<Worker> workers;
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t left = read_workers(in, bounds); left > 0; --left) {
         const Worker worker = in.u32(), parent = in.u32();
         message.members.push_back({worker, parent, read_clock(in)});
         workers.push_back(worker);
@@ -129,6 +135,12 @@ Announcement read_announcement(PayloadReader& in, const Epoch& epoch, const Boun
     require_order(workers, bounds);
     require_tree(message.members);
     for (std::size_t chunk = 0; chunk < bounds.chunks; ++chunk) message.clocks.push_back(read_clock(in));
+    workers.clear();
+    for (std::size_t left = read_workers(in, bounds); left > 0; --left) {
+        workers.push_back(in.u32());
+        message.expected.push_back({workers.back(), read_clock(in)});
+    }
+    require_order(workers, bounds);
     workers.clear();
     while (!in.is_empty()) {
         const Worker worker = in.u32();

@@ -245,7 +245,7 @@ Recollection said_recollection(const Json& note) {
     if (members.size() > most_workers || departed.size() > most_workers)
         throw ProtocolError("it named more workers than there may be");
     for (const Json& member : members)
-        result.members.push_back({said_worker(member.at(0)), the_server, said_clock(member.at(2))});
+        result.members.push_back({said_worker(member.at(0)), said_clock(member.at(1))});
     for (const Json& one : departed)
         result.departed.push_back({said_worker(one.at(0)), said_clock(one.at(1)), said_clock(one.at(2))});
     result.seen = said_clock(note.at("seen"));
@@ -303,7 +303,7 @@ void Shard::resume(Link& link, const Json& note) {
             "updates might count twice");
     }
     has_resumed_ |= !is_same;
-    for (const Member& member : recollection.members) {
+    for (const Expected& member : recollection.members) {
         if (!root_->has(member.worker)) continue;
         const auto [known, is_new] = workers_.try_emplace(member.worker);
         if (is_new) known->second.gone_since = transport::Clock::now();

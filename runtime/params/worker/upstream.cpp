@@ -98,8 +98,9 @@ void Upstream::greet() {
         note["incarnation"] = node_.epoch().incarnation;
         note["covered"] = node_.covered();
         note["members"] = Json::array();
-        for (const Member& member : node_.members())
-            note["members"].push_back({member.worker, member.parent, member.first});
+        for (const Member& member : node_.members()) note["members"].push_back({member.worker, member.first});
+        for (const Expected& expected : node_.expected())
+            note["members"].push_back({expected.worker, expected.first});
         note["departed"] = Json::array();
         for (const Departed& departed : node_.departed())
             note["departed"].push_back({departed.worker, departed.first, departed.end});

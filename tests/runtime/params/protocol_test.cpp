@@ -183,6 +183,11 @@ TEST_CASE("a worker comes when its server has been replaced") {
     check_all_shapes({.workers = 2, .servers = 2, .rounds = 2, .faults = {.joins = 1, .server_crashes = 2}});
 }
 
+TEST_CASE("a server is replaced again before the first successor knows who has died") {
+    check_all_shapes(
+        {.workers = 2, .servers = 1, .rounds = 2, .faults = {.crashes = 1, .joins = 1, .server_crashes = 2}});
+}
+
 TEST_CASE("a server goes on without a worker that lives, and is restarted before that one is back") {
     check_all_shapes(
         {.workers = 2, .servers = 1, .rounds = 2, .faults = {.cuts = 1, .restarts = 1, .give_ups = 1}});

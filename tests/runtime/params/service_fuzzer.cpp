@@ -85,7 +85,7 @@ class Stranger {
                   {"first", clock()},
                   {"covered", clock()},
                   {"incarnation", below(2)},
-                  {"members", {{number_, the_server, clock()}, {worker(), number_, clock()}}},
+                  {"members", {{number_, clock()}, {worker(), clock()}}},
                   {"departed", {{worker(), clock(), clock()}}},
                   {"seen", clock()},
                   {"pushed", clock()},

@@ -20,7 +20,7 @@ constexpr Clock far = (Clock{1} << 40) + 3;
 
 std::vector<Message> examples() {
     return {Announcement{epoch, {{1, 2, far}, {2, the_server, 0}, {9, 1, 4}}, {0, far, 2}},
-            Announcement{epoch, {}, {0, 0, 0}, {{3, 0, far}, {8, far, far}}},
+            Announcement{epoch, {}, {0, 0, 0}, {{3, 0, far}, {8, far, far}}, {{2, far}, {7, 0}}},
             Sum{epoch, 2, far, {1, 3, 9}, nullptr},
             Want{epoch, 1, far},
             Weights{epoch, 0, far, nullptr},
@@ -51,6 +51,8 @@ TEST_CASE("messages come out as they went in") {
     CHECK(announced.clocks == std::vector<Clock>{0, far, 2});
     CHECK(std::get<Announcement>(decode(encode(examples()[1]), bounds)).departed ==
           std::get<Announcement>(examples()[1]).departed);
+    CHECK(std::get<Announcement>(decode(encode(examples()[1]), bounds)).expected ==
+          std::get<Announcement>(examples()[1]).expected);
     const auto sum = std::get<Sum>(decode(encode(examples()[2]), bounds));
     CHECK(sum.clock == far);
     CHECK(sum.chunk == 2);
@@ -71,6 +73,7 @@ TEST_CASE("messages that do not hold together are refused") {
     CHECK_THAT(error_of(Announcement{epoch, {}, {0, 0}}), Contains("too short"));
     CHECK_THAT(error_of(Announcement{epoch, {}, {0, 0, 0, 0}}), Contains("too short"));
     CHECK_THAT(error_of(Announcement{epoch, {}, clocks, {{4, 0, 1}, {4, 0, 1}}}), Contains("twice"));
+    CHECK_THAT(error_of(Announcement{epoch, {}, clocks, {}, {{4, 0}, {2, 0}}}), Contains("ascending"));
     CHECK_THAT(error_of(Want{epoch, 0, UINT64_MAX}), Contains("beyond the largest possible one"));
     CHECK_THROWS_AS(decode("", bounds), ProtocolError);
     CHECK_THROWS_AS(decode(std::string(12, '\0'), bounds), ProtocolError);

@@ -74,6 +74,9 @@ void write_to(Digest& digest, const Epoch& epoch) {
 void write_to(Digest& digest, const Member& member) {
     digest(member.worker, member.parent, member.first);
 }
+void write_to(Digest& digest, const Expected& member) {
+    digest(member.worker, member.first);
+}
 void write_to(Digest& digest, const Departed& gone) {
     digest(gone.worker, gone.first, gone.end);
 }
@@ -81,7 +84,7 @@ void write_to(Digest& digest, const Lost& lost) {
     digest(lost.worker, lost.first, lost.end);
 }
 void write_to(Digest& digest, const Announcement& told) {
-    digest(told.epoch, told.members, told.clocks, told.departed);
+    digest(told.epoch, told.members, told.clocks, told.departed, told.expected);
 }
 void write_to(Digest& digest, const Sum& sum) {
     digest(sum.epoch, sum.chunk, sum.clock, sum.workers, sum.value);
@@ -130,7 +133,7 @@ struct Inspection {
 
     static void write(Digest& digest, const Node& node) {
         digest(node.epoch_, node.parent_, node.first_, node.below_, node.applied_, node.covered_, node.seen_);
-        digest(node.departed_, node.updates_, node.partial_);
+        digest(node.departed_, node.expected_, node.updates_, node.partial_);
         for (const auto& cached : node.cache_) digest(cached.clock, cached.value);
         for (const auto& wants : node.wants_) digest(wants.own, wants.asked, wants.children, wants.pulls);
         digest(node.early_);
@@ -458,6 +461,16 @@ void World::check_whole(const Node::Pulled& pulled, const std::string& where) {
     if (before != expected) complain(where + "rounds are in a part of the weights");
 }
 
+namespace {
+
+Recollection recollection_of(const Node& node) {
+    Recollection recollection{node.expected(), node.departed(), node.seen(), node.next_round()};
+    for (const Member& member : node.members()) recollection.members.push_back({member.worker, member.first});
+    return recollection;
+}
+
+}  // namespace
+
 // With a new connection.
 void World::mend(const Event& event) {
     cut_.erase({event.server, event.from});
@@ -468,9 +481,7 @@ void World::mend(const Event& event) {
         if (!root(event.server).join(event.from, 0, workers_.at(event.from).first)) leave(event.from);
     } else if (place.epoch().incarnation == incarnation)
         root(event.server).trust(event.from);
-    else if (!root(event.server)
-                  .resume(event.from, 0,
-                          {place.members(), place.departed(), place.seen(), place.next_round()}))
+    else if (!root(event.server).resume(event.from, 0, recollection_of(place)))
         leave(event.from);
 }
 
@@ -545,6 +556,8 @@ void World::settle() {
                                                                    counted_in(pulled.weights).end());
                     worker.awaited.erase({server, pulled.chunk});
                 }
+                for (const Member& member : place.members())
+                    if (member.worker != number) workers_.at(member.worker).known_at.insert(server);
                 post(server, number, place.letters());
             }
         }
@@ -592,8 +605,9 @@ void World::check(Worker by, Clock clock, int server, const Node::Pulled& pulled
         if (round >= pulled.clock) complain(where + "an update of a later round");
     }
     for (const auto& [number, worker] : workers_)
-        for (Clock round = worker.first; !worker.is_dead && !worker.was_given_up && worker.has_begun &&
-                                         has_heard(worker, server) && round < pulled.clock;
+        for (Clock round = worker.first;
+             !worker.is_dead && !worker.was_given_up && worker.has_begun && has_heard(worker, server) &&
+             !is_unknown(server, number) && round < pulled.clock;
              ++round)
             if (!rounds[number].contains(round)) complain(where + "an update is lost");
 }
@@ -616,7 +630,8 @@ void World::check_unbounded(Worker by, Clock clock, const Node::Pulled& pulled, 
 void World::check_seen(int server, Chunk chunk, Clock clock, const Value& weights, const std::string& where) {
     for (const auto& [number, worker] : workers_) {
         const auto seen = worker.seen.find({server, chunk});
-        if (worker.is_dead || worker.was_given_up || seen == worker.seen.end()) continue;
+        if (worker.is_dead || worker.was_given_up || seen == worker.seen.end() || is_unknown(server, number))
+            continue;
         for (const auto& update : seen->second)
             if (update.second < clock && vanished(server, update, weights))
                 complain(where + fmt::format("the update {}, which worker {} has seen, is not there", update,
@@ -633,6 +648,14 @@ bool World::vanished(int server, const std::pair<Worker, Clock>& update, const V
                return said.worker == update.first && said.first <= update.second &&
                       update.second < said.end.value_or(most_clock);
            });
+}
+
+// A worker joined a server's successor before any other member had come back to it, and that successor was
+// replaced, too. Nothing can tell the third server of the worker until it connects: then it is refused, with
+// an error, if rounds went on without it.
+bool World::is_unknown(int server, Worker number) const {
+    return cut_.contains({server, number}) && !workers_.at(number).known_at.contains(server) &&
+           !root(server).has(number);
 }
 
 void World::complain(const std::string& text) {
@@ -674,7 +697,7 @@ std::string World::digest() const {
     for (const auto& [number, worker] : workers_) {
         digest(number, worker.clock, worker.has_begun, worker.has_pulled, worker.is_done, worker.is_dead);
         digest(worker.awaited, worker.reserved, worker.joined, worker.nodes.size());
-        if (!worker.is_dead) digest(worker.seen, worker.was_given_up, worker.has_announced);
+        if (!worker.is_dead) digest(worker.seen, worker.was_given_up, worker.has_announced, worker.known_at);
         for (const Node& node : worker.nodes) Inspection::write(digest, node);
     }
     digest(links_.size());

@@ -88,8 +88,9 @@ class World {
   private:
     struct Place {  // of a worker
         Clock clock = 0, first = 0;
-        bool was_given_up = false;   // and lives
-        bool has_announced = false;  // that it leaves
+        bool was_given_up = false;    // and lives
+        bool has_announced = false;   // that it leaves
+        std::set<int> known_at = {};  // servers whose other members have heard that it takes part
         bool has_begun = false, has_pulled = false, is_done = false, is_dead = false;
         std::set<std::pair<int, Chunk>> awaited = {};  // by its pull: server and chunk
         std::vector<Node> nodes = {};                  // by server
@@ -126,6 +127,7 @@ class World {
     bool vanished(int server, const std::pair<Worker, Clock>& update, const Value& weights) const;
     void check_seen(int server, Chunk chunk, Clock clock, const Value& weights, const std::string& where);
     void check_unbounded(Worker by, Clock clock, const Node::Pulled& pulled, const std::string& where);
+    bool is_unknown(int server, Worker number) const;
     void complain(const std::string& text);
     Root& root(int server) { return *roots_[static_cast<std::size_t>(server)]; }
     const Root& root(int server) const { return *roots_[static_cast<std::size_t>(server)]; }
