@@ -90,7 +90,7 @@ TuningTable of_three(const std::string& schedule) {
 
 std::string schedule_of(engine::Communicator& comm, std::uint64_t count,
                         std::optional<std::string> schedule = std::nullopt) {
-    return comm.plan_for(comm.cached_plans({.schedule = schedule}), count).schedule;
+    return comm.plan_for(comm.cached_plans({.schedule = schedule}), count).text;
 }
 
 }  // namespace
