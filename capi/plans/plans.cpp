@@ -200,7 +200,7 @@ hkt_status hkt_plan_load_state(hkt_plan* plan, const void* const* saved, const s
             all.push_back({static_cast<const std::byte*>(saved[i]), bytes[i]});
         }
         const std::lock_guard lock(plan->state_mutex);
-        const std::uint64_t elements = compute::KeptState::count_of(all.front()),
+        const std::uint64_t elements = compute::KeptState::elements_in(all.front()),
                             starts_with = elements / plan->pieces;
         if (elements % plan->pieces != 0)
             capi::refuse(

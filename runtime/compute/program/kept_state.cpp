@@ -184,7 +184,7 @@ std::vector<std::byte> KeptState::save() const {
     return std::move(writer.bytes);
 }
 
-std::uint64_t KeptState::count_of(std::span<const std::byte> saved) {
+std::uint64_t KeptState::elements_in(std::span<const std::byte> saved) {
     Reader reader = content_of(saved, 0);
     reader.take(3 * sizeof(std::uint64_t));  // element size, number of ranks, rank
     return reader.number();

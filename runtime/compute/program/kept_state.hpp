@@ -45,7 +45,7 @@ class KeptState {
 
     // Returns the count of x in a saved state, after checking that the state is complete; load() checks the
     // rest.
-    static std::uint64_t count_of(std::span<const std::byte> saved);
+    static std::uint64_t elements_in(std::span<const std::byte> saved);
 
     // Returns the states as bytes for load(), on any number of ranks. Throws after a start that failed.
     std::vector<std::byte> save() const;

@@ -46,7 +46,7 @@ struct Greeting {
 };
 
 // The message that a host and a guest exchange once they know each other. A part comes with its descriptor.
-struct Message {
+struct Packet {
     char magic[16] = "hocket window 2";
     enum class Kind : std::int32_t { part, verdict } kind = Kind::verdict;
     std::int32_t member = 0;
@@ -240,15 +240,15 @@ class WindowHost {
         const int socket = members_[guest].connection.fd();
         for (std::size_t i = 0; i < members_.size(); ++i) {
             if (i == guest) continue;
-            Message part;
-            part.kind = Message::Kind::part;
+            Packet part;
+            part.kind = Packet::Kind::part;
             part.member = static_cast<std::int32_t>(i);
             part.places = i == 0 ? own_.part.places : members_[i].places;
             if (!send_with(socket, part, i == 0 ? own_.part.memory : members_[i].memory.fd(), patience_))
                 throw_gone(guest);
         }
         pollfd entry{socket, POLLIN, 0};
-        Message answer;
+        Packet answer;
         Socket none;
         if (!patience_.wait({&entry, 1}) || receive_with(socket, answer, none) != sizeof answer)
             throw_gone(guest);
@@ -264,7 +264,7 @@ class WindowHost {
 
     // Members that have gone need no verdict.
     void tell_all(const Verdict& verdict) {
-        Message message;
+        Packet message;
         message.verdict = verdict;
         for (std::size_t i = 1; i < members_.size(); ++i)
             if (members_[i].connection.is_open())
@@ -343,18 +343,18 @@ class WindowGuest {
         greeting.places = own_.part.places;
         greeting.verdict = own_.verdict;
         if (!send_with(host, greeting, own_.part.memory, patience_)) return false;
-        Message verdict;
+        Packet verdict;
         for (std::size_t parts = 1; parts < names_.size(); ++parts) {
-            Message part;
+            Packet part;
             Socket memory;
             if (!hear(host, part, memory)) {
                 if (parts == 1) return false;
                 throw_host_gone();
             }
-            if (part.kind == Message::Kind::verdict) part.verdict.throw_if_bad();
+            if (part.kind == Packet::Kind::verdict) part.verdict.throw_if_bad();
             if (verdict.verdict.is_good()) verdict.verdict = taken(part, std::move(memory), take);
         }
-        Message last;
+        Packet last;
         Socket none;
         if (!send_with(host, verdict, -1, patience_) || !hear(host, last, none)) throw_host_gone();
         last.verdict.throw_if_bad();
@@ -362,20 +362,20 @@ class WindowGuest {
     }
 
     // Returns false if the host has hung up.
-    bool hear(int host, Message& message, Socket& memory) const {
+    bool hear(int host, Packet& message, Socket& memory) const {
         pollfd entry{host, POLLIN, 0};
         // The host has the same deadline, and then knows which members are missing.
         if (!Patience{patience_.deadline + last_words, patience_.abandoned}.wait({&entry, 1})) throw_late();
         const std::size_t size = receive_with(host, message, memory);
         if (size == 0) return false;
-        if (size != sizeof message || std::memcmp(message.magic, Message().magic, sizeof message.magic) != 0)
+        if (size != sizeof message || std::memcmp(message.magic, Packet().magic, sizeof message.magic) != 0)
             throw Error(Status::bootstrap,
                         "the first rank of this host sent a message about its memory that this rank "
                         "does not understand; do all ranks run the same build of Hocket?");
         return true;
     }
 
-    Verdict taken(const Message& part, Socket memory, const Take& take) const {
+    Verdict taken(const Packet& part, Socket memory, const Take& take) const {
         try {
             if (part.member < 0 || part.member >= static_cast<int>(names_.size()) || part.member == self_)
                 throw Error(Status::bootstrap, "the memory of a rank came that is not of this host");

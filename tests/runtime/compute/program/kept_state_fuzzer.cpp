@@ -127,7 +127,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
         // As hkt_plan_load_state: a state that is for more than there is memory for is refused before.
         for (const auto& one : spans)
-            if (KeptState::count_of(one) > 1 << 20) return 0;
+            if (KeptState::elements_in(one) > 1 << 20) return 0;
         state.load(spans);
         ++loaded_states;
         require(!state.save().empty());

@@ -219,9 +219,9 @@ TEST_CASE("a state of another format is refused as such") {
 TEST_CASE("what a damaged state is for is not believed") {
     const auto programs = programs_of("naive_ag", "1");
     auto saved = saved_by(programs, {1});
-    CHECK(KeptState::count_of(saved[0]) == 3);
+    CHECK(KeptState::elements_in(saved[0]) == 3);
     saved[0][8 + 3 * 8] ^= std::byte{1};  // its count
-    CHECK_THROWS_WITH(KeptState::count_of(saved[0]), Contains("its checksum is wrong"));
+    CHECK_THROWS_WITH(KeptState::elements_in(saved[0]), Contains("its checksum is wrong"));
 }
 
 TEST_CASE("starts have their turn in order, and one count until the state is reset") {
