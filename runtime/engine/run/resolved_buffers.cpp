@@ -25,11 +25,11 @@ void ResolvedBuffers::go_by_host(Start& start) {
 }
 
 bool ResolvedBuffers::is_waiting() const {
-    return staging_ ? staging_->is_waiting() : direct_ && direct_->is_waiting();
+    return direct_ && direct_->is_waiting();
 }
 
 std::string ResolvedBuffers::awaited() const {
-    return staging_ ? staging_->awaited() : direct_->awaited();
+    return direct_->awaited();
 }
 
 void ResolvedBuffers::write_back() const {

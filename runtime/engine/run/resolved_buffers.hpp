@@ -40,7 +40,8 @@ class ResolvedBuffers {
     // Stages the buffers through the host from now on, instead of copying from device to device.
     void go_by_host(Start& start);
 
-    // Returns true if the next step is a device's, which rings no bell. awaited() describes it, for people.
+    // Returns true if the next step of a direct start is a device's, which has to be polled. awaited()
+    // describes it, for people. Staging says so itself: all tiles of the start refer to it (Start::staging).
     bool is_waiting() const;
     std::string awaited() const;
 
