@@ -27,12 +27,13 @@ def counts(collective, size, ranks):
 class Runner:
     """A library's job, started when it is first needed and again after a failure."""
 
-    def __init__(self, library, ranks, folder, most_bytes, meter=None):
+    def __init__(self, library, ranks, folder, most_bytes, meter=None, touch=False):
         self.library, self.ranks, self.folder = library, ranks, folder
         self.bytes = -(-(most_bytes + 4 * ranks) // PAGE) * PAGE
         self.job = None
         self.starts = 0
         self.meter = meter  # () -> bytes so far over each link
+        self.touch = touch  # between iterations, ranks read results and write inputs
         self.errors = []
 
     def ready(self):
@@ -81,7 +82,8 @@ class Row:
         job = self.runner.ready()
         count = counts(self.collective, self.size, self.runner.ranks)
         wrong = job.tell(
-            f"run {self.collective} {algorithm} {self.memory} {count} {warmup} {iterations} {int(check)}"
+            f"run {self.collective} {algorithm} {self.memory} {count} {warmup} {iterations} {int(check)} "
+            f"{int(self.runner.touch)}"
         )
         self.wrong += sum(wrong.values())
         return job.spans(iterations)
@@ -155,10 +157,11 @@ def measure_cell(runners, collective, size, seconds):
     return {row.name: row.figures() for row in rows}
 
 
-def measure(libraries, plan, ranks, folder, deadline, cells_left, meter=None):
+def measure(libraries, plan, ranks, folder, deadline, cells_left, meter=None, touch=False):
     """plan: (collective, size) pairs. cells_left cells share the time until the deadline; these are the next ones
-    among them. meter(): the bytes so far over each link. Returns the cells."""
-    runners = [Runner(library, ranks, folder, max(size for _, size in plan), meter) for library in libraries]
+    among them. meter(): the bytes so far over each link. touch: between iterations, ranks read results and write inputs.
+    Returns the cells."""
+    runners = [Runner(library, ranks, folder, max(size for _, size in plan), meter, touch) for library in libraries]
     cells = []
     try:
         for done, (collective, size) in enumerate(plan):

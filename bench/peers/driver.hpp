@@ -208,13 +208,13 @@ class Driver {
         return 0;
     }
 
-    // Implements: run COLLECTIVE ALGORITHM MEMORY COUNT WARMUP ITERATIONS CHECK. Returns the number of wrong
-    // elements.
+    // Implements: run COLLECTIVE ALGORITHM MEMORY COUNT WARMUP ITERATIONS CHECK TOUCH. Returns the number of
+    // wrong elements.
     std::int64_t run(std::istringstream& words) {
         std::string collective, algorithm, memory;
         std::size_t count = 0;
-        int warmup = 0, iterations = 0, check = 0;
-        words >> collective >> algorithm >> memory >> count >> warmup >> iterations >> check;
+        int warmup = 0, iterations = 0, check = 0, touches = 0;
+        words >> collective >> algorithm >> memory >> count >> warmup >> iterations >> check >> touches;
         if (!words || iterations > kMostIterations) throw std::runtime_error("malformed run command");
         const Buffers buffers = buffers_in(memory);
         const Call call{named(collective), algorithm, buffers.send, buffers.recv, count};
@@ -226,6 +226,7 @@ class Driver {
         }
         const std::int64_t wrong = check ? count_wrong(call) : 0;
         for (int i = -warmup; i < iterations; ++i) {
+            if (touches) touch(call);
             shared_.meet();
             const auto start = now_ns();
             once();
@@ -257,6 +258,28 @@ class Driver {
         return is_all_parts ? call.count * place_.ranks : call.count;
     }
 
+    std::size_t input_count(const Call& call) const {
+        const Contract contract = contract_of(call.collective);
+        const Share held = contract.input.of(place_.rank == kRoot);
+        if (held == Share::none) return 0;
+        const bool is_all_parts = held == Share::whole && contract.is_by_rank();
+        return is_all_parts ? call.count * place_.ranks : call.count;
+    }
+
+    // Reads the result and writes the input anew, with the same values, as a program does that trains: then
+    // this core's caches hold both, and the other cores' copies of the input are stale.
+    void touch(const Call& call) {
+        float seen = 0;
+        for (std::size_t i = 0; i < result_count(call); ++i) seen += call.recv[i];
+        seen_ = seen;
+        const auto begin = static_cast<unsigned>(911 * place_.rank % 8191);
+        unsigned value = begin;
+        for (std::size_t i = 0; i < input_count(call); ++i) {
+            const_cast<float*>(call.send)[i] = static_cast<float>(value);
+            if (++value == 8191) value = 0;
+        }
+    }
+
     std::int64_t count_wrong(const Call& call) const {
         if (call.collective == Collective::broadcast && place_.rank == kRoot) return 0;
         std::int64_t wrong = 0;
@@ -281,6 +304,7 @@ class Driver {
     Place place_;
     Shared shared_;
     std::vector<std::pair<std::string, Buffers>> allocated_;
+    volatile float seen_ = 0;  // so that the compiler keeps the reads
 };
 
 inline int rank_from_environment() {
