@@ -214,6 +214,7 @@ void Communicator::open_window(transport::WindowInvitation invitation) {
     }
     local_peers_ = std::make_unique<LocalPeers>(std::move(window), std::move(members), agreement_.cores,
                                                 agreement_.fences_others);
+    if (options_.hand_over) local_peers_->hand_over_by(*options_.hand_over);
     provider_ = "memory";
 }
 

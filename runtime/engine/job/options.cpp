@@ -186,6 +186,14 @@ bool cuda_ipc_from(const Reader& reader) {
     return text == "on";
 }
 
+std::optional<kernels::Path> hand_over_from(const Reader& reader) {
+    const auto text = reader.text("HOCKET_HAND_OVER");
+    if (!text) return std::nullopt;
+    if (*text == "cache") return kernels::Path::cache;
+    if (*text == "memory") return kernels::Path::memory;
+    refuse_option(fmt::format("HOCKET_HAND_OVER is \"{}\"; it must be cache or memory", *text));
+}
+
 void resolve_tuning(Options& options, const Reader& reader, const Environment& environment) {
     const auto named = reader.text("HOCKET_TUNING");
     options.tuning_is_named = named && *named != "off";
@@ -267,6 +275,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
         options.timeout = std::chrono::milliseconds(*ms);
     options.join_timeout = options.timeout;
     options.cuda_ipc = cuda_ipc_from(reader);
+    options.hand_over = hand_over_from(reader);
     options.log = log_from(reader);
     options.recordings = reader.text("HOCKET_FLIGHT_RECORDER").value_or("");
     options.trace = reader.text("HOCKET_TRACE").value_or("");

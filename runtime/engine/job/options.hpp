@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/base/environment.hpp"
+#include "runtime/compute/kernels/cpu/hand_over.hpp"
 #include "runtime/engine/plan/executor.hpp"
 #include "runtime/transport/bootstrap/regroup.hpp"
 
@@ -55,6 +56,7 @@ struct Options {
     std::chrono::milliseconds timeout{60000};         // HOCKET_TIMEOUT_MS: for joining, and for an operation
     std::chrono::milliseconds join_timeout{60000};    // as timeout; shorter in a shrink
     bool cuda_ipc = true;                             // HOCKET_CUDA_IPC: "on" or "off"
+    std::optional<kernels::Path> hand_over;           // HOCKET_HAND_OVER: cache or memory; not set: measured
     unsigned kernel_threads = 1;                      // HOCKET_KERNEL_THREADS: for a selection
     // The recovery where the ranks find each other if some are lost, if a communicator that they were in has
     // one already; and their numbers in it, by rank.

@@ -18,6 +18,7 @@
 #include "dsl/projection/rank_program.hpp"
 #include "runtime/device/exported.hpp"
 #include "runtime/engine/plan/address.hpp"
+#include "runtime/engine/run/hand_over_path.hpp"
 #include "runtime/transport/window/window.hpp"
 
 namespace hocket::engine {
@@ -153,6 +154,9 @@ class LocalPeers {
     void wake_up();
 
     int ranks_per_core() const { return ranks_per_core_; }  // rounded up
+    // copies: to peers' copies of tiles; otherwise to their own buffers, which they use in between.
+    void hand_over_by(kernels::Path path);  // by this one always
+    HandOverPath& hand_over_path(bool copies) { return hand_over_paths_[copies ? 1 : 0]; }
 
   private:
     struct Board {
@@ -180,6 +184,7 @@ class LocalPeers {
     int ranks_per_core_;
     int spins_;
     bool fences_others_;
+    HandOverPath hand_over_paths_[2];
 };
 
 }  // namespace hocket::engine

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/compute/jit/streaming.hpp"
 #include "runtime/compute/kernels/cpu/hand_over.hpp"
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/engine/start/input_copy.hpp"
@@ -101,7 +102,11 @@ void TileRun::begin(std::uint64_t index) {
                                                            binding_->byte_offsets[program.scratch[i].begin]);
     place_own(0);
     std::fill(placed_.begin(), placed_.end(), false);
-    if (is_copied(dsl::input_area)) move_copies(dsl::input_area);
+    HandOverPath& path = start_.local_peers->hand_over_path(start_.copies);
+    path_ = path.path_of(start_.number + index_);
+    measured_ = path.measures(tile_.bytes()) ? &path : nullptr;
+    busy_ = {};
+    if (is_copied(dsl::input_area)) time([this] { move_copies(dsl::input_area); });
     next_ = 0;
     active_ = true;
 }
@@ -114,8 +119,18 @@ bool TileRun::advance(bool patient) {
 }
 
 void TileRun::finish() {
-    if (is_copied(dsl::output_area)) move_copies(dsl::output_area);
+    if (is_copied(dsl::output_area)) time([this] { move_copies(dsl::output_area); });
+    if (measured_) measured_->note(path_, tile_.bytes(), busy_);
     active_ = false;
+}
+
+// Calls call(), which does not wait for anything.
+template <typename Call>
+void TileRun::time(Call call) {
+    if (!measured_ || !measured_->is_measuring()) return call();
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    busy_ += std::chrono::steady_clock::now() - begin;
 }
 
 // ---- Operations ---------------------------------------------------------------------------------
@@ -125,7 +140,7 @@ bool TileRun::run_one(const TileStep& step, bool patient) {
     if (step.kind == Kind::signal)
         start_.local_peers->signal(start_.number, index_ % slots, value_of(step.signal));
     else if (binding_->bytes_between(step.begin, step.end) > 0)
-        work(step);
+        time([&] { work(step); });
     return true;
 }
 
@@ -148,10 +163,16 @@ void TileRun::work(const TileStep& step) {
     }
 }
 
+// Returns true if data for local peers are made in this rank's cache first. Kernels stream to the peers'
+// buffers by themselves if there is more than the caches hold.
+bool TileRun::goes_in_blocks(std::uint64_t bytes) const {
+    return start_.copies || (path_ == kernels::Path::memory && bytes < jit::least_streamed_bytes(1, 1));
+}
+
 // Works on a stretch of the operation's region.
 void TileRun::work_between(const TileStep& step, std::uint64_t begin, std::uint64_t end) {
     const auto& offsets = binding_->byte_offsets;
-    const bool is_in_blocks = start_.copies && step.hands_over;
+    const bool is_in_blocks = step.hands_over && goes_in_blocks(end - begin);
     if (!is_in_blocks && begin == offsets[step.begin] && end == offsets[step.end])
         return start_.plan->executor().run(next_, areas_.data(), offsets.data());
     if (is_in_blocks) {
@@ -190,8 +211,10 @@ void TileRun::work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64
         std::byte* at_hand =
             op.kind == Kind::copy ? areas_[op.operands[0]] : combine_at_hand(op, at, bytes, block);
         for_destinations(op, [&](dsl::AreaId area) {
-            if (areas_[area] != at_hand)
-                kernels::hand_over(address(areas_[area], at), address(at_hand, at), bytes);
+            if (areas_[area] == at_hand) return;
+            const bool is_theirs = is_of_local_peer(start_.program(), area);
+            kernels::hand_over(address(areas_[area], at), address(at_hand, at), bytes,
+                               is_theirs ? path_ : kernels::Path::cache);
         });
     }
 }
@@ -292,7 +315,7 @@ void TileRun::move(dsl::AreaId area, std::uint64_t in_tile, std::uint64_t in_x, 
     std::byte* original = address(buffers_[area], in_x);
     const bool is_input = area == dsl::input_area;
     if (is_input)
-        copy_input(*start_.plan, start_.factor, copy, original, bytes, ReadBy::local_peers);
+        copy_input(*start_.plan, start_.factor, copy, original, bytes, ReadBy::local_peers, path_);
     else
         std::memcpy(original, copy, bytes);
 }

@@ -3,6 +3,7 @@
 // yet, the pass stops and continues later.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -75,9 +76,12 @@ class TileRun {
         std::uint64_t first, last;
     };
 
+    template <typename Call>
+    void time(Call call);
     bool run_one(const TileStep& step, bool patient);
     void work(const TileStep& step);
     bool works_in_buffers(const TileStep& step) const;
+    bool goes_in_blocks(std::uint64_t bytes) const;
     void work_between(const TileStep& step, std::uint64_t begin, std::uint64_t end);
     void work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64_t end);
     std::byte* combine_at_hand(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes, std::byte* block);
@@ -117,6 +121,9 @@ class TileRun {
     std::uint64_t placed_chunk_ = 0;
     dsl::OpId next_ = 0;
     bool active_ = false;
+    kernels::Path path_ = kernels::Path::cache;  // of data that are handed over
+    HandOverPath* measured_ = nullptr;           // null: not measured
+    std::chrono::nanoseconds busy_{};            // if measured: the time of this tile's work, without waits
     std::vector<std::byte*> areas_;
     std::vector<bool> placed_;                  // by member: its areas are placed
     std::vector<std::uint64_t> block_offsets_;  // like the binding's, except for an operation's current block

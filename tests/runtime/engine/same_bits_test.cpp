@@ -36,9 +36,11 @@ struct Way {
     std::string hosts;  // a letter for each rank
     std::string provider;
     std::string movers;  // of each rank: 't', a progress thread; 'c', its calls
+    std::string paths;   // to local peers, of each rank: 'c', through the cache; 'm', past it
 
     std::string text() const {
-        return fmt::format("hosts {}, provider '{}', moved by {}", hosts, provider, movers);
+        return fmt::format("hosts {}, provider '{}', moved by {}, handed over by {}", hosts, provider, movers,
+                           paths);
     }
 };
 
@@ -68,23 +70,22 @@ std::vector<Way> ways_of(const Work& work) {
     std::string mixed = together, apart = together;
     while (mixed == std::string(ranks, mixed[0])) mixed = drawn('a', 'b');
     for (std::size_t rank = 0; rank < ranks; ++rank) apart[rank] = static_cast<char>('a' + rank);
-    std::vector<Way> ways{{together, "", calls}, {mixed, "", drawn('c', 't')}};
-    switch (random() % 5) {
+    std::vector<Way> ways{{together, "", calls, calls}, {mixed, "", drawn('c', 't'), drawn('c', 'm')}};
+    switch (random() % 4) {
         case 0:
-            ways.push_back({together, "tcp", drawn('c', 't')});
+            ways.push_back({together, "tcp", drawn('c', 't'), calls});
             break;
         case 1:
-            ways.push_back({apart, "ofi+tcp", drawn('c', 't')});
+            ways.push_back({apart, "ofi+tcp", drawn('c', 't'), calls});
             break;
         case 2:
-            ways.push_back({mixed, "ofi+tcp", calls});
-            break;
-        case 3:
-            ways.push_back({apart, "", drawn('c', 't')});
+            ways.push_back({mixed, "ofi+tcp", calls, drawn('c', 'm')});
             break;
         default:
-            ways.push_back({together, "", drawn('c', 't')});
+            ways.push_back({apart, "", drawn('c', 't'), calls});
     }
+    ways.push_back({together, "", drawn('c', 't'), drawn('c', 'm')});
+    ways.push_back({together, "", calls, std::string(ranks, 'm')});
     return ways;
 }
 
@@ -181,6 +182,7 @@ std::unique_ptr<Communicator> join(const Work& work, const Way& way, int rank) {
     setenv("HOCKET_TOPOLOGY", work.topology.c_str(), 1);
     setenv("HOCKET_PROVIDER", way.provider.c_str(), 1);
     setenv("HOCKET_PROGRESS", way.movers[static_cast<std::size_t>(rank)] == 't' ? "thread" : "calls", 1);
+    setenv("HOCKET_HAND_OVER", way.paths[static_cast<std::size_t>(rank)] == 'm' ? "memory" : "cache", 1);
     return Communicator::create(engine::resolve({}));
 }
 

@@ -182,11 +182,12 @@ TEST_CASE("a copy's destination may be the source, and nothing else is written")
 
 TEST_CASE("what is handed over arrives whole, and nothing beside it") {
     for (const std::size_t bytes : {0, 1, 7, 63, 64, 1023, 1024, 1025, 4096, 100003})
-        for (const std::size_t shift : {0, 1, 13}) {
+        for (const std::size_t shift : {0, 1, 13, 26, 39}) {
+            const kernels::Path path = shift % 2 == 0 ? kernels::Path::memory : kernels::Path::cache;
             std::vector<std::byte> from(bytes + 64), to(bytes + 64, std::byte{0xee});
             for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
-            kernels::hand_over(to.data() + shift, from.data() + 3, bytes);
-            INFO(bytes << " bytes at " << shift);
+            kernels::hand_over(to.data() + shift, from.data() + 3, bytes, path);
+            INFO(bytes << " bytes at " << shift << (path == kernels::Path::memory ? " past the caches" : ""));
             CHECK(std::equal(from.begin() + 3, from.begin() + 3 + static_cast<std::ptrdiff_t>(bytes),
                              to.begin() + static_cast<std::ptrdiff_t>(shift)));
             CHECK(std::all_of(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(shift),
