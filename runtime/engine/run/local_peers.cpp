@@ -42,7 +42,7 @@ void relax() {
 
 // The reserved part of a slice holds the board, then the copies of all slots, then the mailboxes.
 std::size_t LocalPeers::reserved_bytes(int members) {
-    return whole_pages(sizeof(Board)) + slots * tiles_in_flight * 2 * tile_bytes +
+    return whole_pages(sizeof(Board)) + slots * copies_of_tiles * 2 * tile_bytes +
            static_cast<std::size_t>(members) * mailbox_bytes;
 }
 
@@ -77,7 +77,7 @@ void LocalPeers::hand_over_by(kernels::Path path) {
 std::byte* LocalPeers::copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
                               std::uint64_t bytes) const {
     if (area == dsl::input_area && bytes <= tiny_bytes) return line(member, number).tiny;
-    const std::uint64_t place = (number % slots * tiles_in_flight + tile % tiles_in_flight) * 2 + area;
+    const std::uint64_t place = (number % slots * copies_of_tiles + tile % copies_of_tiles) * 2 + area;
     return window_->reserved(member) + whole_pages(sizeof(Board)) + place * tile_bytes;
 }
 

@@ -28,7 +28,10 @@ using Member = int;  // index of a rank of the host, in the order of ranks
 class LocalPeers {
   public:
     static constexpr std::uint64_t slots = 8;
-    static constexpr std::uint64_t tiles_in_flight = 2;      // of each start
+    static constexpr std::uint64_t tiles_in_flight = 2;  // of each start
+    // More than are in flight: lines that leave the peers' own caches before they are written again cost the
+    // writer no wait for a peer.
+    static constexpr std::uint64_t copies_of_tiles = 4;
     static constexpr std::uint64_t tile_bytes = 128 * 1024;  // space for copies of input, and of output
     static constexpr std::uint64_t mailbox_bytes = 260 * 1024;
     static std::size_t reserved_bytes(int members);  // of each slice of the window
@@ -89,7 +92,7 @@ class LocalPeers {
         const Line& shown = line(member, number);
         return address(window_->origin(member, shown.extents[area]), shown.bases[area]);
     }
-    // Returns the space for copies of a tile that has so many bytes of x.
+    // Returns the space for copies of a start's tile of this index, which has so many bytes of x.
     std::byte* copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
                       std::uint64_t bytes) const;
     // Returns the space for data that one member sends to another. It is zeroed, and takes no memory until it

@@ -288,7 +288,7 @@ void TileRun::place_local_peer(Member member) {
 }
 
 std::byte* TileRun::copies(Member member, dsl::AreaId area) const {
-    return start_.local_peers->copies(member, start_.number, index_ % slots, area, tile_.bytes());
+    return start_.local_peers->copies(member, start_.number, index_, area, tile_.bytes());
 }
 
 // Copies between the caller's buffer and this tile's copy: the parts that local peers touch, or all of it.
