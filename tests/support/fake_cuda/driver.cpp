@@ -97,23 +97,26 @@ int copy(void* host, unsigned long long device, std::size_t bytes, void* handle,
     return success;
 }
 
-// From memory of a device to memory of a device. The source, which may be another process's, may be read from
-// the call on.
+// From memory of a device to memory of a device. Both may be another process's, and used from the call on.
 int copy_inside(unsigned long long to, unsigned long long from, std::size_t bytes, void* handle) {
     Stream* stream = stream_of(handle);
     if (stream == nullptr || &stream->context != current.back()) return invalid_handle;
     auto *target = reinterpret_cast<void*>(to), *source = reinterpret_cast<void*>(from);
     std::byte *written = shadow_of(target, bytes), *read = shadow_of(source, bytes);
     if (written == nullptr || read == nullptr) return invalid_value;
-    for (const void* memory : {target, source}) use_allocation(memory, 1);
-    begin_read(source);
+    for (const void* memory : {target, source}) {
+        use_allocation(memory, 1);
+        begin_use_elsewhere(memory);
+    }
     stream->enqueue([=] {
         std::memset(written, 0xdb, bytes);
         while (holds_copies) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         stream->be_late();
         std::memcpy(written, read, bytes);
-        end_read(source);
-        for (const void* memory : {target, source}) use_allocation(memory, -1);
+        for (const void* memory : {target, source}) {
+            end_use_elsewhere(memory);
+            use_allocation(memory, -1);
+        }
     });
     return success;
 }
@@ -134,7 +137,7 @@ int result_of_call(const char* function) {
     if (failing.after-- > 0) return success;
     failing.after = 0;
     has_failed = true;
-    if (failing.result == launch_failed) give_reads_up();
+    if (failing.result == launch_failed) give_uses_up();
     return failing.result;
 }
 
@@ -153,11 +156,13 @@ FAKE_CUDA_API void fake_cuda_fail(const char* function, int after, int result) {
 }
 
 // "pinned" (bytes), "streams", "events", "contexts" (retained), "opened" (of other processes' memory): the
-// present number. Any other name: the number of calls of that function.
+// present number. "met": the processes whose memory copies have been from or to. Any other name: the number
+// of calls of that function.
 FAKE_CUDA_API unsigned long long fake_cuda_count(const char* what) {
     const std::string name = what;
     if (name == "pinned") return pinned_bytes();
     if (name == "opened") return opened();
+    if (name == "met") return met();
     const std::lock_guard lock(mutex);
     if (name == "streams") return streams.size();
     if (name == "events") return events.size();

@@ -15,7 +15,7 @@
 //             that is not pinned returns before the device has the data
 //   faults    a use that a real driver need not survive (pinned memory that is freed under a copy, memory
 //   that
-//             is freed or closed while any process copies from it, handles of another context) ends the
+//             is freed or closed while any process copies from or to it, handles of another context) ends the
 //             process with a text, or gives the driver's error
 //
 // tests/support/device.hpp says how tests talk to it beside that.
@@ -59,10 +59,10 @@ struct Context {
 
 // The state that all processes share that have an allocation open; it lies behind the memory in the file.
 struct Common {
-    static constexpr int most_readers = 64;
+    static constexpr int most_users = 1000;  // a page holds them all
     std::atomic<bool> is_freed;
-    std::atomic<int>
-        readers[most_readers];  // for each copy under way that another process made: that process; 0: none
+    // For each copy from or to it under way that another process made: that process; 0: none.
+    std::atomic<int> users[most_users];
 };
 
 struct Allocation {
@@ -102,11 +102,12 @@ bool export_allocation(const void* begin, Handle& handle);
 int open_exported(const Handle& handle, Context& context, std::byte*& begin);
 int close_exported(const std::byte* begin);
 std::size_t opened();  // now
-// Around a copy from memory, which may be another process's.
-void begin_read(const void* memory);
-void end_read(const void* memory);
+std::size_t met();     // other processes whose memory copies have been from or to
+// Around a copy from or to memory, which may be another process's.
+void begin_use_elsewhere(const void* memory);
+void end_use_elsewhere(const void* memory);
 // A device that has failed copies no more, as far as other processes can tell.
-void give_reads_up();
+void give_uses_up();
 
 int pin(std::size_t bytes, void*& begin);
 int unpin(void* begin);

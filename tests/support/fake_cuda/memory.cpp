@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "tests/support/fake_cuda/fake.hpp"
 
@@ -24,6 +25,7 @@ std::map<const std::byte*, Allocation> allocations;
 std::map<const std::byte*, Pinned> pinned;
 std::condition_variable uses_ended;
 std::vector<std::byte*> opened_for_kernel;  // for the kernel that runs
+std::set<int> owners_met;
 
 template <typename Map>
 auto find(Map& map, const void* memory) {
@@ -68,9 +70,9 @@ bool is_alive(int process) {
     return name_end != std::string::npos && line.substr(name_end + 2, 1) != "Z";
 }
 
-bool is_read_elsewhere(const Common& common) {
-    return std::any_of(std::begin(common.readers), std::end(common.readers),
-                       [](const std::atomic<int>& reader) { return reader != 0 && is_alive(reader); });
+bool is_used_elsewhere(const Common& common) {
+    return std::any_of(std::begin(common.users), std::end(common.users),
+                       [](const std::atomic<int>& user) { return user != 0 && is_alive(user); });
 }
 
 }  // namespace
@@ -98,8 +100,8 @@ bool release(std::byte* begin) {
     if (place == allocations.end() || place->second.file < 0) return false;
     uses_ended.wait(lock, [&] { return place->second.uses == 0; });
     place->second.common->is_freed = true;
-    if (is_read_elsewhere(*place->second.common))
-        fault("memory is freed while another process copies from it");
+    if (is_used_elsewhere(*place->second.common))
+        fault("memory is freed while another process copies from or to it");
     unmap(place->second);
     allocations.erase(place);
     return true;
@@ -171,33 +173,40 @@ std::size_t opened() {
                                                   [](const auto& each) { return each.second.opens > 0; }));
 }
 
-void begin_read(const void* memory) {
+std::size_t met() {
     const std::lock_guard lock(mutex);
-    Common& common = *find(allocations, memory)->second.common;
-    if (find(allocations, memory)->second.opens == 0) return;
-    int none = 0;
-    const bool found = std::any_of(std::begin(common.readers), std::end(common.readers), [&](auto& reader) {
-        none = 0;
-        return reader.compare_exchange_strong(none, getpid());
-    });
-    if (!found) fault("too many copies from one allocation for this driver");
-    if (common.is_freed) fault("a copy from memory that another process has freed");
+    return owners_met.size();
 }
 
-void give_reads_up() {
+void begin_use_elsewhere(const void* memory) {
+    const std::lock_guard lock(mutex);
+    const Allocation& allocation = find(allocations, memory)->second;
+    if (allocation.opens == 0) return;
+    owners_met.insert(allocation.owner);
+    Common& common = *allocation.common;
+    int none = 0;
+    const bool found = std::any_of(std::begin(common.users), std::end(common.users), [&](auto& user) {
+        none = 0;
+        return user.compare_exchange_strong(none, getpid());
+    });
+    if (!found) fault("too many copies from or to one allocation for this driver");
+    if (common.is_freed) fault("a copy from or to memory that another process has freed");
+}
+
+void give_uses_up() {
     const std::lock_guard lock(mutex);
     for (auto& [begin, allocation] : allocations)
-        for (auto& reader : allocation.common->readers)
-            if (reader == getpid()) reader = 0;
+        for (auto& user : allocation.common->users)
+            if (user == getpid()) user = 0;
 }
 
-void end_read(const void* memory) {
+void end_use_elsewhere(const void* memory) {
     const std::lock_guard lock(mutex);
     const Allocation& allocation = find(allocations, memory)->second;
     if (allocation.opens == 0) return;
     int self = getpid();
-    for (auto& reader : allocation.common->readers)
-        if (reader.compare_exchange_strong(self, 0))
+    for (auto& user : allocation.common->users)
+        if (user.compare_exchange_strong(self, 0))
             return;
         else
             self = getpid();
