@@ -42,6 +42,8 @@ struct IpcHandle {  // names an allocation to other processes
     X(event_query, cuEventQuery, (Event))                                                            \
     X(host_alloc, cuMemHostAlloc, (void**, std::size_t, unsigned))                                   \
     X(host_free, cuMemFreeHost, (void*))                                                             \
+    X(memory_alloc, cuMemAlloc_v2, (DevicePointer*, std::size_t))                                    \
+    X(memory_free, cuMemFree_v2, (DevicePointer))                                                    \
     X(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, DevicePointer, std::size_t, Stream))               \
     X(copy_to_device, cuMemcpyHtoDAsync_v2, (DevicePointer, const void*, std::size_t, Stream))       \
     X(copy, cuMemcpyAsync, (DevicePointer, DevicePointer, std::size_t, Stream))                      \

@@ -30,23 +30,22 @@ Queues::~Queues() {
         const bool all_ended = copies_have_ended();
         if (all_ended) mappings_.close_all();  // this waits for all work of the device
         std::uint64_t left = 0;
-        const auto free = [&](const Block& block) {
+        const auto let_go = [&](const Block& block) {
             if (all_ended)
-                driver_.host_free(block.begin);
+                free(block);
             else
                 left += block.bytes;
         };
         for (const Idle& idle : idle_) {
-            free(idle.block);
+            let_go(idle.block);
             events_.insert(events_.end(), idle.fences.begin(), idle.fences.end());
         }
-        std::for_each(lost_.begin(), lost_.end(), free);
+        std::for_each(lost_.begin(), lost_.end(), let_go);
         for (const Event event : events_) driver_.event_destroy(event);
         for (const Stream stream : streams_) driver_.stream_destroy(stream);
         if (left > 0)
             log_line(
-                "hocket: copies of device {} have not ended within 1 s; {} bytes of pinned memory are left "
-                "to them",
+                "hocket: copies of device {} have not ended within 1 s; {} bytes of memory are left to them",
                 device_, left);
     } catch (...) {  // the context is gone, and everything in it
     }
@@ -91,11 +90,11 @@ Event Queues::take_event(const std::string& doing) {
     return event;
 }
 
-Block Queues::take_block(std::uint64_t bytes, const std::string& doing) {
+Block Queues::take_block(std::uint64_t bytes, const std::string& doing, bool of_device) {
     Idle* best = nullptr;
     for (Idle& idle : idle_)
-        if (suits(idle.block.bytes, bytes) && (!best || idle.block.bytes < best->block.bytes) &&
-            has_ended(idle))
+        if (idle.block.is_of_device == of_device && suits(idle.block.bytes, bytes) &&
+            (!best || idle.block.bytes < best->block.bytes) && has_ended(idle))
             best = &idle;
     if (best) {
         const Block block = best->block;
@@ -104,19 +103,31 @@ Block Queues::take_block(std::uint64_t bytes, const std::string& doing) {
         return block;
     }
     idle_.reserve(idle_.size() + 1);  // to give it back must not fail
-    const std::uint64_t more = grown(bytes);
+    const std::uint64_t more = grown(bytes, of_device);
     if (more > bytes) try {
-            return make_block(more, doing);
+            return make_block(more, doing, of_device);
         } catch (const Error&) {  // the smaller block may still fit
         }
-    return make_block(bytes, doing);
+    return make_block(bytes, doing, of_device);
 }
 
-Block Queues::make_block(std::uint64_t bytes, const std::string& doing) const {
+Block Queues::make_block(std::uint64_t bytes, const std::string& doing, bool of_device) const {
     const std::uint64_t rounded = (bytes + block_unit - 1) / block_unit * block_unit;
+    if (of_device) {
+        DevicePointer memory = 0;
+        driver_.require(driver_.memory_alloc(&memory, rounded), "cuMemAlloc", doing);
+        return {reinterpret_cast<std::byte*>(memory), rounded, true};
+    }
     void* memory = nullptr;
     driver_.require(driver_.host_alloc(&memory, rounded, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc", doing);
     return {static_cast<std::byte*>(memory), rounded};
+}
+
+void Queues::free(const Block& block) const {
+    if (block.is_of_device)
+        driver_.memory_free(reinterpret_cast<std::uintptr_t>(block.begin));
+    else
+        driver_.host_free(block.begin);
 }
 
 void Queues::give_back(const Block& block, std::vector<Event> fences) {
@@ -131,21 +142,16 @@ bool Queues::has_ended(Idle& idle) {
     return true;
 }
 
-// Blocks that have become too small are not freed at a start, because freeing pinned memory waits for all
-// work of the device. So a new block is at least half as large again as the largest of the smaller ones:
+// Blocks that have become too small are not freed at a start, because freeing them waits for all work of the
+// device. So a new block is at least half as large again as the largest of the smaller ones:
 // however slowly starts grow, all blocks that are too small for them are together no larger than twice the
 // last.
-std::uint64_t Queues::grown(std::uint64_t bytes) const {
+std::uint64_t Queues::grown(std::uint64_t bytes, bool of_device) const {
     std::uint64_t smaller = 0;
     for (const Idle& idle : idle_)
-        if (idle.block.bytes < bytes) smaller = std::max(smaller, idle.block.bytes);
+        if (idle.block.is_of_device == of_device && idle.block.bytes < bytes)
+            smaller = std::max(smaller, idle.block.bytes);
     return std::max(bytes, smaller + smaller / 2);
-}
-
-std::uint64_t Queues::idle_bytes() const {
-    std::uint64_t bytes = 0;
-    for (const Idle& idle : idle_) bytes += idle.block.bytes;
-    return bytes;
 }
 
 }  // namespace hocket::device

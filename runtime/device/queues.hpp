@@ -1,5 +1,6 @@
-// Resources for copies from and to one device: streams, events, other processes' memory, and staging memory,
-// which is pinned so that the device reads and writes it directly.
+// Resources for copies from and to one device: streams, events, other processes' memory, staging memory,
+// which is pinned so that the device reads and writes it directly, and memory of the device for intermediate
+// values.
 #pragma once
 
 #include <chrono>
@@ -16,10 +17,11 @@ namespace hocket::device {
 // The longest wait for copies that are still under way before their resources are freed.
 inline constexpr std::chrono::seconds copies_end_within{1};
 
-// Staging memory on loan to a start.
+// Memory on loan to a start: pinned, or the device's, which the process cannot touch.
 struct Block {
     std::byte* begin = nullptr;
     std::uint64_t bytes = 0;
+    bool is_of_device = false;
 };
 
 // Not thread-safe. Functions throw hocket::Error as Driver::require does; doing: likewise.
@@ -28,9 +30,9 @@ class Queues {
     Queues(const Driver& driver, Context context, int device)
         : driver_(driver), context_(context), device_(device), mappings_(driver) {}
 
-    // Waits up to a second for copies that are still under way. If they do not end, their staging memory is
-    // not freed and other processes' memory stays open, and a line on stderr says so. Otherwise all memory is
-    // freed and closed, which waits for all work of the device.
+    // Waits up to a second for copies that are still under way. If they do not end, no block is freed and
+    // other processes' memory stays open, and a line on stderr says so. Otherwise all memory is freed and
+    // closed, which waits for all work of the device.
     ~Queues();
     Queues(const Queues&) = delete;
 
@@ -48,8 +50,9 @@ class Queues {
     Event take_event(const std::string& doing);
     void give_back(Event event) { events_.push_back(event); }
 
-    // Call within the context. Blocks are kept for the next start.
-    Block take_block(std::uint64_t bytes, const std::string& doing);
+    // Takes pinned memory, or memory of the device. Call within the context. Blocks are kept for the next
+    // start.
+    Block take_block(std::uint64_t bytes, const std::string& doing, bool of_device = false);
 
     // Gives the block and the events back. The block is lent again once the events have occurred.
     void give_back(const Block& block, std::vector<Event> fences);
@@ -59,8 +62,6 @@ class Queues {
     // Other processes' memory, opened in this context.
     Mappings& mappings() { return mappings_; }
 
-    std::uint64_t idle_bytes() const;  // of blocks that are not on loan
-
   private:
     struct Idle {
         Block block;
@@ -68,8 +69,9 @@ class Queues {
     };
 
     bool has_ended(Idle& idle);
-    std::uint64_t grown(std::uint64_t bytes) const;
-    Block make_block(std::uint64_t bytes, const std::string& doing) const;
+    std::uint64_t grown(std::uint64_t bytes, bool of_device) const;
+    Block make_block(std::uint64_t bytes, const std::string& doing, bool of_device) const;
+    void free(const Block& block) const;
     bool copies_have_ended() noexcept;
 
     const Driver& driver_;
