@@ -22,7 +22,7 @@ constexpr auto mismatch_lingers = 100ms;
 constexpr auto difference_within = 1s;  // time for rank 0 to say which ranks differ
 constexpr auto answer_interval = 2ms;
 constexpr auto longest_movement = 1s;             // afterwards, the movement may be that of other operations
-constexpr auto others_copies_end_within = 500ms;  // copies from this rank's devices, after a failure
+constexpr auto others_copies_end_within = 500ms;  // copies from or to its devices, after a failure
 
 bool readable(int fd) {
     pollfd entry{fd, POLLIN, 0};
@@ -361,7 +361,7 @@ void Progress::fail(Failure failure) {
     if (recording) on_failure_(std::move(*recording));
 }
 
-// Ends all copies by devices; afterwards no other rank copies from this rank's devices.
+// Ends all copies by devices; afterwards no other rank copies from or to this rank's devices.
 void Progress::let_go() {
     bool others_may_copy = messages_.let_go();
     for (Execution* execution : in_flight_) others_may_copy |= execution->let_go();

@@ -244,7 +244,7 @@ Sent PointToPoint::offer(Peer& peer, MessageRequest& send, PacketHeader header) 
     }
     header.kind = PacketKind::device_offer;
     std::byte payload[sizeof(device::Exported)];
-    std::memcpy(payload, &send.direct->exported(), sizeof payload);
+    std::memcpy(payload, send.direct->exported(), sizeof payload);
     return deliver(peer, header, payload, sizeof payload, nullptr);
 }
 
@@ -316,7 +316,7 @@ void PointToPoint::match(Peer& peer, MessageRequest& receive, const PacketHeader
     if (receive.direct && header.kind == PacketKind::device_offer) {
         device::Exported exported;
         std::memcpy(&exported, payload, sizeof exported);
-        if (receive.direct->open(exported, {0, receive.start.bytes})) return give_work(receive, Work::pull);
+        if (receive.direct->open(exported, receive.start.bytes)) return give_work(receive, Work::pull);
     }
     if (receive.direct) stage(receive);
     receive.far = address(peer, header.place, start.bytes);

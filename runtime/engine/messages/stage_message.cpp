@@ -17,8 +17,8 @@ std::unique_ptr<device::DirectBuffer> leave_on_device(const MessageStart& start,
                                                       const device::Buffers& buffers) {
     if (!buffers.devices.may_export()) return nullptr;
     if (start.direction == Direction::send)
-        return device::DirectBuffer::to_send(buffers, *buffers.send, start.data, start.bytes, "buffer");
-    return device::DirectBuffer::to_receive(buffers, *buffers.recv, start.data, "buffer");
+        return device::DirectBuffer::make(buffers, *buffers.send, start.data, "buffer", "to", start.bytes);
+    return device::DirectBuffer::make(buffers, *buffers.recv, start.data, "buffer", "from", std::nullopt);
 }
 
 void stage(MessageRequest& request) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "dsl/projection/rank_program.hpp"
 
@@ -15,6 +16,13 @@ inline std::byte* address(std::byte* base, std::uint64_t offset) {
 
 inline std::byte* virtual_base(const void* memory, std::uint64_t offset) {
     return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(memory) - offset);
+}
+
+// Returns the index of the local peer whose area it is; nullopt for the rank's own areas. Not for shifted
+// areas.
+inline std::optional<std::size_t> local_peer_of(const dsl::RankProgram& program, dsl::AreaId area) {
+    if (area < dsl::areas_of_a_rank || area >= program.first_scratch()) return std::nullopt;
+    return area / dsl::areas_of_a_rank - 1;
 }
 
 // Places the shifted areas. The areas that they shift must be placed already.

@@ -7,7 +7,7 @@
 namespace hocket::engine {
 namespace {
 
-constexpr std::uint64_t entered = 1, opened = 2, copied = 3;  // the marks
+constexpr std::uint64_t entered = 1, opened = 2;  // the marks
 
 }  // namespace
 
@@ -19,22 +19,21 @@ void DirectRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     number_ = start.sequence + tile;
     local_peers_ = local_peers;
     binding_.reset();
+    begun_ = nullptr;
     disagreement_.reset();
-    is_pulling_ = false;
     met_ = 0;
     is_done_ = false;
-    has_begun_usual_ = false;
     stage_ = Stage::closed;
     if (start.direct)
         binding_ = start.plan->bind(layout_of(start));
     else
-        begin_usual();
+        begin_run(*usual_);
 }
 
-void DirectRun::begin_usual() {
-    usual_->begin(start_, tile_, local_peers_);
-    has_begun_usual_ = true;
-    is_done_ = usual_->is_done();
+void DirectRun::begin_run(Run& run) {
+    run.begin(start_, tile_, local_peers_);
+    begun_ = &run;
+    is_done_ = run.is_done();
     binding_.reset();
 }
 
@@ -42,7 +41,7 @@ bool DirectRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
     bool moved = false;
     while (!is_done_ && !disagreement_ && step(fabric, budget)) {
         moved = true;
-        if (stage_ == Stage::usual) break;  // the usual run decides when to stop
+        if (stage_ == Stage::running) break;  // the run that has begun decides when to stop
     }
     return moved;
 }
@@ -58,21 +57,19 @@ bool DirectRun::step(transport::Fabric* fabric, std::uint64_t& budget) {
             return true;
         case Stage::agreeing:
             if (!have_come(opened)) return false;
-            if (all_show(&LocalPeers::Shown::has_opened))
-                stage_ = Stage::copying;
-            else
-                go_usual();
+            all_show(&LocalPeers::Shown::has_opened) ? run_on_devices() : go_usual();
             return true;
-        case Stage::copying:
-            return copy();
-        case Stage::leaving:
-            return is_done_ = have_come(copied);
-        case Stage::usual:
+        case Stage::running:
             break;
     }
-    const bool moved = usual_->advance(fabric, budget);
-    is_done_ = usual_->is_done();
-    disagreement_ = usual_->disagreement();
+    return advance_run(fabric, budget);
+}
+
+bool DirectRun::advance_run(transport::Fabric* fabric, std::uint64_t& budget) {
+    const bool moved = begun_->advance(fabric, budget);
+    is_done_ = begun_->is_done();
+    disagreement_ = begun_->disagreement();
+    if (is_done_ && start_.direct) start_.direct->end();
     return moved;
 }
 
@@ -82,9 +79,9 @@ bool DirectRun::enter() {
     LocalPeers::Shown& own = local_peers_->shown(local_peers_->self(), number_);
     own.checksum = start_.checksum;
     own.is_direct = start_.direct != nullptr;
-    if (start_.direct && start_.direct->exported()) own.input = *start_.direct->exported();
+    if (start_.direct) start_.direct->show(own);
     local_peers_->mark(number_, entered);
-    stage_ = start_.direct ? Stage::rendezvous : Stage::usual;
+    stage_ = start_.direct ? Stage::rendezvous : Stage::running;
     return true;
 }
 
@@ -121,73 +118,44 @@ bool DirectRun::all_show(bool LocalPeers::Shown::*what) const {
 }
 
 void DirectRun::open() {
-    bool has_opened = true;
-    for (const Move& move : start_.direct->moves()) {
-        const Member member = local_peers_->member_of(move.from);
-        has_opened = has_opened && start_.direct->open(move, local_peers_->shown(member, number_).input);
-    }
-    local_peers_->shown(local_peers_->self(), number_).has_opened = has_opened;
+    local_peers_->shown(local_peers_->self(), number_).has_opened =
+        start_.direct->open(*local_peers_, number_);
     local_peers_->mark(number_, opened);
     stage_ = Stage::agreeing;
 }
 
-bool DirectRun::copy() {
-    if (!is_pulling_) {
-        if (!begin_pulls()) return false;
-        start_.direct->copy();
-        return true;
-    }
-    if (!start_.direct->has_copied()) return false;
-    end_pulls();
-    local_peers_->mark(number_, copied);
-    stage_ = Stage::leaving;
-    return true;
-}
-
-// Returns false if another rank has failed. This rank learns of the failure elsewhere.
-bool DirectRun::begin_pulls() {
-    const auto& moves = start_.direct->moves();
-    for (std::size_t i = 0; i < moves.size(); ++i) {
-        if (local_peers_->begin_pull(local_peers_->member_of(moves[i].from))) continue;
-        for (; i > 0; --i) local_peers_->end_pull();
-        return false;
-    }
-    return is_pulling_ = true;
-}
-
-void DirectRun::end_pulls() {
-    is_pulling_ = false;
-    for (std::size_t i = 0; i < start_.direct->moves().size(); ++i) local_peers_->end_pull();
+void DirectRun::run_on_devices() {
+    if (!on_devices_) on_devices_ = std::make_unique<GraphRun>(*start_.plan, execution_);
+    begin_run(*on_devices_);
+    stage_ = Stage::running;
 }
 
 void DirectRun::go_usual() {
     execution_.go_by_host(start_);
-    begin_usual();
-    stage_ = Stage::usual;
+    begin_run(*usual_);
+    stage_ = Stage::running;
 }
 
 bool DirectRun::let_go() {
-    if (!start_.direct || stage_ == Stage::closed) return false;
-    if (is_pulling_ && start_.direct->settle()) end_pulls();
-    return start_.direct->exported() != nullptr;
+    const bool is_shown = start_.direct && stage_ != Stage::closed;
+    return is_shown && start_.direct->let_go(*local_peers_);
+}
+
+void DirectRun::release() {
+    usual_->release();
+    if (on_devices_) on_devices_->release();
 }
 
 // ---- About a run that has begun -----------------------------------------------------------------
 
-bool DirectRun::is_complete(dsl::OpId op) const {
-    if (has_begun_usual_) return usual_->is_complete(op);
-    const dsl::Rank peer = start_.plan->program().ops[op].peer;
-    return peer >= 0 && local_peers_->has_marked(local_peers_->member_of(peer), number_, copied);
-}
-
 std::optional<dsl::OpId> DirectRun::first_incomplete() const {
-    if (has_begun_usual_) return usual_->first_incomplete();
+    if (begun_) return begun_->first_incomplete();
     return awaited_at_start() ? std::optional<dsl::OpId>(0) : std::nullopt;
 }
 
 std::optional<dsl::Rank> DirectRun::awaited_at_start() const {
     if (stage_ == Stage::closed) return local_peers_->busy_since(number_);
-    if (stage_ == Stage::usual) return usual_->awaited_at_start();
+    if (stage_ == Stage::running) return begun_->awaited_at_start();
     const bool meets = stage_ == Stage::rendezvous && met_ < local_peers_->members();
     return meets ? std::optional(local_peers_->ranks()[static_cast<std::size_t>(met_)]) : std::nullopt;
 }

@@ -2,9 +2,9 @@
 // otherwise the usual way. A rank that cannot, because its buffers are on the host, publishes that and waits
 // for no other rank.
 //
-// The ranks pass three marks. At the first, each rank publishes its input, or that it cannot go direct; at
-// the second, whether it could open the memory that it needs. Only if all could does each rank copy its
-// pieces to its output; the third mark says that it has done so.
+// The ranks pass two marks. At the first, each rank publishes its areas, or that it cannot go direct; at the
+// second, whether it could open the memory that it needs. Only if all could does each rank run its program on
+// the devices. Nothing has been copied before that, so the usual run, too, starts from nothing.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 #include "runtime/base/layout.hpp"
 #include "runtime/engine/run/direct_start.hpp"
+#include "runtime/engine/run/graph_run.hpp"
 #include "runtime/engine/run/run.hpp"
 
 namespace hocket::engine {
@@ -29,17 +30,17 @@ class DirectRun final : public Run {
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
     void complete(dsl::OpId op) override { usual_->complete(op); }
     bool let_go() override;
-    void release() override { usual_->release(); }
+    void release() override;
     std::uint64_t memory_bytes() const override { return usual_->memory_bytes(); }
     std::size_t messages() const override { return usual_->messages(); }
 
-    const Binding& binding() const override { return binding_ ? *binding_ : usual_->binding(); }
-    bool is_complete(dsl::OpId op) const override;
+    const Binding& binding() const override { return begun_ ? begun_->binding() : *binding_; }
+    bool is_complete(dsl::OpId op) const override { return begun_ && begun_->is_complete(op); }
     std::optional<dsl::OpId> first_incomplete() const override;
     std::optional<dsl::Rank> awaited_at_start() const override;
 
   private:
-    enum class Stage : std::uint8_t { closed, rendezvous, agreeing, copying, leaving, usual };
+    enum class Stage : std::uint8_t { closed, rendezvous, agreeing, running };
 
     bool step(transport::Fabric* fabric, std::uint64_t& budget);
     bool enter();
@@ -47,23 +48,22 @@ class DirectRun final : public Run {
     void look_for_others(Member member);
     bool all_show(bool LocalPeers::Shown::*what) const;
     void open();
-    bool copy();
-    bool begin_pulls();
-    void end_pulls();
+    void run_on_devices();
     void go_usual();
-    void begin_usual();
+    void begin_run(Run& run);
+    bool advance_run(transport::Fabric* fabric, std::uint64_t& budget);
 
     Execution& execution_;
     const std::unique_ptr<Run> usual_;
+    std::unique_ptr<GraphRun> on_devices_;  // made when it is first needed
+    Run* begun_ = nullptr;                  // one of the two; null until the start's way is known
     Start start_;
     std::optional<Layout> uneven_;
     std::uint64_t tile_ = 0, number_ = 0;
     LocalPeers* local_peers_ = nullptr;
-    std::shared_ptr<const Binding> binding_;  // null: the usual run has begun
-    Stage stage_ = Stage::usual;
+    std::shared_ptr<const Binding> binding_;  // until a run has begun
+    Stage stage_ = Stage::running;
     Member met_ = 0;  // members before it have passed the awaited mark
-    bool is_pulling_ = false;
-    bool has_begun_usual_ = false;
 };
 
 }  // namespace hocket::engine

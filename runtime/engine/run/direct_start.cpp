@@ -1,7 +1,12 @@
 #include "runtime/engine/run/direct_start.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
+#include "runtime/base/error.hpp"
+#include "runtime/engine/plan/address.hpp"
 #include "runtime/engine/run/shared_run.hpp"
 #include "runtime/engine/run/staged.hpp"
 #include "runtime/engine/start/start_buffers.hpp"
@@ -9,41 +14,17 @@
 namespace hocket::engine {
 namespace {
 
-// Returns all moves into this rank's output, including those from its own input.
-std::vector<Move> moves_of(const Start& start, const Layout& layout) {
-    const dsl::RankProgram& program = start.plan->program();
-    const dsl::Contract& contract = contract_of(program.collective);
-    const std::uint64_t element = start.plan->element();
-    std::vector<Move> moves;
-    const auto begin_of = [&](dsl::Rank rank) { return element * layout.piece_begin(rank, program.ranks); };
-    const auto bytes_of = [&](dsl::Rank rank) { return element * layout.piece_count(rank, program.ranks); };
-    for (dsl::Rank rank = 0; rank < program.ranks; ++rank) {
-        const dsl::Share held = contract.input.of(rank == program.root), wanted = start.plan->output();
-        if (held == dsl::Share::none || wanted == dsl::Share::none) continue;
-        Move move{rank, {0, element * layout.count()}, 0};
-        if (contract.exchanges() || wanted == dsl::Share::own)
-            move.input = {begin_of(program.rank), begin_of(program.rank) + bytes_of(program.rank)};
-        else if (held == dsl::Share::own)
-            move.input = {0, bytes_of(rank)};
-        if (contract.exchanges() || held == dsl::Share::own) move.to = begin_of(rank);
-        if (move.input.begin < move.input.end) moves.push_back(move);
-    }
-    return moves;
-}
-
-// Returns true if the output overlaps the input, which others read while the output is written. In place, a
-// piece that keeps its place is not written.
-bool writes_what_is_read(const Start& start, const std::vector<Move>& moves, std::uint64_t input_bytes) {
-    const auto send = reinterpret_cast<std::uintptr_t>(start.send),
-               recv = reinterpret_cast<std::uintptr_t>(start.recv);
-    return std::any_of(moves.begin(), moves.end(), [&](const Move& move) {
-        const std::uintptr_t begin = recv + move.to, end = begin + (move.input.end - move.input.begin);
-        const bool stays = move.from == start.plan->program().rank && begin == send + move.input.begin;
-        return !stays && begin < send + input_bytes && send < end;
+// A schedule may combine although its collective does not, in places whose values nobody gets.
+bool only_copies(const dsl::RankProgram& program) {
+    using Kind = dsl::Op::Kind;
+    return std::ranges::all_of(program.ops, [](const dsl::Op& op) {
+        return op.kind == Kind::copy || op.kind == Kind::signal || op.kind == Kind::await;
     });
 }
 
 }  // namespace
+
+using device::DirectBuffer;
 
 bool DirectStart::suits(const Plan& plan) {
     const dsl::RankProgram& program = plan.program();
@@ -51,41 +32,119 @@ bool DirectStart::suits(const Plan& plan) {
            !program.computes() && !plan.is_by_pair();
 }
 
+DirectStart::DirectStart(const Start& start, const device::Buffers& buffers)
+    : buffers_(buffers),
+      program_(start.plan->program()),
+      binding_(start.plan->bind(layout_of(start))),
+      doing_(fmt::format("copying send ({}) and recv ({}) between the devices of this host",
+                         static_cast<const void*>(start.send), static_cast<const void*>(start.recv))),
+      bases_(program_.first_scratch()) {}
+
+DirectStart::~DirectStart() {
+    executor_.reset();
+    give_work_back();
+}
+
+void DirectStart::give_work_back() noexcept {
+    if (!work_.begin) return;
+    is_lost_ ? queues_->set_aside(work_) : queues_->give_back(work_, {});
+    work_ = {};
+}
+
 std::unique_ptr<DirectStart> DirectStart::begin(const Start& start, const device::Buffers& buffers) {
     const Plan& plan = *start.plan;
     const bool sends = plan.input() != dsl::Share::none, receives = plan.output() != dsl::Share::none;
-    if (!suits(plan) || !buffers.devices.may_export() || start.tiles() != 1) return nullptr;
+    if (!suits(plan) || !only_copies(plan.program())) return nullptr;
+    if (!buffers.devices.may_export() || start.tiles() != 1) return nullptr;
     if ((sends && !buffers.send) || (receives && !buffers.recv)) return nullptr;
-    const Layout layout = layout_of(start);
-    const std::vector<Move> moves = moves_of(start, layout);
-    const std::uint64_t input_bytes = bytes_of(start, layout, plan.input());
-    if (writes_what_is_read(start, moves, sends ? input_bytes : 0)) return nullptr;
-    std::unique_ptr<DirectStart> made(new DirectStart(buffers));
-    made->input_ = start.send;
-    if (sends) {
-        made->send_ = device::DirectBuffer::to_send(buffers, *buffers.send, start.send, input_bytes, "send");
-        if (!made->send_) return nullptr;
-    }
-    if (receives) made->recv_ = device::DirectBuffer::to_receive(buffers, *buffers.recv, start.recv, "recv");
-    for (const Move& move : moves) {
-        if (move.from != plan.program().rank)
-            made->moves_.push_back(move);
-        else if (start.recv + move.to != start.send + move.input.begin)
-            made->recv_->add(start.send + move.input.begin, move.input.end - move.input.begin, move.to);
-    }
+    if (plan.must_copy_input(start.send, start.recv, layout_of(start))) return nullptr;
+    std::unique_ptr<DirectStart> made(new DirectStart(start, buffers));
+    if (!made->take_buffers(start)) return nullptr;
+    made->queues_ = made->recv_ ? &made->recv_->queues() : &made->send_->queues();
+    if (!made->take_work()) return nullptr;
+    made->executor_.emplace(made->program_, *made->queues_, made->doing_);
     return made;
+}
+
+// Returns false if local peers use a buffer that they cannot open.
+bool DirectStart::take_buffers(const Start& start) {
+    const auto take = [&](const device::Place& place, const void* memory, dsl::Share share, bool is_shared,
+                          const char* name, const char* verb) {
+        const std::uint64_t bytes = bytes_of(start, binding_->layout, share);
+        return DirectBuffer::make(buffers_, place, memory, name, verb,
+                                  is_shared ? std::optional(bytes) : std::nullopt);
+    };
+    const dsl::Share held = start.plan->input(), wanted = start.plan->output();
+    if (held != dsl::Share::none)
+        send_ = take(*buffers_.send, start.send, held, program_.shares_input, "send", "to");
+    if (wanted != dsl::Share::none)
+        recv_ = take(*buffers_.recv, start.recv, wanted, program_.shares_output, "recv", "from");
+    return (send_ || held == dsl::Share::none) && (recv_ || wanted == dsl::Share::none);
+}
+
+// Returns false if the device has no memory for the work area, or only such as local peers cannot open.
+bool DirectStart::take_work() {
+    if (binding_->memory_bytes == 0) return true;
+    const device::InContext here(buffers_.driver, queues_->context(), doing_);
+    try {
+        work_ = queues_->take_block(binding_->memory_bytes, doing_, true);
+    } catch (const Error& error) {
+        if (error.status() != Status::out_of_memory) throw;
+        return false;
+    }
+    if (!program_.shares_work) return true;
+    exported_work_ = device::export_memory(buffers_.driver, work_.begin, work_.bytes, doing_);
+    return exported_work_.has_value();
 }
 
 bool DirectStart::may_be_used() {
     return (!send_ || send_->may_be_used()) && (!recv_ || recv_->may_be_used());
 }
 
-bool DirectStart::open(const Move& move, const device::Exported& from) {
-    return recv_->open(from, move.input, move.to);
+void DirectStart::show(LocalPeers::Shown& own) const {
+    const auto& offsets = binding_->byte_offsets;
+    if (program_.shares_input) own.areas[dsl::input_area] = *send_->exported();
+    if (program_.shares_output) own.areas[dsl::output_area] = *recv_->exported();
+    if (program_.shares_work) own.areas[dsl::work_area] = *exported_work_;
+    own.skipped = {offsets[program_.input_origin], offsets[program_.output_origin], 0};
 }
 
-void DirectStart::copy() {
-    if (recv_) recv_->copy();
+// Returns the areas of local peers in which this rank's copies read or write.
+std::set<dsl::AreaId> DirectStart::areas_of_local_peers() const {
+    std::set<dsl::AreaId> areas;
+    const auto look = [&](dsl::AreaId area) {
+        if (local_peer_of(program_, program_.memory_of(area))) areas.insert(program_.memory_of(area));
+    };
+    for (const dsl::Op& op : program_.ops) {
+        if (op.kind != dsl::Op::Kind::copy || binding_->bytes_of(op) == 0) continue;
+        look(op.area);
+        std::ranges::for_each(op.also, look);
+        std::ranges::for_each(op.operands, look);
+    }
+    return areas;
+}
+
+bool DirectStart::open(const LocalPeers& local_peers, std::uint64_t number) {
+    for (const dsl::AreaId area : areas_of_local_peers()) {
+        const dsl::Rank peer = program_.local_peers[*local_peer_of(program_, area)];
+        const LocalPeers::Shown& shown = local_peers.shown(local_peers.member_of(peer), number);
+        const dsl::AreaId theirs = area % dsl::areas_of_a_rank;
+        std::byte* const begin = executor_->open(shown.areas[theirs]);
+        if (!begin) return false;
+        bases_[area] = virtual_base(begin, shown.skipped[theirs]);
+    }
+    return true;
+}
+
+void DirectStart::end() noexcept {
+    executor_->end();
+    give_work_back();
+}
+
+bool DirectStart::let_go(LocalPeers& local_peers) noexcept {
+    is_lost_ = true;
+    executor_->settle(local_peers);
+    return program_.shares_input || program_.shares_output || program_.shares_work;
 }
 
 std::unique_ptr<device::Staging> DirectStart::stage(Start& start) const {
@@ -95,11 +154,13 @@ std::unique_ptr<device::Staging> DirectStart::stage(Start& start) const {
 }
 
 bool DirectStart::is_waiting() const {
-    return (send_ && send_->awaits_stream()) || (recv_ && (recv_->awaits_stream() || recv_->is_copying()));
+    return (send_ && send_->awaits_stream()) || (recv_ && recv_->awaits_stream()) || executor_->is_busy();
 }
 
 std::string DirectStart::awaited() const {
-    return send_ && send_->awaits_stream() ? send_->awaited() : recv_->awaited();
+    for (const auto* buffer : {&send_, &recv_})
+        if (*buffer && (*buffer)->awaits_stream()) return (*buffer)->awaited();
+    return doing_ + ": a copy has not ended";
 }
 
 }  // namespace hocket::engine

@@ -1,63 +1,83 @@
-// The copies of one start between devices of one host, for a collective that only moves data: what this rank
-// copies from the others' inputs, as the collective's contract says, whatever its schedule is.
+// The memory of one start between devices of one host, for a collective that only moves data: this rank's
+// buffers, which local peers may open, its work and scratch areas on the device, and the local peers' areas.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "runtime/device/direct_buffer.hpp"
 #include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/run/device_executor.hpp"
+#include "runtime/engine/run/local_peers.hpp"
 #include "runtime/engine/start/start.hpp"
 
 namespace hocket::engine {
 
-// The part of a rank's input that belongs in this rank's output. In bytes.
-struct Move {
-    dsl::Rank from;
-    device::Stretch input;  // of that rank
-    std::uint64_t to;       // in the output
-};
-
+// Not thread-safe.
 class DirectStart {
   public:
     // Returns true if the plan's starts could go from device to device; the same on all ranks.
     static bool suits(const Plan& plan);
 
-    // Returns null if this start cannot: a buffer is on the host, or in memory that other processes cannot
-    // open; or the memory to be written is read elsewhere. Throws hocket::Error like device::DirectBuffer; so
-    // do all functions below.
+    // Returns null if this start cannot: this rank's program combines; a buffer is on the host, or in memory
+    // that local peers use and cannot open; the input must be copied first (Plan::must_copy_input); or the
+    // device has no room for the work area. Throws hocket::Error like device::DirectBuffer; so do all
+    // functions below.
     static std::unique_ptr<DirectStart> begin(const Start& start, const device::Buffers& buffers);
+    ~DirectStart();  // waits up to a second for copies that are under way
+    DirectStart(const DirectStart&) = delete;
 
     // Returns true once all earlier work on the caller's stream has ended.
     bool may_be_used();
 
-    // Returns the input for the other ranks to copy from; null if this rank has none.
-    const device::Exported* exported() const { return send_ ? &send_->exported() : nullptr; }
+    // Shows this rank's areas to the local peers.
+    void show(LocalPeers::Shown& own) const;
+    // Opens those areas that the program uses of local peers, as they show them for start `number`. Returns
+    // false if one cannot be reached.
+    bool open(const LocalPeers& local_peers, std::uint64_t number);
 
-    // Return and open the pieces of the ranks that this one copies from. open() returns false if a rank's
-    // memory cannot be reached.
-    const std::vector<Move>& moves() const { return moves_; }
-    bool open(const Move& move, const device::Exported& from);
-    void copy();
-    bool has_copied() { return !recv_ || recv_->has_copied(); }
-    bool settle() noexcept { return !recv_ || recv_->settle(); }
+    // The areas, all on devices. memory(): of the work area and the scratch slots (Binding::slot_offsets).
+    // base(): the virtual base of a local peer's area, null if the program does not use it.
+    std::byte* memory() const { return work_.begin; }
+    std::byte* base(dsl::AreaId theirs) const { return bases_[theirs]; }
+    DeviceExecutor& executor() { return *executor_; }
+
+    // Call once no rank uses this start's memory any more, in success.
+    void end() noexcept;
+    // Call after a failure, if local peers have seen this rank's areas: waits up to a second for this rank's
+    // copies. Returns true if local peers may be using its memory.
+    bool let_go(LocalPeers& local_peers) noexcept;
 
     // Stages the buffers through the host from now on, as the other stage() does. The start no longer refers
     // to this object.
     std::unique_ptr<device::Staging> stage(Start& start) const;
 
+    // Returns true if the next step is a device's; awaited() describes it, for people.
     bool is_waiting() const;
     std::string awaited() const;
 
   private:
-    explicit DirectStart(const device::Buffers& buffers) : buffers_(buffers) {}
+    DirectStart(const Start& start, const device::Buffers& buffers);
+    bool take_buffers(const Start& start);
+    bool take_work();
+    void give_work_back() noexcept;
+    std::set<dsl::AreaId> areas_of_local_peers() const;
 
     const device::Buffers buffers_;
+    const dsl::RankProgram& program_;
+    const std::shared_ptr<const Binding> binding_;
+    std::string doing_;
     std::unique_ptr<device::DirectBuffer> send_, recv_;  // null: no such buffer on this rank
-    const std::byte* input_ = nullptr;
-    std::vector<Move> moves_;  // from other ranks
+    device::Queues* queues_ = nullptr;                   // of the copies and the work area
+    device::Block work_;  // begin is null: the program has neither work nor scratch
+    std::optional<device::Exported> exported_work_;
+    std::optional<DeviceExecutor> executor_;
+    std::vector<std::byte*> bases_;  // by area, of local peers
+    bool is_lost_ = false;           // it is not known when local peers are done with the work area
 };
 
 }  // namespace hocket::engine

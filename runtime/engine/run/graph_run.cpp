@@ -89,6 +89,7 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_p
         start.plan->bind(start.uneven ? *start.uneven : Layout(tile_.elements()), start.arguments.get());
     arguments_ = start.arguments;
     local_peers_ = local_peers;
+    direct_ = start.direct;
     send_ = start.send;
     recv_ = start.recv;
     factor_ = start.factor;
@@ -136,10 +137,11 @@ void GraphRun::place_areas() {
     holds_x_.assign(areas_.size(), false);
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area})
         holds_x_[area] = !tile_.is_whole() && (!copies_[area] || works_beside_copy(area));
-    areas_[dsl::work_area] = memory_;
+    std::byte* const memory = direct_ ? direct_->memory() : memory_;
+    areas_[dsl::work_area] = memory;
     for (std::size_t i = 0; i < program.scratch.size(); ++i)
         areas_[program.first_scratch() + i] =
-            virtual_base(address(memory_, binding_->slot_offsets[i]), offsets[program.scratch[i].begin]);
+            virtual_base(address(memory, binding_->slot_offsets[i]), offsets[program.scratch[i].begin]);
     if (program.kept > 0) place_kept();
     if (is_by_pair())
         place_piece(program.rank, dsl::input_area, piece_for(program.rank));
@@ -185,7 +187,11 @@ void GraphRun::complete(dsl::OpId id) {
     if (staged_) staged_.ran(id);
     if (staged_ && is_done_) staged_.finish(bytes_spanned(dsl::output_area));
     for (const dsl::OpId next : plan_->program().ops[id].successors)
-        if (--waits_[next] == 0) enqueue(next);
+        if (!follows_on_stream(id, next)) release_successor(next);
+}
+
+void GraphRun::release_successor(dsl::OpId id) {
+    if (--waits_[id] == 0) enqueue(id);
 }
 
 bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
@@ -195,6 +201,7 @@ bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
         if (!enter(budget)) return false;
         did_something = true;
     }
+    if (direct_) did_something |= end_on_device();
     if (!awaits_.empty()) did_something |= look_for_local_peers();
     do {
         // Receives are posted first: a message that finds its receive posted is not copied twice.
@@ -203,18 +210,50 @@ bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
         if (local_.empty()) break;
         const dsl::OpId id = local_.ops[local_.head];
         if (staged_ && !staged_.may_run(id, areas_)) break;
+        if (!run_or_post(plan_->program().ops[id], id, budget)) break;
         ++local_.head;
-        const dsl::Op& op = plan_->program().ops[id];
-        const std::uint64_t bytes = binding_->bytes_of(op);
-        if (op.kind == Kind::signal)
-            local_peers_->signal(sequence_, 0, op.message);
-        else if (bytes > 0)
-            run_local(op, id);
-        complete(id);
         did_something = true;
-        budget -= std::min(budget, bytes);
     } while (budget > 0);
+    if (direct_) direct_->executor().flush();
     return did_something;
+}
+
+// Returns false if the operation cannot be posted.
+bool GraphRun::run_or_post(const dsl::Op& op, dsl::OpId id, std::uint64_t& budget) {
+    if (direct_ && op.kind == Kind::copy) return post_on_device(id);
+    const std::uint64_t bytes = binding_->bytes_of(op);
+    if (op.kind == Kind::signal)
+        local_peers_->signal(sequence_, 0, op.message);
+    else if (bytes > 0)
+        run_local(op, id);
+    complete(id);
+    budget -= std::min(budget, bytes);
+    return true;
+}
+
+// Also posts copies without elements: they must not end before those that they follow.
+bool GraphRun::post_on_device(dsl::OpId id) {
+    if (!direct_->executor().post(id, areas_.data(), binding_->byte_offsets.data(), *local_peers_))
+        return false;
+    for (const dsl::OpId next : plan_->program().ops[id].successors)
+        if (follows_on_stream(id, next)) release_successor(next);
+    return true;
+}
+
+bool GraphRun::end_on_device() {
+    bool ended = false;
+    while (const auto id = direct_->executor().next_ended(*local_peers_)) {
+        complete(*id);
+        ended = true;
+    }
+    return ended;
+}
+
+// Returns true if both are copies on the device's stream, which runs them one after the other: the later one
+// may be posted as soon as the earlier one is. Signals wait for its end.
+bool GraphRun::follows_on_stream(dsl::OpId earlier, dsl::OpId later) const {
+    const auto& ops = plan_->program().ops;
+    return direct_ && ops[earlier].kind == Kind::copy && ops[later].kind == Kind::copy;
 }
 
 void GraphRun::run_local(const dsl::Op& op, dsl::OpId id) {
@@ -326,6 +365,9 @@ std::uint64_t GraphRun::bytes_spanned(dsl::AreaId area) const {
 // Allocates copies of the buffers that local peers use but cannot reach, in memory that they can reach. Also
 // copies an input that is multiplied, or that overlaps the output although it must not.
 void GraphRun::make_copies() {
+    copies_[dsl::input_area] = copies_[dsl::output_area] = nullptr;
+    contacts_.assign(local_peers_ ? static_cast<std::size_t>(local_peers_->members()) : 0, false);
+    if (direct_) return;  // local peers reach all of it
     const dsl::RankProgram& program = plan_->program();
     const std::uint64_t input = bytes_of_buffer(dsl::input_area), output = bytes_of_buffer(dsl::output_area);
     const std::uint64_t shown = local_peers_ && is_by_pair()
@@ -333,7 +375,6 @@ void GraphRun::make_copies() {
                                     : 0;
     bool copies_input = plan_->must_copy_input(send_, recv_, binding_->layout), copies_output = false;
     if (local_peers_) {
-        contacts_.assign(static_cast<std::size_t>(local_peers_->members()), false);
         transport::Window& window = local_peers_->window();
         const bool reads_send = program.input() != dsl::Share::none;
         const bool shows_copies = program.protocol == dsl::Protocol::latency;
@@ -410,9 +451,16 @@ bool GraphRun::input_has_come() const {
 
 // Publishes this rank's buffers. Returns the bytes that were copied.
 std::uint64_t GraphRun::show_buffers() {
-    const transport::Window& window = local_peers_->window();
     const std::uint64_t bytes = copies_[dsl::input_area] ? move_copies(dsl::input_area) : 0;
     LocalPeers::Line& line = local_peers_->line(local_peers_->self(), sequence_);
+    if (!direct_) show_areas(line);  // else it has shown them already
+    line.completed = local_peers_->completed();
+    line.checksum = checksum_;
+    return bytes;
+}
+
+void GraphRun::show_areas(LocalPeers::Line& line) {
+    const transport::Window& window = local_peers_->window();
     const dsl::RankProgram& program = plan_->program();
     const dsl::BoundaryId origins[] = {program.input_origin, program.output_origin};
     const bool is_shared[] = {program.shares_input, program.shares_output};
@@ -429,9 +477,6 @@ std::uint64_t GraphRun::show_buffers() {
     if (program.shares_work || is_by_pair())
         line.show(dsl::work_area, window.offset_of(memory_, memory_bytes_).value(), 0);
     if (is_by_pair()) show_pieces();
-    line.completed = local_peers_->completed();
-    line.checksum = checksum_;
-    return bytes;
 }
 
 bool GraphRun::look_for_local_peers() {
@@ -464,7 +509,7 @@ bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
     const std::uint8_t in_windows = local_peers_->line(member, sequence_).in_windows;
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area}) {
         const dsl::AreaId theirs = dsl::RankProgram::local_peer_area(index, area);
-        areas_[theirs] = local_peers_->base(member, sequence_, area);
+        areas_[theirs] = direct_ ? direct_->base(theirs) : local_peers_->base(member, sequence_, area);
         holds_x_[theirs] = !tile_.is_whole() && (in_windows & LocalPeers::Line::bit_of(area)) != 0;
     }
     if (!is_by_pair()) {

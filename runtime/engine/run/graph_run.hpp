@@ -1,5 +1,6 @@
 // Runs operations in the order of their dependencies: messages, and also loads and stores in local peers'
-// memory if the program has both.
+// memory if the program has both, or if all buffers are on devices. On the host a copy has ended once it has
+// run. On a device it is posted, and ends later (device_executor.hpp).
 #pragma once
 
 #include <cstddef>
@@ -9,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/engine/run/direct_start.hpp"
 #include "runtime/engine/run/run.hpp"
 #include "runtime/engine/run/staged.hpp"
 #include "runtime/engine/start/input_copy.hpp"
@@ -61,6 +63,7 @@ class GraphRun final : public Run {
     };
 
     void enqueue(dsl::OpId op);
+    void release_successor(dsl::OpId op);
     void need_memory(std::uint64_t bytes);
     void free_memory();
     void place_areas();
@@ -70,6 +73,7 @@ class GraphRun final : public Run {
     ReadBy copy_is_read_by() const { return local_peers_ ? ReadBy::local_peers : ReadBy::self; }
     bool enter(std::uint64_t& budget);
     std::uint64_t show_buffers();
+    void show_areas(LocalPeers::Line& line);
     bool look_for_local_peers();
     bool contact(const dsl::Op& op, dsl::OpId id);
     std::uint64_t bytes_of_buffer(dsl::AreaId area) const;
@@ -77,6 +81,10 @@ class GraphRun final : public Run {
     bool input_has_come() const;
     bool post(Queue& queue, transport::Fabric* fabric);
     bool post_one(const dsl::Op& op, dsl::OpId id, transport::Fabric& fabric);
+    bool run_or_post(const dsl::Op& op, dsl::OpId id, std::uint64_t& budget);
+    bool post_on_device(dsl::OpId id);
+    bool end_on_device();
+    bool follows_on_stream(dsl::OpId earlier, dsl::OpId later) const;
     void run_local(const dsl::Op& op, dsl::OpId id);
     void run_by_chunks(const dsl::Op& op, dsl::OpId id);
     std::size_t most_segments(const dsl::MessagePart& part) const;
@@ -118,9 +126,9 @@ class GraphRun final : public Run {
     std::byte* memory_ = nullptr;  // work and scratch, and copies of buffers that local peers cannot reach
     std::uint64_t memory_bytes_ = 0;
 
-    // Used if there are both local peers and messages, or if the input comes from a device and all of it is
-    // needed at once.
+    // Used if there are local peers, or if the input comes from a device and all of it is needed at once.
     LocalPeers* local_peers_ = nullptr;
+    DirectStart* direct_ = nullptr;  // as in Start
     const std::byte* send_ = nullptr;
     std::byte *recv_ = nullptr, *copies_[2] = {};  // of input and output; null: no copy
     double factor_ = 1;

@@ -157,9 +157,9 @@ std::optional<dsl::Rank> LocalPeers::busy_since(std::uint64_t number) const {
 }
 
 // Either the owner sees that a copy is under way, or this rank sees that the memory was withdrawn.
-bool LocalPeers::begin_pull(Member from) {
+bool LocalPeers::begin_pull(Member of) {
     board(self()).pulls.fetch_add(1);
-    if (board(from).is_withdrawn.load() == 0) return true;
+    if (board(of).is_withdrawn.load() == 0) return true;
     end_pull();
     return false;
 }

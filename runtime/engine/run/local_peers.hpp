@@ -58,7 +58,10 @@ class LocalPeers {
         std::atomic<std::uint64_t> marked;  // a stamp(); see DirectRun for the marks
         std::uint32_t checksum;             // as in Line
         bool is_direct, has_opened;         // it can go direct; it could open the memory that it needs
-        device::Exported input;             // if it has one
+        // Those of its input, output and work that local peers use: the memory, and the bytes of positions
+        // that lie before it (the memory less these bytes is the area's virtual base).
+        std::array<device::Exported, dsl::areas_of_a_rank> areas;
+        std::array<std::uint64_t, dsl::areas_of_a_rank> skipped;
     };
 
     // The state that a rank publishes for one start. A tiny input lies in the line itself, so that only one
@@ -144,12 +147,12 @@ class LocalPeers {
     // Stores a word that other ranks poll, and wakes the ranks that are asleep.
     void publish(std::atomic<std::uint64_t>& word, std::uint64_t value);
 
-    // Enclose a copy on a device from a local peer's memory that is not in the window. begin_pull() returns
-    // false if the local peer has failed; its memory must no longer be read.
-    bool begin_pull(Member from);
+    // Enclose a copy on a device from or to a local peer's memory that is not in the window. begin_pull()
+    // returns false if the local peer has failed; its memory must no longer be used.
+    bool begin_pull(Member of);
     void end_pull();
-    // Call after a failure. Once it has returned true, no local peer reads this rank's device memory, nor
-    // will it later. Waits for copies that are under way, until the given time.
+    // Call after a failure. Once it has returned true, no local peer reads or writes this rank's device
+    // memory, nor will it later. Waits for copies that are under way, until the given time.
     bool withdraw(std::chrono::steady_clock::time_point until);
 
     // Between these two calls, every signal of a local peer rings this rank's doorbell.

@@ -46,8 +46,8 @@ class Run {
     bool is_done() const { return is_done_; }
     const std::optional<Disagreement>& disagreement() const { return disagreement_; }
 
-    // Call after a failure, before the end: stops this rank's devices from copying from others. Returns true
-    // if others may copy from this rank's devices.
+    // Call after a failure, before the end: stops this rank's devices from copying from or to others. Returns
+    // true if others may copy from or to this rank's devices.
     virtual bool let_go() { return false; }
 
     // Call after the end, in success or failure; keeps memory for the next start.

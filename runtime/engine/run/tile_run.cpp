@@ -22,10 +22,6 @@ void for_destinations(const dsl::Op& op, Call call) {
     for (const dsl::AreaId area : op.also) call(area);
 }
 
-bool is_of_local_peer(const dsl::RankProgram& program, dsl::AreaId area) {
-    return area >= dsl::areas_of_a_rank && area < program.first_scratch();
-}
-
 bool uses(const dsl::Op& op, dsl::AreaId area) {
     bool is_used = std::ranges::count(op.operands, area) > 0;
     for_destinations(op, [&](dsl::AreaId one) { is_used |= one == area; });
@@ -39,7 +35,7 @@ bool writes_to_local_peers(const dsl::RankProgram& program, const dsl::Op& op) {
     int theirs = 0, own = 0;
     bool reads_theirs = false, reads_own = false;
     for_destinations(op, [&](dsl::AreaId area) {
-        const bool is_theirs = is_of_local_peer(program, area);
+        const bool is_theirs = local_peer_of(program, area).has_value();
         ++(is_theirs ? theirs : own);
         if (std::count(op.operands.begin(), op.operands.end(), area) > 0)
             (is_theirs ? reads_theirs : reads_own) = true;
@@ -193,7 +189,7 @@ std::byte* TileRun::combine_at_hand(const dsl::Op& op, std::uint64_t at, std::ui
     block_offsets_[op.end] = at + bytes;
     std::byte* at_hand = virtual_base(block, at);
     for_destinations(op, [&](dsl::AreaId area) {
-        if (!is_of_local_peer(start_.program(), area)) at_hand = areas_[area];
+        if (!local_peer_of(start_.program(), area)) at_hand = areas_[area];
     });
     for_destinations(op, [&](dsl::AreaId area) { block_areas_[area] = at_hand; });
     start_.plan->executor().run(next_, block_areas_.data(), block_offsets_.data());
@@ -212,7 +208,7 @@ void TileRun::work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64
             op.kind == Kind::copy ? areas_[op.operands[0]] : combine_at_hand(op, at, bytes, block);
         for_destinations(op, [&](dsl::AreaId area) {
             if (areas_[area] == at_hand) return;
-            const bool is_theirs = is_of_local_peer(start_.program(), area);
+            const bool is_theirs = local_peer_of(start_.program(), area).has_value();
             kernels::hand_over(address(areas_[area], at), address(at_hand, at), bytes,
                                is_theirs ? path_ : kernels::Path::cache);
         });

@@ -302,8 +302,7 @@ TEST_CASE("buffers of several MiB go to and from devices in pieces") {
 }
 
 TEST_CASE("schedules with many steps on memory of devices") {
-    // The path of data does not depend on the schedule: each schedule occurs at least once, and each
-    // placement.
+    // Each schedule occurs at least once, and each placement.
     const std::pair<const char*, std::string> jobs[] = {
         {"ring", "aaaa"}, {"ring", "aabb"}, {"halving", "abcd"}, {"bruck", "aabb"}, {"binomial", "aaaa"}};
     for (const auto& [schedule, hosts] : jobs) {
@@ -412,7 +411,7 @@ TEST_CASE("schedules that compute give the same bits on memory of devices, step 
                   {{"HOCKET_TOPOLOGY", hosts.size() == 4 ? "2x2" : "1"}}) == "");
 }
 
-TEST_CASE("what only moves data goes from device to device inside a host, whatever the schedule") {
+TEST_CASE("what only moves data goes from device to device inside a host, with every schedule") {
     if (!Cuda::is_fake()) HOCKET_SKIP("only the tests' driver counts its calls");
     for (const std::string schedule : {"", "ring"})
         for (const std::string hosts : {"aa", "aaaa"}) {
