@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "dsl/proof/contributions.hpp"
+#include "dsl/proof/symbols/contributions.hpp"
 
 namespace hocket::dsl {
 

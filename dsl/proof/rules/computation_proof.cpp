@@ -1,0 +1,240 @@
+#include "dsl/proof/rules/computation_proof.hpp"
+
+#include <fmt/format.h>
+
+namespace hocket::dsl {
+
+using Op = Formula::Op;
+
+// ---- Formulas ----------------------------------------------------------------------------------
+
+SymbolicValue ComputationProof::value_at(const Step& step, std::int64_t buffer, std::uint32_t atom) {
+    const std::size_t from = subject_.place(step.source, subject_.mirrored(atom, buffer));
+    if (contents_.set[from] == Contributions::undefined)
+        subject_.refuse(step, fmt::format("rank {} calculates with {} before anything is in it", step.source,
+                                          subject_.chunk_text(from)));
+    strands_.read(step, from);
+    const Trait& trait = traits_[contents_.trait[from]];
+    if (trait.left_by != 0)
+        subject_.refuse(
+            step,
+            fmt::format("rank {} reads {}, which holds what {} left for the next start", step.source,
+                        subject_.chunk_text(from), graph_.extras[trait.left_by - 1].name),
+            contents_.last_write(from, "written by this"),
+            "what a selection leaves is added up in a later start");
+    const ExtraBuffer* extra = graph_.extra_at(buffer);
+    if (extra && extra->kind == ExtraBuffer::Kind::state &&
+        (trait.states >> (extra - graph_.extras.data()) & 1) != 0)
+        was_read_[from] = true;
+    // A state with the same content on all ranks is uniform, too, once the proof has learned that.
+    const bool is_given = extra && extra->kind == ExtraBuffer::Kind::given;
+    const bool is_uniform =
+        is_given || (states_.are_known() && contents_.set[from] == Contributions::of_none);
+    return {.set = contents_.set[from],
+            .states = trait.states,
+            .carried = trait.carried,
+            .is_uniform = is_uniform,
+            .selected = trait.selected,
+            .has_sent = trait.has_sent};
+}
+
+SymbolicValue ComputationProof::joined(const Step& step, const Formula::Item& item,
+                                       const SymbolicValue* operands, std::uint32_t atom) {
+    SymbolicValue result = operands[0];
+    const std::size_t n = operands_of(item.op);
+    const bool is_product = item.op == Op::multiply || item.op == Op::divide;
+    const bool is_sum = item.op == Op::add || item.op == Op::subtract;
+    if (is_truth(item.op)) result.carried = 0;
+    if (n == 1) {
+        const bool keeps = item.op == Op::negate || item.op == Op::to_float16 || item.op == Op::to_bfloat16;
+        result.is_linear &= keeps || result.is_uniform;
+        return result;
+    }
+    for (std::size_t i = 1; i < n; ++i) {
+        const SymbolicValue& other = operands[i];
+        if (result.set == Contributions::of_none)
+            result.set = other.set;
+        else if (other.set != Contributions::of_none && other.set != result.set)
+            subject_.refuse(
+                step,
+                fmt::format("rank {} calculates {} from values with different contributions: those of {} and "
+                            "those of {}",
+                            step.source, subject_.chunk_text(subject_.place(step.source, atom)),
+                            sets_.text(result.set), sets_.text(other.set)),
+                {},
+                "values of several ranks are combined by collectives; what a state keeps are parts of the "
+                "ranks that it was made of");
+        result.states |= other.states;
+        if (item.op == Op::select && i == 1)
+            result.carried = other.carried;  // the condition is no part of what it chooses
+        else if (!is_truth(item.op))
+            result.carried |= other.carried;
+        result.selected = traits_.both_pieces(result.selected, other.selected);
+        result.has_sent |= other.has_sent;
+        const bool both_uniform = result.is_uniform && other.is_uniform;
+        const bool both_data = !result.is_uniform && !other.is_uniform;
+        if (is_sum)
+            result.is_linear = result.is_linear && other.is_linear && (both_uniform || both_data);
+        else if (is_product)
+            result.is_linear = result.is_linear && other.is_linear && !both_data &&
+                               (item.op == Op::multiply || other.is_uniform);
+        else
+            result.is_linear = both_uniform;
+        result.is_uniform = both_uniform;
+    }
+    return result;
+}
+
+// Sums over several ranks stay sums only if the computation on their parts is linear.
+void ComputationProof::check_is_whole_or_linear(const Step& step, const SymbolicValue& value,
+                                                std::uint32_t atom) {
+    if (!contents_.is_partial(value.set)) return;
+    completion_.computes_on_parts = true;
+    if (value.is_linear || !states_.are_known()) return;
+    subject_.refuse(
+        step,
+        fmt::format("rank {} has only the parts of {} in {}, and this is no multiple of them: the sum of all "
+                    "ranks' results would not be what it makes of the sum",
+                    step.source, sets_.text(value.set),
+                    subject_.chunk_text(subject_.place(step.source, atom))),
+        {}, "compute before the first collective, or once the data of all ranks are combined");
+}
+
+SymbolicValue ComputationProof::run_formula(const Step& step, std::uint32_t atom) {
+    const Computation& computation = graph_.computations[step.computation];
+    std::vector<SymbolicValue> stack;
+    for (const Formula::Item& item : computation.formula.items) {
+        const std::size_t n = operands_of(item.op);
+        if (item.op == Op::element) {
+            stack.push_back(value_at(step, computation.elements[item.index], atom));
+        } else if (n == 0) {
+            stack.push_back({});
+        } else {
+            const SymbolicValue result = joined(step, item, &stack[stack.size() - n], atom);
+            stack.resize(stack.size() - n);
+            stack.push_back(result);
+        }
+    }
+    check_is_whole_or_linear(step, stack.back(), atom);
+    return stack.back();
+}
+
+// ---- Steps -------------------------------------------------------------------------------------
+
+void ComputationProof::run(std::size_t index) {
+    const Step& step = graph_.steps[index];
+    const Computation& computation = graph_.computations[step.computation];
+    const SelectionProof::Pieces pieces = sparse_.pieces_held(step);
+    MadeOf scalars;
+    for (std::size_t i = 0; i < computation.scalars.size(); ++i)
+        sparse_.check_sums(step, computation.scalars[i], pieces[computation.sparse.size() + i], scalars);
+    if (computation.kind == Computation::Kind::assign) {
+        assign(index, pieces, scalars);
+        return;
+    }
+    keep_selection(step, scalars);
+    for (const AtomRange range : subject_.regions[step.target])
+        for (std::uint32_t atom = range.begin; atom < range.end; ++atom)
+            write(index, subject_.place(step.source, atom), sets_.single(step.source), Traits::plain);
+}
+
+// scalars: the sums that the formula uses.
+void ComputationProof::assign(std::size_t index, const SelectionProof::Pieces& pieces,
+                              const MadeOf& scalars) {
+    const Step& step = graph_.steps[index];
+    const Computation& computation = graph_.computations[step.computation];
+    const std::vector<std::uint32_t> summands =
+        computation.sparse.empty() ? computation.formula.summands() : std::vector<std::uint32_t>();
+    const bool takes_away =
+        !computation.sparse.empty() && computation.sparse[0].use != Computation::Sparse::Use::add;
+    MadeOf of;
+    for (const AtomRange range : subject_.regions[step.region]) {
+        subject_.count_work(range.end - range.begin);
+        for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
+            of = scalars;
+            const SymbolicValue value = sparse_.with_sparse(step, run_formula(step, atom), atom, pieces, of);
+            add_elements(step, atom, of);
+            const std::size_t left_by = takes_away && sparse_.is_selected_from(step, atom, pieces)
+                                            ? subject_.extra_index(computation.sparse[0].buffer) + 1
+                                            : 0;
+            const TraitId result = traits_.intern(
+                {.history = traits_.history(step.computation, Traits::Use::result, of.histories, step.origin),
+                 .value = traits_.value(step.computation, Traits::Use::result, of.values),
+                 .states = value.states,
+                 .carried = value.carried,
+                 .left_by = static_cast<std::uint32_t>(left_by),
+                 .left_set = value.left_set,
+                 .selected = value.selected,
+                 .has_sent = value.has_sent});
+            note_terms(step, atom, summands, result);
+            write(index, subject_.place(step.source, subject_.mirrored(atom, computation.target)), value.set,
+                  result);
+        }
+    }
+}
+
+// scalars: the sums that the formula uses.
+void ComputationProof::keep_selection(const Step& step, const MadeOf& scalars) {
+    const Computation& computation = graph_.computations[step.computation];
+    Selection& selection =
+        selections_[selections_.piece(subject_.extra_index(computation.target), step.source)];
+    const AtomRange atoms = subject_.regions[step.region].front();
+    selection.begin = atoms.begin;
+    selection.step = static_cast<std::uint32_t>(&step - graph_.steps.data());
+    const bool selects = computation.kind == Computation::Kind::select;
+    for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
+        const SymbolicValue value = run_formula(step, atom);
+        if (selects) {
+            const std::size_t from =
+                subject_.place(step.source, subject_.mirrored(atom, computation.elements[0]));
+            sparse_.check_selectable(step, value, from);
+            sparse_.check_selected_once(step, value, atom, from);
+            selection.entries.push_back({value.set, contents_.trait[from]});
+            continue;
+        }
+        MadeOf of = scalars;
+        add_elements(step, atom, of);
+        selection.entries.push_back(
+            {value.set, traits_.intern({.history = traits_.history(step.computation, Traits::Use::result,
+                                                                   std::move(of.histories), step.origin),
+                                        .value = traits_.value(step.computation, Traits::Use::result,
+                                                               std::move(of.values))})});
+    }
+}
+
+void ComputationProof::write(std::size_t index, std::size_t to, SetId set, TraitId trait) {
+    const Step& step = graph_.steps[index];
+    strands_.write(step, to);
+    const ExtraBuffer* const target = graph_.extra_at(graph_.computations[step.computation].target);
+    if (target && target->kind == ExtraBuffer::Kind::state && !was_read_[to])
+        subject_.refuse(step,
+                        fmt::format("rank {} overwrites {}, and what it kept from earlier starts is lost: "
+                                    "nothing has read it",
+                                    step.source, subject_.chunk_text(to)),
+                        {},
+                        "what is not kept from start to start can be calculated in x; lossy does not permit "
+                        "a state that nothing reads");
+    contents_.set[to] = set;
+    contents_.trait[to] = trait;
+    contents_.writer[to] = static_cast<std::uint32_t>(index);
+}
+
+// Records the values, as they are now, that the result is a sum of.
+void ComputationProof::note_terms(const Step& step, std::uint32_t atom,
+                                  const std::vector<std::uint32_t>& summands, TraitId sum) {
+    if (summands.empty() || !graph_.approximate) return;
+    std::vector<TraitId> terms;
+    for (const std::uint32_t summand : summands)
+        terms.push_back(contents_.trait[subject_.place(
+            step.source, subject_.mirrored(atom, graph_.computations[step.computation].elements[summand]))]);
+    traits_.add_terms(sum, terms);
+}
+
+void ComputationProof::add_elements(const Step& step, std::uint32_t atom, MadeOf& of) const {
+    for (const std::int64_t buffer : graph_.computations[step.computation].elements) {
+        const std::size_t at = subject_.place(step.source, subject_.mirrored(atom, buffer));
+        of.add(contents_.set[at], traits_[contents_.trait[at]]);
+    }
+}
+
+}  // namespace hocket::dsl

@@ -1,0 +1,281 @@
+#include "dsl/proof/rules/selection_proof.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace hocket::dsl {
+
+using Use = Computation::Sparse::Use;
+
+// Returns, for each sparse term and each sum, the ranks whose pieces the rank holds.
+SelectionProof::Pieces SelectionProof::pieces_held(const Step& step) {
+    const Computation& computation = graph_.computations[step.computation];
+    Pieces all;
+    for (const std::uint32_t region : graph_.held[step.held]) {
+        std::vector<std::uint32_t>& ranks = all.emplace_back();
+        const std::size_t term = all.size() - 1;
+        const std::int64_t buffer = term < computation.sparse.size()
+                                        ? computation.sparse[term].buffer
+                                        : computation.scalars[term - computation.sparse.size()];
+        for (const AtomRange range : subject_.regions[region])
+            for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
+                const Rational in_buffer = subject_.division.boundaries()[atom] - Rational(buffer);
+                const auto rank =
+                    static_cast<std::uint32_t>(in_buffer.offset(static_cast<std::uint64_t>(graph_.ranks)));
+                const std::size_t at = subject_.place(step.source, atom);
+                if (contents_.set[at] != sets_.single(static_cast<Rank>(rank)))
+                    subject_.refuse(step,
+                                    fmt::format("rank {} reads the piece of rank {} of {}, which is not here",
+                                                step.source, rank, graph_.extra_at(buffer)->name),
+                                    contents_.last_write(at, "written by this"), "all_gather it first");
+                strands_.read(step, at);
+                ranks.push_back(rank);
+            }
+    }
+    return all;
+}
+
+SymbolicValue SelectionProof::with_selection(const Step& step, SymbolicValue value, const Read& selected,
+                                             std::uint32_t atom) {
+    const SetId added = selected.entry.set;
+    const SetId sum = value.set == Contributions::of_none ? added
+                      : added == Contributions::of_none   ? value.set
+                                                          : sets_.unite(value.set, added);
+    if (sum == Contributions::overlap)
+        subject_.refuse(
+            step,
+            fmt::format("rank {} adds the part of rank {} to {} a second time (from rank {}'s selection)",
+                        step.source, sets_.common(value.set, added),
+                        subject_.chunk_text(subject_.place(step.source, atom)), selected.rank),
+            {selections_.note(selected.selection, "selected here")});
+    value.set = sum;
+    value.is_uniform = false;
+    value.selected = traits_.with_piece(value.selected, selected.piece);
+    return value;
+}
+
+// Returns what remains of a value once the selected part is taken away.
+SymbolicValue SelectionProof::without_selection(const Step& step, SymbolicValue value, const Read& selected,
+                                                std::uint32_t atom, bool clears) const {
+    const Computation& computation = graph_.computations[step.computation];
+    const std::vector<Note> selected_here{selections_.note(selected.selection, "selected here")};
+    const char* const right =
+        "e = e - dense(s), or e = cleared(e, s), right after let s = mstopk(e, density)";
+    const bool is_alone = computation.formula.items.size() == 1 && !computation.elements.empty() &&
+                          computation.sparse.size() == 1;
+    const std::size_t from =
+        is_alone ? subject_.place(step.source, subject_.mirrored(atom, computation.elements[0]))
+                 : std::size_t{0};
+    const bool is_same = is_alone && selected.entry.set == contents_.set[from] &&
+                         selected.entry.trait == contents_.trait[from];
+    if (!is_alone || (!clears && !is_same))
+        subject_.refuse(step,
+                        fmt::format("rank {} takes a selection away from something else than it was made of",
+                                    step.source),
+                        selected_here, right);
+    if (clears && states_.are_known() && !graph_.lossy &&
+        !traits_.is_term_of(contents_.trait[from], selected.entry.trait))
+        subject_.refuse(
+            step,
+            fmt::format(
+                "rank {} clears {} where something was selected, but what is there now was not added to "
+                "what was selected from: it would be lost, and nobody has sent it",
+                step.source, subject_.chunk_text(from)),
+            [&] {
+                std::vector<Note> notes = contents_.last_write(from, "last written by this");
+                notes.insert(notes.end(), selected_here.begin(), selected_here.end());
+                return notes;
+            }(),
+            "clear what was added as it is now (v = v + u, a selection from v, u = cleared(u, s)); if it is "
+            "to be "
+            "lost, say so in the header: lossy");
+    const auto* const target = graph_.extra_at(computation.target);
+    if (target && target->kind == ExtraBuffer::Kind::state &&
+        (value.states >> (target - graph_.extras.data()) & 1) == 0)
+        subject_.refuse(
+            step,
+            fmt::format(
+                "rank {} overwrites {}, and what it kept from earlier starts is lost: what is left of "
+                "the selection has none of it",
+                step.source,
+                subject_.chunk_text(
+                    subject_.place(step.source, subject_.mirrored(atom, computation.target)))),
+            selected_here, right);
+    value.left_set = contents_.set[from];
+    value.set = Contributions::of_none;
+    return value;
+}
+
+// Proves that selections of several ranks that are added were made alike, as for values that are combined.
+void SelectionProof::check_selected_alike(const Step& step, const Read& selected, TraitId first,
+                                          std::uint32_t atom) const {
+    if (traits_[selected.entry.trait].history == traits_[first].history) return;
+    subject_.refuse(
+        step,
+        fmt::format("rank {} adds selections of {} that were not made of values calculated alike: {}",
+                    step.source, subject_.chunk_text(subject_.place(step.source, atom)),
+                    contents_.difference_text(fmt::format("that of rank {}", selected.rank),
+                                              traits_[selected.entry.trait].history, "another",
+                                              traits_[first].history)),
+        {selections_.note(selected.selection, "selected here")},
+        "do the same on all ranks before they select");
+}
+
+SymbolicValue SelectionProof::with_sparse(const Step& step, SymbolicValue value, std::uint32_t atom,
+                                          const Pieces& pieces, MadeOf& of) {
+    const Computation& computation = graph_.computations[step.computation];
+    const SymbolicValue formula = value;
+    std::optional<TraitId> first;  // the first of the selected values that are added
+    for (std::size_t term = 0; term < computation.sparse.size(); ++term) {
+        const auto [buffer, use] = computation.sparse[term];
+        const auto extra = subject_.extra_index(buffer);
+        if (use == Use::add && value.set != Contributions::of_none && term == 0)
+            subject_.refuse(
+                step,
+                fmt::format("rank {} adds selections to {}, which holds the parts of {} already", step.source,
+                            subject_.chunk_text(subject_.place(step.source, atom)), sets_.text(value.set)),
+                {}, "x = sum(s) takes the place of what x was");
+        for (const std::uint32_t rank : pieces[term]) {
+            const std::uint32_t piece = selections_.piece(extra, static_cast<Rank>(rank));
+            const Selection& selection = selections_[piece];
+            const AtomRange& target = subject_.regions[step.region].front();
+            if (selection.begin < target.begin || selection.begin + selection.entries.size() > target.end)
+                subject_.refuse(
+                    step,
+                    fmt::format("rank {} adds what rank {} selected to {}, but not all of it lies there",
+                                step.source, rank,
+                                subject_.chunk_text(subject_.place(step.source, target.begin))),
+                    {selections_.note(selection, "selected here")},
+                    "gather selections over the levels over which x is not scattered");
+            if (!selection.has(atom)) continue;
+            const Read selected{selection, static_cast<Rank>(rank), piece, selection.at(atom)};
+            if (!first) first = selected.entry.trait;
+            check_selected_alike(step, selected, *first, atom);
+            const Step& select = graph_.steps[selection.step];
+            const Trait& from = traits_[selected.entry.trait];
+            of.histories.push_back(traits_.history(select.computation, Traits::Use::selected_piece,
+                                                   {from.history}, select.origin));
+            // Elements that tie may be selected differently on each rank.
+            of.values.push_back(traits_.value(select.computation, Traits::Use::selected_piece,
+                                              {rank, selected.entry.set, from.value}));
+            value = use == Use::add ? with_selection(step, value, selected, atom)
+                                    : without_selection(step, value, selected, atom, use == Use::clear);
+        }
+    }
+    if (first && computation.sparse[0].use == Use::add) check_adds_to_nothing(step, formula, value.set, atom);
+    return value;
+}
+
+// If several ranks make parts of one sum, anything else that each adds would be in the sum several times.
+void SelectionProof::check_adds_to_nothing(const Step& step, const SymbolicValue& formula, SetId set,
+                                           std::uint32_t atom) {
+    if (!states_.are_known() || !contents_.is_partial(set)) return;
+    const auto& items = graph_.computations[step.computation].formula.items;
+    if (items.size() == 1 && items[0].op == Formula::Op::number && items[0].number == 0) return;
+    subject_.refuse(
+        step,
+        fmt::format("rank {} adds the parts of {} to {} in {}; the other parts are added elsewhere, so that "
+                    "would be in the sum several times",
+                    step.source, sets_.text(set),
+                    formula.states != 0 ? "what a state keeps" : "what all ranks have",
+                    subject_.chunk_text(subject_.place(step.source, atom))),
+        {}, "x = sum(s) alone, and the rest once the data of all ranks are combined");
+}
+
+// Proves that a sum over tensors is the same number on all ranks: it has every part of x exactly once, and
+// each part was calculated alike.
+void SelectionProof::check_sums(const Step& step, std::int64_t buffer,
+                                const std::vector<std::uint32_t>& pieces, MadeOf& of) {
+    const std::size_t number = subject_.extra_index(buffer);
+    const ExtraBuffer& extra = graph_.extras[number];
+    std::vector<bool> is_there(subject_.input.end, false);
+    MadeOf parts;
+    parts.values.push_back(static_cast<std::uint32_t>(number));
+    for (const std::uint32_t rank : pieces) {
+        const Selection& part = selections_.of(number, static_cast<Rank>(rank));
+        parts.values.push_back(part.begin);
+        for (std::uint32_t i = 0; i < part.entries.size(); ++i) {
+            const std::uint32_t atom = part.begin + i;
+            if (is_there[atom])
+                subject_.refuse(
+                    step, fmt::format("rank {} adds {} twice in sum({})", step.source,
+                                      subject_.chunk_text(subject_.place(step.source, atom)), extra.name));
+            is_there[atom] = true;
+            parts.add(part.entries[i].set, traits_[part.entries[i].trait]);
+            if (subject_.contract.combines() && part.entries[i].set != contents_.everyone &&
+                part.entries[i].set != Contributions::of_none)
+                subject_.refuse(step,
+                                fmt::format("sum({}) is of {} while it held the parts of {} only", extra.name,
+                                            subject_.chunk_text(subject_.place(step.source, atom)),
+                                            sets_.text(part.entries[i].set)),
+                                {selections_.note(part, "added up here")}, "reduce first");
+        }
+    }
+    const auto missing = std::find(is_there.begin() + subject_.input.begin, is_there.end(), false);
+    if (missing != is_there.end())
+        subject_.refuse(step,
+                        fmt::format("rank {} lacks {} in sum({})", step.source,
+                                    subject_.chunk_text(subject_.place(
+                                        step.source, static_cast<std::uint32_t>(missing - is_there.begin()))),
+                                    extra.name),
+                        {{extra.span, "each rank adds up its own part"}},
+                        fmt::format("all_gather {} first", extra.name));
+    // A value made with a sum is calculated alike only if the sum is the same, bit for bit.
+    of.histories.push_back(traits_.history(step.computation, Traits::Use::sum, parts.values, step.origin));
+    of.values.push_back(traits_.value(step.computation, Traits::Use::sum, std::move(parts.values)));
+}
+
+void SelectionProof::check_selectable(const Step& step, const SymbolicValue& value, std::size_t from) const {
+    const auto refuse = [&](const char* why, std::vector<Note> notes, const char* hint) {
+        subject_.refuse(
+            step, fmt::format("rank {} selects from {}, {}", step.source, subject_.chunk_text(from), why),
+            std::move(notes), hint);
+    };
+    // has_sent is known only once the contributions of all states are.
+    if (value.set == Contributions::of_none && (states_.are_known() || value.has_sent))
+        refuse("of which no rank's input is part", {}, "");
+    if (value.has_sent)
+        refuse("which holds what an earlier start has sent already: it would count again",
+               contents_.last_write(from, "last written by this"),
+               "what a selection was made of is taken out of every state that holds it: e = e - dense(s)");
+    if (value.selected != 0)
+        refuse("which selections were added to: each contribution enters one selection",
+               contents_.last_write(from, "added here"), "select from what was not selected from before");
+}
+
+// Proves that each contribution enters at most one selection.
+void SelectionProof::check_selected_once(const Step& step, const SymbolicValue& value, std::uint32_t atom,
+                                         std::size_t from) const {
+    if (!states_.are_known()) return;
+    const auto own = static_cast<std::size_t>(graph_.extra_at(graph_.computations[step.computation].target) -
+                                              graph_.extras.data());
+    for (std::size_t s = 0; s < graph_.extras.size(); ++s) {
+        if (!selections_.is_selection(s) || s == own) continue;
+        for (Rank by = 0; by < graph_.ranks; ++by) {
+            const Selection& selection = selections_.of(s, by);
+            if (!selection.has(atom)) continue;
+            const Selection::Entry& entry = selection.at(atom);
+            if (!states_.may_be_same(value.set, value.states, entry.set, traits_[entry.trait].states))
+                continue;
+            subject_.refuse(
+                step,
+                fmt::format("rank {} selects from {}, of which rank {} has selected already: each "
+                            "contribution enters one selection",
+                            step.source, subject_.chunk_text(from), by),
+                {selections_.note(selection, "selected here")}, "select once, or from different parts of x");
+        }
+    }
+}
+
+// Returns true if the first sparse term's selections include this atom.
+bool SelectionProof::is_selected_from(const Step& step, std::uint32_t atom, const Pieces& pieces) const {
+    const std::int64_t buffer = graph_.computations[step.computation].sparse[0].buffer;
+    const auto extra = subject_.extra_index(buffer);
+    return std::any_of(pieces[0].begin(), pieces[0].end(), [&](std::uint32_t rank) {
+        return selections_.of(extra, static_cast<Rank>(rank)).has(atom);
+    });
+}
+
+}  // namespace hocket::dsl

@@ -1,0 +1,46 @@
+#include "dsl/proof/symbols/contents.hpp"
+
+#include <fmt/format.h>
+
+namespace hocket::dsl {
+
+void Contents::begin() {
+    const StepGraph& graph = subject_.graph;
+    const std::size_t places = subject_.places();
+    set.assign(places, Contributions::undefined);
+    writer.assign(places, nothing);
+    if (graph.moves) atom.assign(places, nothing);
+    if (!graph.computations.empty() || !graph.extras.empty()) trait.assign(places, Traits::plain);
+    for (Rank rank = 0; rank < graph.ranks; ++rank) {
+        const SetId own = sets.single(rank);
+        for (const AtomRange range : subject_.atoms_of(subject_.contract.input.of(rank == graph.root), rank))
+            for (std::uint32_t i = range.begin; i < range.end; ++i) {
+                set[subject_.place(rank, i)] = own;
+                if (graph.moves) atom[subject_.place(rank, i)] = i;
+            }
+    }
+}
+
+std::string Contents::history_text(std::uint32_t history) const {
+    if (history == 0) return "is as it was in the input";
+    const Span span = subject_.graph.origins[traits.origin_of(history)].transfer;
+    return fmt::format("went through `{}`", folded_text(span));
+}
+
+std::string Contents::difference_text(const std::string& one, std::uint32_t history, const std::string& other,
+                                      std::uint32_t of_other) const {
+    const std::string first = history_text(history), second = history_text(of_other);
+    if (first == second)
+        return fmt::format("both {}, but not with the same numbers, or in another order", first);
+    return fmt::format("{} {}, {} {}", one, first, other, second);
+}
+
+std::vector<Note> Contents::last_write(std::size_t place, const char* text) const {
+    if (writer[place] == nothing) return {};
+    const Step& step = subject_.graph.steps[writer[place]];
+    std::string what = text;
+    if (!step.computes()) what += fmt::format(", from rank {}", step.source);
+    return {{subject_.graph.origins[step.origin].transfer, std::move(what)}};
+}
+
+}  // namespace hocket::dsl

@@ -1,0 +1,63 @@
+// The subject of a proof: a step graph whose positions are cut into atoms. An atom on a rank is a place.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dsl/base/collective.hpp"
+#include "dsl/base/deadline.hpp"
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/graph/atoms.hpp"
+#include "dsl/graph/step_graph.hpp"
+
+namespace hocket::dsl {
+
+inline constexpr std::uint32_t nothing = ~std::uint32_t{0};
+
+class Subject {
+  public:
+    // All references must outlive it. name: the schedule's, as in verify(). Throws DiagnosticError if the
+    // graph is too large.
+    Subject(const StepGraph& graph, const std::string& name, const Deadline& deadline);
+
+    std::size_t places() const { return std::size_t(graph.ranks) * atoms; }
+    std::size_t place(Rank rank, std::uint32_t atom) const { return std::size_t(rank) * atoms + atom; }
+    Rank rank_of(std::size_t place) const { return static_cast<Rank>(place / atoms); }
+    // Returns the atoms of this rank's share of x.
+    std::vector<AtomRange> atoms_of(Share share, Rank rank) const;
+    // Returns the atom of a buffer like x that corresponds to an atom of x.
+    std::uint32_t mirrored(std::uint32_t atom, std::int64_t buffer) const;
+    std::size_t extra_index(std::int64_t buffer) const {
+        return static_cast<std::size_t>(graph.extra_at(buffer) - graph.extras.data());
+    }
+    Interval interval_of(std::uint32_t atom) const {
+        return {division.boundaries()[atom], division.boundaries()[atom + 1]};
+    }
+
+    // Throws DeadlineError once the time is up.
+    void count_work(std::size_t work) const { deadline_.check(verifying_, work); }
+
+    // Returns the atom's place in its buffer, as "chunk 2 of 6" if it is one of equal chunks.
+    std::string chunk_text(std::size_t place) const;
+    // Adds the statement that ran the algorithm, if the step belongs to one.
+    static void add_calls(Diagnostic& diagnostic, const StepOrigin& origin);
+    [[noreturn]] void refuse(const Step& step, std::string message, std::vector<Note> notes = {},
+                             std::string hint = {}) const;
+
+    const StepGraph& graph;
+    const Contract contract;
+    const std::string& name;
+    Atoms division;
+    std::uint32_t atoms = 1;
+    AtomRange input, output;                      // the ranks' data at the start, and at the end
+    std::vector<std::vector<AtomRange>> regions;  // as in the graph
+
+  private:
+    void bound_size() const;
+
+    const std::string verifying_;
+    mutable DeadlineCounter deadline_;
+};
+
+}  // namespace hocket::dsl
