@@ -13,6 +13,7 @@
 #include "capi/joining.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/engine/groups.hpp"
+#include "runtime/engine/job/losses.hpp"
 
 using namespace hocket;
 
@@ -52,7 +53,8 @@ bool others_have_ended(hkt_comm& comm) {
     const auto is_still = [&] { return comm.calls.load(std::memory_order_acquire) == 0; };
     if (is_still()) return true;
     const auto until = std::chrono::steady_clock::now() + longest_calls_take;
-    comm.engine->abort("hkt_comm_destroy was called while other calls of the communicator were under way");
+    comm.engine->progress().abort(
+        "hkt_comm_destroy was called while other calls of the communicator were under way");
     while (!is_still() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
     if (is_still()) return true;
     log_line("hocket: warning: hkt_comm_destroy: a call of another thread does not end; what it uses stays");
@@ -62,13 +64,13 @@ bool others_have_ended(hkt_comm& comm) {
 // Makes the calls that hkt_request_callback promised, before the communicator is freed. Returns false if this
 // is such a call itself.
 bool has_called_all(hkt_comm& comm) {
-    if (comm.engine->caller().is_this_thread()) {
+    if (comm.engine->progress().caller().is_this_thread()) {
         log_line(
             "hocket: warning: hkt_comm_destroy was called from a callback of the communicator, and did "
             "nothing; call it from another thread");
         return false;
     }
-    comm.engine->caller().finish();
+    comm.engine->progress().caller().finish();
     return true;
 }
 
@@ -241,7 +243,7 @@ hkt_status hkt_comm_lost(hkt_comm* comm, int32_t* ranks, size_t room, size_t* co
         if (comm == nullptr) capi::refuse("hkt_comm_lost: comm is null");
         if (count == nullptr || (ranks == nullptr && room > 0))
             capi::refuse("hkt_comm_lost: count is null, or ranks is null and room is not 0");
-        const std::vector<int> lost = comm->engine->lost();
+        const std::vector<int> lost = engine::lost_ranks(comm->engine->connections());
         *count = lost.size();
         std::copy_n(lost.begin(), std::min(room, lost.size()), ranks);
         return HKT_SUCCESS;
@@ -251,7 +253,7 @@ hkt_status hkt_comm_lost(hkt_comm* comm, int32_t* ranks, size_t room, size_t* co
 hkt_status hkt_comm_abort(hkt_comm* comm) {
     return capi::guarded(comm, [&] {
         if (comm == nullptr) capi::refuse("hkt_comm_abort: comm is null");
-        comm->engine->abort("hkt_comm_abort was called");
+        comm->engine->progress().abort("hkt_comm_abort was called");
         return HKT_SUCCESS;
     });
 }
@@ -261,7 +263,7 @@ hkt_status hkt_comm_dump(hkt_comm* comm, const char* path) {
         if (comm == nullptr) capi::refuse("hkt_comm_dump: comm is null");
         if (path == nullptr || *path == '\0')
             capi::refuse("hkt_comm_dump: path is null or empty; name the file to write");
-        comm->engine->dump(path);
+        comm->engine->recorder().save_to(path, "call");
         return HKT_SUCCESS;
     });
 }
@@ -277,7 +279,8 @@ int32_t hkt_comm_size(const hkt_comm* comm) {
 hkt_status hkt_comm_status(hkt_comm* comm) {
     return capi::guarded(comm, [&] {
         if (comm == nullptr) capi::refuse("hkt_comm_status: comm is null");
-        if (const auto failure = comm->engine->failure()) throw Error(failure->status, failure->text);
+        if (const auto failure = comm->engine->progress().failure())
+            throw Error(failure->status, failure->text);
         return HKT_SUCCESS;
     });
 }
@@ -286,12 +289,12 @@ const char* hkt_comm_info(const hkt_comm* comm, const char* key) {
     if (comm == nullptr || key == nullptr || comm->is_of_a_parent()) return nullptr;
     const std::string_view name = key;
     const engine::Communicator& engine = *comm->engine;
-    if (name == "provider") return engine.provider().c_str();
-    if (name == "provider_why") return engine.provider_why().c_str();
-    if (name == "topology") return engine.topology().c_str();
+    if (name == "provider") return engine.connections().provider().c_str();
+    if (name == "provider_why") return engine.connections().provider_why().c_str();
+    if (name == "topology") return engine.options().topology.c_str();
     if (name == "schedule_path") return engine.schedule_path().c_str();
-    if (name == "executor") return engine.executor().data();
-    if (name == "progress") return engine.progress();
+    if (name == "executor") return name_of(engine.options().executor).data();
+    if (name == "progress") return engine.options().has_background ? "thread" : "calls";
     return nullptr;
 }
 
@@ -320,7 +323,7 @@ hkt_status hkt_op_create(hkt_comm* comm, const char* name, hkt_op* op) {
         if (name == nullptr || *name == '\0')
             capi::refuse("hkt_op_create: name is null or empty; pass \"NAME\", or \"FILE.sched:NAME\"");
         if (op == nullptr) capi::refuse("hkt_op_create: op is null; pass the address of an hkt_op");
-        *op = comm->operators.make(comm->engine->find_operator(name));
+        *op = comm->operators.make(comm->engine->plans().maker().find_operator(name));
         return HKT_SUCCESS;
     });
 }
@@ -336,7 +339,7 @@ hkt_status hkt_op_destroy(hkt_op op, hkt_comm* comm) {
 hkt_status hkt_comm_set_stream(hkt_comm* comm, void* stream) {
     return capi::guarded(comm, [&] {
         if (comm == nullptr) capi::refuse("hkt_comm_set_stream: comm is null");
-        comm->engine->set_stream(static_cast<device::Stream>(stream));
+        comm->engine->devices().set_stream(static_cast<device::Stream>(stream));
         return HKT_SUCCESS;
     });
 }

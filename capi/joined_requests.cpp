@@ -19,8 +19,8 @@ void require_lent(const JoinedRequest& joined) {
 
 bool wait_for_part(Request& part, engine::Communicator& engine, std::chrono::steady_clock::time_point until) {
     return part.type == Request::Type::message
-               ? engine.wait(static_cast<engine::MessageRequest&>(part), until)
-               : engine.wait(static_cast<engine::Execution&>(part), until);
+               ? engine.progress().wait(static_cast<engine::MessageRequest&>(part), until)
+               : engine.progress().wait(static_cast<engine::Execution&>(part), until);
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ void JoinedRequests::tell_end(JoinedRequest& joined, engine::Communicator& engin
     }
     std::size_t told = 0;
     try {
-        for (; told < open.size(); ++told) engine.tell_end(*open[told], engine::Call{count, made});
+        for (; told < open.size(); ++told) engine.progress().tell_end(*open[told], engine::Call{count, made});
     } catch (...) {
         drop(*made, open.size() - told, false);
         throw;

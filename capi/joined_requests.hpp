@@ -11,7 +11,7 @@
 
 #include "runtime/base/request.hpp"
 #include "runtime/engine/communicator.hpp"
-#include "runtime/engine/endings.hpp"
+#include "runtime/engine/progress/endings.hpp"
 
 namespace hocket::capi {
 

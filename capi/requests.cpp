@@ -78,9 +78,9 @@ hkt_status wait(const char* function, Request& started, Clock::time_point until)
     const auto wait_until = [&](Clock::time_point until) {
         switch (started.type) {
             case Request::Type::collective:
-                return comm->engine->wait(execution(started), until);
+                return comm->engine->progress().wait(execution(started), until);
             case Request::Type::message:
-                return comm->engine->wait(message(started), until);
+                return comm->engine->progress().wait(message(started), until);
             case Request::Type::joined:
                 return capi::JoinedRequests::wait(joined(started), *comm->engine, until);
             case Request::Type::batch:
@@ -129,7 +129,7 @@ void tell_end(hkt_comm& comm, Request& request, engine::Endings::Way way) {
     if (request.type == Request::Type::joined)
         comm.joined.tell_end(joined(request), *comm.engine, std::move(way));
     else
-        comm.engine->tell_end(request, std::move(way));
+        comm.engine->progress().tell_end(request, std::move(way));
 }
 
 // Returns a duplicate descriptor of the program's eventfd.
@@ -180,7 +180,7 @@ hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t time
             const hkt_comm& comm = *static_cast<hkt_comm*>(given[0]->user);
             const auto first = capi::wait_unless_interrupted(
                 "hkt_wait_any", comm.interruption, until,
-                [&](Clock::time_point next) { return comm.engine->wait_any(given, next); });
+                [&](Clock::time_point next) { return comm.engine->progress().wait_any(given, next); });
             if (first) *index = places[*first];
             return first ? HKT_SUCCESS : HKT_IN_PROGRESS;
         });
@@ -235,9 +235,9 @@ hkt_status hkt_test(hkt_request* request) {
         const auto has_ended = [&] {
             switch (started.type) {
                 case Request::Type::collective:
-                    return comm->engine->test(execution(started));
+                    return comm->engine->progress().test(execution(started));
                 case Request::Type::message:
-                    return comm->engine->test(message(started));
+                    return comm->engine->progress().test(message(started));
                 case Request::Type::joined:
                     return capi::JoinedRequests::wait(joined(started), *comm->engine, Clock::now());
                 case Request::Type::parameters:

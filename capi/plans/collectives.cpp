@@ -24,7 +24,7 @@ struct Call {
 hkt_status start(hkt_comm* comm, const Call& call, const void* send, void* recv, std::size_t count,
                  hkt_request** request) {
     if (request != nullptr) *request = nullptr;
-    const auto& plan = comm->engine->cached_plan(call.choice, count);
+    const auto& plan = comm->engine->plans().cached_plan(call.choice, count);
     if (plan->state())
         capi::refuse(fmt::format("schedule {} keeps a state, which needs a plan of its own: hkt_plan_create",
                                  plan->program().schedule));
@@ -36,7 +36,7 @@ hkt_status start_uneven(hkt_comm* comm, Call call, const void* send, void* recv,
                         hkt_request** request) {
     if (request != nullptr) *request = nullptr;
     call.choice.is_uneven = true;
-    return start(comm, comm->engine->cached_plan(call.choice, layout), send, recv, call.factor,
+    return start(comm, comm->engine->plans().cached_plan(call.choice, layout), send, recv, call.factor,
                  engine::Extent(layout), request);
 }
 
@@ -189,7 +189,7 @@ hkt_status hkt_all_to_all_v(const void* send, const size_t* send_counts, const s
 hkt_status hkt_barrier(hkt_comm* comm) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_barrier");
-        comm->engine->barrier();
+        comm->engine->meetings().barrier();
         return HKT_SUCCESS;
     });
 }
@@ -197,7 +197,7 @@ hkt_status hkt_barrier(hkt_comm* comm) {
 hkt_status hkt_barrier_monitored(hkt_comm* comm, int64_t timeout_ms) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_barrier_monitored");
-        comm->engine->barrier_monitored(
+        comm->engine->meetings().barrier_monitored(
             std::chrono::milliseconds(check_timeout("hkt_barrier_monitored: timeout_ms", timeout_ms, 1)));
         return HKT_SUCCESS;
     });
@@ -208,7 +208,7 @@ hkt_status hkt_barrier_start(hkt_comm* comm, hkt_request** request) {
         check_comm(comm, "hkt_barrier_start");
         if (request == nullptr)
             capi::refuse("hkt_barrier_start: request is null; pass the address of an hkt_request*");
-        engine::Execution& started = comm->engine->start_barrier();
+        engine::Execution& started = comm->engine->meetings().start_barrier();
         started.user = comm;
         *request = capi::handle(started);
         return HKT_SUCCESS;

@@ -26,7 +26,7 @@ using capi::start;
 hkt_status start(hkt_plan& plan, const void* send, void* recv, std::size_t count,
                  std::shared_ptr<const compute::Arguments> arguments, hkt_request** request) {
     if (request != nullptr) *request = nullptr;
-    const auto& made = plan.comm->engine->plan_for(*plan.plans, count).plan;
+    const auto& made = plan.comm->engine->plans().plan_for(*plan.plans, count).plan;
     engine::Extent extent(count);
     extent.arguments = std::move(arguments);
     if (!made->state()) return start(plan.comm, made, send, recv, plan.factor, extent, request);
@@ -50,7 +50,7 @@ hkt_status start(hkt_plan& plan, const void* send, void* recv, std::size_t count
 // A further buffer must not overlap recv, which is written before the buffer is read for the last time.
 void check_further_buffer(hkt_plan& plan, std::size_t index, const void* buffer, const void* recv,
                           std::size_t count) {
-    const auto& made = *plan.comm->engine->plan_for(*plan.plans, count).plan;
+    const auto& made = *plan.comm->engine->plans().plan_for(*plan.plans, count).plan;
     const std::uint64_t all = made.elements_of_x(count),
                         received = made.output() == dsl::Share::none  ? 0
                                    : made.output() == dsl::Share::own ? count
@@ -74,9 +74,9 @@ void check_further_buffer(hkt_plan& plan, std::size_t index, const void* buffer,
 // Calls the action on the state for starts with this count, while no operation is in flight.
 template <typename Action>
 void with_state(hkt_plan& plan, std::uint64_t count, Action action) {
-    const auto& made = plan.comm->engine->plan_for(*plan.plans, count).plan;
+    const auto& made = plan.comm->engine->plans().plan_for(*plan.plans, count).plan;
     if (!made->state()) capi::refuse(fmt::format("schedule {} keeps no state", made->program().schedule));
-    plan.comm->engine->while_still([&] {
+    plan.comm->engine->progress().while_still([&] {
         if (made->state()->is_busy())
             capi::refuse("a start of this plan is in flight; wait for it before its state is touched");
         action(*made->state());
@@ -113,12 +113,12 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
         choice.tensors.assign(given.tensor_counts, given.tensor_counts + given.tensors);
         auto made = std::make_unique<hkt_plan>();
         made->tensor_counts = choice.tensors;
-        made->gather_memory = std::make_shared<engine::GatherMemory>(comm->engine->window());
+        made->gather_memory = std::make_shared<engine::GatherMemory>(comm->engine->connections().window());
         made->comm = comm;
         made->factor = factor;
         if (contract_of(choice.collective).is_by_rank())
             made->pieces = static_cast<std::uint64_t>(comm->engine->size());
-        made->plans = comm->engine->make_plans(choice);
+        made->plans = comm->engine->plans().make(choice);
         *plan = made.release();
         return HKT_SUCCESS;
     });
@@ -211,7 +211,7 @@ hkt_status hkt_plan_load_state(hkt_plan* plan, const void* const* saved, const s
         with_state(*plan, starts_with, [&](compute::KeptState& state) { state.load(all); });
         // Two counts may share a plan and therefore a state.
         const auto plan_for = [&](std::uint64_t count) {
-            return plan->comm->engine->plan_for(*plan->plans, count).plan.get();
+            return plan->comm->engine->plans().plan_for(*plan->plans, count).plan.get();
         };
         if (plan_for(before) != plan_for(starts_with))
             with_state(*plan, before, [](compute::KeptState& state) { state.reset(); });

@@ -168,16 +168,17 @@ StartBuffers gather_lists(hkt_plan& plan, const Lists& lists) {
 }  // namespace
 
 StartBuffers gather(hkt_plan& plan, const StartBuffers& buffers, std::size_t tensors, std::uint64_t count) {
-    const engine::Plan& made = *plan.comm->engine->plan_for(*plan.plans, count).plan;
+    const engine::Plan& made = *plan.comm->engine->plans().plan_for(*plan.plans, count).plan;
     check_plan(plan, made, tensors, count);
     const Lists lists(plan, made, buffers);
     // Nothing is copied for a start that is going to fail.
-    if (const auto failure = plan.comm->engine->failure()) throw Error(failure->status, failure->text);
+    if (const auto failure = plan.comm->engine->progress().failure())
+        throw Error(failure->status, failure->text);
     if (count == 0) return {nullptr, nullptr, std::vector<const std::byte*>(buffers.given.size())};
     try {
         return gather_lists(plan, lists);
     } catch (const std::exception& error) {
-        plan.comm->engine->cannot_start(error);
+        plan.comm->engine->progress().cannot_start(error);
         throw;
     }
 }

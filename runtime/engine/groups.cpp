@@ -12,6 +12,7 @@
 
 #include "runtime/base/caught.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/engine/job/losses.hpp"
 #include "runtime/transport/bootstrap/invitation.hpp"
 
 namespace hocket::engine {
@@ -101,8 +102,9 @@ Options options_for(const std::vector<int>& members, Communicator& parent) {
     options.numbers_in_recovery.clear();
     // The parent detects at once that one of them has died, or that it was aborted.
     options.abandoned = [&parent, members] {
-        parent.throw_if_aborted();
-        return parent.loss_among(members);
+        const auto failure = parent.progress().failure();
+        if (failure && failure->status == Status::aborted) throw Error(failure->status, failure->text);
+        return loss_among(parent.connections(), members);
     };
     options.join_timeout = options.timeout;  // a shrunken communicator had only the remaining time
     return options;
@@ -126,11 +128,11 @@ std::int64_t newcomers_at(const std::string& invitation, int asked) {
 // often.
 int agree_on_newcomers(Communicator& parent, int asked, const std::string& invitation) {
     const std::int64_t found = parent.rank() == 0 ? newcomers_at(invitation, asked) : 0;
-    const auto all = parent.greatest({asked, -asked, found}, grow_name);
+    const auto all = parent.meetings().greatest({asked, -asked, found}, grow_name);
     if (all[0] == -all[1]) return static_cast<int>(all[2]);
     const std::string what = asked == those_waiting ? std::string("hkt_comm_grow by those that wait")
                                                     : fmt::format("hkt_comm_grow by {}", asked);
-    std::vector<std::string> said = parent.exchange(encode_wish(Wish{}) + " " + what, grow_name);
+    std::vector<std::string> said = parent.meetings().exchange(encode_wish(Wish{}) + " " + what, grow_name);
     take_what(said, what, parent.rank());
     throw Error(Status::internal, "ranks differ in what they ask of hkt_comm_grow, and say the same");
 }
@@ -185,7 +187,7 @@ transport::Invitation rendezvous_of(const std::string& said, int rank, Status st
 std::unique_ptr<Communicator> split(Communicator& parent, const std::string& what, std::optional<int> color,
                                     int key) {
     const Wish own{color.has_value(), color.value_or(0), key};
-    std::vector<std::string> wishes = parent.exchange(encode_wish(own) + " " + what, what);
+    std::vector<std::string> wishes = parent.meetings().exchange(encode_wish(own) + " " + what, what);
     take_what(wishes, what, parent.rank());
     const std::vector<int> members = own.takes_part ? members_of(wishes, own) : std::vector<int>();
     const bool leads = !members.empty() && members[0] == parent.rank() && members.size() > 1;
@@ -193,13 +195,14 @@ std::unique_ptr<Communicator> split(Communicator& parent, const std::string& wha
     std::optional<transport::Invitation> invitation;
     std::string trouble;
     if (leads) try {
-            invitation = transport::invite(parent.own_address());
+            invitation = transport::invite(parent.connections().own_address());
         } catch (const Error& error) {
             trouble = error.what();
         }
     std::vector<std::string> invitations;
     try {
-        invitations = parent.exchange(invitation ? invitation->text() : no_invitation + trouble, "");
+        invitations =
+            parent.meetings().exchange(invitation ? invitation->text() : no_invitation + trouble, "");
     } catch (...) {
         if (invitation) transport::take_lobby(*invitation);  // which closes it
         throw;
@@ -213,15 +216,16 @@ std::unique_ptr<Communicator> split(Communicator& parent, const std::string& wha
 
 std::unique_ptr<Communicator> shrink(Communicator& parent) {
     const auto until = transport::Clock::now() + parent.options().timeout;
-    parent.lost();  // tells the recovery
-    parent.abort("hkt_comm_shrink was called: it goes on without the ranks that are lost");
+    lost_ranks(parent.connections());  // tells the recovery
+    parent.progress().abort("hkt_comm_shrink was called: it goes on without the ranks that are lost");
     Options options = parent.options();
     if (parent.size() == 1) return make_group(options, {0}, 0, {});
     options.host_listens = true;  // the first rank invites the others before they can know the invitation
-    const std::set<int> doubtful = parent.may_have_gone_on();
+    const std::set<int> doubtful = may_have_gone_on(parent.connections());
     auto attempt_takes = std::max(shortest_attempt, parent.options().timeout / 4);
     for (;; attempt_takes *= 2) {
-        const auto regrouped = options.recovery->regroup(until, {parent.was_given_up(), doubtful});
+        const auto regrouped =
+            options.recovery->regroup(until, {was_given_up(parent.connections()), doubtful});
         const std::vector<int>& survivors = regrouped.survivors;
         options.numbers_in_recovery = survivors;
         if (survivors[0] == options.recovery->self())
@@ -256,7 +260,7 @@ std::unique_ptr<Communicator> make_grown(Communicator& parent, const Options& op
         failure = error_of(error);
     }
     // A new process may die when the communicator is complete on some ranks only.
-    const std::vector<std::string> said = parent.exchange(
+    const std::vector<std::string> said = parent.meetings().exchange(
         failure ? fmt::format("{} {}", static_cast<int>(failure->status()), failure->what()) : "", "");
     if (failure) throw *failure;
     for (std::size_t rank = 0; rank < said.size(); ++rank)
@@ -268,7 +272,8 @@ std::unique_ptr<Communicator> grow_by(Communicator& parent, int newcomers, bool 
                                       const std::string& invitation) {
     std::shared_ptr<transport::Lobby> lobby;
     // The invitation contains a secret, so no error may show it.
-    const auto said = parent.exchange(parent.rank() == 0 ? take_door(invitation, lobby) : "", grow_name);
+    const auto said =
+        parent.meetings().exchange(parent.rank() == 0 ? take_door(invitation, lobby) : "", grow_name);
     const auto rendezvous = rendezvous_of(said[0], 0, Status::invalid_argument);
     std::vector<int> members(static_cast<std::size_t>(parent.size()));
     std::iota(members.begin(), members.end(), 0);
@@ -283,7 +288,7 @@ std::unique_ptr<Communicator> grow_by(Communicator& parent, int newcomers, bool 
     options.lobby = std::move(lobby);
     auto grown = make_grown(parent, options, rendezvous);
     try {
-        grown->barrier();              // tells the new processes that all ranks of the parent have it
+        grown->meetings().barrier();   // tells the new processes that all ranks of the parent have it
     } catch (const std::exception&) {  // all ranks have it, so the next operation reports the failure
     }
     return grown;

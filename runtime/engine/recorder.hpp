@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/engine/progress.hpp"
+#include "runtime/engine/progress/progress.hpp"
 #include "runtime/engine/record/listener.hpp"
 #include "runtime/engine/record/recording.hpp"
 

@@ -121,11 +121,11 @@ std::unique_ptr<cache::Cache> open_with_ranks(engine::Communicator& communicator
     const int rank = communicator.rank();
     try {
         cache = make();
-        service = service_of(
-            *cache, rank, communicator.secret(),
-            transport::listen_on({communicator.own_address(), 0}, transport::Clock::now() + patience,
-                                 "HOCKET_FABRIC_ADDR chooses one of this host's addresses"),
-            true);
+        service = service_of(*cache, rank, communicator.options().secret,
+                             transport::listen_on({communicator.connections().own_address(), 0},
+                                                  transport::Clock::now() + patience,
+                                                  "HOCKET_FABRIC_ADDR chooses one of this host's addresses"),
+                             true);
         own.identity = cache->identity(true);
         own.at = service->endpoint();
     } catch (const Error& error) {
@@ -141,7 +141,7 @@ std::unique_ptr<cache::Cache> open_with_ranks(engine::Communicator& communicator
     int next = 0;
     std::optional<Error> failure = own.error;
     const std::vector<std::string> answers =
-        communicator.exchange(encode_introduction(own), "hkt_cache_open");
+        communicator.meetings().exchange(encode_introduction(own), "hkt_cache_open");
     for (const std::string& answer : answers) {
         const Introduction other = decode_introduction(answer);
         const int from = next++;

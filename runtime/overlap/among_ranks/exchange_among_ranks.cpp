@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <string_view>
 #include <utility>
 
 #include "runtime/base/error.hpp"
@@ -23,7 +22,7 @@ std::vector<std::uint64_t> bytes_of(const RankedGradients& gradients) {
 // Checks before any communication, so that no other rank is waited for in vain.
 const RankedGradients& checked_gradients(const engine::Communicator& communicator,
                                          const RankedGradients& gradients) {
-    if (communicator.size() > 1 && communicator.progress() != std::string_view("thread"))
+    if (communicator.size() > 1 && !communicator.options().has_background)
         throw Error(Status::invalid_argument,
                     "nothing moves this communicator's operations while its program computes: set "
                     "hkt_comm_options.progress to HKT_PROGRESS_THREAD, or HOCKET_PROGRESS=thread");
@@ -36,11 +35,11 @@ ExchangeAmongRanks::ExchangeAmongRanks(engine::Communicator& communicator, Ranke
     : communicator_(communicator),
       gradients_(std::move(gradients)),
       layers_(bytes_of(checked_gradients(communicator, gradients_)), gradients_.layer_tensors),
-      plans_(communicator.make_plans({.collective = dsl::Collective::all_reduce,
-                                      .type = gradients_.type,
-                                      .op = gradients_.op,
-                                      .schedule = gradients_.schedule})),
-      memory_(std::make_shared<engine::GatherMemory>(communicator.window())) {
+      plans_(communicator.plans().make({.collective = dsl::Collective::all_reduce,
+                                        .type = gradients_.type,
+                                        .op = gradients_.op,
+                                        .schedule = gradients_.schedule})),
+      memory_(std::make_shared<engine::GatherMemory>(communicator.connections().window())) {
     check_schedule();
 }
 
@@ -49,7 +48,7 @@ void ExchangeAmongRanks::check_schedule() const {
     const std::uint64_t all =
         std::accumulate(gradients_.counts.begin(), gradients_.counts.end(), std::uint64_t{0});
     const dsl::RankProgram& program =
-        communicator_.plan_for(*plans_, std::max<std::uint64_t>(all, 1)).plan->program();
+        communicator_.plans().plan_for(*plans_, std::max<std::uint64_t>(all, 1)).plan->program();
     if (program.computes())
         throw Error(Status::invalid_argument,
                     fmt::format("schedule {} keeps a state, or calculates with more than x: such a schedule "
@@ -68,7 +67,8 @@ Description ExchangeAmongRanks::description() const {
 
 ExchangeAmongRanks::~ExchangeAmongRanks() {
     for (InFlight& batch : in_flight_) try {
-            if (batch.execution != nullptr) communicator_.wait(*std::exchange(batch.execution, nullptr));
+            if (batch.execution != nullptr)
+                communicator_.progress().wait(*std::exchange(batch.execution, nullptr));
         } catch (const std::exception&) {
             // The communicator has failed, and reports it at its next call.
         }
@@ -114,13 +114,13 @@ std::uint64_t ExchangeAmongRanks::start(std::size_t batch, std::size_t first, st
     try {
         place = place_of(first_tensor, last_tensor, gathered);
     } catch (const std::exception& error) {
-        communicator_.cannot_start(error);
+        communicator_.progress().cannot_start(error);
         throw;
     }
-    one.execution = &communicator_.start(communicator_.plan_for(*plans_, count).plan, place, place,
+    one.execution = &communicator_.start(communicator_.plans().plan_for(*plans_, count).plan, place, place,
                                          engine::Extent(count), gradients_.factor);
     one.execution->add(std::move(gathered));
-    communicator_.tell_end(*one.execution, engine::Moment{&one.ended});
+    communicator_.progress().tell_end(*one.execution, engine::Moment{&one.ended});
     return count * element_size(gradients_.type);
 }
 
@@ -129,7 +129,7 @@ std::optional<overlap::Clock::time_point> ExchangeAmongRanks::wait(std::size_t b
     InFlight& one = in_flight_[batch];
     // Consumed even if this throws.
     engine::Execution* const execution = std::exchange(one.execution, nullptr);
-    if (!communicator_.wait(*execution, until)) {
+    if (!communicator_.progress().wait(*execution, until)) {
         one.execution = execution;
         return std::nullopt;
     }
@@ -137,7 +137,7 @@ std::optional<overlap::Clock::time_point> ExchangeAmongRanks::wait(std::size_t b
 }
 
 std::vector<std::int64_t> ExchangeAmongRanks::greatest(std::vector<std::int64_t> own) {
-    return communicator_.size() == 1 ? own : communicator_.greatest(own, "plan of overlap");
+    return communicator_.size() == 1 ? own : communicator_.meetings().greatest(own, "plan of overlap");
 }
 
 std::string difference_among_ranks(engine::Communicator& communicator, const Description* description) {
@@ -153,7 +153,7 @@ std::string difference_among_ranks(engine::Communicator& communicator, const Des
         own[1 + 2 * i] = static_cast<std::int64_t>(XXH3_64bits(text.data(), text.size()) >> 1);
         own[2 + 2 * i] = -own[1 + 2 * i];
     }
-    const std::vector<std::int64_t> all = communicator.greatest(own, "options of overlap");
+    const std::vector<std::int64_t> all = communicator.meetings().greatest(own, "options of overlap");
     if (all[0] != 0) return "options: those of another one were refused there";
     for (std::size_t i = 0; i < description->size(); ++i)
         if (all[1 + 2 * i] != own[1 + 2 * i] || all[2 + 2 * i] != own[2 + 2 * i])

@@ -32,7 +32,7 @@ std::vector<Json> together(engine::Communicator& communicator, const std::functi
     }
     std::vector<Json> all;
     std::optional<Error> failure = own;
-    for (const std::string& text : communicator.exchange(
+    for (const std::string& text : communicator.meetings().exchange(
              said.dump(-1, ' ', false, Json::error_handler_t::replace), "hkt_params_open")) {
         const Json one = Json::parse(text);
         if (!failure && one.contains("why"))
@@ -71,19 +71,19 @@ void compare_roles(const std::vector<Json>& said) {
 }
 
 std::string rack_of(const engine::Communicator& communicator) {
-    const dsl::Topology grid = dsl::grid_topology(communicator.topology());
+    const dsl::Topology grid = dsl::grid_topology(communicator.options().topology);
     if (grid.levels.size() > 1 && grid.ranks() == communicator.size())
         return fmt::format("{} {}", grid.name, communicator.rank() / grid.levels[0].size);
-    return fmt::format("host {}", communicator.host());
+    return fmt::format("host {}", communicator.connections().host());
 }
 
 std::unique_ptr<params::Server> serve(const engine::Communicator& communicator, std::optional<Endpoint> first,
                                       int servers, const WorkerOptions& as_worker) {
     ServerOptions options;
-    options.listen = {communicator.own_address(), 0};
+    options.listen = {communicator.connections().own_address(), 0};
     options.join = std::move(first);
     options.servers = static_cast<std::uint32_t>(servers);
-    options.secret = communicator.secret();
+    options.secret = communicator.options().secret;
     options.rack = as_worker.rack;
     options.timeout = as_worker.timeout;
     options.make_calculator = calculate_updates(own_update_options());
@@ -122,7 +122,7 @@ ParameterRole take_roles(engine::Communicator& communicator, int servers,
         if (rank > workers) role.server = serve(communicator, first, servers, options);
         if (rank >= workers) return Json();
         options.server = first;
-        options.secret = communicator.secret();
+        options.secret = communicator.options().secret;
         options.number = static_cast<params::Worker>(rank);
         options.make_calculator = calculate_updates(own_update_options());
         role.client = std::make_unique<params::Client>(std::move(options));

@@ -113,11 +113,11 @@ class Buffer {
     Buffer(Communicator& comm, Place place, const std::vector<T>& values) : comm_(comm), own_(values) {
         if (place == Place::malloc || (place == Place::mixed && comm.rank() % 2 == 0) || values.empty())
             return;
-        shared_ = static_cast<T*>(comm.window().allocate(values.size() * sizeof(T)));
+        shared_ = static_cast<T*>(comm.connections().window().allocate(values.size() * sizeof(T)));
         std::copy(values.begin(), values.end(), shared_);
     }
     ~Buffer() {
-        if (shared_) comm_.window().release(shared_);
+        if (shared_) comm_.connections().window().release(shared_);
     }
     T* data() { return shared_ ? shared_ : own_.data(); }
 
@@ -132,7 +132,7 @@ template <typename T>
 std::vector<T> run(Communicator& comm, PlanChoice choice, std::uint64_t count, bool in_place,
                    Place place = Place::malloc) {
     choice.type = type_of<T>();
-    const auto plan = comm.cached_plan(choice, count);
+    const auto plan = comm.plans().cached_plan(choice, count);
     const test::Extents extents(choice.collective, choice.root, comm.rank(), comm.size(), count);
     const auto mine = values<T>(comm.rank(), extents.sent);
     const auto by = static_cast<double>(factor<T>(comm.rank()));
@@ -147,7 +147,7 @@ std::vector<T> run(Communicator& comm, PlanChoice choice, std::uint64_t count, b
     std::copy(mine.begin(), mine.end(), both.begin() + static_cast<std::ptrdiff_t>(extents.send_begin));
     Buffer<T> buffer(comm, place, both);
     T* recv = buffer.data() + extents.recv_begin;
-    comm.wait(comm.start(plan, buffer.data() + extents.send_begin, recv, count, by));
+    comm.progress().wait(comm.start(plan, buffer.data() + extents.send_begin, recv, count, by));
     if (extents.received == 0)
         expect(std::equal(both.begin(), both.end(), buffer.data()),
                "a buffer without a result was written to");
@@ -183,9 +183,10 @@ void check_collective(Communicator& comm, PlanChoice choice, std::initializer_li
     for (const std::uint64_t count : counts) {
         choice.type = type_of<T>();
         choice.executor = test::compiled_if_any();
-        const auto usual = comm.cached_plan(choice, count);
+        const auto usual = comm.plans().cached_plan(choice, count);
         choice.executor = ExecutorKind::interpreter;
-        expect(comm.executor() == "interpreter" || comm.cached_plan(choice, count) != usual,
+        expect(comm.options().executor == ExecutorKind::interpreter ||
+                   comm.plans().cached_plan(choice, count) != usual,
                "the interpreter was asked for, and the JIT's plan came");
         const auto oracle = run<T>(comm, choice, count, false);
         expect_result(comm, choice, count, oracle);
@@ -294,14 +295,15 @@ TEST_CASE("a rank without room in the window tells the others") {
         const auto comm = join();
         // In blocks too small to get memory before they are touched.
         constexpr std::size_t block = 1 << 20;
-        while (rank == 1 && comm->window().free_bytes() > 3 * block) comm->window().allocate(block);
-        comm->barrier();
+        while (rank == 1 && comm->connections().window().free_bytes() > 3 * block)
+            comm->connections().window().allocate(block);
+        comm->meetings().barrier();
         const double begin = test::now_ms();
         constexpr std::uint64_t count = 2'000'000;  // of work area: more than is free
         std::vector<float> send(3 * count), recv(count);
         const auto text = failure_of([&] {
-            comm->run(comm->cached_plan({.collective = Collective::reduce_scatter}, count), send.data(),
-                      recv.data(), count);
+            comm->run(comm->plans().cached_plan({.collective = Collective::reduce_scatter}, count),
+                      send.data(), recv.data(), count);
         });
         expect_contains(text, {"-9:"});
         if (rank != 1) expect_contains(text, {"rank 1 reported: rank 1 cannot go on"});
@@ -313,7 +315,7 @@ TEST_CASE("a rank without room in the window tells the others") {
 TEST_CASE("a rank that runs out of memory in a small collective tells the others") {
     const auto outcomes = run_ranks({3}, [](int rank) {
         const auto comm = join();
-        const auto& plan = comm->cached_plan({}, 100);
+        const auto& plan = comm->plans().cached_plan({}, 100);
         std::vector<float> data(100);
         comm->run(plan, data.data(), data.data(), 99);
         next_allocation_fails = rank == 1;
@@ -461,7 +463,8 @@ TEST_CASE(
             [&](int rank) {
                 setenv("HOCKET_HOST_ID", c.hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
                 const auto comm = join();
-                expect(comm->provider().find("tcp") != std::string::npos, "no messages: " + comm->provider());
+                expect(comm->connections().provider().find("tcp") != std::string::npos,
+                       "no messages: " + comm->connections().provider());
                 for (const auto collective : dsl::all_collectives)
                     for (const ReduceOp op : sums_of(collective)) {
                         const PlanChoice choice{
@@ -484,14 +487,14 @@ TEST_CASE("many small operations in flight keep to their slots") {
         for (int round = 0; round < 200; ++round) {
             std::vector<std::vector<std::int64_t>> data;
             std::vector<engine::Execution*> started;
-            const auto& reduce = comm->cached_plan({.type = DataType::int64}, 3);
+            const auto& reduce = comm->plans().cached_plan({.type = DataType::int64}, 3);
             const auto& broadcast =
-                comm->cached_plan({.collective = Collective::broadcast, .type = DataType::int64}, 3);
+                comm->plans().cached_plan({.collective = Collective::broadcast, .type = DataType::int64}, 3);
             for (std::int64_t i = 0; i < 20; ++i) data.push_back({rank + i, round, i});
             for (std::size_t i = 0; i < data.size(); ++i)
                 started.push_back(
                     &comm->start(i % 3 == 2 ? broadcast : reduce, data[i].data(), data[i].data(), 3));
-            for (auto* execution : started) comm->wait(*execution);
+            for (auto* execution : started) comm->progress().wait(*execution);
             for (std::int64_t i = 0; i < 20; ++i) {
                 const bool sums = i % 3 != 2;
                 const std::vector<std::int64_t> want =
@@ -519,11 +522,11 @@ TEST_CASE("small collectives that are done at once, asked for, and with late ran
                 std::vector<std::int64_t> data(count);
                 for (std::uint64_t i = 0; i < count; ++i)
                     data[i] = static_cast<std::int64_t>(round * 1000 + i) * (rank + 1);
-                const auto& plan = comm->cached_plan({.type = DataType::int64}, count);
+                const auto& plan = comm->plans().cached_plan({.type = DataType::int64}, count);
                 if (at_once)
                     comm->run(plan, data.data(), data.data(), count);
                 else
-                    comm->wait(comm->start(plan, data.data(), data.data(), count));
+                    comm->progress().wait(comm->start(plan, data.data(), data.data(), count));
                 for (std::uint64_t i = 0; i < count; ++i)
                     expect(data[i] == static_cast<std::int64_t>(round * 1000 + i) * ranks * (ranks + 1) / 2,
                            [&] {
@@ -543,10 +546,10 @@ TEST_CASE("a count of 0 against others is noticed at once") {
             std::vector<float> data(count);
             const double begin = test::now_ms();
             const std::uint64_t own = rank == 1 ? 0 : count;
-            const auto& plan = comm->cached_plan({}, own);
+            const auto& plan = comm->plans().cached_plan({}, own);
             const std::string text = failure_of([&] {
                 comm->run(plan, data.data(), data.data(), own);
-                comm->barrier();
+                comm->meetings().barrier();
             });
             expect_contains(text, {"-8:", "different operations"});
             expect(test::now_ms() - begin < too_late_ms, "known too late");
@@ -566,7 +569,7 @@ TEST_CASE("a barrier holds everybody until the last one comes") {
             std::this_thread::sleep_for(50ms);  // time for a mistake
             entered.add();
         }
-        comm->barrier();
+        comm->meetings().barrier();
         expect(entered.value() == 1, "the barrier let a rank through");
     });
     CHECK(test::problems(outcomes) == "");
@@ -577,10 +580,12 @@ TEST_CASE("sizes that come out the same share a plan; messages need none of thei
         const auto outcomes =
             run_ranks({3, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int) {
                 const auto comm = join();
-                const auto plan = [&](std::uint64_t count) { return comm->cached_plan({}, count).get(); };
+                const auto plan = [&](std::uint64_t count) {
+                    return comm->plans().cached_plan({}, count).get();
+                };
                 expect(plan(1) == plan(1000) && plan(1 << 20) == plan(1 << 23), "one plan for many sizes");
                 expect((plan(1) == plan(1 << 20)) == (provider[0] != '\0'), "a plan for small ones");
-                comm->barrier();
+                comm->meetings().barrier();
             });
         INFO(provider);
         CHECK(test::problems(outcomes) == "");
@@ -611,9 +616,9 @@ TEST_CASE("a topology or a schedule that does not fit is the language's error") 
     CHECK(test::problems(outcomes) == "");
 
     const auto comm = Communicator::create({});
-    expect_contains(failure_of([&] { comm->make_plans({.schedule = "no_such_schedule"}); }),
+    expect_contains(failure_of([&] { comm->plans().make({.schedule = "no_such_schedule"}); }),
                     {"-3:", "no_such_schedule"});
-    expect_contains(failure_of([&] { comm->make_plans({.collective = Collective::broadcast, .root = 1}); }),
+    expect_contains(failure_of([&] { comm->plans().make({.collective = Collective::broadcast, .root = 1}); }),
                     {"-1:", "root is 1"});
 }
 
@@ -621,7 +626,7 @@ TEST_CASE("communicators may be left at different times, with operations unfinis
     const auto outcomes = run_ranks({3, {{"HOCKET_TIMEOUT_MS", "5000"}}}, [](int rank) {
         auto comm = join();
         auto data = values<float>(rank, 200000);
-        const auto plan = comm->cached_plan({}, data.size());
+        const auto plan = comm->plans().cached_plan({}, data.size());
         if (rank != 2) comm->start(plan, data.data(), data.data(), data.size());  // rank 2 never joins in
         if (rank == 1) std::this_thread::sleep_for(300ms);
         const double begin = test::now_ms();
@@ -654,22 +659,22 @@ TEST_CASE("a mismatch that two ranks notice is told to all, though the others wa
                     auto comm = join();
                     const std::uint64_t count = rank == 2 ? 1001 : 1000;
                     auto data = values<float>(rank, count);
-                    const auto plan = comm->cached_plan({}, count);
-                    comm->barrier();
+                    const auto plan = comm->plans().cached_plan({}, count);
+                    comm->meetings().barrier();
                     const double begin = test::now_ms();
                     const auto text = failure_of([&] {
                         if (rank == 2) started.await(4);  // so that it has something to report itself
                         auto& execution = comm->start(plan, data.data(), data.data(), count);
                         started.add();
-                        comm->wait(execution);
+                        comm->progress().wait(execution);
                     });
                     const auto own = fmt::format("all_reduce #1 (ring on {}, float32 sum, {} elements)",
-                                                 comm->topology(), count);
+                                                 comm->options().topology, count);
                     // Either of the two may notice first, so the others may get the text of either.
                     expect_contains(text,
                                     {"-8:", "started different operations", own.c_str(), "ring.sched:"});
                     expect(test::now_ms() - begin < 10000, "known only at the deadline");
-                    const auto status = comm->failure();
+                    const auto status = comm->progress().failure();
                     expect(status && status->status == Status::mismatch, "the communicator's status");
                     if (!leaves) known.meet(5);
                 });
@@ -683,13 +688,13 @@ TEST_CASE("a deadline that passes on one rank ends the operation on all") {
     const auto outcomes = run_ranks({4}, [&](int rank) {
         if (rank == 1) setenv("HOCKET_TIMEOUT_MS", "500", 1);
         auto comm = join();
-        comm->barrier();
+        comm->meetings().barrier();
         if (rank == 3) return known.await(3);  // never comes
         auto data = values<float>(rank, 1000);
         const double begin = test::now_ms();
         const auto text = failure_of([&] {
-            comm->wait(
-                comm->start(comm->cached_plan({.schedule = "ring"}, 1000), data.data(), data.data(), 1000));
+            comm->progress().wait(comm->start(comm->plans().cached_plan({.schedule = "ring"}, 1000),
+                                              data.data(), data.data(), 1000));
         });
         const double elapsed = test::now_ms() - begin;
         known.add();
@@ -712,14 +717,14 @@ TEST_CASE("while rank 0 is stopped, what takes too long ends with the same statu
         setenv("HOCKET_TIMEOUT_MS", timeout, 1);
         auto comm = join();
         if (rank == 0) *rank_0 = getpid();
-        comm->barrier();
+        comm->meetings().barrier();
         met.meet(4);
         if (rank == 1) kill(*rank_0, SIGSTOP);
         if (rank == 0) known.await(3);
         auto data = values<float>(rank, 1000);
         const auto text = failure_of([&] {
-            comm->wait(
-                comm->start(comm->cached_plan({.schedule = "ring"}, 1000), data.data(), data.data(), 1000));
+            comm->progress().wait(comm->start(comm->plans().cached_plan({.schedule = "ring"}, 1000),
+                                              data.data(), data.data(), 1000));
         });
         known.add();
         if (rank == 0) return expect_contains(text, {"-7:", "did not finish within"});
@@ -734,15 +739,15 @@ TEST_CASE("a rank that leaves does not end what the others still do") {
     const test::Tally gone;
     const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [&](int rank) {
         auto comm = join();
-        comm->barrier();
+        comm->meetings().barrier();
         if (rank == 2) {
             comm.reset();  // no peer receives its goodbye within the half second
             return gone.add();
         }
         gone.await(1);
-        expect(!comm->failure(), "the communicator is broken");
+        expect(!comm->progress().failure(), "the communicator is broken");
         // Messages that it sent before its goodbye may complete one barrier.
-        const auto text = failure_of([&] { comm->barrier(), comm->barrier(); });
+        const auto text = failure_of([&] { comm->meetings().barrier(), comm->meetings().barrier(); });
         expect_contains(text, {"-6:", "rank 2 has left the job", "was in barrier #", "(3 ranks)"});
     });
     CHECK(test::problems(outcomes) == "");
@@ -766,14 +771,14 @@ TEST_CASE("a silent rank is found by its missing heartbeat") {
     const auto outcomes = run_ranks({3, {{"HOCKET_HEARTBEAT_TIMEOUT_MS", "600"}}}, [&](int rank) {
         const auto comm = join();
         if (rank == 1) *pid = getpid();
-        comm->barrier();
+        comm->meetings().barrier();
         if (rank == 0) {
             *stopped = test::now_ms();
             kill(*pid, SIGSTOP);
         }
         const auto text = failure_of([&] {
             if (rank != 1)
-                comm->barrier();
+                comm->meetings().barrier();
             else
                 std::this_thread::sleep_for(30s);
         });

@@ -97,16 +97,16 @@ class Run {
         else
             failure_ = test::failure_of([&] {
                 request_ = act.kind == Act::Kind::barrier
-                               ? &comm_->start_barrier()
-                               : &comm_->start(comm_->cached_plan(act.choice, act.count), send_.data(),
-                                               recv_.data(), act.count);
+                               ? &comm_->meetings().start_barrier()
+                               : &comm_->start(comm_->plans().cached_plan(act.choice, act.count),
+                                               send_.data(), recv_.data(), act.count);
             });
         if (!request_ && act.kind != Act::Kind::split) has_ended_ = true;
     }
     bool has_ended() {
         if (!has_ended_ && request_) {
             bool done = false;
-            failure_ = test::failure_of([&] { done = comm_->test(*request_); });
+            failure_ = test::failure_of([&] { done = comm_->progress().test(*request_); });
             has_ended_ = done || failure_ != "no failure";
         }
         return has_ended_;
@@ -114,7 +114,7 @@ class Run {
     const std::string& failure() const { return failure_; }
     const Case& of() const { return case_; }
     std::string next() {
-        return test::failure_of([&] { comm_->barrier(), comm_->barrier(); });
+        return test::failure_of([&] { comm_->meetings().barrier(), comm_->meetings().barrier(); });
     }
 
   private:
@@ -290,8 +290,9 @@ TEST_CASE("a rank that is late, or has gone on to compute, is known by what it s
                 std::vector<float> data(512, 1);
                 const auto run = [&](Collective collective) {
                     return test::failure_of([&] {
-                        comm->run(comm->cached_plan({.collective = collective, .schedule = "direct"}, 8),
-                                  data.data(), data.data() + 256, 8);
+                        comm->run(
+                            comm->plans().cached_plan({.collective = collective, .schedule = "direct"}, 8),
+                            data.data(), data.data() + 256, 8);
                     });
                 };
                 // Late by more than the time after which waiting ranks ask, but without a difference.
@@ -326,11 +327,12 @@ TEST_CASE("what a message shows is named by what was started, though its sender 
                 // Rank 1 only sends in its gather, and rank 0 in its scatter: both may end well.
                 std::string text = test::failure_of([&] {
                     const Collective collective = rank == 1 ? Collective::gather : Collective::scatter;
-                    comm->run(comm->cached_plan({.collective = collective, .schedule = "direct"}, 8),
+                    comm->run(comm->plans().cached_plan({.collective = collective, .schedule = "direct"}, 8),
                               data.data(), data.data() + 256, 8);
                 });
                 if (rank == 1) failed.await(2);
-                if (text == "no failure") text = test::failure_of([&] { comm->barrier(), comm->barrier(); });
+                if (text == "no failure")
+                    text = test::failure_of([&] { comm->meetings().barrier(), comm->meetings().barrier(); });
                 test::expect_contains(text, {"-8:", "scatter #0 (", "gather #0 (", "rank 1"});
                 if (rank != 1) failed.add();
             });
@@ -348,15 +350,16 @@ TEST_CASE("a TIMEOUT does not blame ranks that come by, or wait again, for one t
                     const auto comm = Communicator::create(engine::resolve({}));
                     std::vector<float> data(512, 1);
                     if (rank == 2) return ended.await(2);
-                    engine::Execution& request = comm->start(
-                        comm->cached_plan({.collective = Collective::all_reduce, .schedule = "direct"}, 8),
-                        data.data(), data.data() + 256, 8);
+                    engine::Execution& request =
+                        comm->start(comm->plans().cached_plan(
+                                        {.collective = Collective::all_reduce, .schedule = "direct"}, 8),
+                                    data.data(), data.data() + 256, 8);
                     const std::string text = test::failure_of([&] {
-                        while (rank == 1 && comes_by && !comm->test(request))
+                        while (rank == 1 && comes_by && !comm->progress().test(request))
                             std::this_thread::sleep_for(50ms);
                         // Meanwhile it is asked, and answers that no thread moves the operation.
                         if (rank == 1) std::this_thread::sleep_for(1200ms);
-                        comm->wait(request);
+                        comm->progress().wait(request);
                     });
                     ended.add();
                     expect(text.find("no thread of it is in a call") == std::string::npos, text);
@@ -378,9 +381,9 @@ TEST_CASE("a TIMEOUT names on each rank those that have not started it, however 
                     const auto comm = Communicator::create(engine::resolve({}));
                     std::vector<float> data(512, 1);
                     const auto run = [&] {
-                        comm->run(
-                            comm->cached_plan({.collective = Collective::all_reduce, .schedule = "ring"}, 8),
-                            data.data(), data.data() + 256, 8);
+                        comm->run(comm->plans().cached_plan(
+                                      {.collective = Collective::all_reduce, .schedule = "ring"}, 8),
+                                  data.data(), data.data() + 256, 8);
                     };
                     run();
                     if (rank == late) return ended.await(2);
@@ -410,7 +413,7 @@ TEST_CASE("a TIMEOUT does not blame ranks that are kept waiting in an earlier op
                 const auto comm = Communicator::create(engine::resolve({}));
                 std::vector<float> data(512, 1);
                 const auto run = [&](Collective collective, const char* schedule) {
-                    comm->run(comm->cached_plan({.collective = collective, .schedule = schedule}, 8),
+                    comm->run(comm->plans().cached_plan({.collective = collective, .schedule = schedule}, 8),
                               data.data(), data.data() + 256, 8);
                 };
                 if (rank == late) return ended.await(many - 1);

@@ -1,4 +1,4 @@
-#include "runtime/engine/gate.hpp"
+#include "runtime/engine/progress/gate.hpp"
 
 #include <poll.h>
 

@@ -124,7 +124,7 @@ class Exchange {
         own_.assign(bytes_[0] + bytes_[1], untouched);
         block_ = own_.data();
         if (manner.in_window) {
-            block_ = static_cast<std::byte*>(comm.window().allocate(own_.size()));
+            block_ = static_cast<std::byte*>(comm.connections().window().allocate(own_.size()));
             std::fill_n(block_, own_.size(), untouched);
         }
         for (int rank = 0; rank < comm.size(); ++rank)
@@ -133,7 +133,7 @@ class Exchange {
         before_.assign(send(), send() + bytes_[0]);
     }
     ~Exchange() {
-        if (manner_.in_window) comm_.window().release(block_);
+        if (manner_.in_window) comm_.connections().window().release(block_);
     }
     Exchange(const Exchange&) = delete;
 
@@ -141,7 +141,7 @@ class Exchange {
     void start(const PlanChoice& choice) {
         execution_ = &comm_.start(plan(choice), send(), recv(), Extent(layout_));
     }
-    void wait() { comm_.wait(*execution_); }
+    void wait() { comm_.progress().wait(*execution_); }
 
     void check(const std::string& what) {
         std::vector<std::byte> expected(bytes_[1], untouched);
@@ -162,7 +162,7 @@ class Exchange {
         choice.type = type_;
         choice.executor = manner_.executor;
         choice.is_uneven = true;
-        return comm_.cached_plan(choice, layout_);
+        return comm_.plans().cached_plan(choice, layout_);
     }
 
     Communicator& comm_;
@@ -222,16 +222,17 @@ struct Way {
 // Runs body(rank, comm) on all ranks; returns "" or the error.
 template <typename Body>
 std::string on(const Way& way, Body body, const std::string& timeout_ms = "30000") {
-    const auto outcomes = run_ranks({static_cast<int>(way.hosts.size()),
-                                     {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", timeout_ms}},
-                                     120},
-                                    [&](int rank) {
-                                        const auto index = static_cast<std::size_t>(rank);
-                                        setenv("HOCKET_HOST_ID", way.hosts.substr(index, 1).c_str(), 1);
-                                        const auto comm = Communicator::create(engine::resolve({}));
-                                        test::use_up_extents(comm->window(), static_cast<unsigned>(rank) % 3);
-                                        body(rank, *comm);
-                                    });
+    const auto outcomes =
+        run_ranks({static_cast<int>(way.hosts.size()),
+                   {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", timeout_ms}},
+                   120},
+                  [&](int rank) {
+                      const auto index = static_cast<std::size_t>(rank);
+                      setenv("HOCKET_HOST_ID", way.hosts.substr(index, 1).c_str(), 1);
+                      const auto comm = Communicator::create(engine::resolve({}));
+                      test::use_up_extents(comm->connections().window(), static_cast<unsigned>(rank) % 3);
+                      body(rank, *comm);
+                  });
     return test::problems(outcomes);
 }
 
@@ -250,12 +251,12 @@ Error error_of(Communicator& comm, const Counts& sent, const Counts& received, D
     const std::uint64_t out = layout.sent().span * element, in = layout.received().span * element;
     std::vector<std::byte> own(out + in + 64, untouched);
     std::byte* block = own.data();
-    if (in_window) block = static_cast<std::byte*>(comm.window().allocate(own.size()));
+    if (in_window) block = static_cast<std::byte*>(comm.connections().window().allocate(own.size()));
     std::fill_n(block, own.size(), untouched);
     try {
         const PlanChoice choice{.collective = Collective::all_to_all, .type = type, .is_uneven = true};
-        comm.run(comm.cached_plan(choice, layout), block, block + out, Extent(layout));
-        comm.barrier();
+        comm.run(comm.plans().cached_plan(choice, layout), block, block + out, Extent(layout));
+        comm.meetings().barrier();
     } catch (const Error& error) {
         expect(std::all_of(block + out + in, block + own.size(), [](std::byte b) { return b == untouched; }),
                "something was written behind the output");
@@ -359,7 +360,7 @@ TEST_CASE("a schedule that passes pieces on is refused, by all ranks and in word
             const Layout layout({counts}, {counts});
             std::string told = "nothing";
             try {
-                comm.cached_plan(
+                comm.plans().cached_plan(
                     {.collective = Collective::all_to_all, .schedule = "bruck", .is_uneven = true}, layout);
             } catch (const Error& error) {
                 expect(error.status() == Status::schedule, "another status");
@@ -382,7 +383,7 @@ TEST_CASE("a tuned schedule that passes pieces on is not taken") {
         {{"4m", "memory", 4}, {{Collective::all_to_all, {{1, UINT64_MAX, 64, 0.125, "bruck"}}}}}});
     const auto outcomes = run_ranks({4, {{"HOCKET_TUNING", table}, {"HOCKET_TOPOLOGY", "4m"}}, 60}, [](int) {
         const auto comm = Communicator::create(engine::resolve({}));
-        const auto tuned = comm->cached_plan({.collective = Collective::all_to_all}, 1000);
+        const auto tuned = comm->plans().cached_plan({.collective = Collective::all_to_all}, 1000);
         expect(tuned->program().schedule == "bruck", "the table is not read");
         check_all(*comm, 6, {""});
     });
@@ -460,8 +461,8 @@ TEST_CASE("counts that differ are told with the elements of the receiver's buffe
             .collective = Collective::all_to_all, .type = DataType::int32, .is_uneven = true};
         std::string told = "nobody noticed";
         try {
-            comm.run(comm.cached_plan(choice, layout), from.data(), to.data(), Extent(layout));
-            comm.barrier();
+            comm.run(comm.plans().cached_plan(choice, layout), from.data(), to.data(), Extent(layout));
+            comm.meetings().barrier();
         } catch (const Error& error) {
             told = error.what();
         }
@@ -494,12 +495,13 @@ TEST_CASE("a rank that starts something else is told apart from one with other c
             try {
                 PlanChoice choice{.collective = Collective::all_to_all, .type = DataType::int32};
                 if (rank == 0) {
-                    comm.run(comm.cached_plan(choice, 2), send.data(), recv.data(), 2);
+                    comm.run(comm.plans().cached_plan(choice, 2), send.data(), recv.data(), 2);
                 } else {
                     choice.is_uneven = true;
-                    comm.run(comm.cached_plan(choice, layout), send.data(), recv.data(), Extent(layout));
+                    comm.run(comm.plans().cached_plan(choice, layout), send.data(), recv.data(),
+                             Extent(layout));
                 }
-                comm.barrier();
+                comm.meetings().barrier();
             } catch (const Error& error) {
                 expect(error.status() == Status::mismatch, error.what());
                 told = error.what();

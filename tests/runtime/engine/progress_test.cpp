@@ -1,5 +1,5 @@
 // Real processes over real fabrics, with programs made by hand.
-#include "runtime/engine/progress.hpp"
+#include "runtime/engine/progress/progress.hpp"
 #include "runtime/engine/job/open_fabric.hpp"
 #include "runtime/engine/run/startable_plan.hpp"
 

@@ -115,20 +115,20 @@ std::vector<std::byte> input_of(const Work& work, int rank) {
 std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vector<std::byte>& sent,
                            std::mt19937_64& random, bool has_private) {
     const ExecutorKind executor = random() % 2 == 0 ? ExecutorKind::interpreter : test::compiled_if_any();
-    const auto plan = comm.cached_plan({.collective = work.collective,
-                                        .type = work.type,
-                                        .op = ReduceOp::sum,
-                                        .root = work.root,
-                                        .schedule = work.schedule,
-                                        .executor = executor},
-                                       work.count);
+    const auto plan = comm.plans().cached_plan({.collective = work.collective,
+                                                .type = work.type,
+                                                .op = ReduceOp::sum,
+                                                .root = work.root,
+                                                .schedule = work.schedule,
+                                                .executor = executor},
+                                               work.count);
     const test::Extents extents(work.collective, work.root, comm.rank(), work.ranks, work.count);
     const std::uint64_t element = element_size(work.type), whole = extents.whole * element;
     std::vector<std::byte> memory(2 * whole);
     const bool in_place = random() % 3 == 0, at_once = random() % 2 == 0;
     const bool shares_send = !has_private || random() % 2 == 0,
                shares_recv = !has_private || random() % 2 == 0;
-    auto* const shared = static_cast<std::byte*>(comm.window().allocate(2 * whole));
+    auto* const shared = static_cast<std::byte*>(comm.connections().window().allocate(2 * whole));
     std::byte* const input = (in_place ? shares_recv : shares_send) ? shared : memory.data();
     std::byte* const output = in_place ? input : (shares_recv ? shared : memory.data()) + whole;
     std::byte* const send = input + (in_place ? extents.send_begin * element : 0);
@@ -137,9 +137,9 @@ std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vect
     if (at_once)
         comm.run(plan, send, recv, work.count, 1);
     else
-        comm.wait(comm.start(plan, send, recv, work.count, 1));
+        comm.progress().wait(comm.start(plan, send, recv, work.count, 1));
     std::vector<std::byte> result(recv, recv + extents.received * element);
-    comm.window().release(shared);
+    comm.connections().window().release(shared);
     return result;
 }
 

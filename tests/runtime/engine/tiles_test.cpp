@@ -51,7 +51,7 @@ void expect_sum(const std::int64_t* values, std::uint64_t count, int ranks, cons
 
 std::shared_ptr<engine::StartablePlan> plan_of(Communicator& comm, std::uint64_t count,
                                                Collective collective = Collective::all_reduce, int root = 0) {
-    return comm.cached_plan({.collective = collective, .type = DataType::int64, .root = root}, count);
+    return comm.plans().cached_plan({.collective = collective, .type = DataType::int64, .root = root}, count);
 }
 
 // The chunk of `chunks` that an element of `count` is in.
@@ -199,17 +199,17 @@ TEST_CASE("tiles of any count give the whole result, in and out of place, wherev
                 expect_sum(recv.data(), count, ranks, "out of place");
                 expect(send == numbers(count, rank), "the send buffer was written to");
                 recv = send;
-                comm->wait(comm->start(reduce, recv.data(), recv.data(), count));
+                comm->progress().wait(comm->start(reduce, recv.data(), recv.data(), count));
                 expect_sum(recv.data(), count, ranks, "in place");
                 comm->run(broadcast, send.data(), recv.data(), count);
                 expect(recv == numbers(count, ranks - 1), fmt::format("broadcast of {}", count));
                 // The odd ranks' buffers lie where local peers reach them.
-                auto* shared = static_cast<std::int64_t*>(comm->window().allocate(count * 8));
+                auto* shared = static_cast<std::int64_t*>(comm->connections().window().allocate(count * 8));
                 std::int64_t* mixed = rank % 2 ? shared : recv.data();
                 std::copy(send.begin(), send.end(), mixed);
                 comm->run(reduce, mixed, mixed, count);
                 expect_sum(mixed, count, ranks, "in both kinds of memory");
-                comm->window().release(shared);
+                comm->connections().window().release(shared);
             }
         });
         INFO(c.hosts << " " << c.schedule);
@@ -233,9 +233,9 @@ TEST_CASE("large and small starts may be in flight together, and end in any orde
             for (int k = 0; k < flights; ++k) {
                 const int i = rank == 0 ? k : rank == 1 ? flights - 1 - k : (k * 5 + rank) % flights;
                 if (k % 2)
-                    comm->wait(*started[i]);
+                    comm->progress().wait(*started[i]);
                 else
-                    while (!comm->test(*started[i])) std::this_thread::yield();
+                    while (!comm->progress().test(*started[i])) std::this_thread::yield();
                 expect_sum(data[i].data(), counts[i], 4, fmt::format("start {} of round {}", i, round));
             }
         }
@@ -257,7 +257,7 @@ TEST_CASE("counts that differ are a mismatch of whole starts, whether both are d
                     comm->run(plan, data.data(), data.data(), count);
                 });
                 const auto own = fmt::format("all_reduce #1 (ring on {}, int64 sum, {} elements)",
-                                             comm->topology(), count);
+                                             comm->options().topology, count);
                 expect_contains(text, {"-8:", "started different operations"});
                 // A rank that another one tells may not have begun the operation, or may still be in the
                 // previous one.
@@ -302,13 +302,13 @@ TEST_CASE("a rank that dies between two tiles ends the start on all others") {
                 // Once some data have come from the others, but not all.
                 const auto before = data;
                 while (data == before)
-                    if (comm->test(execution)) expect(false, "it was over too soon");
+                    if (comm->progress().test(execution)) expect(false, "it was over too soon");
                 raise(SIGKILL);
             }
-            comm->wait(execution);
+            comm->progress().wait(execution);
         });
         expect_contains(text, {"-6:", "rank 2 was lost", "all_reduce #1"});
-        expect_contains(failure_of([&] { comm->barrier(); }), {"-6:"});
+        expect_contains(failure_of([&] { comm->meetings().barrier(); }), {"-6:"});
     });
     CHECK(outcomes[2].signal == SIGKILL);
     for (const int survivor : {0, 1, 3}) CHECK(outcomes[survivor].text == "");

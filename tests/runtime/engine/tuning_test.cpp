@@ -90,7 +90,7 @@ TuningTable of_three(const std::string& schedule) {
 
 std::string schedule_of(engine::Communicator& comm, std::uint64_t count,
                         std::optional<std::string> schedule = std::nullopt) {
-    return comm.plan_for(comm.cached_plans({.schedule = schedule}), count).text;
+    return comm.plans().plan_for(comm.plans().cached({.schedule = schedule}), count).text;
 }
 
 }  // namespace
@@ -290,7 +290,7 @@ TEST_CASE("rank 0's table rules on all ranks, after a name and before the estima
             expect(estimated.find("(estimates)") != std::string::npos, estimated);
             expect(estimated.find("tuned") == std::string::npos, estimated);
             float one = 1, all = 0;
-            comm->run(comm->cached_plan({}, 1), &one, &all, 1);
+            comm->run(comm->plans().cached_plan({}, 1), &one, &all, 1);
             expect(all == 3, "a tuned sum is wrong");
         });
     CHECK(test::problems(outcomes) == "");
@@ -309,7 +309,7 @@ TEST_CASE("a tuned schedule that does not exist any more is one warning, and the
                 expect(text.find("(estimates)") != std::string::npos, text);
             }
             float one = 1, all = 0;
-            comm->run(comm->cached_plan({}, 1), &one, &all, 1);
+            comm->run(comm->plans().cached_plan({}, 1), &one, &all, 1);
             expect(all == 3, "a sum is wrong");
             std::fflush(stderr);
             std::ifstream stream(file);

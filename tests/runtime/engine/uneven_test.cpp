@@ -78,13 +78,14 @@ void check(Communicator& comm, PlanChoice choice, const Counts& counts, bool in_
     Values memory(2 * layout.count() + 2, untouched);
     std::int64_t* block = memory.data();
     if (in_window) {
-        block = static_cast<std::int64_t*>(comm.window().allocate(memory.size() * sizeof *block));
+        block =
+            static_cast<std::int64_t*>(comm.connections().window().allocate(memory.size() * sizeof *block));
         std::fill_n(block, memory.size(), untouched);
     }
     std::int64_t *send = block + sent.begin,
                  *recv = block + received.begin + (in_place ? 0 : layout.count() + 1);
     for (std::uint64_t i = 0; i < sent.count; ++i) send[i] = value(comm.rank(), sent.begin + i);
-    const auto plan = comm.cached_plan(choice, layout);
+    const auto plan = comm.plans().cached_plan(choice, layout);
     comm.run(plan, send, recv, Extent(layout), static_cast<double>(factor_of(comm.rank())));
     for (std::uint64_t i = 0; i < received.count; ++i)
         expect(recv[i] == expected(choice, layout, comm.size(), received.begin + i),
@@ -96,7 +97,7 @@ void check(Communicator& comm, PlanChoice choice, const Counts& counts, bool in_
         expect(recv[received.count] == untouched && recv[-1] == untouched,
                what + ": written beside the output");
     }
-    if (in_window) comm.window().release(block);
+    if (in_window) comm.connections().window().release(block);
 }
 
 const std::vector<std::pair<Collective, std::vector<const char*>>> schedules{

@@ -181,13 +181,13 @@ std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vect
                             .root = work.root,
                             .schedule = work.schedule,
                             .executor = manner.executor};
-    const auto plan = comm.cached_plan(choice, work.count);
+    const auto plan = comm.plans().cached_plan(choice, work.count);
     const test::Extents extents(work.collective, work.root, comm.rank(), ranks, work.count);
     const std::uint64_t element = element_size(work.type), whole = extents.whole * element;
     const bool in_window = manner.in_window && whole > 0;
     std::vector<std::byte> memory(2 * whole);
     std::byte* const block =
-        in_window ? static_cast<std::byte*>(comm.window().allocate(2 * whole)) : memory.data();
+        in_window ? static_cast<std::byte*>(comm.connections().window().allocate(2 * whole)) : memory.data();
     std::byte* const send = block + (manner.in_place ? extents.send_begin * element : 0);
     std::byte* const recv = block + (manner.in_place ? extents.recv_begin * element : whole);
     const std::uint64_t received = extents.received * element;
@@ -196,7 +196,7 @@ std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vect
     if (manner.at_once)
         comm.run(plan, send, recv, work.count, factor_of(comm.rank()));
     else
-        comm.wait(comm.start(plan, send, recv, work.count, factor_of(comm.rank())));
+        comm.progress().wait(comm.start(plan, send, recv, work.count, factor_of(comm.rank())));
     std::vector<std::byte> result(recv, recv + received);
     const std::byte *const beside = recv + received, *const end = block + 2 * whole;
     // Each byte is as the one before it, and the first is unwritten.
@@ -207,7 +207,7 @@ std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vect
     expect(
         (manner.in_place && received > 0) || sent.empty() || std::memcmp(sent.data(), send, sent.size()) == 0,
         "the send buffer was written to");
-    if (in_window) comm.window().release(block);
+    if (in_window) comm.connections().window().release(block);
     return result;
 }
 
@@ -248,7 +248,8 @@ std::unique_ptr<Communicator> join(const Way& way, int rank) {
     if (!way.is_fenced && rank == 1)
         expect(refuse_membarrier() && !engine::LocalPeers::can_fence_others(), "membarrier is not refused");
     auto comm = Communicator::create(engine::resolve({}));
-    expect(comm->provider().starts_with(way.expected_provider), "another way was taken: " + comm->provider());
+    expect(comm->connections().provider().starts_with(way.expected_provider),
+           "another way was taken: " + comm->connections().provider());
     return comm;
 }
 
@@ -273,7 +274,7 @@ TEST_CASE("every way of running a schedule gives the same bits") {
              120},
             [&](int rank) {
                 const auto comm = join(way, rank);
-                test::use_up_extents(comm->window(), static_cast<unsigned>(rank) % 3);
+                test::use_up_extents(comm->connections().window(), static_cast<unsigned>(rank) % 3);
                 std::byte* expected = reference + static_cast<std::uint64_t>(rank) * bytes;
                 for (const Work& work : all) {
                     const std::vector<std::byte> sent = sent_by(work, rank);
@@ -307,11 +308,14 @@ TEST_CASE("a plan that is kept is the one that would be made for the choice, wha
         setenv("HOCKET_HOST_ID", rank == 2 ? "b" : "a", 1);
         const auto comm = Communicator::create(engine::resolve({}));
         const auto check = [&](const PlanChoice& choice, std::uint64_t count) {
-            const auto plan = comm->cached_plan(choice, count);
+            const auto plan = comm->plans().cached_plan(choice, count);
             const bool by_rank = contract_of(choice.collective).is_by_rank();
-            dsl::PlanRequest request{
-                choice.collective, choice.schedule.value_or(""), comm->topology(), {HOCKET_SCHEDULES_DIR}, 3,
-                choice.root};
+            dsl::PlanRequest request{choice.collective,
+                                     choice.schedule.value_or(""),
+                                     comm->options().topology,
+                                     {HOCKET_SCHEDULES_DIR},
+                                     3,
+                                     choice.root};
             request.hosts = {0, 0, 1};
             request.bytes = std::bit_ceil(count * element_size(choice.type) * (by_rank ? 3 : 1));
             request.protocol =

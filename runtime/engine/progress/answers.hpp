@@ -8,7 +8,7 @@
 #include <mutex>
 #include <optional>
 
-#include "runtime/engine/endings.hpp"
+#include "runtime/engine/progress/endings.hpp"
 #include "runtime/transport/bootstrap/bootstrap.hpp"
 
 namespace hocket::engine {

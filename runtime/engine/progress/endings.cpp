@@ -1,4 +1,4 @@
-#include "runtime/engine/endings.hpp"
+#include "runtime/engine/progress/endings.hpp"
 
 #include <sys/eventfd.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/engine/siblings.hpp"
+#include "runtime/engine/progress/siblings.hpp"
 
 #include <algorithm>
 #include <mutex>

@@ -14,17 +14,17 @@
 #include <vector>
 
 #include "runtime/device/devices.hpp"
-#include "runtime/engine/answers.hpp"
-#include "runtime/engine/endings.hpp"
-#include "runtime/engine/gate.hpp"
-#include "runtime/engine/left_alone.hpp"
 #include "runtime/engine/messages/point_to_point.hpp"
+#include "runtime/engine/progress/answers.hpp"
+#include "runtime/engine/progress/endings.hpp"
+#include "runtime/engine/progress/gate.hpp"
+#include "runtime/engine/progress/left_alone.hpp"
+#include "runtime/engine/progress/siblings.hpp"
 #include "runtime/engine/record/flight.hpp"
 #include "runtime/engine/record/recording.hpp"
 #include "runtime/engine/reports/failure.hpp"
 #include "runtime/engine/reports/tracer.hpp"
 #include "runtime/engine/run/execution.hpp"
-#include "runtime/engine/siblings.hpp"
 #include "runtime/transport/bootstrap/bootstrap.hpp"
 #include "runtime/transport/fabric/fabric.hpp"
 

@@ -1,4 +1,4 @@
-#include "runtime/engine/progress.hpp"
+#include "runtime/engine/progress/progress.hpp"
 
 #include <poll.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-#include "runtime/engine/background.hpp"
+#include "runtime/engine/progress/background.hpp"
 
 #include <chrono>
 #include <thread>

@@ -9,7 +9,7 @@
 
 #include "runtime/base/caught.hpp"
 #include "runtime/engine/plan/plan.hpp"
-#include "runtime/engine/progress.hpp"
+#include "runtime/engine/progress/progress.hpp"
 
 namespace hocket::engine {
 namespace {

@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "runtime/base/thread.hpp"
-#include "runtime/engine/progress.hpp"
+#include "runtime/engine/progress/progress.hpp"
 
 namespace hocket::engine {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/engine/plan/plan.hpp"
-#include "runtime/engine/progress.hpp"
+#include "runtime/engine/progress/progress.hpp"
 #include "runtime/engine/run/graph_run.hpp"
 #include "runtime/engine/run/tiles.hpp"
 

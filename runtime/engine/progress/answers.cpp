@@ -1,4 +1,4 @@
-#include "runtime/engine/answers.hpp"
+#include "runtime/engine/progress/answers.hpp"
 
 #include <algorithm>
 #include <exception>

@@ -1,0 +1,54 @@
+#include "runtime/engine/device_buffers.hpp"
+
+namespace hocket::engine {
+
+std::optional<device::Place> DeviceBuffers::place_of(const device::Driver& driver, const void* memory,
+                                                     const char* name) const {
+    if (window_.offset_of(memory, 1)) return std::nullopt;
+    return device::place_of(driver, memory, name);
+}
+
+std::optional<device::Buffers> DeviceBuffers::of(const Plan& plan, const void* send, const void* recv,
+                                                 const Extent& extent) {
+    const device::Driver* driver = device::find_driver();
+    if (!driver) return std::nullopt;
+    const bool is_by_pair = plan.is_by_pair();
+    const bool sends = is_by_pair ? extent.uneven->sent().count > 0
+                                  : plan.input() != dsl::Share::none && extent.count > 0,
+               receives = is_by_pair ? extent.uneven->received().count > 0
+                                     : plan.output() != dsl::Share::none && extent.count > 0;
+    std::optional<device::Place> from, to;
+    try {
+        if (sends) from = place_of(*driver, send, "send");
+        if (receives) to = place_of(*driver, recv, "recv");
+    } catch (const std::exception& error) {
+        progress_.cannot_start(error);
+        throw;
+    }
+    if (!from && !to) return std::nullopt;
+    return device::Buffers{*driver, devices_, from, to, devices_.stream()};
+}
+
+std::optional<device::Buffers> DeviceBuffers::of(const MessageStart& message) {
+    const device::Driver* driver =
+        message.bytes > most_without_look ? device::find_driver() : device::known_driver();
+    if (!driver || message.bytes == 0) return std::nullopt;
+    try {
+        const auto place = place_of(*driver, message.data, "buffer");
+        if (!place) return std::nullopt;
+        return device::Buffers{*driver, devices_, place, place, devices_.stream()};
+    } catch (const std::exception& error) {
+        progress_.cannot_start(error);
+        throw;
+    }
+}
+
+void DeviceBuffers::set_stream(device::Stream stream) {
+    if (stream)
+        device::require_driver();
+    else
+        device::find_driver();
+    devices_.set_stream(stream);
+}
+
+}  // namespace hocket::engine

@@ -1,0 +1,43 @@
+// Finds the buffers of starts that are on devices, and keeps what a communicator has of these devices.
+#pragma once
+
+#include <optional>
+
+#include "runtime/base/layout.hpp"
+#include "runtime/device/devices.hpp"
+#include "runtime/engine/progress/progress.hpp"
+
+namespace hocket::engine {
+
+// Thread-safe.
+class DeviceBuffers {
+  public:
+    // progress: learns of a start whose buffers cannot be used.
+    DeviceBuffers(bool cuda_ipc, const transport::Window& window, Progress& progress)
+        : devices_(cuda_ipc), window_(window), progress_(progress) {}
+
+    // Small starts must not pay for looking whether a driver has been loaded.
+    static bool may_be_used(const Extent& extent) {
+        return device::known_driver() != nullptr || extent.count > most_without_look;
+    }
+    // Return nullopt if all buffers are on the host.
+    std::optional<device::Buffers> of(const Plan& plan, const void* send, const void* recv,
+                                      const Extent& extent);
+    std::optional<device::Buffers> of(const MessageStart& message);
+
+    // Sets the stream for operations on device memory that the calling thread starts. Throws hocket::Error
+    // (invalid_argument: this process has no driver).
+    void set_stream(device::Stream stream);
+
+  private:
+    static constexpr std::uint64_t most_without_look = 4096;  // elements
+
+    std::optional<device::Place> place_of(const device::Driver& driver, const void* memory,
+                                          const char* name) const;
+
+    device::Devices devices_;
+    const transport::Window& window_;
+    Progress& progress_;
+};
+
+}  // namespace hocket::engine

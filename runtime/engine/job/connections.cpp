@@ -1,0 +1,203 @@
+#include "runtime/engine/job/connections.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dsl/planning/compile.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/compute/program/dsl_errors.hpp"
+#include "runtime/engine/job/open_fabric.hpp"
+#include "runtime/engine/job/planning.hpp"
+#include "runtime/engine/reports/notice.hpp"
+#include "runtime/transport/net/own_address.hpp"
+
+namespace hocket::engine {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto verdict_on_failure_within = 1s;  // time for rank 0 to say which failure was the first
+
+transport::BootstrapOptions bootstrap_options(const Options& options) {
+    transport::BootstrapOptions result;
+    result.rank = options.rank;
+    result.world_size = options.world_size;
+    result.master_addr = options.master_addr;
+    result.master_port = options.master_port;
+    result.listen_fd = options.listen_fd;
+    result.lobby = options.lobby;
+    result.is_newcomer = options.is_newcomer;
+    result.newcomers = options.newcomers;
+    result.newcomers_wait = options.newcomers_wait;
+    result.host_listens = options.host_listens;
+    result.abandoned = options.abandoned;
+    result.secret = options.secret;
+    result.join_timeout = options.join_timeout;
+    result.heartbeat_timeout = options.heartbeat_timeout;
+    // Several heartbeats must fit into the time after which a silent rank counts as lost.
+    result.heartbeat_interval = std::min(result.heartbeat_interval, options.heartbeat_timeout / 5);
+    return result;
+}
+
+// If the ranks meet at the loopback address, they are all on this host.
+std::string address_for_recovery(const Options& options) {
+    const std::string& rendezvous = options.master_addr;
+    if (rendezvous.starts_with("127.") || rendezvous == "localhost") return "127.0.0.1";
+    if (rendezvous == "::1") return rendezvous;
+    return transport::own_address();
+}
+
+std::string report_text(const transport::Report& report) {
+    return fmt::format("rank {} reported: {}", report.rank, decode_notice(report.text).text);
+}
+
+// For meeting the other ranks: the wait ends as soon as one of them is known not to come.
+transport::Patience patience_of(const transport::Bootstrap& bootstrap, const Options& options) {
+    const auto bad_news = [&bootstrap]() -> std::optional<std::string> {
+        if (const auto report = bootstrap.reported()) return report_text(*report);
+        if (const auto loss = bootstrap.loss()) return loss_text(*loss);
+        return std::nullopt;
+    };
+    return {transport::Clock::now() + options.join_timeout, bad_news};
+}
+
+void warn_of_missing_folders(const std::vector<std::string>& schedule_path) {
+    std::error_code ignored;
+    for (const std::string& folder : schedule_path)
+        if (!std::filesystem::is_directory(folder, ignored))
+            log_line(
+                "hocket: warning: {}, which the schedule path (HOCKET_SCHEDULE_PATH) names, is no "
+                "folder here: no schedules are read from it",
+                folder);
+}
+
+}  // namespace
+
+std::string loss_text(const transport::Loss& loss) {
+    return fmt::format("rank {} was lost: {}; look at the output of rank {} first", loss.rank, loss.reason,
+                       loss.rank);
+}
+
+Connections::Connections(const Options& options) : options_(options) {
+    const bool is_first = !options_.planning;  // a group is given its parent's planning
+    if (is_first) options_.planning = std::make_shared<Planning>();
+    bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
+    options_.lobby.reset();
+    options_.abandoned = {};
+    options_.host_listens = false;
+    options_.rank = bootstrap_->rank(), options_.world_size = bootstrap_->world_size();
+    if (is_first && rank() == 0) warn_of_missing_folders(options_.schedule_path);
+    // The launcher's numbers in a new process are those of another job, or of a process that it replaces.
+    if (options_.is_newcomer) options_.job_rank = options_.rank;
+    make_on_all([this] {
+        name_of(options_.executor);  // throws if an executor that was named does not exist
+        meet();
+    });
+    // A communicator that has grown is one only if its new processes have come as far as this, too. And these
+    // have it only if the ranks that were there have agreed that they do (grow).
+    const bool is_newcomer = std::exchange(options_.is_newcomer, false);
+    const bool has_newcomers = std::exchange(options_.newcomers, 0) > 0;
+    first_barriers_ = is_newcomer ? 2 : has_newcomers ? 1 : 0;
+}
+
+void Connections::meet() {
+    transport::WindowInvitation invitation;
+    const bool has_recovery = options_.recovery != nullptr || size() == 1;
+    if (!has_recovery)
+        options_.recovery = std::make_shared<transport::Recovery>(address_for_recovery(options_));
+    agreement_ = agree(*bootstrap_, options_, invitation.name(),
+                       size() == 1 ? transport::Endpoint{} : options_.recovery->own());
+    if (!has_recovery) {
+        options_.recovery->settle(agreement_.recoveries, rank(), options_.secret);
+        for (int rank = 0; rank < size(); ++rank) options_.numbers_in_recovery.push_back(rank);
+    }
+    host_ = agreement_.hosts[static_cast<std::size_t>(rank())];
+    one_host_ = std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) == size();
+    // This check follows the comparison of the topologies, so that it fails on all ranks alike.
+    in_dsl([&] { dsl::check_topology(options_.topology, options_.schedule_path, options_.world_size); });
+    if (options_.topology.empty())
+        options_.topology =
+            options_.provider.empty() ? topology_of(agreement_) : std::to_string(options_.world_size);
+    open_window(std::move(invitation));
+    open_fabric();
+}
+
+// A provider that was named in the options carries all messages; then no memory is shared.
+void Connections::open_window(transport::WindowInvitation invitation) {
+    const auto host_of = [&](int rank) { return agreement_.hosts[static_cast<std::size_t>(rank)]; };
+    const bool shares = options_.provider.empty();
+    std::vector<dsl::Rank> members;
+    std::vector<std::string> names;
+    int self = 0;
+    for (int other = 0; other < size(); ++other) {
+        if (other != rank() && (!shares || host_of(other) != host_of(rank()))) continue;
+        if (other == rank()) self = static_cast<int>(members.size());
+        members.push_back(other);
+        names.push_back(agreement_.invitations[static_cast<std::size_t>(other)]);
+    }
+    const transport::Patience patience = patience_of(*bootstrap_, options_);
+    auto window = transport::Window::open(std::move(invitation), names, self,
+                                          LocalPeers::reserved_bytes(static_cast<int>(members.size())),
+                                          patience.deadline, patience.abandoned);
+    window_ = window.get();
+    if (!shares) agreement_.hosts.clear();
+    if (members.size() == 1) {
+        own_window_ = std::move(window);
+        return;
+    }
+    local_peers_ = std::make_unique<LocalPeers>(std::move(window), std::move(members), agreement_.cores,
+                                                agreement_.fences_others);
+    if (options_.hand_over) local_peers_->hand_over_by(*options_.hand_over);
+    provider_ = "memory";
+}
+
+// Opens the fabric, which carries messages to the ranks that share no memory with this one.
+void Connections::open_fabric() {
+    const int here = local_peers_ ? local_peers_->members() : 1;
+    if (here == size()) return;
+    fabric_ = engine::open_fabric(options_.provider.empty() ? "tcp" : options_.provider,
+                                  one_host_ ? "127.0.0.1" : "");
+    connect_all(*bootstrap_, *fabric_, patience_of(*bootstrap_, options_));
+    provider_why_ = fabric_->why();
+    provider_ = (local_peers_ ? provider_ + ", " : "") + fabric_->provider();
+}
+
+// Returns the job's provider as rank 0 sees it, which every rank can derive: a rank that shares no memory
+// would itself report another one.
+JobShape Connections::shape() const {
+    const bool shares =
+        options_.provider.empty() && std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) > 1;
+    std::string provider = shares ? "memory" : "";
+    if (fabric_) provider += (shares ? ", " : "") + fabric_->provider();
+    return {options_.topology, provider, size()};
+}
+
+std::string Connections::own_address() const {
+    return one_host_ && transport::chosen_address().empty() ? "127.0.0.1" : transport::own_address();
+}
+
+// Rank 0 says which failure was the first.
+Error Connections::told_to_all(const Error& own) {
+    if (size() == 1) return own;
+    transport::Bootstrap& bootstrap = *bootstrap_;
+    if (own.status() != Status::peer_lost) bootstrap.report(encode({own.status(), -1, "", "", own.what()}));
+    const auto until = transport::Clock::now() + verdict_on_failure_within;
+    while (!bootstrap.reported() && !bootstrap.loss() && transport::Clock::now() < until)
+        std::this_thread::sleep_for(1ms);
+    if (const auto report = bootstrap.reported()) {
+        const Notice notice = decode_notice(report->text);
+        const bool is_own = report->rank == bootstrap.rank() || notice.text == own.what();
+        return is_own ? own : Error(notice.status, report_text(*report));
+    }
+    if (const auto loss = bootstrap.loss(); loss && loss->rank != bootstrap.rank())
+        return Error(Status::peer_lost, loss_text(*loss));
+    return own;
+}
+
+}  // namespace hocket::engine
