@@ -20,6 +20,8 @@
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
 #include "runtime/params/service/note.hpp"
+#include "runtime/params/worker/joining.hpp"
+#include "runtime/params/worker/pulls.hpp"
 #include "runtime/params/worker/requests.hpp"
 #include "runtime/params/worker/staging.hpp"
 #include "runtime/params/worker/upstream.hpp"
@@ -37,8 +39,7 @@ using transport::ProtocolError;
 
 namespace {
 
-constexpr std::chrono::milliseconds worker_tick_time = 50ms, worker_farewell_time = 2s,
-                                    time_for_others_to_join = 2s, pause_before_it_asks_again = 50ms;
+constexpr std::chrono::milliseconds worker_tick_time = 50ms, worker_farewell_time = 2s;
 
 std::string tensors_text(std::uint32_t first, std::size_t count) {
     return count == 1 ? fmt::format("tensor {}", first) : fmt::format("{} tensors from {} on", count, first);
@@ -75,12 +76,6 @@ class Client::Service final : private Link::Owner {
     WorkerStats stats();
 
   private:
-    struct Waiting {                // for weights of a chunk
-        ParameterRequest* request;  // null: it was given up
-        Clock clock;
-        std::vector<std::pair<Layout::Piece, std::byte*>> places;  // each with the address of its tensor
-    };
-
     void run(transport::Socket front);
     void serve();
     void look_at_time();
@@ -91,28 +86,16 @@ class Client::Service final : private Link::Owner {
     void flush();
 
     void opened(const Json& note);
-    void reserved();
-    void say_who_is_awaited();
-    std::string torn() const;
-    bool asks_again();
-    void joined();
+    void begin(Clock first);
     void server_says(const Json& note);
     Value first_weights(Chunk chunk);
 
     void full(Chunk chunk, Value gradient);
-    using Wanted = std::map<Chunk, Waiting>;
     Clock least_clock(Clock round, Clock staleness) const;
-    std::shared_ptr<Wanted> wanted_of(std::span<const Chunk> chunks,
-                                      std::span<std::byte* const> weights) const;
-    ParameterRequest* request_for(Wanted& wanted, Clock least, const std::string& what);
-    ParameterRequest* pull(const std::shared_ptr<Wanted>& wanted, Clock least, const std::string& what);
-    void take_pull(const std::shared_ptr<Wanted>& wanted);
-    void take_turns();
-    void forget_pull(const ParameterRequest* request);
+    std::shared_ptr<Wanted> ask(Wanted wanted, Clock least, const std::string& what);
+    ParameterRequest* pull(Wanted wanted, Clock least, const std::string& what);
     bool in_thread(const std::function<void()>& call);
     void news(std::uint32_t server);
-    void hand_out(Chunk chunk, const Node::Pulled& pulled);
-    void pull_again(Chunk chunk, const std::list<Waiting>& waiting);
     void fail(Status status, const std::string& why);
     ParameterRequest* make_room_request(std::string text);
     void require_tensors(std::uint32_t first, std::size_t count) const;
@@ -148,19 +131,15 @@ class Client::Service final : private Link::Owner {
     std::unique_ptr<Link> front_;               // to the first server, until a shard takes it over
     std::list<std::unique_ptr<Link>> unknown_;  // from workers that have not said yet whose children they are
     std::vector<std::unique_ptr<Upstream>> upstreams_;  // by server
-    std::size_t joined_count_ = 0;
     Requests requests_{options_.timeout};
     CheckpointRequests checkpoints_{requests_, [this](std::uint64_t number) {
                                         for (const auto& upstream : upstreams_)
                                             upstream->ask_for_checkpoint(number);
                                     }};
-    std::map<Chunk, std::list<Waiting>> waiting_;
-    std::deque<std::shared_ptr<Wanted>> turns_;  // pulls that each wait for the one before
-    const ParameterRequest* turn_ = nullptr;     // the pull before turns_'s first one, while it is open
-    bool is_taking_turns_ = false;
+    Joining joining_{loop_, requests_, upstreams_, [this](Clock first) { begin(first); },
+                     [this](const std::string& why) { fail(Status::mismatch, why); }};
+    Pulls pulls_{job_->staleness.has_value(), layout_, requests_, upstreams_};
     Time::time_point next_look_{}, looked_ = Time::now();
-    // Until when it asks again for a starting point that fits together.
-    std::optional<Time::time_point> asks_until_;
 
     std::atomic<bool> is_leaving_ = false;
     std::thread thread_;
@@ -412,9 +391,9 @@ void Client::Service::opened(const Json& note) {
         job_, layout_, memory_, [this](Chunk chunk, Value gradient) { full(chunk, std::move(gradient)); });
     for (std::uint32_t server = 0; server < servers.size(); ++server) {
         Upstream::Handlers handlers;
-        handlers.reserved = [this] { reserved(); };
-        handlers.postponed = [this] { say_who_is_awaited(); };
-        handlers.joined = [this] { joined(); };
+        handlers.reserved = [this] { joining_.reserved(); };
+        handlers.postponed = [this] { joining_.postponed(); };
+        handlers.joined = [this] { joining_.joined(); };
         handlers.news = [this, server] { news(server); };
         handlers.failed = [this](Status status, const std::string& why) { fail(status, why); };
         handlers.first_weights = [this](Chunk chunk) { return first_weights(chunk); };
@@ -426,104 +405,12 @@ void Client::Service::opened(const Json& note) {
         upstreams_[server]->start(servers[server], server == 0 ? std::move(front_) : nullptr);
 }
 
-namespace {
-
-// Returns the first of them, for people.
-std::string named(const std::vector<Worker>& workers) {
-    constexpr std::size_t most = 8;
-    const auto end = workers.begin() + static_cast<std::ptrdiff_t>(std::min(workers.size(), most));
-    return fmt::format("{}{}", fmt::join(workers.begin(), end, ", "),
-                       workers.size() > most ? fmt::format(" and {} more", workers.size() - most) : "");
-}
-
-}  // namespace
-
-// Sets the text for the error in case joining takes too long.
-void Client::Service::say_who_is_awaited() {
-    std::string why;
-    for (std::size_t server = 0; server < upstreams_.size(); ++server) {
-        const auto& awaited = upstreams_[server]->awaited();
-        if (awaited.empty()) continue;
-        why = fmt::format(
-            "server {} ({}) was replaced, and before it takes in new workers it waits until worker{} {} "
-            "come{} back, or return_ms is over (--return-ms of hocket-params serve)",
-            server, upstreams_[server]->at(), awaited.size() == 1 ? "" : "s", named(awaited),
-            awaited.size() == 1 ? "s" : "");
-        break;
-    }
-    requests_.postpone(std::move(why));
-}
-
-// Joins all servers at the latest of the rounds that they have reserved.
-void Client::Service::reserved() {
-    say_who_is_awaited();
+void Client::Service::begin(Clock first) {
     for (const auto& upstream : upstreams_)
-        if (!upstream->is_reserved()) return;
-    if (const std::string why = torn(); !why.empty()) {
-        if (!asks_again()) fail(Status::mismatch, why);
-        return;
-    }
-    Clock first = 0;
-    for (const auto& upstream : upstreams_) {
-        first = std::max(first, upstream->first());
         self_.window =
             std::max(self_.window, most_kept(job_->staleness.value_or(0), upstream->kept_rounds()));
-    }
     clock_ = first_ = first;
     for (const auto& upstream : upstreams_) upstream->join(first);
-}
-
-// While another worker takes part at one server but not yet at another, the servers' starting points seem not
-// to fit together. So this asks again for a while.
-bool Client::Service::asks_again() {
-    const bool is_joining = std::any_of(upstreams_.begin(), upstreams_.end(),
-                                        [](const auto& upstream) { return upstream->begun().is_accepted; });
-    if (!asks_until_) asks_until_ = Time::now() + time_for_others_to_join;
-    if (!is_joining || Time::now() > *asks_until_) return false;
-    loop_.at(Time::now() + pause_before_it_asks_again, [this] {
-        for (const auto& upstream : upstreams_) upstream->reserve_again();
-    });
-    return true;
-}
-
-// Describes the problem if the servers continue from checkpoints that do not fit together and no worker can
-// push what they lack; otherwise returns "".
-std::string Client::Service::torn() const {
-    const auto round_of = [](const auto& upstream) { return upstream->begun().round; };
-    const bool is_new = std::any_of(upstreams_.begin(), upstreams_.end(),
-                                    [](const auto& upstream) { return !upstream->begun().is_accepted; });
-    const bool fit = std::all_of(upstreams_.begin(), upstreams_.end(), [&](const auto& upstream) {
-        return round_of(upstream) && round_of(upstream) == round_of(upstreams_[0]);
-    });
-    if (!is_new || fit) return "";
-    std::string text =
-        "the servers go on from different rounds, and no worker has come back that could push what "
-        "is missing:";
-    std::optional<Clock> common;
-    for (std::size_t server = 0; server < upstreams_.size(); ++server) {
-        const Upstream::Begun& begun = upstreams_[server]->begun();
-        text += fmt::format(
-            "\n  server {} ({}) {}; it has whole checkpoints of {}", server, upstreams_[server]->at(),
-            begun.round ? fmt::format("has all rounds below {}", *begun.round)
-                        : "has some rounds in a part only",
-            begun.whole_rounds.empty() ? "none" : fmt::format("{}", fmt::join(begun.whole_rounds, ", ")));
-    }
-    for (const Clock round : upstreams_[0]->begun().whole_rounds)
-        if (std::all_of(upstreams_.begin(), upstreams_.end(), [&](const auto& upstream) {
-                const auto& rounds = upstream->begun().whole_rounds;
-                return std::find(rounds.begin(), rounds.end(), round) != rounds.end();
-            }))
-            common = round;
-    if (common)
-        text += fmt::format(
-            "\n  all of them go back to round {0} if they are started again with --restore --round {0}",
-            *common);
-    return text + "\n  they go on as they are if they are started again with --restore --accept-torn";
-}
-
-void Client::Service::joined() {
-    if (++joined_count_ < upstreams_.size()) return;
-    requests_.has_joined();
 }
 
 void Client::Service::server_says(const Json& note) {
@@ -595,18 +482,15 @@ Clock Client::Service::covered() const {
 ParameterRequest* Client::Service::pull(std::uint32_t first, std::span<std::byte* const> weights,
                                         Clock staleness) {
     require_tensors(first, weights.size());
-    const auto wanted = std::make_shared<Wanted>();
-    for (std::uint32_t i = 0; i < weights.size(); ++i)
-        for (const Layout::Piece& piece : layout_->pieces_of_tensor(first + i))
-            (*wanted)[piece.chunk].places.emplace_back(piece, weights[i]);
-    return pull(wanted, least_clock(clock_, staleness), tensors_text(first, weights.size()));
+    return pull(wanted_of_tensors(*layout_, first, weights), least_clock(clock_, staleness),
+                tensors_text(first, weights.size()));
 }
 
 ParameterRequest* Client::Service::pull_ahead(std::span<const Chunk> chunks,
                                               std::span<std::byte* const> weights, Clock staleness) {
     requests_.require_alive();
-    ParameterRequest* const request =
-        pull(wanted_of(chunks, weights), least_clock(clock_ + 1, staleness), chunks_text(chunks.size()));
+    ParameterRequest* const request = pull(wanted_of_chunks(*layout_, chunks, weights),
+                                           least_clock(clock_ + 1, staleness), chunks_text(chunks.size()));
     requests_.hold_deadline(*request);
     return request;
 }
@@ -618,25 +502,12 @@ std::vector<ParameterRequest*> Client::Service::pull_in_turn(std::span<const std
     std::vector<std::shared_ptr<Wanted>> turns;
     std::vector<ParameterRequest*> requests;
     for (const std::vector<Chunk>& chunks : batches) {
-        turns.push_back(wanted_of(chunks, weights));
-        requests.push_back(
-            request_for(*turns.back(), least_clock(clock_, staleness), chunks_text(chunks.size())));
+        turns.push_back(ask(wanted_of_chunks(*layout_, chunks, weights), least_clock(clock_, staleness),
+                            chunks_text(chunks.size())));
+        requests.push_back(turns.back()->begin()->second.request);
     }
-    mailbox_.post([this, turns] {
-        turns_.insert(turns_.end(), turns.begin(), turns.end());
-        take_turns();
-    });
+    mailbox_.post([this, turns] { pulls_.take_in_turn(turns); });
     return requests;
-}
-
-// Returns, by chunk, where its weights are to be copied.
-std::shared_ptr<Client::Service::Wanted> Client::Service::wanted_of(
-    std::span<const Chunk> chunks, std::span<std::byte* const> weights) const {
-    auto wanted = std::make_shared<Wanted>();
-    for (const Chunk chunk : chunks)
-        for (const Layout::Piece& piece : layout_->pieces_of_chunk(chunk))
-            (*wanted)[chunk].places.emplace_back(piece, weights[piece.tensor]);
-    return wanted;
 }
 
 // Returns the lowest clock of weights that a worker in this round accepts.
@@ -648,7 +519,8 @@ Clock Client::Service::least_clock(Clock round, Clock staleness) const {
     return job_->staleness && round > staleness ? round - staleness : 0;
 }
 
-ParameterRequest* Client::Service::request_for(Wanted& wanted, Clock least, const std::string& what) {
+// Makes the request for weights of this clock or later ones.
+std::shared_ptr<Wanted> Client::Service::ask(Wanted wanted, Clock least, const std::string& what) {
     ParameterRequest* const request =
         requests_.make(fmt::format("weights of round {} or later of {} have not come", least, what));
     for (auto& [chunk, waiting] : wanted) {
@@ -656,93 +528,23 @@ ParameterRequest* Client::Service::request_for(Wanted& wanted, Clock least, cons
         waiting.clock = least;
     }
     request->left = wanted.size();
+    return std::make_shared<Wanted>(std::move(wanted));
+}
+
+ParameterRequest* Client::Service::pull(Wanted wanted, Clock least, const std::string& what) {
+    const auto asked = ask(std::move(wanted), least, what);
+    ParameterRequest* const request = asked->begin()->second.request;
+    mailbox_.post([this, asked] { pulls_.take(asked); });
     return request;
-}
-
-ParameterRequest* Client::Service::pull(const std::shared_ptr<Wanted>& wanted, Clock least,
-                                        const std::string& what) {
-    ParameterRequest* const request = request_for(*wanted, least, what);
-    mailbox_.post([this, wanted] { take_pull(wanted); });
-    return request;
-}
-
-// Starting a pull may deliver weights that are already here, and thereby end the turn.
-void Client::Service::take_turns() {
-    if (std::exchange(is_taking_turns_, true)) return;
-    while (turn_ == nullptr && !turns_.empty()) {
-        const std::shared_ptr<Wanted> wanted = std::move(turns_.front());
-        turns_.pop_front();
-        const ParameterRequest* const request = wanted->begin()->second.request;
-        if (!requests_.is_open(request)) continue;
-        turn_ = request;
-        take_pull(wanted);
-    }
-    is_taking_turns_ = false;
-}
-
-void Client::Service::take_pull(const std::shared_ptr<Wanted>& wanted) {
-    if (upstreams_.empty() || !requests_.is_open(wanted->begin()->second.request))
-        return;  // so its memory must not be written
-    for (auto& [chunk, waiting] : *wanted) {
-        const Clock clock = waiting.clock;
-        waiting_[chunk].push_back(std::move(waiting));
-        const std::uint32_t server = layout_->server_of(chunk);
-        upstreams_[server]->node().pull(chunk - layout_->first_of(server), clock);
-    }
-    for (const auto& upstream : upstreams_) upstream->deliver();
 }
 
 void Client::Service::news(std::uint32_t server) {
     for (const Node::Pulled& pulled : upstreams_[server]->node().pulled())
-        hand_out(layout_->first_of(server) + pulled.chunk, pulled);
-    take_turns();
+        pulls_.hand_out(layout_->first_of(server) + pulled.chunk, pulled);
+    pulls_.take_turns();
     const Clock now_covered = covered();
     covered_ = now_covered;
     requests_.are_covered(now_covered);
-}
-
-void Client::Service::hand_out(Chunk chunk, const Node::Pulled& pulled) {
-    const auto found = waiting_.find(chunk);
-    if (found == waiting_.end()) return;
-    const std::uint64_t size = element_size(layout_->place(chunk).type);
-    const Content& content = *content_of(pulled.weights);
-    const std::byte* const from = content.block.get();
-    for (auto waiting = found->second.begin(); waiting != found->second.end();) {
-        if (waiting->clock > pulled.clock) {
-            ++waiting;
-            continue;
-        }
-        for (const auto& [piece, tensor] : waiting->places)
-            copy_bytes(tensor + piece.first * size, from + piece.at * size, piece.count * size);
-        if (content.lender && !content.lender->is_lent()) return pull_again(chunk, found->second);
-        if (waiting->request != nullptr && requests_.one_is_there(*waiting->request) &&
-            waiting->request == turn_)
-            turn_ = nullptr;
-        waiting = found->second.erase(waiting);
-        if (!job_->staleness) break;  // each pull has its own answer
-    }
-    if (found->second.empty()) waiting_.erase(found);
-}
-
-// The request's memory is not written any more. With unbounded staleness the request's answers still arrive:
-// an answer is for the pull that has waited longest, so an empty entry stays in its place.
-void Client::Service::forget_pull(const ParameterRequest* request) {
-    if (request == turn_) turn_ = nullptr;
-    std::erase_if(turns_, [&](const auto& wanted) { return wanted->begin()->second.request == request; });
-    for (auto& [chunk, waiting] : waiting_)
-        if (job_->staleness)
-            waiting.remove_if([&](const Waiting& one) { return one.request == request; });
-        else
-            for (Waiting& one : waiting)
-                if (one.request == request) one = {nullptr, one.clock, {}};
-}
-
-// The connection that lent the weights was closed, so the copy is invalid. Asks for the weights again in the
-// next epoch.
-void Client::Service::pull_again(Chunk chunk, const std::list<Waiting>& waiting) {
-    const std::uint32_t server = layout_->server_of(chunk);
-    for (const Waiting& one : waiting)
-        upstreams_[server]->node().pull(chunk - layout_->first_of(server), one.clock);
 }
 
 // ---- Checkpoints -----------------------------------------------------------------------------------------
@@ -790,9 +592,9 @@ std::optional<Time::time_point> Client::Service::wait(ParameterRequest* request,
 void Client::Service::give_up(ParameterRequest* request) {
     const auto end = [&] {
         if (!requests_.is_open(request)) return;
-        forget_pull(request);
+        pulls_.forget(request);
         requests_.end(*request, Status::aborted, "it was given up");
-        mailbox_.post([this] { take_turns(); });
+        mailbox_.post([this] { pulls_.take_turns(); });
     };
     if (!in_thread(end)) end();  // the thread has ended
     try {
@@ -804,9 +606,7 @@ void Client::Service::give_up(ParameterRequest* request) {
 
 // Leaves all servers, which must not wait for a worker that has failed.
 void Client::Service::fail(Status status, const std::string& why) {
-    waiting_.clear();
-    turns_.clear();
-    turn_ = nullptr;
+    pulls_.clear();
     checkpoints_.clear();
     for (const auto& upstream : upstreams_) upstream->leave();
     requests_.fail(status, why);
@@ -820,12 +620,12 @@ void Client::Service::end_late_requests(Time::time_point now) {
     for (ParameterRequest* const request :
          requests_.late(now, is_a_server_away ? since : Time::duration::zero())) {
         checkpoints_.give_up(request);
-        forget_pull(request);
+        pulls_.forget(request);
         requests_.end(*request, Status::timeout,
                       fmt::format("{} within {}: {}", request->text,
                                   transport::seconds_text(options_.timeout), likely_cause()));
     }
-    take_turns();
+    pulls_.take_turns();
 }
 
 void Client::Service::look_at_time() {
