@@ -104,7 +104,7 @@ void Computations::given(const ast::Name& name, Scope& scope) {
 
 void Computations::state(const ast::State& state, Span span, Scope& scope) {
     const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
-    const Operand like = buffer_of(state.like, evaluate, graph_, views_);
+    const Operand like = buffer_of(state.like, evaluate, {graph_.extras, views_});
     check_everywhere(like.view, state.like.span);
     ExtraBuffer buffer{.kind = BufferKind::state, .name = state.name.text, .span = span};
     buffer.regions.assign(static_cast<std::size_t>(graph_.ranks), ExtraBuffer::missing);
@@ -132,7 +132,7 @@ void Computations::select(const ast::Let& let, Span span, Scope& scope) {
     if (let.value.args[0].kind == ast::Expression::Kind::operation)
         throw DiagnosticError(let.value.args[0].span, "mstopk selects from a buffer, not from an expression",
                               "calculate it first, in x or in a state, and select from that");
-    const Operand from = buffer_of(let.value.args[0], evaluate, graph_, views_);
+    const Operand from = buffer_of(let.value.args[0], evaluate, {graph_.extras, views_});
     check_everywhere(from.view, from.span);
     ExtraBuffer buffer{.kind = BufferKind::selection, .name = let.name.text, .span = span};
     const Value density = evaluate.evaluate(let.value.args[1]);
@@ -172,7 +172,7 @@ void Computations::total(const ast::Let& let, Span span, Scope& scope) {
     if (let.value.args.size() != 1)
         throw DiagnosticError(let.value.span, "total takes 1 argument: what is added up",
                               "let n = total(x * x) adds up the squares of each tensor's elements");
-    const Terms terms = terms_of(let.value.args[0], false, scope, evaluate, graph_, views_);
+    const Terms terms = terms_of(let.value.args[0], false, scope, evaluate, {graph_.extras, views_});
     if (terms.elements.empty())
         throw DiagnosticError(let.value.span, "this adds up nothing: no buffer is named");
     const Operand& first = terms.elements.front();
@@ -203,14 +203,14 @@ void Computations::total(const ast::Let& let, Span span, Scope& scope) {
 
 void Computations::assign(const ast::Assign& assign, Span span, const Scope& scope) {
     const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
-    const Operand target = buffer_of(assign.target, evaluate, graph_, views_);
+    const Operand target = buffer_of(assign.target, evaluate, {graph_.extras, views_});
     check_everywhere(target.view, target.span);
     const ExtraBuffer* extra = graph_.extra_at(target.buffer);
     if (extra && extra->kind == BufferKind::given)
         throw DiagnosticError(assign.target.span,
                               fmt::format("{} belongs to the caller and can only be read", extra->name),
                               "x and states can be assigned to");
-    const Terms terms = terms_of(assign.value, true, scope, evaluate, graph_, views_);
+    const Terms terms = terms_of(assign.value, true, scope, evaluate, {graph_.extras, views_});
     Computation computation{.kind = Computation::Kind::assign, .target = target.buffer};
     computation.formula = terms.formula;
     for (const Operand& element : terms.elements) computation.elements.push_back(element.buffer);
@@ -238,7 +238,7 @@ void Computations::assign(const ast::Assign& assign, Span span, const Scope& sco
 
 void Computations::partition(const ast::Partition& partition, Span span, const Scope& scope) {
     const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
-    const Operand operand = buffer_of(partition.region, evaluate, graph_, views_);
+    const Operand operand = buffer_of(partition.region, evaluate, {graph_.extras, views_});
     check_everywhere(operand.view, operand.span);
     const Group group = evaluate.group(partition.group);
     View& view = views_[operand.view];

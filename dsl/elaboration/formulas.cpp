@@ -65,8 +65,8 @@ std::optional<Op> operation_of(ast::Operator op) {
 
 class FormulaBuilder {
   public:
-    FormulaBuilder(const Scope& scope, const Evaluator& evaluator, const StepGraph& graph, const Views& views)
-        : scope_(scope), evaluator_(evaluator), graph_(graph), views_(views) {}
+    FormulaBuilder(const Scope& scope, const Evaluator& evaluator, const Buffers& buffers)
+        : scope_(scope), evaluator_(evaluator), buffers_(buffers) {}
 
     // Splits the sums and differences at the top of an expression, which may have sparse terms.
     void add_terms(const ast::Expression& expression, bool negative) {
@@ -129,11 +129,11 @@ class FormulaBuilder {
         if (!reference)
             throw DiagnosticError(expression.span,
                                   fmt::format("expected a buffer, but this is {}", kind_of(value)));
-        return {reference->view, views_[reference->view].buffer(), expression.span};
+        return {reference->view, buffers_.views[reference->view].buffer(), expression.span};
     }
 
     std::optional<ExtraBuffer::Kind> kind_at(const Operand& operand) const {
-        const ExtraBuffer* extra = graph_.extra_at(operand.buffer);
+        const ExtraBuffer* extra = extra_at(buffers_.extras, operand.buffer);
         return extra ? std::optional(extra->kind) : std::nullopt;
     }
 
@@ -248,15 +248,14 @@ class FormulaBuilder {
 
     const Scope& scope_;
     const Evaluator& evaluator_;
-    const StepGraph& graph_;
-    const Views& views_;
+    const Buffers& buffers_;
 };
 
 }  // namespace
 
 Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scope, const Evaluator& evaluator,
-               const StepGraph& graph, const Views& views) {
-    FormulaBuilder builder(scope, evaluator, graph, views);
+               const Buffers& buffers) {
+    FormulaBuilder builder(scope, evaluator, buffers);
     if (!sparse) {
         builder.add(expression);
     } else if (!builder.add_cleared(expression)) {
@@ -266,10 +265,9 @@ Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scop
     return std::move(builder.terms);
 }
 
-Operand buffer_of(const ast::Expression& expression, const Evaluator& evaluator, const StepGraph& graph,
-                  const Views& views) {
+Operand buffer_of(const ast::Expression& expression, const Evaluator& evaluator, const Buffers& buffers) {
     const Scope none;
-    const FormulaBuilder builder(none, evaluator, graph, views);
+    const FormulaBuilder builder(none, evaluator, buffers);
     const Operand named = builder.operand(expression);
     const auto kind = builder.kind_at(named);
     if (kind == ExtraBuffer::Kind::selection || kind == ExtraBuffer::Kind::sums)

@@ -7,9 +7,14 @@
 
 #include "dsl/elaboration/value.hpp"
 #include "dsl/graph/computation.hpp"
-#include "dsl/graph/step_graph.hpp"
 
 namespace hocket::dsl {
+
+// The buffers that expressions may name: x, and those besides it.
+struct Buffers {
+    const std::vector<ExtraBuffer>& extras;
+    const Views& views;
+};
 
 // A buffer that an expression names.
 struct Operand {
@@ -33,10 +38,9 @@ struct Terms {
 // Throws DiagnosticError if the expression is not one over elements. sparse: whether it may have terms such
 // as dense(s), sum(s) and cleared(e, s).
 Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scope, const Evaluator& evaluator,
-               const StepGraph& graph, const Views& views);
+               const Buffers& buffers);
 
 // Returns the buffer of x's kind that the expression names. Throws DiagnosticError.
-Operand buffer_of(const ast::Expression& expression, const Evaluator& evaluator, const StepGraph& graph,
-                  const Views& views);
+Operand buffer_of(const ast::Expression& expression, const Evaluator& evaluator, const Buffers& buffers);
 
 }  // namespace hocket::dsl

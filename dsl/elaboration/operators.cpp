@@ -32,12 +32,12 @@ void refuse_schedules_functions(const ast::Expression& expression, const ast::Op
 Operator build_operator(const ast::OperatorDefinition& definition) {
     refuse_schedules_functions(definition.value, definition);
     // The operands are whole buffers, 0 and 1, of a schedule that has nothing else.
-    const StepGraph graph;
+    const std::vector<ExtraBuffer> no_extras;
     Views views;
     Scope scope;
     scope.add(definition.first.text, ViewRef{views.add(View())});
     scope.add(definition.second.text, ViewRef{views.add(View().in(1))});
-    Terms terms = terms_of(definition.value, false, scope, Evaluator(scope, nullptr), graph, views);
+    Terms terms = terms_of(definition.value, false, scope, Evaluator(scope, nullptr), {no_extras, views});
     if (const std::size_t items = terms.formula.items.size(); items > most_items)
         throw DiagnosticError(definition.value.span,
                               fmt::format("this operator has {} names, numbers and operations", items),

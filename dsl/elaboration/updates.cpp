@@ -69,9 +69,9 @@ class UpdateBuilder {
     void add_buffer(ExtraBuffer::Kind kind, std::string_view name, std::uint32_t number) {
         ExtraBuffer buffer;
         buffer.kind = kind;
-        buffer.begin = first_extra + extra_stride * static_cast<std::int64_t>(graph_.extras.size());
+        buffer.begin = first_extra + extra_stride * static_cast<std::int64_t>(extras_.size());
         scope_.add(name, ViewRef{views_.add(View().in(buffer.begin))});
-        graph_.extras.push_back(std::move(buffer));
+        extras_.push_back(std::move(buffer));
         numbers_.push_back(number);
     }
     // Returns the update's number for a buffer or sum.
@@ -107,7 +107,7 @@ class UpdateBuilder {
     }
 
     Terms terms(const Expression& expression) const {
-        Terms terms = terms_of(expression, false, scope_, evaluator_, graph_, views_);
+        Terms terms = terms_of(expression, false, scope_, evaluator_, {extras_, views_});
         if (const std::size_t items = terms.formula.items.size(); items > most_formula_items)
             throw DiagnosticError(expression.span,
                                   fmt::format("this expression has {} names, numbers and operations", items),
@@ -174,7 +174,7 @@ class UpdateBuilder {
     // ---- Statements ----------------------------------------------------------------------------
 
     void add_state(const ast::State& state) {
-        buffer_of(state.like, evaluator_, graph_, views_);
+        buffer_of(state.like, evaluator_, {extras_, views_});
         update_.states.push_back(state.name.text);
         const auto number = static_cast<std::uint32_t>(Update::first_state + update_.states.size() - 1);
         add_buffer(ExtraBuffer::Kind::state, state.name.text, number);
@@ -205,7 +205,7 @@ class UpdateBuilder {
     }
 
     void add_assignment(const ast::Assign& assign) {
-        const Operand target = buffer_of(assign.target, evaluator_, graph_, views_);
+        const Operand target = buffer_of(assign.target, evaluator_, {extras_, views_});
         const std::uint32_t number = number_of_buffer(target.buffer);
         if (number == Update::gradients)
             throw DiagnosticError(assign.target.span, "g is what the workers gave, and can only be read",
@@ -238,11 +238,11 @@ class UpdateBuilder {
 
     const ast::UpdateDefinition& definition_;
     Update update_;
-    StepGraph graph_;  // of a schedule with the same buffers
+    std::vector<ExtraBuffer> extras_;  // the gradients, states and sums; x is the weights
     Views views_;
     Scope scope_;
     Evaluator evaluator_{scope_, nullptr};
-    std::vector<std::uint32_t> numbers_;  // of graph_.extras: their numbers in the update
+    std::vector<std::uint32_t> numbers_;  // of extras_: their numbers in the update
     std::vector<const ast::Name*> states_;
     std::deque<std::string> hidden_names_;
 };

@@ -55,6 +55,13 @@ struct Holding {
 
 inline constexpr std::int64_t first_extra = 2, extra_stride = 2;
 
+// Returns the buffer at these positions, of those that begin at first_extra + i * extra_stride; null for x.
+inline const ExtraBuffer* extra_at(const std::vector<ExtraBuffer>& extras, std::int64_t buffer) {
+    return buffer < first_extra || extras.empty()
+               ? nullptr
+               : &extras[static_cast<std::size_t>((buffer - first_extra) / extra_stride)];
+}
+
 // Returns the size of a piece relative to x, if its region is that fraction of x. For estimates: elements
 // count as large as an index, a density that is given at each start as 1 %, and sums as nothing.
 inline double share_of_piece(const ExtraBuffer& extra, double region) {

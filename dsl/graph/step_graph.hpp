@@ -84,10 +84,7 @@ struct StepGraph {
     // Returns the upper bound of all positions.
     std::int64_t positions() const { return extras.empty() ? buffers : extras.back().begin + 1; }
     // Returns the extra buffer at these positions; null for x.
-    const ExtraBuffer* extra_at(std::int64_t buffer) const {
-        return buffer < first_extra || extras.empty() ? nullptr
-                                                      : &extras[(buffer - first_extra) / extra_stride];
-    }
+    const ExtraBuffer* extra_at(std::int64_t buffer) const { return dsl::extra_at(extras, buffer); }
     // Returns the first positions of x and of the buffers like it, which are all cut alike. Empty if there
     // are none besides x.
     std::vector<std::int64_t> cut_like_x() const {
