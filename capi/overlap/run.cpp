@@ -46,8 +46,8 @@ overlap::RunOptions run_options_of(const hkt_overlap_run_options& given) {
     overlap::RunOptions options;
     options.method = capi::method_of("hkt_overlap_run_options", given.method);
     options.pulls = capi::pulls_of(given.pulls);
-    options.limit_bytes = given.limit_bytes;
-    if (given.bucket_bytes != 0) options.bucket_bytes = given.bucket_bytes;
+    options.planning.limit_bytes = given.limit_bytes;
+    if (given.bucket_bytes != 0) options.planning.bucket_bytes = given.bucket_bytes;
     if (given.measure != 0) {
         if (given.measure < static_cast<std::int32_t>(overlap::least_to_measure))
             capi::refuse(fmt::format("hkt_overlap_run_options.measure is {}; it must be {} or more, or 0",

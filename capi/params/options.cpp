@@ -116,23 +116,24 @@ params::ServerOptions options_of_server(const hkt_params_server_options& given) 
     if (!capi::text_of(given.join).empty())
         options.join = endpoint_of("hkt_params_server_options.join", given.join);
     options.secret = secret_of(given.secret);
-    options.checkpoints = capi::text_of(given.checkpoints);
+    params::CheckpointOptions& checkpoints = options.checkpoints;
+    checkpoints.folder = capi::text_of(given.checkpoints);
     if (given.checkpoint_every > UINT32_MAX)
         refuse(fmt::format("hkt_params_server_options.checkpoint_every is {}; it can be 1 to {} rounds",
                            given.checkpoint_every, UINT32_MAX));
-    if (given.checkpoint_every != 0) options.checkpoint_every = given.checkpoint_every;
-    options.restore = given.restore != 0;
-    if (options.restore && options.checkpoints.empty())
+    if (given.checkpoint_every != 0) checkpoints.every = given.checkpoint_every;
+    checkpoints.restore = given.restore != 0;
+    if (checkpoints.restore && checkpoints.folder.empty())
         refuse(
             "hkt_params_server_options.restore is set, but checkpoints is not: the folder to restore from");
-    if ((given.round != 0 || given.accept_torn != 0) && !options.restore)
+    if ((given.round != 0 || given.accept_torn != 0) && !checkpoints.restore)
         refuse("hkt_params_server_options.round or accept_torn is set, but restore is not");
     if (given.round > params::most_clock)
         refuse(fmt::format("hkt_params_server_options.round is {}; no job gets there", given.round));
-    if (given.round != 0) options.round = given.round;
-    options.accepts_torn = given.accept_torn != 0;
+    if (given.round != 0) checkpoints.round = given.round;
+    checkpoints.accepts_torn = given.accept_torn != 0;
     if (given.index != -1)
-        options.index =
+        checkpoints.index =
             static_cast<std::uint32_t>(check_range("hkt_params_server_options.index", given.index, 0, 65535));
     if (given.servers != 0)
         options.servers = static_cast<std::uint32_t>(

@@ -48,9 +48,7 @@ Communicator::Communicator(std::shared_ptr<Connections> connections)
       schedule_path_(joined(options().schedule_path)),
       progress_(std::make_unique<Progress>(connections_->bootstrap(), connections_->local_peers(),
                                            connections_->fabric(), options().timeout)),
-      recorder_(std::make_unique<Recorder>(
-          origin_of(*connections_), Recorder::Options{options().recordings, options().recording_signal},
-          *progress_)),
+      recorder_(std::make_unique<Recorder>(origin_of(*connections_), options().recording, *progress_)),
       log_(options().log, record::name_of(recorder_->origin())),
       plans_(*connections_, log_, *progress_),
       devices_(options().cuda_ipc, connections_->window(), *progress_),

@@ -30,7 +30,7 @@ void make_folder(const std::string& folder) {
 
 }  // namespace
 
-Recorder::Recorder(record::Origin origin, const Options& options, Progress& progress)
+Recorder::Recorder(record::Origin origin, const record::RecordingOptions& options, Progress& progress)
     : origin_(std::move(origin)), progress_(progress) {
     if (options.folder.empty()) return;
     make_folder(options.folder);

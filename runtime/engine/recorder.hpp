@@ -14,14 +14,9 @@ namespace hocket::engine {
 // Thread-safe.
 class Recorder {
   public:
-    struct Options {
-        std::string folder;  // "": a file is written only if the program asks for one
-        int signal = 0;      // as for record::Listener
-    };
-
     // Creates the folder if it does not exist, and writes a first recording, so that others know that this
     // rank has joined. Throws hocket::Error(io, out_of_memory). The progress must outlive this.
-    Recorder(record::Origin origin, const Options& options, Progress& progress);
+    Recorder(record::Origin origin, const record::RecordingOptions& options, Progress& progress);
     // Removes the file, unless the communicator has failed.
     ~Recorder();
     Recorder(const Recorder&) = delete;

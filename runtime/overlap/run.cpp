@@ -116,8 +116,8 @@ void Run::check_method() const {
 
 Description described(const RunOptions& options) {
     return {{"methods", fmt::format("{}", static_cast<int>(options.method))},
-            {"limits", fmt::format("{}", options.limit_bytes)},
-            {"sizes of buckets", fmt::format("{}", options.bucket_bytes)},
+            {"limits", fmt::format("{}", options.planning.limit_bytes)},
+            {"sizes of buckets", fmt::format("{}", options.planning.bucket_bytes)},
             {"numbers of iterations to measure", fmt::format("{}", options.measure)},
             {"numbers of iterations between looks", fmt::format("{}", options.look_every.value_or(0))},
             {"profiles", options.profile ? json_of(*options.profile) : ""}};
@@ -290,10 +290,9 @@ void Run::close_record(Nanoseconds ended) {
 // ---- Plans -----------------------------------------------------------------------------------------------
 
 PlanOptions Run::planning() const {
-    PlanOptions planning;
+    PlanOptions planning = options_.planning;
     planning.direction = Direction::backward;
-    planning.limit_bytes = options_.limit_bytes;
-    planning.bucket_bytes = std::max<std::uint64_t>(options_.bucket_bytes, 1);
+    planning.bucket_bytes = std::max<std::uint64_t>(planning.bucket_bytes, 1);
     return planning;
 }
 

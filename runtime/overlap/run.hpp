@@ -18,9 +18,8 @@ namespace hocket::overlap {
 
 struct RunOptions {
     Method method = Method::optimum;
-    Pulls pulls = Pulls::fastest;   // for weights that come back
-    std::uint64_t limit_bytes = 0;  // as in PlanOptions
-    std::uint64_t bucket_bytes = PlanOptions{}.bucket_bytes;
+    Pulls pulls = Pulls::fastest;  // for weights that come back
+    PlanOptions planning;          // the direction is the run's choice
     // Iterations before the plan. The first one of the run is not used, which leaves at least two.
     std::size_t measure = 16;
     std::optional<std::size_t> look_every = 100;  // iterations between checks; empty: never

@@ -71,10 +71,10 @@ void serve(const Options& asked) {
     if (!asked.first.empty()) options.join = transport::Endpoint::parse(asked.first).value();
     options.servers = asked.servers;
     options.secret = asked.secret;
-    options.checkpoints = asked.checkpoints;
-    options.checkpoint_every = asked.every;
-    options.restore = asked.restore;
-    if (asked.restore) options.index = asked.index;
+    options.checkpoints.folder = asked.checkpoints;
+    options.checkpoints.every = asked.every;
+    options.checkpoints.restore = asked.restore;
+    if (asked.restore) options.checkpoints.index = asked.index;
     options.timeout = std::chrono::milliseconds(asked.timeout_ms);
     options.terms.silence = std::chrono::milliseconds(asked.silence_ms);
     options.terms.return_for = std::chrono::milliseconds(asked.return_ms);

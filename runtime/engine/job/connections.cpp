@@ -24,27 +24,6 @@ using namespace std::chrono_literals;
 
 constexpr auto verdict_on_failure_within = 1s;  // time for rank 0 to say which failure was the first
 
-transport::BootstrapOptions bootstrap_options(const Options& options) {
-    transport::BootstrapOptions result;
-    result.rank = options.rank;
-    result.world_size = options.world_size;
-    result.master_addr = options.master_addr;
-    result.master_port = options.master_port;
-    result.listen_fd = options.listen_fd;
-    result.lobby = options.lobby;
-    result.is_newcomer = options.is_newcomer;
-    result.newcomers = options.newcomers;
-    result.newcomers_wait = options.newcomers_wait;
-    result.host_listens = options.host_listens;
-    result.abandoned = options.abandoned;
-    result.secret = options.secret;
-    result.join_timeout = options.join_timeout;
-    result.heartbeat_timeout = options.heartbeat_timeout;
-    // Several heartbeats must fit into the time after which a silent rank counts as lost.
-    result.heartbeat_interval = std::min(result.heartbeat_interval, options.heartbeat_timeout / 5);
-    return result;
-}
-
 // If the ranks meet at the loopback address, they are all on this host.
 std::string address_for_recovery(const Options& options) {
     const std::string& rendezvous = options.master_addr;
@@ -87,7 +66,9 @@ std::string loss_text(const transport::Loss& loss) {
 Connections::Connections(const Options& options) : options_(options) {
     const bool is_first = !options_.planning;  // a group is given its parent's planning
     if (is_first) options_.planning = std::make_shared<Planning>();
-    bootstrap_ = transport::Bootstrap::join(bootstrap_options(options_));
+    // Several heartbeats must fit into the time after which a silent rank counts as lost.
+    options_.heartbeat_interval = std::min(options_.heartbeat_interval, options_.heartbeat_timeout / 5);
+    bootstrap_ = transport::Bootstrap::join(options_);
     options_.lobby.reset();
     options_.abandoned = {};
     options_.host_listens = false;

@@ -277,9 +277,9 @@ Options resolve(const Choices& choices, const Environment& environment) {
     options.cuda_ipc = cuda_ipc_from(reader);
     options.hand_over = hand_over_from(reader);
     options.log = log_from(reader);
-    options.recordings = reader.text("HOCKET_FLIGHT_RECORDER").value_or("");
+    options.recording.folder = reader.text("HOCKET_FLIGHT_RECORDER").value_or("");
     options.trace = reader.text("HOCKET_TRACE").value_or("");
-    options.recording_signal = recording_signal_from(reader, !options.recordings.empty());
+    options.recording.signal = recording_signal_from(reader, !options.recording.folder.empty());
     if (const auto threads = reader.number("HOCKET_KERNEL_THREADS", 1, 256))
         options.kernel_threads = static_cast<unsigned>(*threads);
     if (const auto ms = reader.timeout("HOCKET_HEARTBEAT_TIMEOUT_MS", 100))

@@ -12,6 +12,8 @@
 #include "runtime/base/environment.hpp"
 #include "runtime/compute/kernels/cpu/hand_over.hpp"
 #include "runtime/engine/plan/executor.hpp"
+#include "runtime/engine/record/recording.hpp"
+#include "runtime/transport/bootstrap/bootstrap.hpp"
 #include "runtime/transport/bootstrap/regroup.hpp"
 
 namespace hocket::engine {
@@ -22,26 +24,17 @@ struct Planning;
 // reasons.
 enum class LogLevel : std::uint8_t { warn, info, debug };
 
-struct Options {
-    // RANK and WORLD_SIZE; else OMPI_COMM_WORLD_RANK and _SIZE (Open MPI), PMI_RANK and PMI_SIZE (MPICH,
-    // Intel MPI), SLURM_PROCID and SLURM_STEP_NUM_TASKS or SLURM_NTASKS; else a world of one. Both numbers
-    // come from the same pair.
-    int rank = 0;
-    int world_size = 1;
+// Of the bootstrap's options, these are the environment's:
+// - rank and world_size: RANK and WORLD_SIZE; else OMPI_COMM_WORLD_RANK and _SIZE (Open MPI), PMI_RANK and
+//   PMI_SIZE (MPICH, Intel MPI), SLURM_PROCID and SLURM_STEP_NUM_TASKS or SLURM_NTASKS; else a world of one.
+//   Both numbers come from the same pair.
+// - master_addr: MASTER_ADDR; master_port: MASTER_PORT, 1 .. 65535; listen_fd: HOCKET_LISTEN_FD; secret:
+//   HOCKET_SECRET. Port and secret are needed if world_size > 1.
+// - heartbeat_timeout: HOCKET_HEARTBEAT_TIMEOUT_MS.
+struct Options : transport::BootstrapOptions {
     // This process's number in its job, for texts. It differs from `rank` where a program numbers the ranks
     // of a communicator itself.
     int job_rank = 0;
-    std::string master_addr = "127.0.0.1";  // MASTER_ADDR: where rank 0 listens
-    int master_port = 0;                    // MASTER_PORT: 1 .. 65535, needed if world_size > 1
-    int listen_fd = -1;                     // HOCKET_LISTEN_FD: rank 0's socket that already listens there
-    // Rank 0's lobby, used instead of a socket where ranks meet by invitation. Released when all have joined.
-    std::shared_ptr<transport::Lobby> lobby = nullptr;
-    bool is_newcomer = false;  // rank 0 decides rank and world_size
-    int newcomers = 0;         // these four as in transport::BootstrapOptions
-    bool newcomers_wait = false;
-    bool host_listens = false;
-    std::function<std::optional<std::string>()> abandoned = {};
-    std::string secret;  // HOCKET_SECRET: needed if world_size > 1
     // HOCKET_PROVIDER: "tcp", or one of libfabric's, carries all messages; "": shared memory inside a host,
     // tcp between hosts.
     std::string provider;
@@ -54,7 +47,6 @@ struct Options {
     ExecutorKind executor = ExecutorKind::automatic;  // HOCKET_EXECUTOR: jit or interpreter
     bool has_background = false;                      // HOCKET_PROGRESS: thread or calls
     std::chrono::milliseconds timeout{60000};         // HOCKET_TIMEOUT_MS: for joining, and for an operation
-    std::chrono::milliseconds join_timeout{60000};    // as timeout; shorter in a shrink
     bool cuda_ipc = true;                             // HOCKET_CUDA_IPC: "on" or "off"
     std::optional<kernels::Path> hand_over;           // HOCKET_HAND_OVER: cache or memory; not set: measured
     unsigned kernel_threads = 1;                      // HOCKET_KERNEL_THREADS: for a selection
@@ -67,10 +59,9 @@ struct Options {
     std::vector<std::shared_ptr<transport::Recovery>> earlier_recoveries = {};
     std::shared_ptr<Planning> planning = nullptr;  // of the communicator that this one was made from
     LogLevel log = LogLevel::warn;                 // HOCKET_LOG: warn, info or debug
-    std::string recordings;                        // HOCKET_FLIGHT_RECORDER: a folder; "": no recordings
-    std::string trace;                             // HOCKET_TRACE: a folder; "": no trace
-    int recording_signal = 0;                      // HOCKET_FLIGHT_SIGNAL: USR1, USR2, HUP or QUIT; 0: none
-    std::chrono::milliseconds heartbeat_timeout{10000};  // HOCKET_HEARTBEAT_TIMEOUT_MS: a silent rank is lost
+    // HOCKET_FLIGHT_RECORDER: the folder; HOCKET_FLIGHT_SIGNAL: USR1, USR2, HUP or QUIT.
+    record::RecordingOptions recording;
+    std::string trace;  // HOCKET_TRACE: a folder; "": no trace
 };
 
 // The options that the embedder has set; the environment supplies the rest.

@@ -58,6 +58,11 @@ struct Message {
     Times times;
 };
 
+struct RecordingOptions {
+    std::string folder;  // "": a file is written only if the program asks for one
+    int signal = 0;      // as for Listener
+};
+
 struct Recording {
     Origin origin;
     std::string reason;                   // "failure", "signal", "request", "call"

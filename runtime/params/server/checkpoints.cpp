@@ -269,10 +269,11 @@ std::uint32_t next_incarnation(const fs::path& of_moment, const fs::path& folder
 
 }  // namespace
 
-RestoredShard restore_shard(const fs::path& folder, std::optional<std::uint32_t> index,
-                            std::optional<Clock> round, Memory& memory,
+RestoredShard restore_shard(const CheckpointOptions& options, Memory& memory,
                             const MakeCalculator& make_calculator) {
-    const std::uint32_t number = index ? *index : the_only_server(folder);
+    const fs::path& folder = options.folder;
+    const std::optional<Clock> round = options.round;
+    const std::uint32_t number = options.index ? *options.index : the_only_server(folder);
     const fs::path of_moment = file_of(folder, number);
     const fs::path file =
         round ? of_whole_round(of_moment, folder, number, *round) : latest(of_moment, folder, number);

@@ -43,17 +43,26 @@ struct RestoredShard {
     Snapshot snapshot;
 };
 
+struct CheckpointOptions {
+    std::filesystem::path folder;  // empty: the server writes none
+    std::uint64_t every = 10;      // in rounds; the first server's value applies to all servers
+    bool restore = false;          // continues from the checkpoint in the folder
+    // Required with `restore` if the folder has checkpoints of several servers.
+    std::optional<std::uint32_t> index;
+    std::optional<Clock> round;  // goes back to the checkpoint of all rounds below this
+    // New workers continue even if the servers' checkpoints are of different rounds.
+    bool accepts_torn = false;
+};
+
 // Throws Error(io) if checkpoints cannot be written to the folder. is_new: the job begins; then also throws
 // Error(invalid_argument) if the folder has checkpoints, which the job would replace.
 void require_folder(const std::filesystem::path& folder, bool is_new);
 
-// index: required if the folder has the checkpoints of several servers. round: goes back to the checkpoint of
-// these whole rounds and renames later ones to *.checkpoint.old; no former member is expected back. Without
-// it the latest checkpoint is taken. A damaged one that may be the latest is an error: an older one in its
-// place would silently drop rounds. Throws Error(not_found | io | invalid_argument), and what make_calculator
-// throws.
-RestoredShard restore_shard(const std::filesystem::path& folder, std::optional<std::uint32_t> index,
-                            std::optional<Clock> round, Memory& memory,
+// With a round, later checkpoints are renamed to *.checkpoint.old, and no former member is expected back.
+// Without it the latest checkpoint is taken. A damaged one that may be the latest is an error: an older one
+// in its place would silently drop rounds. Throws Error(not_found | io | invalid_argument), and what
+// make_calculator throws.
+RestoredShard restore_shard(const CheckpointOptions& options, Memory& memory,
                             const MakeCalculator& make_calculator);
 
 // Returns the whole rounds that have checkpoints in the folder, ascending.

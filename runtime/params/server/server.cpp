@@ -168,15 +168,16 @@ Server::Service::Service(ServerOptions options)
             Status::invalid_argument,
             "a parameter service needs a secret: set HOCKET_SECRET to the same text in all of its processes");
     check(options_.terms);
-    if (!options_.checkpoints.empty()) require_folder(options_.checkpoints, !options_.restore);
+    if (!options_.checkpoints.folder.empty())
+        require_folder(options_.checkpoints.folder, !options_.checkpoints.restore);
     if (endpoint_.is_any_address()) endpoint_.host = transport::own_address();
     if (options_.rack.empty()) options_.rack = endpoint_.host;
-    options_.checkpoint_every = std::max<std::uint64_t>(options_.checkpoint_every, 1);
-    if (options_.restore) restore();
+    options_.checkpoints.every = std::max<std::uint64_t>(options_.checkpoints.every, 1);
+    if (options_.checkpoints.restore) restore();
     if (!options_.join) {
         index_ = 0;
         front_ = std::make_unique<Front>(
-            options_.servers, Front::Own{endpoint_.text(), options_.rack, options_.checkpoint_every},
+            options_.servers, Front::Own{endpoint_.text(), options_.rack, options_.checkpoints.every},
             options_.make_calculator, [this](const Front::Beginning& beginning) { begin(beginning); });
     }
     if (restored_) front_->restore(restored_->first.job, restored_->first.run, restored_->second);
@@ -468,12 +469,12 @@ void Server::Service::have_shard(ShardName name, std::optional<Clock> clock) {
     const auto layout = std::make_shared<const Layout>(*job, name.servers);
     shard_ =
         std::make_unique<Shard>(job, layout, *index_, memory_, options_.make_calculator(*job), options_.terms,
-                                name.every, !options_.checkpoints.empty(), options_.rack);
+                                name.every, !options_.checkpoints.folder.empty(), options_.rack);
     gate_ = gate_of(*job);
     run_ = name.run;
-    if (options_.checkpoints.empty()) return;
+    if (options_.checkpoints.folder.empty()) return;
     checkpoints_ = std::make_unique<Checkpoints>(
-        options_.checkpoints, std::move(name), clock, mailbox_,
+        options_.checkpoints.folder, std::move(name), clock, mailbox_,
         [this](const Snapshot& snapshot, const std::string& error) {
             const std::string trouble = error.empty() ? "" : "there is no new checkpoint: " + error;
             if (trouble != std::exchange(trouble_, trouble))
@@ -486,8 +487,7 @@ void Server::Service::have_shard(ShardName name, std::optional<Clock> clock) {
 
 // Runs in the constructor, so that the constructor throws what is wrong.
 void Server::Service::restore() {
-    RestoredShard restored = restore_shard(options_.checkpoints, options_.index, options_.round, *memory_,
-                                           options_.make_calculator);
+    RestoredShard restored = restore_shard(options_.checkpoints, *memory_, options_.make_calculator);
     index_ = restored.name.index;
     options_.servers = restored.name.all_servers;
     if ((index_ == 0) == options_.join.has_value())
@@ -504,7 +504,7 @@ void Server::Service::restore() {
     if (options_.join) shard_->hide();  // the first server tells workers this server's address
     shard_->know_whole_rounds(checkpoints_->whole_rounds());
     // With unbounded staleness there are no whole rounds that could differ.
-    if (options_.accepts_torn || !restored.name.job.staleness) shard_->accept_as_it_is();
+    if (options_.checkpoints.accepts_torn || !restored.name.job.staleness) shard_->accept_as_it_is();
 }
 
 void Server::Service::write_checkpoint() {

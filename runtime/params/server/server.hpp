@@ -3,11 +3,11 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "runtime/params/server/checkpoints.hpp"
 #include "runtime/params/server/shard.hpp"
 #include "runtime/params/service/calculator.hpp"
 #include "runtime/transport/net/socket.hpp"
@@ -20,14 +20,7 @@ struct ServerOptions {
     std::uint32_t servers = 1;                // for the first server: the number of servers, including itself
     std::string rack;    // shared with the workers near it (WorkerOptions::rack); "": its host's address
     std::string secret;  // known to all processes of the job; never sent
-    std::filesystem::path checkpoints;    // the folder for this server's checkpoints; empty: it writes none
-    std::uint64_t checkpoint_every = 10;  // in rounds; the first server's value applies to all servers
-    bool restore = false;                 // continues from the checkpoint in that folder
-    // Required with `restore` if the folder has checkpoints of several servers.
-    std::optional<std::uint32_t> index;
-    std::optional<Clock> round;  // goes back to the checkpoint of all rounds below this
-    // New workers continue even if the servers' checkpoints are of different rounds.
-    bool accepts_torn = false;
+    CheckpointOptions checkpoints;
     std::chrono::milliseconds timeout{60000};  // how long to wait for the first server
     ShardTerms terms;
     MakeCalculator make_calculator;

@@ -34,21 +34,21 @@ Upstream::Upstream(transport::SocketLoop& loop, transport::Mailbox& mailbox, std
       self_(self),
       handlers_(std::move(handlers)),
       arithmetic_(layout_, server, std::move(memory), std::move(calculator)),
-      node_(self.number, layout_->chunks_of(server), arithmetic_, self.staleness),
-      silence_(self.silence) {}
+      node_(self.number, layout_->chunks_of(server), arithmetic_, self.options.job.staleness),
+      silence_(self.options.silence) {}
 
 // ---- The server ------------------------------------------------------------------------------------------
 
 void Upstream::start(std::string at, std::unique_ptr<Link> link) {
     at_ = std::move(at);
-    server_deadline_ = Time::now() + self_.timeout;
+    server_deadline_ = Time::now() + self_.options.timeout;
     link ? connect_to_server(std::move(link)) : dial_server();
 }
 
 void Upstream::dial_server() {
     const transport::Dial dial{.to = transport::Endpoint::parse(at_).value(),
-                               .secret = self_.secret,
-                               .identity = identity(self_.priority)};
+                               .secret = self_.options.secret,
+                               .identity = identity(self_.priority())};
     server_dialling_ = std::make_unique<Dialling>(
         mailbox_, dial, server_dial_time,
         [this](Dialling::Result result) { dialled_server(std::move(result.socket), result.error); });
@@ -68,7 +68,7 @@ void Upstream::dialled_server(transport::Socket socket, const std::string& error
     handlers_.failed(
         Status::peer_lost,
         fmt::format("server {} ({}) has been gone for {}, and no other process has taken its place: {}",
-                    server_index_, at_, transport::seconds_text(self_.timeout), error));
+                    server_index_, at_, transport::seconds_text(self_.options.timeout), error));
 }
 
 void Upstream::dial_server_later() {
@@ -88,10 +88,10 @@ void Upstream::connect_to_server(std::unique_ptr<Link> link) {
 }
 
 void Upstream::greet() {
-    Json note{{"number", self_.number}, {"at", self_.at}, {"rack", self_.rack}, {"run", self_.run}};
+    Json note{{"number", self_.number}, {"at", self_.at}, {"rack", self_.options.rack}, {"run", self_.run}};
     if (!has_joined()) {
         note["say"] = "reserve";
-        note["has_weights"] = self_.has_weights;
+        note["has_weights"] = self_.has_weights();
         is_reserved_ = false;
     } else {
         note["say"] = "resume";
@@ -153,7 +153,7 @@ void Upstream::lost_server(const std::string& why) {
     // its updates.
     is_flushing_ |= flushes_ && kept_rounds_ > 0;
     if (server_) retire(std::move(server_));
-    server_deadline_ = Time::now() + self_.timeout;
+    server_deadline_ = Time::now() + self_.options.timeout;
     dial_server_later();
 }
 
@@ -212,7 +212,7 @@ void Upstream::take_note(const Json& note) {
 
 // The worker's own first weights are read until it takes part.
 void Upstream::give_weights() {
-    if (!self_.has_weights || has_joined() || std::exchange(has_given_weights_, true))
+    if (!self_.has_weights() || has_joined() || std::exchange(has_given_weights_, true))
         throw ProtocolError("it asked for first weights that this worker does not have, or no longer has");
     for (Chunk chunk = 0; chunk < layout_->chunks_of(server_index_); ++chunk)
         server_->send(
@@ -303,7 +303,7 @@ void Upstream::dial_parent() {
     const auto at = place == places_.end() ? std::nullopt : transport::Endpoint::parse(place->second);
     if (!at) return lost_parent();
     const transport::Dial dial{
-        .to = *at, .secret = self_.secret, .identity = identity(self_.priority), .gone_for = 200ms};
+        .to = *at, .secret = self_.options.secret, .identity = identity(self_.priority()), .gone_for = 200ms};
     parent_dialling_ = std::make_unique<Dialling>(
         mailbox_, dial, parent_dial_time,
         [this](Dialling::Result result) { dialled_parent(std::move(result.socket), result.error); });
@@ -377,10 +377,10 @@ void Upstream::tick(Time::time_point now) {
     for (const Child& child : children_) speak(child.link.get());
     if (parent_link_ && is_silent(*parent_link_)) lost_parent();
     if (!server_ || !needs_another_connection()) return;
-    if (now - server_->heard() > self_.timeout)
+    if (now - server_->heard() > self_.options.timeout)
         return handlers_.failed(Status::peer_lost,
                                 fmt::format("server {} ({}) has not answered for {}", server_index_, at_,
-                                            transport::seconds_text(self_.timeout)));
+                                            transport::seconds_text(self_.options.timeout)));
     if (!server_dialling_) dial_server();
 }
 
@@ -457,7 +457,7 @@ void Upstream::require_possible(const Link& link, Worker from, const Message& me
 // Returns how many rounds another worker can be ahead of this one. That worker also begins no further from a
 // server's rounds than it may go.
 std::size_t Upstream::most_rounds() const {
-    return 2 * self_.window + self_.staleness.value_or(0) + 2;
+    return 2 * self_.window + self_.options.job.staleness.value_or(0) + 2;
 }
 
 void Upstream::broke(Link& link, const std::string& why) {

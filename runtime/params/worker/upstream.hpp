@@ -18,6 +18,7 @@
 #include "runtime/params/links/link.hpp"
 #include "runtime/params/protocol/node.hpp"
 #include "runtime/params/service/chunk_arithmetic.hpp"
+#include "runtime/params/worker/options.hpp"
 #include "runtime/params/worker/send_queue.hpp"
 #include "runtime/params/worker/send_window.hpp"
 
@@ -25,17 +26,15 @@ namespace hocket::params {
 
 // The state that all shards of a worker share.
 struct WorkerSelf {
+    const WorkerOptions& options;  // with a rack
     Worker number = 0;
-    std::string at, rack;
-    std::string run;  // of this job: the same program's next job has another one
-    bool has_weights = false;
-    Clock window = 2;  // how many rounds of updates it may keep until they are covered
-    std::string secret;
-    Staleness staleness = 0;  // of the job
-    int priority = 0;
-    PriorityGate* gate = nullptr;             // through which all of the worker's connections are read
-    std::chrono::milliseconds silence{2000};  // until a server specifies another time
-    std::chrono::milliseconds timeout{60000};
+    std::string at = {};
+    std::string run = {};          // of this job: the same program's next job has another one
+    Clock window = 2;              // how many rounds of updates it may keep until they are covered
+    PriorityGate* gate = nullptr;  // through which all of the worker's connections are read
+
+    bool has_weights() const { return !options.first_weights.empty(); }
+    int priority() const { return static_cast<int>(options.job.priority); }
 };
 
 // Used only on the service's thread.
@@ -175,7 +174,7 @@ class Upstream final : private Link::Owner {
     std::optional<transport::Clock::time_point> cut_off_since_;
     std::optional<Clock> joins_;  // the round that it has told the server
     std::optional<std::uint64_t> wanted_checkpoint_;
-    std::chrono::milliseconds silence_;  // as the server specifies
+    std::chrono::milliseconds silence_;  // the options', until the server specifies another time
     std::string trouble_;                // as reported by the server
 
     std::map<Worker, std::string> places_;  // the workers' addresses

@@ -112,12 +112,12 @@ class Client::Service final : private Link::Owner {
     Bounds bounds(const Link&) const override { return {}; }
     PriorityGate* gate() const override { return gate_.get(); }
 
-    const WorkerOptions options_;
+    WorkerOptions options_;
     const std::shared_ptr<const Job> job_;
     const std::shared_ptr<const Calculator> calculator_;
     const std::shared_ptr<Memory> memory_ = Memory::make();
     const std::unique_ptr<PriorityGate> gate_;
-    WorkerSelf self_;
+    WorkerSelf self_{options_};
     std::shared_ptr<const Layout> layout_;
     std::unique_ptr<Staging> staging_;
     std::atomic<Clock> clock_ = 0;
@@ -207,20 +207,14 @@ Client::Service::Service(WorkerOptions options)
     check(*job_);
     self_.gate = gate_.get();
     // The server may start later than its workers, or be in the middle of a replacement.
-    transport::Socket front = call_server(options_.server, options_.secret, static_cast<int>(job_->priority),
-                                          options_.timeout, options_.timeout);
+    transport::Socket front =
+        call_server(options_.server, options_.secret, self_.priority(), options_.timeout, options_.timeout);
     // Other workers can probably reach this one at the address from which it reaches the server.
     transport::Endpoint at = transport::bound_to(front).value();
     at.port = 0;
     listener_ = transport::listen_on(at, Time::now() + options_.timeout, "");
     self_.at = transport::bound_to(listener_).value().text();
-    self_.rack = options_.rack.empty() ? at.host : options_.rack;
-    self_.has_weights = !options_.first_weights.empty();
-    self_.secret = options_.secret;
-    self_.staleness = job_->staleness;
-    self_.priority = static_cast<int>(job_->priority);
-    self_.silence = options_.silence;
-    self_.timeout = options_.timeout;
+    if (options_.rack.empty()) options_.rack = at.host;
     loop_.watch(mailbox_.fd(), EPOLLIN, mailbox_);
     transport::AdmissionTerms terms;
     terms.host = "a worker of the parameter service";
@@ -263,7 +257,7 @@ void Client::Service::run(transport::Socket socket) {
     try {
         Link::Owner& self = *this;
         front_ = std::make_unique<Link>(loop_, std::move(socket), memory_, self);
-        Json note{{"say", "open"}, {"job", encode(*job_)}, {"has_weights", self_.has_weights}};
+        Json note{{"say", "open"}, {"job", encode(*job_)}, {"has_weights", self_.has_weights()}};
         if (options_.number) note["number"] = *options_.number;
         front_->send(note);
         serve();

@@ -68,8 +68,8 @@ TEST_CASE("every variable reaches its field") {
     CHECK(options.executor == ExecutorKind::interpreter);
     CHECK(options.timeout.count() == 1234);
     CHECK(options.log == engine::LogLevel::info);
-    CHECK(options.recordings == "/tmp/f");
-    CHECK(options.recording_signal == SIGUSR2);
+    CHECK(options.recording.folder == "/tmp/f");
+    CHECK(options.recording.signal == SIGUSR2);
     CHECK(options.trace == "/tmp/t");
     CHECK(options.job_rank == 2);
     CHECK(options.heartbeat_timeout.count() == 700);

@@ -292,7 +292,7 @@ TEST_CASE("an iteration takes what was predicted, with every method") {
         World world;
         RunOptions options;
         options.method = method;
-        options.bucket_bytes = 1'000'000;
+        options.planning.bucket_bytes = 1'000'000;
         Training training(world, options);
         training.iterate(30);
         const RunStats stats = training.run.stats();
@@ -316,7 +316,7 @@ TEST_CASE("layers that compute longer beside communication are told from others"
             world.line = {0.001, 0.0005, 1.5e-8};
             RunOptions options;
             options.method = method;
-            options.bucket_bytes = 1'000'000;
+            options.planning.bucket_bytes = 1'000'000;
             Training training(world, options);
             training.iterate(30);
             const Profile& profile = *training.run.profile();
@@ -359,7 +359,7 @@ TEST_CASE("batches that share the link do not make it look slow to begin") {
             world.compute.assign(40, 0.001);
             RunOptions options;
             options.method = method;
-            options.bucket_bytes = 1'000'000;
+            options.planning.bucket_bytes = 1'000'000;
             Training training(world, std::make_unique<SharedLink>(world), options);
             training.iterate(30);
             INFO(name_of(method) << " " << per_byte);
@@ -393,14 +393,14 @@ TEST_CASE("batches that wait at once, and not for each other, do not make starts
 TEST_CASE("the plan is of the method, under the limit") {
     World world;
     RunOptions options;
-    options.limit_bytes = 2'100'000;
+    options.planning.limit_bytes = 2'100'000;
     Training training(world, options);
     training.iterate(16);
     const Profile& profile = *training.run.profile();
     PlanOptions planning;
     planning.direction = Direction::backward;
     CHECK(training.run.plan().backward != plan(profile, Method::optimum, planning).batches);
-    planning.limit_bytes = options.limit_bytes;
+    planning.limit_bytes = options.planning.limit_bytes;
     CHECK(training.run.plan().backward == plan(profile, Method::optimum, planning).batches);
 }
 
@@ -545,8 +545,8 @@ TEST_CASE("what must be alike on all ranks is in the description") {
     };
     CHECK(described(options) == described(RunOptions{}));
     CHECK(differs([](RunOptions& other) { other.method = Method::layers; }));
-    CHECK(differs([](RunOptions& other) { other.limit_bytes = 7; }));
-    CHECK(differs([](RunOptions& other) { other.bucket_bytes = 7; }));
+    CHECK(differs([](RunOptions& other) { other.planning.limit_bytes = 7; }));
+    CHECK(differs([](RunOptions& other) { other.planning.bucket_bytes = 7; }));
     CHECK(differs([](RunOptions& other) { other.measure = 7; }));
     CHECK(differs([](RunOptions& other) { other.look_every.reset(); }));
     CHECK(differs([](RunOptions& other) {

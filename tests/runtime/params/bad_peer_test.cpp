@@ -305,7 +305,7 @@ TEST_CASE("a server lives with workers that say what none says, while others tra
 }
 
 TEST_CASE("a worker may push as far ahead as it may keep updates, and no further") {
-    const auto servers = start_servers(1, [](ServerOptions& options) { options.checkpoint_every = 3; });
+    const auto servers = start_servers(1, [](ServerOptions& options) { options.checkpoints.every = 3; });
     const Job job = small_job(1);
     Peer peer(servers[0]->endpoint());
     peer.say(open_note(job));
