@@ -189,7 +189,7 @@ hkt_status hkt_all_to_all_v(const void* send, const size_t* send_counts, const s
 hkt_status hkt_barrier(hkt_comm* comm) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_barrier");
-        comm->engine->meetings().barrier();
+        comm->engine->exchanges().barrier();
         return HKT_SUCCESS;
     });
 }
@@ -197,7 +197,7 @@ hkt_status hkt_barrier(hkt_comm* comm) {
 hkt_status hkt_barrier_monitored(hkt_comm* comm, int64_t timeout_ms) {
     return capi::guarded(comm, [&] {
         check_comm(comm, "hkt_barrier_monitored");
-        comm->engine->meetings().barrier_monitored(
+        comm->engine->exchanges().barrier_monitored(
             std::chrono::milliseconds(check_timeout("hkt_barrier_monitored: timeout_ms", timeout_ms, 1)));
         return HKT_SUCCESS;
     });
@@ -208,7 +208,7 @@ hkt_status hkt_barrier_start(hkt_comm* comm, hkt_request** request) {
         check_comm(comm, "hkt_barrier_start");
         if (request == nullptr)
             capi::refuse("hkt_barrier_start: request is null; pass the address of an hkt_request*");
-        engine::Execution& started = comm->engine->meetings().start_barrier();
+        engine::Execution& started = comm->engine->exchanges().start_barrier();
         started.user = comm;
         *request = capi::handle(started);
         return HKT_SUCCESS;

@@ -52,21 +52,21 @@ Communicator::Communicator(std::shared_ptr<Connections> connections)
       log_(options().log, record::name_of(recorder_->origin())),
       plans_(*connections_, log_, *progress_),
       devices_(options().cuda_ipc, connections_->window(), *progress_),
-      meetings_(*connections_, plans_, *progress_) {
+      exchanges_(*connections_, plans_, *progress_) {
     progress_->call(record::name_of_communicator(recorder_->origin()));
     if (!options().trace.empty()) {
         tracer_ = std::make_unique<Tracer>(options().trace, recorder_->origin());
         progress_->trace(tracer_.get());
     }
     log_joining();
-    for (int i = 0; i < connections_->first_barriers(); ++i) meetings_.barrier();
+    for (int i = 0; i < connections_->first_barriers(); ++i) exchanges_.barrier();
     if (options().has_background) background_ = std::make_unique<Background>(*progress_);
 }
 
 Communicator::~Communicator() {
     background_.reset();
     const std::uint64_t started = progress_->started();
-    if (size() > 1) meetings_.say_goodbye();
+    if (size() > 1) exchanges_.say_goodbye();
     log_.log(LogLevel::info, "leaves after {} collective operation{}{}", started, started == 1 ? "" : "s",
              progress_->failure() ? ", with an error" : "");
     recorder_.reset();

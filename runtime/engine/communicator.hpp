@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "runtime/engine/device_buffers.hpp"
+#include "runtime/engine/exchanges.hpp"
 #include "runtime/engine/job/connections.hpp"
 #include "runtime/engine/job/options.hpp"
 #include "runtime/engine/job/rank_log.hpp"
-#include "runtime/engine/meetings.hpp"
 #include "runtime/engine/plans.hpp"
 #include "runtime/engine/progress/background.hpp"
 #include "runtime/engine/progress/progress.hpp"
@@ -34,7 +34,7 @@ class Communicator {
 
     const Connections& connections() const { return *connections_; }
     Plans& plans() { return plans_; }
-    Meetings& meetings() { return meetings_; }
+    Exchanges& exchanges() { return exchanges_; }
     DeviceBuffers& devices() { return devices_; }
     Recorder& recorder() { return *recorder_; }
     Progress& progress() { return *progress_; }
@@ -80,7 +80,7 @@ class Communicator {
     const RankLog log_;
     Plans plans_;
     DeviceBuffers devices_;
-    Meetings meetings_;
+    Exchanges exchanges_;
     std::unique_ptr<Background> background_;  // null: operations make progress only during calls
 };
 

@@ -128,11 +128,11 @@ std::int64_t newcomers_at(const std::string& invitation, int asked) {
 // often.
 int agree_on_newcomers(Communicator& parent, int asked, const std::string& invitation) {
     const std::int64_t found = parent.rank() == 0 ? newcomers_at(invitation, asked) : 0;
-    const auto all = parent.meetings().greatest({asked, -asked, found}, grow_name);
+    const auto all = parent.exchanges().greatest({asked, -asked, found}, grow_name);
     if (all[0] == -all[1]) return static_cast<int>(all[2]);
     const std::string what = asked == those_waiting ? std::string("hkt_comm_grow by those that wait")
                                                     : fmt::format("hkt_comm_grow by {}", asked);
-    std::vector<std::string> said = parent.meetings().exchange(encode_wish(Wish{}) + " " + what, grow_name);
+    std::vector<std::string> said = parent.exchanges().exchange(encode_wish(Wish{}) + " " + what, grow_name);
     take_what(said, what, parent.rank());
     throw Error(Status::internal, "ranks differ in what they ask of hkt_comm_grow, and say the same");
 }
@@ -187,7 +187,7 @@ transport::Invitation rendezvous_of(const std::string& said, int rank, Status st
 std::unique_ptr<Communicator> split(Communicator& parent, const std::string& what, std::optional<int> color,
                                     int key) {
     const Wish own{color.has_value(), color.value_or(0), key};
-    std::vector<std::string> wishes = parent.meetings().exchange(encode_wish(own) + " " + what, what);
+    std::vector<std::string> wishes = parent.exchanges().exchange(encode_wish(own) + " " + what, what);
     take_what(wishes, what, parent.rank());
     const std::vector<int> members = own.takes_part ? members_of(wishes, own) : std::vector<int>();
     const bool leads = !members.empty() && members[0] == parent.rank() && members.size() > 1;
@@ -202,7 +202,7 @@ std::unique_ptr<Communicator> split(Communicator& parent, const std::string& wha
     std::vector<std::string> invitations;
     try {
         invitations =
-            parent.meetings().exchange(invitation ? invitation->text() : no_invitation + trouble, "");
+            parent.exchanges().exchange(invitation ? invitation->text() : no_invitation + trouble, "");
     } catch (...) {
         if (invitation) transport::take_lobby(*invitation);  // which closes it
         throw;
@@ -260,7 +260,7 @@ std::unique_ptr<Communicator> make_grown(Communicator& parent, const Options& op
         failure = error_of(error);
     }
     // A new process may die when the communicator is complete on some ranks only.
-    const std::vector<std::string> said = parent.meetings().exchange(
+    const std::vector<std::string> said = parent.exchanges().exchange(
         failure ? fmt::format("{} {}", static_cast<int>(failure->status()), failure->what()) : "", "");
     if (failure) throw *failure;
     for (std::size_t rank = 0; rank < said.size(); ++rank)
@@ -273,7 +273,7 @@ std::unique_ptr<Communicator> grow_by(Communicator& parent, int newcomers, bool 
     std::shared_ptr<transport::Lobby> lobby;
     // The invitation contains a secret, so no error may show it.
     const auto said =
-        parent.meetings().exchange(parent.rank() == 0 ? take_door(invitation, lobby) : "", grow_name);
+        parent.exchanges().exchange(parent.rank() == 0 ? take_door(invitation, lobby) : "", grow_name);
     const auto rendezvous = rendezvous_of(said[0], 0, Status::invalid_argument);
     std::vector<int> members(static_cast<std::size_t>(parent.size()));
     std::iota(members.begin(), members.end(), 0);
@@ -288,7 +288,7 @@ std::unique_ptr<Communicator> grow_by(Communicator& parent, int newcomers, bool 
     options.lobby = std::move(lobby);
     auto grown = make_grown(parent, options, rendezvous);
     try {
-        grown->meetings().barrier();   // tells the new processes that all ranks of the parent have it
+        grown->exchanges().barrier();   // tells the new processes that all ranks of the parent have it
     } catch (const std::exception&) {  // all ranks have it, so the next operation reports the failure
     }
     return grown;

@@ -141,7 +141,7 @@ std::unique_ptr<cache::Cache> open_with_ranks(engine::Communicator& communicator
     int next = 0;
     std::optional<Error> failure = own.error;
     const std::vector<std::string> answers =
-        communicator.meetings().exchange(encode_introduction(own), "hkt_cache_open");
+        communicator.exchanges().exchange(encode_introduction(own), "hkt_cache_open");
     for (const std::string& answer : answers) {
         const Introduction other = decode_introduction(answer);
         const int from = next++;

@@ -137,7 +137,7 @@ std::optional<overlap::Clock::time_point> ExchangeAmongRanks::wait(std::size_t b
 }
 
 std::vector<std::int64_t> ExchangeAmongRanks::greatest(std::vector<std::int64_t> own) {
-    return communicator_.size() == 1 ? own : communicator_.meetings().greatest(own, "plan of overlap");
+    return communicator_.size() == 1 ? own : communicator_.exchanges().greatest(own, "plan of overlap");
 }
 
 std::string difference_among_ranks(engine::Communicator& communicator, const Description* description) {
@@ -153,7 +153,7 @@ std::string difference_among_ranks(engine::Communicator& communicator, const Des
         own[1 + 2 * i] = static_cast<std::int64_t>(XXH3_64bits(text.data(), text.size()) >> 1);
         own[2 + 2 * i] = -own[1 + 2 * i];
     }
-    const std::vector<std::int64_t> all = communicator.meetings().greatest(own, "options of overlap");
+    const std::vector<std::int64_t> all = communicator.exchanges().greatest(own, "options of overlap");
     if (all[0] != 0) return "options: those of another one were refused there";
     for (std::size_t i = 0; i < description->size(); ++i)
         if (all[1 + 2 * i] != own[1 + 2 * i] || all[2 + 2 * i] != own[2 + 2 * i])

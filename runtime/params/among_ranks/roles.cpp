@@ -32,7 +32,7 @@ std::vector<Json> together(engine::Communicator& communicator, const std::functi
     }
     std::vector<Json> all;
     std::optional<Error> failure = own;
-    for (const std::string& text : communicator.meetings().exchange(
+    for (const std::string& text : communicator.exchanges().exchange(
              said.dump(-1, ' ', false, Json::error_handler_t::replace), "hkt_params_open")) {
         const Json one = Json::parse(text);
         if (!failure && one.contains("why"))

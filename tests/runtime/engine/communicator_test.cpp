@@ -297,7 +297,7 @@ TEST_CASE("a rank without room in the window tells the others") {
         constexpr std::size_t block = 1 << 20;
         while (rank == 1 && comm->connections().window().free_bytes() > 3 * block)
             comm->connections().window().allocate(block);
-        comm->meetings().barrier();
+        comm->exchanges().barrier();
         const double begin = test::now_ms();
         constexpr std::uint64_t count = 2'000'000;  // of work area: more than is free
         std::vector<float> send(3 * count), recv(count);
@@ -549,7 +549,7 @@ TEST_CASE("a count of 0 against others is noticed at once") {
             const auto& plan = comm->plans().cached_plan({}, own);
             const std::string text = failure_of([&] {
                 comm->run(plan, data.data(), data.data(), own);
-                comm->meetings().barrier();
+                comm->exchanges().barrier();
             });
             expect_contains(text, {"-8:", "different operations"});
             expect(test::now_ms() - begin < too_late_ms, "known too late");
@@ -569,7 +569,7 @@ TEST_CASE("a barrier holds everybody until the last one comes") {
             std::this_thread::sleep_for(50ms);  // time for a mistake
             entered.add();
         }
-        comm->meetings().barrier();
+        comm->exchanges().barrier();
         expect(entered.value() == 1, "the barrier let a rank through");
     });
     CHECK(test::problems(outcomes) == "");
@@ -585,7 +585,7 @@ TEST_CASE("sizes that come out the same share a plan; messages need none of thei
                 };
                 expect(plan(1) == plan(1000) && plan(1 << 20) == plan(1 << 23), "one plan for many sizes");
                 expect((plan(1) == plan(1 << 20)) == (provider[0] != '\0'), "a plan for small ones");
-                comm->meetings().barrier();
+                comm->exchanges().barrier();
             });
         INFO(provider);
         CHECK(test::problems(outcomes) == "");
@@ -660,7 +660,7 @@ TEST_CASE("a mismatch that two ranks notice is told to all, though the others wa
                     const std::uint64_t count = rank == 2 ? 1001 : 1000;
                     auto data = values<float>(rank, count);
                     const auto plan = comm->plans().cached_plan({}, count);
-                    comm->meetings().barrier();
+                    comm->exchanges().barrier();
                     const double begin = test::now_ms();
                     const auto text = failure_of([&] {
                         if (rank == 2) started.await(4);  // so that it has something to report itself
@@ -688,7 +688,7 @@ TEST_CASE("a deadline that passes on one rank ends the operation on all") {
     const auto outcomes = run_ranks({4}, [&](int rank) {
         if (rank == 1) setenv("HOCKET_TIMEOUT_MS", "500", 1);
         auto comm = join();
-        comm->meetings().barrier();
+        comm->exchanges().barrier();
         if (rank == 3) return known.await(3);  // never comes
         auto data = values<float>(rank, 1000);
         const double begin = test::now_ms();
@@ -717,7 +717,7 @@ TEST_CASE("while rank 0 is stopped, what takes too long ends with the same statu
         setenv("HOCKET_TIMEOUT_MS", timeout, 1);
         auto comm = join();
         if (rank == 0) *rank_0 = getpid();
-        comm->meetings().barrier();
+        comm->exchanges().barrier();
         met.meet(4);
         if (rank == 1) kill(*rank_0, SIGSTOP);
         if (rank == 0) known.await(3);
@@ -739,7 +739,7 @@ TEST_CASE("a rank that leaves does not end what the others still do") {
     const test::Tally gone;
     const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [&](int rank) {
         auto comm = join();
-        comm->meetings().barrier();
+        comm->exchanges().barrier();
         if (rank == 2) {
             comm.reset();  // no peer receives its goodbye within the half second
             return gone.add();
@@ -747,7 +747,7 @@ TEST_CASE("a rank that leaves does not end what the others still do") {
         gone.await(1);
         expect(!comm->progress().failure(), "the communicator is broken");
         // Messages that it sent before its goodbye may complete one barrier.
-        const auto text = failure_of([&] { comm->meetings().barrier(), comm->meetings().barrier(); });
+        const auto text = failure_of([&] { comm->exchanges().barrier(), comm->exchanges().barrier(); });
         expect_contains(text, {"-6:", "rank 2 has left the job", "was in barrier #", "(3 ranks)"});
     });
     CHECK(test::problems(outcomes) == "");
@@ -771,14 +771,14 @@ TEST_CASE("a silent rank is found by its missing heartbeat") {
     const auto outcomes = run_ranks({3, {{"HOCKET_HEARTBEAT_TIMEOUT_MS", "600"}}}, [&](int rank) {
         const auto comm = join();
         if (rank == 1) *pid = getpid();
-        comm->meetings().barrier();
+        comm->exchanges().barrier();
         if (rank == 0) {
             *stopped = test::now_ms();
             kill(*pid, SIGSTOP);
         }
         const auto text = failure_of([&] {
             if (rank != 1)
-                comm->meetings().barrier();
+                comm->exchanges().barrier();
             else
                 std::this_thread::sleep_for(30s);
         });

@@ -97,7 +97,7 @@ class Run {
         else
             failure_ = test::failure_of([&] {
                 request_ = act.kind == Act::Kind::barrier
-                               ? &comm_->meetings().start_barrier()
+                               ? &comm_->exchanges().start_barrier()
                                : &comm_->start(comm_->plans().cached_plan(act.choice, act.count),
                                                send_.data(), recv_.data(), act.count);
             });
@@ -114,7 +114,7 @@ class Run {
     const std::string& failure() const { return failure_; }
     const Case& of() const { return case_; }
     std::string next() {
-        return test::failure_of([&] { comm_->meetings().barrier(), comm_->meetings().barrier(); });
+        return test::failure_of([&] { comm_->exchanges().barrier(), comm_->exchanges().barrier(); });
     }
 
   private:
@@ -332,7 +332,7 @@ TEST_CASE("what a message shows is named by what was started, though its sender 
                 });
                 if (rank == 1) failed.await(2);
                 if (text == "no failure")
-                    text = test::failure_of([&] { comm->meetings().barrier(), comm->meetings().barrier(); });
+                    text = test::failure_of([&] { comm->exchanges().barrier(), comm->exchanges().barrier(); });
                 test::expect_contains(text, {"-8:", "scatter #0 (", "gather #0 (", "rank 1"});
                 if (rank != 1) failed.add();
             });

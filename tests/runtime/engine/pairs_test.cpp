@@ -256,7 +256,7 @@ Error error_of(Communicator& comm, const Counts& sent, const Counts& received, D
     try {
         const PlanChoice choice{.collective = Collective::all_to_all, .type = type, .is_uneven = true};
         comm.run(comm.plans().cached_plan(choice, layout), block, block + out, Extent(layout));
-        comm.meetings().barrier();
+        comm.exchanges().barrier();
     } catch (const Error& error) {
         expect(std::all_of(block + out + in, block + own.size(), [](std::byte b) { return b == untouched; }),
                "something was written behind the output");
@@ -462,7 +462,7 @@ TEST_CASE("counts that differ are told with the elements of the receiver's buffe
         std::string told = "nobody noticed";
         try {
             comm.run(comm.plans().cached_plan(choice, layout), from.data(), to.data(), Extent(layout));
-            comm.meetings().barrier();
+            comm.exchanges().barrier();
         } catch (const Error& error) {
             told = error.what();
         }
@@ -501,7 +501,7 @@ TEST_CASE("a rank that starts something else is told apart from one with other c
                     comm.run(comm.plans().cached_plan(choice, layout), send.data(), recv.data(),
                              Extent(layout));
                 }
-                comm.meetings().barrier();
+                comm.exchanges().barrier();
             } catch (const Error& error) {
                 expect(error.status() == Status::mismatch, error.what());
                 told = error.what();

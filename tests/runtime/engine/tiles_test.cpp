@@ -308,7 +308,7 @@ TEST_CASE("a rank that dies between two tiles ends the start on all others") {
             comm->progress().wait(execution);
         });
         expect_contains(text, {"-6:", "rank 2 was lost", "all_reduce #1"});
-        expect_contains(failure_of([&] { comm->meetings().barrier(); }), {"-6:"});
+        expect_contains(failure_of([&] { comm->exchanges().barrier(); }), {"-6:"});
     });
     CHECK(outcomes[2].signal == SIGKILL);
     for (const int survivor : {0, 1, 3}) CHECK(outcomes[survivor].text == "");

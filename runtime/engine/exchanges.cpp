@@ -1,4 +1,4 @@
-#include "runtime/engine/meetings.hpp"
+#include "runtime/engine/exchanges.hpp"
 
 #include <fmt/format.h>
 
@@ -37,17 +37,17 @@ std::shared_ptr<StartablePlan> rendezvous_like(const StartablePlan& plan, const 
 // Runs over the fabric, as an all_reduce of one element: no rank has the result before all have contributed.
 // It does not use the bootstrap, because a rank that waits there would not drive the operations in flight
 // that others wait for.
-void Meetings::barrier() {
+void Exchanges::barrier() {
     progress_.run(barrier_plan(), 1, &here_, &all_here_);
 }
 
-Execution& Meetings::start_barrier() {
+Execution& Exchanges::start_barrier() {
     return progress_.start(barrier_plan(), 1, &here_, &all_here_);
 }
 
 // Runs over the bootstrap, so that it takes no place in the order of collectives, and nothing fails with it.
 // Meanwhile this rank makes progress on operations that others may wait for.
-void Meetings::barrier_monitored(std::chrono::milliseconds timeout) {
+void Exchanges::barrier_monitored(std::chrono::milliseconds timeout) {
     const std::lock_guard lock(monitored_);
     const auto until = Progress::Clock::now() + timeout;
     connections_.bootstrap().come();
@@ -71,14 +71,14 @@ void Meetings::barrier_monitored(std::chrono::milliseconds timeout) {
                                    : "not known, as rank 0 does not answer"));
 }
 
-const std::shared_ptr<StartablePlan>& Meetings::barrier_plan() {
+const std::shared_ptr<StartablePlan>& Exchanges::barrier_plan() {
     std::call_once(barrier_made_, [this] {
         barrier_ = rendezvous_like(*plans_.cached_plan(rendezvous_choice(), 1), "barrier");
     });
     return barrier_;
 }
 
-std::vector<std::string> Meetings::exchange(const std::string& text, const std::string& purpose) {
+std::vector<std::string> Exchanges::exchange(const std::string& text, const std::string& purpose) {
     if (connections_.size() == 1) return {text};
     const std::lock_guard lock(exchanging_);
     progress_.finish_collectives();  // others may wait for this rank's part
@@ -108,8 +108,8 @@ std::vector<std::string> Meetings::exchange(const std::string& text, const std::
     }
 }
 
-std::vector<std::int64_t> Meetings::greatest(const std::vector<std::int64_t>& own,
-                                             const std::string& purpose) {
+std::vector<std::int64_t> Exchanges::greatest(const std::vector<std::int64_t>& own,
+                                              const std::string& purpose) {
     std::vector<std::int64_t> all(own.size());
     const auto& plan = plans_.cached_plan(rendezvous_choice(DataType::int64, ReduceOp::max), 1);
     progress_.run(rendezvous_like(*plan, purpose), own.size(), own.data(), all.data());
@@ -118,7 +118,7 @@ std::vector<std::int64_t> Meetings::greatest(const std::vector<std::int64_t>& ow
 
 // A rank that has finished may still hold messages that others wait for, and they only move while it drives
 // the fabric. So it stays for a while, until all ranks are here.
-void Meetings::say_goodbye() {
+void Exchanges::say_goodbye() {
     try {
         if (progress_.failure()) return;
         std::int32_t here = 1, all = 0;

@@ -1,5 +1,5 @@
-// Calls in which all ranks of a communicator meet, without a program's data: barriers, exchanges of texts and
-// numbers, and the goodbye.
+// Calls in which all ranks of a communicator take part, without a program's data: barriers, exchanges of
+// texts and numbers, and the goodbye.
 #pragma once
 
 #include <chrono>
@@ -16,9 +16,9 @@
 namespace hocket::engine {
 
 // Thread-safe; throws hocket::Error.
-class Meetings {
+class Exchanges {
   public:
-    Meetings(const Connections& connections, Plans& plans, Progress& progress)
+    Exchanges(const Connections& connections, Plans& plans, Progress& progress)
         : connections_(connections), plans_(plans), progress_(progress) {}
 
     void barrier();
