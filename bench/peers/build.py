@@ -81,10 +81,10 @@ def build_hocket():
     return os.path.join(ROOT, "build")
 
 
-def compile_driver(name, source, command):
-    """Compiles the driver if the source, or a header, is newer than it."""
+def compile_driver(name, source, command, also=()):
+    """Compiles the driver if the source, a header, or one of the other files is newer than it."""
     source, driver = os.path.join(SOURCES, source), os.path.join(DRIVERS, name)
-    newest = max(os.path.getmtime(path) for path in (source, *HEADERS))
+    newest = max(os.path.getmtime(path) for path in (source, *HEADERS, *also))
     if os.path.exists(driver) and os.path.getmtime(driver) > newest:
         return
     print(f"  {os.path.relpath(driver, ROOT)}", flush=True)
@@ -125,11 +125,11 @@ def commit():
     return described.stdout.strip() or "unknown"
 
 
-def prepare(hocket_build):
-    """Prepares everything that a comparison needs; returns Hocket's build folder."""
+def prepare(hocket_build, packages=()):
+    """Prepares everything that a comparison needs, with these packages as well; returns Hocket's build folder."""
     os.environ["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"  # the distribution's own tools, as in tools/setup
     try:
-        install_packages(PACKAGES)
+        install_packages([*PACKAGES, *packages])
         hocket_build = hocket_build or build_hocket()
         build_drivers(hocket_build)
     except BuildError as error:

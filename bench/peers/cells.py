@@ -143,7 +143,8 @@ class Row:
 
 def measure_cell(runners, collective, size, seconds):
     """Returns the figures of one collective and size, by the names of the rows; takes about `seconds`."""
-    rows = [Row(runner, memory, collective, size) for runner in runners for memory in runner.library.memories]
+    offering = [runner for runner in runners if collective in runner.library.algorithms]
+    rows = [Row(runner, memory, collective, size) for runner in offering for memory in runner.library.memories]
     for row in rows:
         row.attempt(row.probe)
     alive = [row for row in rows if not row.error]

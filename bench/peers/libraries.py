@@ -34,10 +34,24 @@ class Library:
     launch: object
     memories: list = field(default_factory=lambda: ["malloc"])
     algorithms: dict = field(default_factory=lambda: OWN_CHOICE)
+    yields: bool = True  # False: a rank that waits keeps its core, and a rank beside it there waits for its time slice
 
     def row(self, memory):
         """Returns the name of the library's figures with that memory."""
         return self.name if len(self.memories) == 1 or memory != "malloc" else self.name + " (malloc)"
+
+
+def outnumber_cores(ranks):
+    return ranks > len(os.sched_getaffinity(0))
+
+
+def that_can_share_cores(libraries, ranks):
+    """Returns the libraries to measure on so many ranks, and prints which ones are left out."""
+    kept = [library for library in libraries if library.yields or not outnumber_cores(ranks)]
+    for library in libraries:
+        if library not in kept:
+            print(f"left out on {ranks} ranks: {library.name}, which polls without yielding, and ranks outnumber cores")
+    return kept
 
 
 def here(_rank):

@@ -1,4 +1,4 @@
-// The driver of Open MPI and MPICH: the same source, compiled by each library's own mpicxx.
+// The driver of Open MPI, MPICH and Intel MPI: the same source, compiled for each of them.
 #define OMPI_SKIP_MPICXX 1  // only the C interface
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>

@@ -2,7 +2,7 @@
 
 import statistics
 
-PEERS = ("Open MPI", "MPICH", "Gloo")
+PEERS = ("Open MPI", "MPICH", "Gloo", "Open MPI 5", "MPICH 5", "Intel MPI", "oneCCL")
 SHARED, PLAIN = "Hocket", "Hocket (malloc)"
 BEFORE = "before"
 LIMIT = "links' limit"
