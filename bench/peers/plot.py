@@ -1,4 +1,6 @@
-"""The plots: small multiples, both axes logarithmic."""
+"""The plots: small multiples, both axes logarithmic, at most four beside one another."""
+
+import itertools
 
 import matplotlib
 
@@ -25,6 +27,9 @@ STYLES = {
     "Hocket, ring": ("#e8836f", "-", "v"),
     "Hocket, blueconnect": ("#8c1c2c", "-", "D"),
 }
+
+
+MOST_COLUMNS = 4
 
 
 def size_ticks(axes, sizes):
@@ -69,19 +74,22 @@ def draw_panel(axes, title, lines, ticks):
 
 
 def draw(panels, columns, title, ticks, file):
-    """panels: [(title, lines)], with `columns` of them in a row; one legend for all."""
+    """panels: [(title, lines) or None], with `columns` of them in a row; one legend for all."""
     height = -(-len(panels) // columns)
     figure, grid = plt.subplots(
         height, columns, sharey=True, squeeze=False, figsize=(1.2 + 3.4 * columns, 1.4 + 3.0 * height)
     )
     handles = {}
-    for axes, (name, lines) in zip(grid.flat, panels):
-        draw_panel(axes, name, lines, ticks)
+    for axes, panel in itertools.zip_longest(grid.flat, panels):
+        if panel is None:
+            axes.set_visible(False)
+            continue
+        draw_panel(axes, *panel, ticks)
+        axes.tick_params(labelleft=True)
         handles.update(zip(*reversed(axes.get_legend_handles_labels())))
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
-    for axes in grid[:-1].flat:
-        axes.set_xlabel("")
+    for axes, below in zip(grid[:-1].flat, grid[1:].flat):
+        if below.get_visible():
+            axes.set_xlabel("")
     for axes in grid[:, 0]:
         axes.set_ylabel("median time")
     figure.suptitle(title, fontsize=12, y=0.99)
@@ -106,21 +114,20 @@ def by_size(cells):
     return {row: [(cell["bytes"], report.median(cell, row)) for cell in cells] for row in report.row_names(cells)}
 
 
-def draw_host(cells, file):
-    """A row of panels for each number of ranks, a column for each collective."""
-    keys = sorted(
-        {(c["ranks"], c["collective"]) for c in cells},
-        key=lambda key: (key[0], [c["collective"] for c in cells].index(key[1])),
-    )
-    panels = [
-        (
-            f"{collective}, {ranks} ranks",
-            by_size([c for c in cells if (c["ranks"], c["collective"]) == (ranks, collective)]),
-        )
-        for ranks, collective in keys
-    ]
-    columns = len({collective for _, collective in keys})
-    draw(panels, columns, "Collectives on one host, float32", size_ticks, file)
+def draw_host(cells, file, touch):
+    """A panel for each number of ranks and collective. Each number of ranks begins a row, unless there is one collective
+    alone: then the numbers stand beside one another."""
+    collectives = list(dict.fromkeys(cell["collective"] for cell in cells))
+    counts = sorted({cell["ranks"] for cell in cells})
+    columns = min(MOST_COLUMNS, len(counts) if len(collectives) == 1 else len(collectives))
+    filling = [None] * (-len(collectives) % columns) if len(collectives) > 1 else []
+    panels = []
+    for ranks in counts:
+        for collective in collectives:
+            group = [c for c in cells if (c["ranks"], c["collective"]) == (ranks, collective)]
+            panels.append((f"{collective}, {ranks} ranks", by_size(group)))
+        panels += filling
+    draw(panels, columns, f"Collectives on one host, float32, {report.buffers_text(touch)}", size_ticks, file)
 
 
 def draw_network(cells, file):

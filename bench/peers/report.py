@@ -9,6 +9,11 @@ LIMIT = "links' limit"
 RATIOS = "then the fastest peer's, and the limit's, over Hocket's"
 
 
+def buffers_text(touch):
+    """Says if ranks used their buffers between iterations (--touch)."""
+    return "buffers touched between iterations" if touch else "buffers not touched between iterations"
+
+
 def size_text(size):
     for shift, unit in ((20, "MiB"), (10, "KiB")):
         if size >= 1 << shift and size % (1 << shift) == 0:
@@ -66,12 +71,12 @@ def measured(cells, row):
     return any(median(cell, row) for cell in cells)
 
 
-def print_host_tables(cells):
+def print_host_tables(cells, touch):
     for collective, ranks in dict.fromkeys((c["collective"], c["ranks"]) for c in cells):
         group = [c for c in cells if (c["collective"], c["ranks"]) == (collective, ranks)]
         rows = [row for row in row_names(group) if measured(group, row)]
         own = [row for row in rows if row not in PEERS and row != "roofline" and not row.startswith(BEFORE)]
-        print(f"\n{collective}, {ranks} ranks on one host, float32: median time; {RATIOS}")
+        print(f"\n{collective}, {ranks} ranks on one host, float32, {buffers_text(touch)}: median time; {RATIOS}")
         header = ["size", *rows, *(f"peer/{row}" for row in own), *(f"roofline/{row}" for row in own)]
         print_columns(
             header,
