@@ -21,6 +21,14 @@ def size_text(size):
     return f"{size} B"
 
 
+def short_size(size):
+    """Returns the size as --sizes takes it."""
+    for shift, unit in ((20, "M"), (10, "K")):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"{size >> shift}{unit}"
+    return str(size)
+
+
 def time_text(us):
     if us is None:
         return "-"
