@@ -288,7 +288,7 @@ std::unique_ptr<Communicator> grow_by(Communicator& parent, int newcomers, bool 
     options.lobby = std::move(lobby);
     auto grown = make_grown(parent, options, rendezvous);
     try {
-        grown->exchanges().barrier();   // tells the new processes that all ranks of the parent have it
+        grown->exchanges().barrier();  // tells the new processes that all ranks of the parent have it
     } catch (const std::exception&) {  // all ranks have it, so the next operation reports the failure
     }
     return grown;

@@ -332,7 +332,8 @@ TEST_CASE("what a message shows is named by what was started, though its sender 
                 });
                 if (rank == 1) failed.await(2);
                 if (text == "no failure")
-                    text = test::failure_of([&] { comm->exchanges().barrier(), comm->exchanges().barrier(); });
+                    text =
+                        test::failure_of([&] { comm->exchanges().barrier(), comm->exchanges().barrier(); });
                 test::expect_contains(text, {"-8:", "scatter #0 (", "gather #0 (", "rank 1"});
                 if (rank != 1) failed.add();
             });
