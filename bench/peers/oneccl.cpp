@@ -66,15 +66,20 @@ class OneCcl : public peers::Library {
                 return [=, &comm] {
                     ccl::reduce(call.send, call.recv, call.count, kFloat, kSum, peers::kRoot, comm).wait();
                 };
+            case Collective::scatter:
+                return [=, &comm] {
+                    ccl::scatter(call.send, call.recv, call.count, kFloat, peers::kRoot, comm).wait();
+                };
             case Collective::all_to_all:
                 return [=, &comm] { ccl::alltoall(call.send, call.recv, call.count, kFloat, comm).wait(); };
             case Collective::broadcast: {
                 float* buffer = rank_ == peers::kRoot ? const_cast<float*>(call.send) : call.recv;
                 return [=, &comm] { ccl::broadcast(buffer, call.count, kFloat, peers::kRoot, comm).wait(); };
             }
-            default:
-                throw std::runtime_error("oneCCL has no such collective for the CPU");
+            case Collective::gather:
+                break;
         }
+        throw std::runtime_error("oneCCL has no gather");
     }
 
   private:

@@ -10,8 +10,7 @@ import build
 from libraries import OWN_CHOICE, Library, outnumber_cores
 
 FOLDER = os.path.join(build.DRIVERS, "wheels")
-# oneCCL has no gather, and its scatter is for devices only.
-ONECCL = {name: own for name, own in OWN_CHOICE.items() if name not in ("gather", "scatter")}
+ONECCL = {name: own for name, own in OWN_CHOICE.items() if name != "gather"}  # which it does not have
 
 
 def open_mpi(prefix, driver):
