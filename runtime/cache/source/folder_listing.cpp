@@ -38,7 +38,7 @@ Kind kind_of(const struct stat& facts) {
     return S_ISREG(facts.st_mode) ? Kind::file : S_ISDIR(facts.st_mode) ? Kind::folder : Kind::other;
 }
 
-struct Entry {
+struct ListedFile {
     std::uint64_t begin;  // of its path in Folder::paths
     std::uint32_t length;
     Kind kind;
@@ -49,9 +49,9 @@ struct Entry {
 struct Folder {
     std::string path;  // relative; "" is the root
     std::string paths;
-    std::vector<Entry> entries;
+    std::vector<ListedFile> entries;
 
-    std::string_view path_of(const Entry& entry) const {
+    std::string_view path_of(const ListedFile& entry) const {
         return std::string_view(paths).substr(entry.begin, entry.length);
     }
 };
@@ -75,7 +75,7 @@ class Walk {
         }
         std::vector<FolderListing::Found> files;
         for (const Folder& folder : done_)
-            for (const Entry& entry : folder.entries)
+            for (const ListedFile& entry : folder.entries)
                 if (entry.kind == Kind::file) files.push_back({folder.path_of(entry), entry.facts});
         return FolderListing(std::move(files));
     }
@@ -113,16 +113,16 @@ class Walk {
     }
 
     void look_at(std::vector<Folder>& level) const {
-        std::vector<std::pair<const Folder*, Entry*>> unseen;
+        std::vector<std::pair<const Folder*, ListedFile*>> unseen;
         for (Folder& folder : level)
-            for (Entry& entry : folder.entries)
+            for (ListedFile& entry : folder.entries)
                 if (entry.kind != Kind::folder) unseen.emplace_back(&folder, &entry);
         parallel(unseen.size(), threads, [&](std::size_t i) {
             look_at(unseen[i].first->path_of(*unseen[i].second), *unseen[i].second);
         });
     }
 
-    void look_at(std::string_view path, Entry& entry) const {
+    void look_at(std::string_view path, ListedFile& entry) const {
         struct stat facts {};
         const auto look = [&](int flags) {
             if (::fstatat(fd_.get(), std::string(path).c_str(), &facts, flags) != 0)
@@ -142,7 +142,7 @@ class Walk {
     std::vector<Folder> next_level() const {
         std::vector<Folder> next;
         for (std::size_t i = level_begin_; i < done_.size(); ++i)
-            for (const Entry& entry : done_[i].entries)
+            for (const ListedFile& entry : done_[i].entries)
                 if (entry.kind == Kind::folder) next.emplace_back().path = done_[i].path_of(entry);
         return next;
     }
