@@ -14,6 +14,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/forks.hpp"
 #include "runtime/transport/window/mapped_areas.hpp"
+#include "runtime/transport/window/shared_by_use.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -51,42 +52,78 @@ __attribute__((no_sanitize("address"), no_sanitize("thread"))) void copy_pages(v
 
 }  // namespace
 
+// Memory that is shared by use stays so: the program may be writing to it at this moment.
 WindowAdopted::~WindowAdopted() {
     for (const auto& [begin, range] : ranges_) try {
-            if (is_still_mapped(range)) move_back(range);
+            if (range.registered > 0 && is_still_mapped(range)) move_back(range);
         } catch (const Error&) {  // the memory stays shared then, which is harmless
         }
+    FilesSharedByUse::of_process().remove(file_);
 }
 
-void WindowAdopted::adopt(void* memory, std::size_t bytes) {
+WindowAdopted::Range WindowAdopted::range_of(const void* memory, std::size_t bytes) {
     const auto begin = reinterpret_cast<Address>(memory);
     if (bytes == 0 || bytes > highest || begin > highest)
         refuse_memory(memory, bytes, "not a range of memory");
     const Address end = begin + bytes;
-    Range range{begin, end, round_up(begin, page_bytes), end / page_bytes * page_bytes, 0};
-    if (!range.moves()) range.first_page = range.last_page = range.first_touched();
+    return {begin, end, round_up(begin, page_bytes), end / page_bytes * page_bytes, 0};
+}
 
+void WindowAdopted::adopt(void* memory, std::size_t bytes) {
+    Range range = range_of(memory, bytes);
+    if (!range.moves()) range.first_page = range.last_page = range.first_touched();
     const std::lock_guard one_at_a_time(changing_);
-    if (register_again(begin, end)) return;
+    forget_gone_in(range);
+    if (register_again(range)) return;
     require_apart(range);
     require_plain(range);
-    const auto offset = heap_.allocate(range.end_touched() - range.first_touched(), page_bytes);
-    if (!offset)
-        throw Error(Status::out_of_memory,
-                    fmt::format("cannot share the {} bytes at {}: of this process's shared memory, {}", bytes,
-                                memory, heap_.left()));
-    range.offset = *offset;
-    Ranges single{{begin, range}};
-    if (const int error = move_in(single.extract(begin))) {
-        heap_.release(*offset);
-        throw Error(Status::out_of_memory, fmt::format("cannot share the {} bytes at {}: mmap: {}", bytes,
-                                                       memory, error_text(error)));
+    take_in(range);
+}
+
+// The first page stays private, so that the program cannot enlarge the mapping with mremap(2): it would see
+// the next block of the slice.
+bool WindowAdopted::share_by_use(void* memory, std::size_t bytes) {
+    try {
+        if (!obstacle_to_sharing_by_use().empty() || !present_obstacle_to_sharing_by_use().empty())
+            return false;
+        Range range = range_of(memory, bytes);
+        range.first_page = round_up(range.begin + 1, page_bytes);
+        range.registered = 0;
+        if (!range.moves()) return false;
+        const std::lock_guard one_at_a_time(changing_);
+        forget_gone_in(range);
+        if (range_with(range.begin, bytes)) return true;  // another thread was faster
+        require_apart(range);
+        require_plain(range);
+        FilesSharedByUse::of_process().add(memory_, file_);
+        take_in(range);
+        return true;
+    } catch (const std::exception&) {
+        return false;
     }
 }
 
-// Allocates nothing, because an allocation could make the copy stale. Returns an errno, or 0.
+// Takes the place of ranges that are shared by use. Call with changing_ held.
+void WindowAdopted::take_in(Range range) {
+    const auto refuse = [&](const std::string& why) {
+        throw Error(Status::out_of_memory,
+                    fmt::format("cannot share the {} bytes at {}: {}", range.end - range.begin,
+                                reinterpret_cast<void*>(range.begin), why));
+    };
+    const auto offset = heap_.allocate(range.end_touched() - range.first_touched(), page_bytes);
+    if (!offset) refuse("of this process's shared memory, " + heap_.left());
+    range.offset = *offset;
+    Ranges single{{range.begin, range}};
+    if (const int error = move_in(single.extract(range.begin))) {
+        heap_.release(*offset);
+        refuse("mmap: " + error_text(error));
+    }
+}
+
+// Allocates nothing before the memory has moved, because an allocation could make the copy stale. Returns an
+// errno, or 0.
 int WindowAdopted::move_in(Ranges::node_type added) {
-    const Range& range = added.mapped();
+    const Range range = added.mapped();
     const auto no_fork = forks::no_fork();
     void* const pages = reinterpret_cast<void*>(range.first_page);
     if (range.moves()) {
@@ -98,8 +135,10 @@ int WindowAdopted::move_in(Ranges::node_type added) {
             return errno;
     }
     const std::lock_guard lock(mutex_);
+    // Peers may still read the blocks of those whose place this range takes, so they are not used again.
+    std::erase_if(ranges_, [&](const auto& entry) { return entry.second.overlaps(range); });
     ranges_.insert(std::move(added));
-    count_.fetch_add(1, std::memory_order_release);
+    count_.store(static_cast<int>(ranges_.size()), std::memory_order_release);
     return 0;
 }
 
@@ -108,9 +147,12 @@ std::byte* WindowAdopted::place_of(const Range& range) const {
     return memory_.at(range.offset, range.end_touched() - range.first_touched());
 }
 
-bool WindowAdopted::register_again(Address begin, Address end) {
-    const auto known = ranges_.find(begin);
-    if (known == ranges_.end() || known->second.end != end || !is_still_mapped(known->second)) return false;
+bool WindowAdopted::register_again(const Range& range) {
+    const auto known = ranges_.find(range.begin);
+    if (known == ranges_.end() || known->second.end != range.end || !is_still_mapped(known->second))
+        return false;
+    const auto no_fork = forks::no_fork();  // a child looks at this number
+    const std::lock_guard lock(mutex_);
     ++known->second.registered;
     return true;
 }
@@ -118,13 +160,15 @@ bool WindowAdopted::register_again(Address begin, Address end) {
 bool WindowAdopted::restore(void* memory) {
     const std::lock_guard one_at_a_time(changing_);
     const auto found = ranges_.find(reinterpret_cast<Address>(memory));
-    if (found == ranges_.end()) return false;
+    if (found == ranges_.end() || found->second.registered == 0) return false;
     if (found->second.registered > 1) {
         --found->second.registered;
         return true;
     }
     const bool mapped = is_still_mapped(found->second);
+    const std::uint64_t offset = found->second.offset;
     forget(found, mapped);
+    heap_.release(offset);
     if (!mapped)
         throw Error(Status::invalid_argument,
                     fmt::format("the memory at {} was freed or unmapped while it was "
@@ -133,31 +177,90 @@ bool WindowAdopted::restore(void* memory) {
     return true;
 }
 
-// Call with changing_ held.
-void WindowAdopted::forget(Ranges::iterator found, bool is_mapped) {
-    const std::uint64_t offset = found->second.offset;
-    {
-        const auto no_fork = forks::no_fork();
-        if (is_mapped) move_back(found->second);
-        const std::lock_guard lock(mutex_);
-        ranges_.erase(found);
-        count_.fetch_sub(1, std::memory_order_release);
-    }
-    heap_.release(offset);
+// moves_back: makes the memory private again. Call with changing_ held.
+void WindowAdopted::forget(Ranges::iterator found, bool moves_back) {
+    const auto no_fork = forks::no_fork();
+    if (moves_back) move_back(found->second);
+    const std::lock_guard lock(mutex_);
+    ranges_.erase(found);
+    count_.store(static_cast<int>(ranges_.size()), std::memory_order_release);
 }
 
 void WindowAdopted::take_over(WindowAdopted& other) {
     const std::lock_guard one_at_a_time(other.changing_);
     for (const auto& [begin, range] : std::map(other.ranges_)) try {
-            const bool mapped = other.is_still_mapped(range);
-            other.forget(other.ranges_.find(begin), mapped);
-            if (!mapped) continue;
+            const bool moves_back = range.registered > 0 && other.is_still_mapped(range);
+            other.forget(other.ranges_.find(begin), moves_back);
+            if (range.registered == 0) continue;
+            other.heap_.release(range.offset);
+            if (!moves_back) continue;
             adopt(reinterpret_cast<void*>(begin), range.end - begin);
             const std::lock_guard alone(changing_);
             ranges_.at(begin).registered = range.registered;
         } catch (const Error&) {  // operations copy private memory
         }
+    FilesSharedByUse::of_process().let_go(other.file_);
 }
+
+// ---- Memory that is shared by use ---------------------------------------------------------------------
+
+bool WindowAdopted::lists(const void* memory, std::size_t bytes) const {
+    if (is_empty()) return false;
+    const std::shared_lock lock(mutex_);
+    return range_with(reinterpret_cast<Address>(memory), bytes) != nullptr;
+}
+
+bool WindowAdopted::is_believed(const Range& range) const {
+    if (range.registered > 0) return true;
+    Mapping mapping{};
+    for (Address at = range.first_page; at < range.last_page; at = mapping.end)
+        if (ask_for_mapping(Asked::that_holds, at, mapping) != Answer::found || !mapping.is_shared ||
+            !mapping.shows(file_, range.offset_of(at), at))
+            return false;
+    return true;
+}
+
+void WindowAdopted::forget_if_gone(Address begin) {
+    const std::lock_guard one_at_a_time(changing_);
+    const auto found = ranges_.find(begin);
+    if (found == ranges_.end() || is_believed(found->second)) return;
+    const Range range = found->second;
+    unsure_.push_back({range.offset, range.end_touched() - range.first_touched()});
+    forget(found, false);
+    give_back_unmapped();
+}
+
+// Call with changing_ held.
+void WindowAdopted::forget_gone_in(const Range& range) {
+    for (auto next = ranges_.begin(); next != ranges_.end();) {
+        const auto found = next++;
+        const Range known = found->second;
+        if (!known.overlaps(range) || is_believed(known)) continue;
+        unsure_.push_back({known.offset, known.end_touched() - known.first_touched()});
+        forget(found, false);
+    }
+    if (!unsure_.empty()) give_back_unmapped();
+}
+
+// Gives the heap those blocks of forgotten memory that are mapped nowhere in this process, beside the slice
+// itself: the program may have moved a mapping, or kept a part. Call with changing_ held.
+void WindowAdopted::give_back_unmapped() {
+    std::vector<Block> mapped;
+    if (!for_file_mappings(own_maps(), [&](const Mapping& mapping) {
+            const std::uint64_t bytes = mapping.end - mapping.begin;
+            if (mapping.file == file_ && !memory_.offset_of(reinterpret_cast<void*>(mapping.begin), bytes))
+                mapped.push_back({mapping.file_offset, bytes});
+        }))
+        return;
+    std::erase_if(unsure_, [&](const Block& block) {
+        const bool is_mapped = std::any_of(mapped.begin(), mapped.end(), [&](const Block& other) {
+            return block.offset < other.offset + other.bytes && other.offset < block.offset + block.bytes;
+        });
+        return !is_mapped && heap_.release(block.offset);
+    });
+}
+
+// ---- Look-ups -----------------------------------------------------------------------------------------
 
 // Returns the range that holds all of the memory; null if none does. Without bytes, the memory must begin
 // before the range's end. Call with mutex_ held.
@@ -168,20 +271,30 @@ const WindowAdopted::Range* WindowAdopted::range_with(Address begin, std::size_t
     return begin >= range.end || bytes > range.end - begin ? nullptr : &range;
 }
 
-std::optional<std::uint64_t> WindowAdopted::find(const void* memory, std::size_t bytes) const {
+std::optional<std::uint64_t> WindowAdopted::find(const void* memory, std::size_t bytes) {
     const auto begin = reinterpret_cast<Address>(memory);
-    const std::shared_lock lock(mutex_);
+    std::shared_lock lock(mutex_);
     const Range* range = range_with(begin, bytes);
     if (!range || begin < range->first_page || begin + bytes > range->last_page) return std::nullopt;
-    return range->offset_of(begin);
+    if (is_believed(*range)) return range->offset_of(begin);
+    const Address gone = range->begin;
+    lock.unlock();
+    forget_if_gone(gone);
+    return std::nullopt;
 }
 
-std::optional<StagingBuffer> WindowAdopted::staging_buffer_for(const void* memory, std::size_t bytes) const {
+std::optional<StagingBuffer> WindowAdopted::staging_buffer_for(const void* memory, std::size_t bytes) {
     if (is_empty()) return std::nullopt;
     const auto begin = reinterpret_cast<Address>(memory);
-    const std::shared_lock lock(mutex_);
+    std::shared_lock lock(mutex_);
     const Range* range = range_with(begin, bytes);
     if (!range || !range->has_private_pages()) return std::nullopt;
+    if (!is_believed(*range)) {
+        const Address gone = range->begin;
+        lock.unlock();
+        forget_if_gone(gone);
+        return std::nullopt;
+    }
     const Address shared_begin = std::clamp(range->first_page, begin, begin + bytes),
                   shared_end = std::clamp(range->last_page, begin, begin + bytes);
     StagingBuffer result{place_of(*range) + (begin - range->first_touched()), 0, 0};
@@ -196,7 +309,7 @@ std::optional<StagingBuffer> WindowAdopted::staging_buffer_for(const void* memor
 // be made, no memory is better than the parent's.
 void WindowAdopted::become_private_in_child() noexcept {
     for (const auto& [begin, range] : ranges_) {
-        if (!range.moves()) continue;
+        if (!range.moves() || range.registered == 0) continue;
         void* const pages = reinterpret_cast<void*>(range.first_page);
         if (mmap(pages, range.bytes_that_move(), PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, memory_.file().fd(),
@@ -207,7 +320,7 @@ void WindowAdopted::become_private_in_child() noexcept {
 
 void WindowAdopted::require_apart(const Range& range) const {
     for (const auto& [begin, other] : ranges_)
-        if (range.begin < other.end && other.begin < range.end)
+        if (range.overlaps(other) && (range.registered == 0 || other.registered > 0))
             refuse_memory(
                 reinterpret_cast<void*>(range.begin), range.end - range.begin,
                 fmt::format("they overlap the {} bytes at {}, which are shared already; register both as "
@@ -223,6 +336,7 @@ void WindowAdopted::require_plain(const Range& range) {
     if (!covers(areas, range.first_touched(), range.end_touched())) no("not all of them are mapped");
     if (overlaps_own_stack(range.begin, range.end)) no("they are on this thread's stack");
     for (const MappedArea& area : areas) {
+        if (may_replace(range, area.begin)) continue;
         if (area.name.find(WindowMemory::name) != std::string::npos)
             no("they are shared memory already: a block that a communicator has allocated, or registered "
                "before "
@@ -233,6 +347,14 @@ void WindowAdopted::require_plain(const Range& range) {
                 "an anonymous mmap), but they reach into '{}' ({})",
                 area.name.empty() ? "unnamed memory" : area.name, area.permissions));
     }
+}
+
+// Returns true for a mapping that is shared by use, or is left over from that. To registered memory it gives
+// way, but to memory that is shared by use only if no operation uses it.
+bool WindowAdopted::may_replace(const Range& range, Address begin) {
+    const auto use = FilesSharedByUse::of_process().use_at(begin);
+    return use == FilesSharedByUse::Use::left ||
+           (use == FilesSharedByUse::Use::by_operations && range.registered > 0);
 }
 
 bool WindowAdopted::is_still_mapped(const Range& range) const {

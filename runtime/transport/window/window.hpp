@@ -38,7 +38,8 @@ class Window {
                                         std::chrono::steady_clock::time_point deadline,
                                         const std::function<std::optional<std::string>()>& abandoned = {});
 
-    // Frees all allocations and restores the memory that this window has adopted.
+    // Frees all allocations and restores the memory that this window has adopted, but not what is shared by
+    // use.
     ~Window();
     Window(const Window&) = delete;
 
@@ -99,6 +100,18 @@ class Window {
     // Returns nullopt for any other memory. Takes no lock unless some memory is adopted.
     std::optional<StagingBuffer> staging_buffer_for(const void* memory, std::size_t bytes) const {
         return own_->adopted().staging_buffer_for(memory, bytes);
+    }
+    // Shares memory of the program because its operations use it again and again, as adopt() does, but
+    // without a promise: the program may free it, or map something else there. Such memory is found only
+    // while the kernel says that it is still shared, and stays mapped as long as the program keeps it. During
+    // the call no other thread may write to the memory. Returns false where it cannot be shared
+    // (shared_by_use.hpp, and as adopt() refuses), perhaps not yet. Never throws.
+    bool share_by_use(const void* memory, std::size_t bytes) {
+        return own_->adopted().share_by_use(const_cast<void*>(memory), bytes);
+    }
+    // Returns true if the memory is this rank's shared memory, or was when it was last used. Asks no kernel.
+    bool lists(const void* memory, std::size_t bytes) const {
+        return own_->memory().offset_of(memory, bytes) || own_->adopted().lists(memory, bytes);
     }
     bool has_adopted() const { return !own_->adopted().is_empty(); }
 
