@@ -87,6 +87,14 @@ std::optional<bool> has_background(std::int32_t progress) {
     return progress == HKT_PROGRESS_THREAD;
 }
 
+std::optional<bool> shares_buffers(std::int64_t share) {
+    if (share < HKT_SHARE_BUFFERS_DEFAULT || share > HKT_SHARE_BUFFERS_ON)
+        capi::refuse(
+            fmt::format("hkt_comm_options.share_buffers is {}; it must be an hkt_share_buffers", share));
+    if (share == HKT_SHARE_BUFFERS_DEFAULT) return std::nullopt;
+    return share == HKT_SHARE_BUFFERS_ON;
+}
+
 engine::Choices choices_of(const hkt_comm_options& given) {
     engine::Choices choices;
     const auto text = [](const char* value) {
@@ -113,6 +121,7 @@ engine::Choices choices_of(const hkt_comm_options& given) {
     choices.schedule_path = text(given.schedule_path);
     choices.executor = executor_of(given.executor);
     choices.has_background = has_background(given.progress);
+    choices.shares_buffers = shares_buffers(given.share_buffers);
     if (given.listen_fd != 0) choices.listen_fd = given.listen_fd;
     if (given.timeout_ms != 0) choices.timeout = std::chrono::milliseconds(given.timeout_ms);
     return choices;

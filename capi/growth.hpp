@@ -74,7 +74,7 @@ class Place {
     static_assert(HKT_SIZE_UP_TO(Struct, last_field) == sizeof(Struct)); \
     static_assert(sizeof(Struct) <= largest_struct)
 
-HKT_ENDS_WITH(hkt_comm_options, interrupt_user);
+HKT_ENDS_WITH(hkt_comm_options, share_buffers);
 HKT_ENDS_WITH(hkt_store, user);
 HKT_ENDS_WITH(hkt_plan_options, tensors);
 HKT_ENDS_WITH(hkt_start_options, tensors);

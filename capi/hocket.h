@@ -175,6 +175,15 @@ typedef enum hkt_progress {
                                  the work to a thread that waits. Blocking calls are not affected by it */
 } hkt_progress;
 
+/* Private buffers of the program that collectives use again and again. */
+typedef enum hkt_share_buffers {
+    HKT_SHARE_BUFFERS_DEFAULT = 0, /* HOCKET_SHARE_BUFFERS (on|off); else HKT_SHARE_BUFFERS_OFF */
+    HKT_SHARE_BUFFERS_OFF = 1,     /* stay private */
+    HKT_SHARE_BUFFERS_ON = 2       /* at the third use, buffers of 64 KiB and more become memory that the ranks
+                                      of the host share, as hkt_mem_register makes it, where that is possible
+                                      (docs/c-abi.md). The program may free them as it likes */
+} hkt_share_buffers;
+
 typedef struct hkt_comm hkt_comm;
 typedef struct hkt_plan hkt_plan;
 typedef struct hkt_request hkt_request;
@@ -293,13 +302,14 @@ typedef struct hkt_comm_options {
      * waited for, wait itself, throw or jump; operations driven by this thread make no progress meanwhile.
      * Groups of comm inherit it. */
     int (*is_interrupted)(void* user);
-    void* interrupt_user; /* passed to is_interrupted */
+    void* interrupt_user;  /* passed to is_interrupted */
+    int64_t share_buffers; /* hkt_share_buffers; HOCKET_SHARE_BUFFERS. Groups of comm inherit it */
 } hkt_comm_options;
 
 #define HKT_COMM_OPTIONS_INIT                                                                           \
     {                                                                                                   \
         sizeof(hkt_comm_options), -1, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, \
-            NULL, NULL                                                                                  \
+            NULL, NULL, 0                                                                               \
     }
 
 /* Makes an id, which the program passes to all ranks in its own way (a store, MPI, a file that only they

@@ -36,6 +36,15 @@ std::optional<Place> place_of(const Driver& driver, const void* memory, const ch
     return place;
 }
 
+bool is_known(const Driver& driver, const void* memory) {
+    const int attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    unsigned type = 0;
+    void* value = &type;
+    const int result = driver.pointer_get_attributes(
+        1, &attribute, &value, static_cast<DevicePointer>(reinterpret_cast<std::uintptr_t>(memory)));
+    return result == CUDA_SUCCESS && type != 0;
+}
+
 Devices::Devices(bool may_export)
     : may_export_(may_export), serial_([] {
           static std::atomic<std::uint64_t> serials{0};

@@ -21,6 +21,9 @@ struct Place {
 // Throws hocket::Error (device). Thread-safe.
 std::optional<Place> place_of(const Driver& driver, const void* memory, const char* name);
 
+// Returns true if the driver knows the memory: a device's, or host memory that it has pinned. Thread-safe.
+bool is_known(const Driver& driver, const void* memory);
+
 class Devices {
   public:
     // may_export: other processes may copy from these devices' memory, and this process from theirs.

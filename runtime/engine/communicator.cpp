@@ -4,8 +4,11 @@
 
 #include <unistd.h>
 
+#include <atomic>
+
 #include "runtime/base/error.hpp"
 #include "runtime/device/devices.hpp"
+#include "runtime/transport/window/shared_by_use.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -59,6 +62,7 @@ Communicator::Communicator(std::shared_ptr<Connections> connections)
         progress_->trace(tracer_.get());
     }
     log_joining();
+    if (options().shares_buffers) share_buffers();
     for (int i = 0; i < connections_->first_barriers(); ++i) exchanges_.barrier();
     if (options().has_background) background_ = std::make_unique<Background>(*progress_);
 }
@@ -72,6 +76,15 @@ Communicator::~Communicator() {
     recorder_.reset();
     progress_.reset();  // gives up what is still in flight
     if (size() > 1) connections_->bootstrap().leave();
+}
+
+void Communicator::share_buffers() {
+    const std::string obstacle = transport::obstacle_to_sharing_by_use();
+    if (obstacle.empty()) return progress_->share_buffers();
+    static std::atomic<bool> said = false;
+    if (log_.has(LogLevel::info) && !said.exchange(true))
+        log_.log(LogLevel::info, "private buffers stay private, although HOCKET_SHARE_BUFFERS is on: {}",
+                 obstacle);
 }
 
 void Communicator::log_joining() const {

@@ -68,6 +68,7 @@ class Communicator {
   private:
     explicit Communicator(std::shared_ptr<Connections> connections);
     void check_message(const MessageStart& message) const;
+    void share_buffers();
     void log_joining() const;
 
     // Each part knows those above it.

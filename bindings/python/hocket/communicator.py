@@ -198,7 +198,7 @@ def init(rank: int | None = None, world_size: int | None = None, *, master_addr:
          topology: str | None = None, schedule: str | None = None, schedule_path: str | None = None,
          executor: str | None = None, timeout: float | None = None, progress: str | None = None,
          listen_fd: int | None = None, unique_id: str | None = None, store: Any = None,
-         store_prefix: str = "hocket") -> Communicator:
+         store_prefix: str = "hocket", share_buffers: bool | None = None) -> Communicator:
     """Joins the job, and returns its communicator, once all ranks have joined.
 
     What is not given is taken from the environment, as in C (docs/running.md): under hocket-run nothing needs to be
@@ -211,6 +211,8 @@ def init(rank: int | None = None, world_size: int | None = None, *, master_addr:
     executor: "jit" or "interpreter". unique_id: what hocket.unique_id() gave rank 0. store: an object with set(key,
     value) and get(key), such as torch.distributed's Store; store_prefix: another one for each communicator that meets
     in the same store. rank=hocket.NEWCOMER: the ranks of a running job, which call grow(), take this process in.
+    share_buffers: whether arrays of 64 KiB and more that collectives use again and again become memory that the ranks
+    of the host share (HOCKET_SHARE_BUFFERS; False).
     The other arguments are the fields of hkt_comm_options in hocket.h.
     """
     options = ffi.new("hkt_comm_options*")
@@ -229,6 +231,8 @@ def init(rank: int | None = None, world_size: int | None = None, *, master_addr:
         "executor": None if executor is None else opts.constant("HKT_EXECUTOR_", executor),
         "progress": None if progress is None else opts.constant("HKT_PROGRESS_", progress),
         "timeout_ms": timeout_ms,
+        "share_buffers": None if share_buffers is None
+        else lib.HKT_SHARE_BUFFERS_ON if share_buffers else lib.HKT_SHARE_BUFFERS_OFF,
         "unique_id": None if unique_id is None else opts.unique_id_struct(unique_id)}
     kept: list[Any] = [given["unique_id"], opts.fill(options, given)]
     if store is not None:

@@ -179,10 +179,10 @@ int recording_signal_from(const Reader& reader, bool has_folder) {
     refuse_option(fmt::format("HOCKET_FLIGHT_SIGNAL is \"{}\"; it must be USR1, USR2, HUP or QUIT", *text));
 }
 
-bool cuda_ipc_from(const Reader& reader) {
-    const std::string text = reader.text("HOCKET_CUDA_IPC").value_or("on");
+bool is_on(const Reader& reader, const char* name, const char* unless_set) {
+    const std::string text = reader.text(name).value_or(unless_set);
     if (text != "on" && text != "off")
-        refuse_option(fmt::format("HOCKET_CUDA_IPC is \"{}\"; it must be on or off", text));
+        refuse_option(fmt::format("{} is \"{}\"; it must be on or off", name, text));
     return text == "on";
 }
 
@@ -274,7 +274,9 @@ Options resolve(const Choices& choices, const Environment& environment) {
     else if (const auto ms = reader.timeout("HOCKET_TIMEOUT_MS", 1))
         options.timeout = std::chrono::milliseconds(*ms);
     options.join_timeout = options.timeout;
-    options.cuda_ipc = cuda_ipc_from(reader);
+    options.shares_buffers =
+        choices.shares_buffers ? *choices.shares_buffers : is_on(reader, "HOCKET_SHARE_BUFFERS", "off");
+    options.cuda_ipc = is_on(reader, "HOCKET_CUDA_IPC", "on");
     options.hand_over = hand_over_from(reader);
     options.log = log_from(reader);
     options.recording.folder = reader.text("HOCKET_FLIGHT_RECORDER").value_or("");

@@ -47,9 +47,10 @@ struct Options : transport::BootstrapOptions {
     ExecutorKind executor = ExecutorKind::automatic;  // HOCKET_EXECUTOR: jit or interpreter
     bool has_background = false;                      // HOCKET_PROGRESS: thread or calls
     std::chrono::milliseconds timeout{60000};         // HOCKET_TIMEOUT_MS: for joining, and for an operation
-    bool cuda_ipc = true;                             // HOCKET_CUDA_IPC: "on" or "off"
-    std::optional<kernels::Path> hand_over;           // HOCKET_HAND_OVER: cache or memory; not set: measured
-    unsigned kernel_threads = 1;                      // HOCKET_KERNEL_THREADS: for a selection
+    bool shares_buffers = false;  // HOCKET_SHARE_BUFFERS: "on" or "off": private buffers that are used often
+    bool cuda_ipc = true;         // HOCKET_CUDA_IPC: "on" or "off"
+    std::optional<kernels::Path> hand_over;  // HOCKET_HAND_OVER: cache or memory; not set: measured
+    unsigned kernel_threads = 1;             // HOCKET_KERNEL_THREADS: for a selection
     // The recovery where the ranks find each other if some are lost, if a communicator that they were in has
     // one already; and their numbers in it, by rank.
     std::shared_ptr<transport::Recovery> recovery = nullptr;
@@ -69,7 +70,7 @@ struct Choices {
     std::optional<int> rank, world_size, master_port, listen_fd;
     std::optional<std::string> master_addr, secret, provider, topology, schedule, schedule_path;
     ExecutorKind executor = ExecutorKind::automatic;
-    std::optional<bool> has_background;
+    std::optional<bool> has_background, shares_buffers;
     std::optional<std::chrono::milliseconds> timeout;
     // The caller determines where the ranks meet: address, port, socket and secret are not read here.
     bool meets_elsewhere = false;

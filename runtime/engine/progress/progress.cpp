@@ -147,6 +147,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     const record::Moment began = tracer_ ? Tracer::now() : 0;
     try {
         divide(start);
+        if (buffer_uses_ && !buffers) buffer_uses_->note(start);
         const bool has_adopted = local_peers_ && local_peers_->window().has_adopted();
         if (buffers || has_adopted)
             resolved = ResolvedBuffers(start, buffers, has_adopted ? &local_peers_->window() : nullptr);

@@ -25,6 +25,7 @@
 #include "runtime/engine/reports/failure.hpp"
 #include "runtime/engine/reports/tracer.hpp"
 #include "runtime/engine/run/execution.hpp"
+#include "runtime/engine/start/buffer_uses.hpp"
 #include "runtime/transport/bootstrap/bootstrap.hpp"
 #include "runtime/transport/fabric/fabric.hpp"
 
@@ -117,6 +118,10 @@ class Progress {
     void call(std::string name) { sibling_.call(std::move(name)); }
     // Call before the first start. Null: no tracing. The tracer must outlive this.
     void trace(Tracer* tracer) { tracer_ = tracer; }
+    // Call before the first start: private buffers that starts use again and again become shared.
+    void share_buffers() {
+        if (local_peers_) buffer_uses_.emplace(local_peers_->window());
+    }
 
   private:
     bool run_at_once(StartablePlan& plan, Extent extent, const void* send, void* recv, double factor);
@@ -202,6 +207,7 @@ class Progress {
     Failed on_failure_;
     record::Flight flight_;
     Tracer* tracer_ = nullptr;
+    std::optional<BufferUses> buffer_uses_;  // if they are counted
     LeftAlone left_alone_;
     Endings endings_;
     bool somebody_left_ = false, is_leaving_ = false;

@@ -289,3 +289,30 @@ TEST_CASE("whether memory is shared needs a place for the answer") {
     });
     CHECK(problems(outcomes) == "");
 }
+
+TEST_CASE("buffers become shared by use where the option says so, and are not registered then") {
+    CHECK(problems(run_ranks({2, {{"HOCKET_SHARE_BUFFERS", "off"}}, 60}, [](int rank) {
+              hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
+              options.share_buffers = 3;
+              hkt_comm* none = nullptr;
+              expect(hkt_comm_create(&options, &none) == HKT_ERROR_INVALID_ARGUMENT &&
+                         std::string(hkt_last_error()).find("share_buffers is 3") != std::string::npos,
+                     "a value that does not exist to be refused");
+              options.share_buffers = HKT_SHARE_BUFFERS_ON;
+              const Comm comm = join(&options);
+              std::vector<float> buffer(count);
+              const auto shared = [&] { return is_shared(comm.get(), buffer.data(), count * sizeof(float)); };
+              for (int use = 0; use < 4; ++use)
+                  require_sum(comm.get(), buffer.data(), static_cast<float>(rank + use),
+                              static_cast<float>(1 + 2 * use));
+              if (!shared()) return;  // this process cannot (tests/runtime/transport/window)
+              failure_of(comm.get(), hkt_mem_deregister(comm.get(), buffer.data()),
+                         HKT_ERROR_INVALID_ARGUMENT);
+              expect(shared(), "the buffer to be shared still");
+              must(comm.get(), hkt_mem_register(comm.get(), buffer.data(), count * sizeof(float)));
+              require_sum(comm.get(), buffer.data(), 1, 2);
+              must(comm.get(), hkt_mem_deregister(comm.get(), buffer.data()));
+              expect(!shared(), "the buffer to be private");
+              require_sum(comm.get(), buffer.data(), 2, 4);
+          })) == "");
+}

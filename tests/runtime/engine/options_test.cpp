@@ -54,7 +54,9 @@ TEST_CASE("every variable reaches its field") {
                                                 {"HOCKET_FLIGHT_SIGNAL", "SIGUSR2"},
                                                 {"HOCKET_TRACE", "/tmp/t"},
                                                 {"HOCKET_HEARTBEAT_TIMEOUT_MS", "700"},
+                                                {"HOCKET_SHARE_BUFFERS", "on"},
                                                 {"HOCKET_LISTEN_FD", "9"}}));
+    CHECK(options.shares_buffers);
     CHECK(options.rank == 2);
     CHECK(options.world_size == 4);
     CHECK(options.master_addr == "10.0.0.1");

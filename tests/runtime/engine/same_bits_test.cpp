@@ -1,6 +1,6 @@
 // Random schedules above the size of a tile: the same bits in every memory, provider, host layout, tile,
-// executor and thread mode. Each rank places its buffers at random. HOCKET_SAME_BITS_SEEDS = "first:last"
-// runs other schedules.
+// executor and thread mode, and while buffers become shared by use. Each rank places its buffers at random.
+// HOCKET_SAME_BITS_SEEDS = "first:last" runs other schedules.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstdlib>
@@ -8,6 +8,7 @@
 #include <random>
 
 #include "runtime/engine/communicator.hpp"
+#include "runtime/transport/window/shared_by_use.hpp"
 #include "tests/runtime/engine/extents.hpp"
 #include "tests/runtime/engine/programs.hpp"
 #include "tests/runtime/engine/random_schedules.hpp"
@@ -37,10 +38,13 @@ struct Way {
     std::string provider;
     std::string movers;  // of each rank: 't', a progress thread; 'c', its calls
     std::string paths;   // to local peers, of each rank: 'c', through the cache; 'm', past it
+    std::string shares =
+        "";  // of each rank: 's', private buffers become shared by use; 'p', or "": they do not
 
+    bool uses_again() const { return !shares.empty(); }  // private buffers, often enough
     std::string text() const {
-        return fmt::format("hosts {}, provider '{}', moved by {}, handed over by {}", hosts, provider, movers,
-                           paths);
+        return fmt::format("hosts {}, provider '{}', moved by {}, handed over by {}, shared by use: {}",
+                           hosts, provider, movers, paths, shares);
     }
 };
 
@@ -86,6 +90,8 @@ std::vector<Way> ways_of(const Work& work) {
     }
     ways.push_back({together, "", drawn('c', 't'), drawn('c', 'm')});
     ways.push_back({together, "", calls, std::string(ranks, 'm')});
+    ways.push_back({together, "", drawn('c', 't'), drawn('c', 'm'), std::string(ranks, 's')});
+    ways.push_back({random() % 2 == 0 ? mixed : together, "", calls, calls, drawn('s', 'p')});
     return ways;
 }
 
@@ -111,9 +117,13 @@ std::vector<std::byte> input_of(const Work& work, int rank) {
     return sent;
 }
 
-// Runs a start in a random way. Choices that all ranks must make alike come from `common`.
+enum class Places : std::uint8_t { shared, mixed, private_alone };
+
+int shared_by_use = 0;  // buffers of this rank that were found to be
+
+// Runs a start in a random way, on buffers in the window or in `memory`.
 std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vector<std::byte>& sent,
-                           std::mt19937_64& random, bool has_private) {
+                           std::mt19937_64& random, Places places, std::vector<std::byte>& memory) {
     const ExecutorKind executor = random() % 2 == 0 ? ExecutorKind::interpreter : test::compiled_if_any();
     const auto plan = comm.plans().cached_plan({.collective = work.collective,
                                                 .type = work.type,
@@ -124,10 +134,12 @@ std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vect
                                                work.count);
     const test::Extents extents(work.collective, work.root, comm.rank(), work.ranks, work.count);
     const std::uint64_t element = element_size(work.type), whole = extents.whole * element;
-    std::vector<std::byte> memory(2 * whole);
+    memory.resize(2 * whole);
     const bool in_place = random() % 3 == 0, at_once = random() % 2 == 0;
-    const bool shares_send = !has_private || random() % 2 == 0,
-               shares_recv = !has_private || random() % 2 == 0;
+    const auto is_shared = [&] {
+        return places == Places::shared || (places == Places::mixed && random() % 2 == 0);
+    };
+    const bool shares_send = is_shared(), shares_recv = is_shared();
     auto* const shared = static_cast<std::byte*>(comm.connections().window().allocate(2 * whole));
     std::byte* const input = (in_place ? shares_recv : shares_send) ? shared : memory.data();
     std::byte* const output = in_place ? input : (shares_recv ? shared : memory.data()) + whole;
@@ -140,6 +152,7 @@ std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vect
         comm.progress().wait(comm.start(plan, send, recv, work.count, 1));
     std::vector<std::byte> result(recv, recv + extents.received * element);
     comm.connections().window().release(shared);
+    if (!shares_recv && comm.connections().window().lists(recv, result.size())) ++shared_by_use;
     return result;
 }
 
@@ -182,20 +195,25 @@ std::unique_ptr<Communicator> join(const Work& work, const Way& way, int rank) {
     setenv("HOCKET_TOPOLOGY", work.topology.c_str(), 1);
     setenv("HOCKET_PROVIDER", way.provider.c_str(), 1);
     setenv("HOCKET_PROGRESS", way.movers[static_cast<std::size_t>(rank)] == 't' ? "thread" : "calls", 1);
+    const bool shares = way.uses_again() && way.shares[static_cast<std::size_t>(rank)] == 's';
+    setenv("HOCKET_SHARE_BUFFERS", shares ? "on" : "off", 1);
     setenv("HOCKET_HAND_OVER", way.paths[static_cast<std::size_t>(rank)] == 'm' ? "memory" : "cache", 1);
     return Communicator::create(engine::resolve({}));
 }
 
 void compare(const Work& work, int rank) {
     const std::vector<std::byte> sent = input_of(work, rank);
-    std::vector<std::byte> expected;
+    std::vector<std::byte> expected, memory;
     bool is_first = true;
     for (const Way& way : ways_of(work)) {
         const auto comm = join(work, way, rank);
         // All ranks take the same number of starts; everything else may differ.
         std::mt19937_64 random(work.seed * 1000 + static_cast<std::uint64_t>(rank));
-        for (int start = 0; start < (is_first ? 4 : 3); ++start) {
-            const std::vector<std::byte> result = run(*comm, work, sent, random, start > 0);
+        for (int start = 0; start < (way.uses_again() ? 8 : is_first ? 4 : 3); ++start) {
+            const Places places = start == 0         ? Places::shared
+                                  : way.uses_again() ? Places::private_alone
+                                                     : Places::mixed;
+            const std::vector<std::byte> result = run(*comm, work, sent, random, places, memory);
             if (is_first && start == 0) {
                 expected = result;
                 expect_right(work, rank, result);
@@ -225,6 +243,8 @@ TEST_CASE("random schedules give the same bits, whatever they run on") {
         const auto outcomes = test::run_ranks(
             {ranks, {{"HOCKET_TIMEOUT_MS", "30000"}}, static_cast<int>(60 + all.size() * 3)}, [&](int rank) {
                 for (const test::RandomSchedule& schedule : all) compare(work_of(schedule), rank);
+                const bool can_share = transport::obstacle_to_sharing_by_use().empty();
+                expect(shared_by_use > 0 || !can_share || all.size() < 4, "some buffers to be shared by use");
             });
         INFO(ranks << " ranks");
         CHECK(test::problems(outcomes) == "");
