@@ -2,7 +2,7 @@
 // or copies into it from memory that another process exported.
 //
 // No copy is enqueued before all work that was on the caller's stream at the start has ended. So a copy
-// begins at once and ends soon, and a start that fails need not wait long until no copy uses its memory.
+// begins soon and ends soon, and a start that fails need not wait long until no copy uses its memory.
 #pragma once
 
 #include <cstdint>

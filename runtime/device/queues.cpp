@@ -40,12 +40,15 @@ Queues::~Queues() {
             let_go(idle.block);
             events_.insert(events_.end(), idle.fences.begin(), idle.fences.end());
         }
-        std::for_each(lost_.begin(), lost_.end(), let_go);
+        // Other processes may be using work areas of starts that failed, and say nothing when they are done.
+        for (const Block& block : lost_) block.is_of_device ? void(left += block.bytes) : let_go(block);
         for (const Event event : events_) driver_.event_destroy(event);
         for (const Stream stream : streams_) driver_.stream_destroy(stream);
         if (left > 0)
             log_line(
-                "hocket: copies of device {} have not ended within 1 s; {} bytes of memory are left to them",
+                "hocket: copies of device {}, or of other processes' devices from and to it, may not have "
+                "ended "
+                "after a failure; {} bytes of memory are left to them",
                 device_, left);
     } catch (...) {  // the context is gone, and everything in it
     }

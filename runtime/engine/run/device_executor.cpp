@@ -33,8 +33,9 @@ bool DeviceExecutor::post(dsl::OpId id, const std::byte* const* areas, const std
     const dsl::Op& op = program_.ops[id];
     const auto pulls = begin_pulls(op, local_peers);
     if (!pulls) return false;
-    posted_.push_back({id, *pulls, fences_ + 1});
     const std::uint64_t begin = byte_offsets[op.begin], bytes = byte_offsets[op.end] - begin;
+    posted_.push_back({id, *pulls, fences_ + 1, bytes});
+    posted_bytes_ += bytes;
     const auto address_in = [&](dsl::AreaId area) { return device::address_of(areas[area]) + begin; };
     const auto copy_to = [&](dsl::AreaId area) {
         const device::DevicePointer from = address_in(op.operands[0]), to = address_in(area);
@@ -55,6 +56,7 @@ std::optional<dsl::OpId> DeviceExecutor::next_ended(LocalPeers& local_peers) {
     if (posted_.empty() || posted_.front().fence > copies_.reached()) return std::nullopt;
     const Posted ended = posted_.front();
     posted_.pop_front();
+    posted_bytes_ -= ended.bytes;
     for (std::size_t i = 0; i < ended.pulls; ++i) local_peers.end_pull();
     return ended.op;
 }
@@ -64,6 +66,7 @@ bool DeviceExecutor::settle(LocalPeers& local_peers) noexcept {
     for (const Posted& posted : posted_)
         for (std::size_t i = 0; i < posted.pulls; ++i) local_peers.end_pull();
     posted_.clear();
+    posted_bytes_ = 0;
     return true;
 }
 

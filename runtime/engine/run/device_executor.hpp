@@ -23,6 +23,10 @@ class DeviceExecutor {
     // Opens memory that a local peer has exported, until end(). Returns null if this process cannot reach it.
     std::byte* open(const device::Exported& exported);
 
+    // Returns false while so much is posted, and not known to have ended, that no more should be: what is
+    // posted cannot be called back, and after a failure local peers wait for it only for a while.
+    bool has_room() const { return posted_.empty() || posted_bytes_ < most_posted_bytes; }
+
     // Posts a copy, to be followed by flush(), which covers all copies that were posted before it. areas,
     // byte_offsets: as in Executor::run; the areas are memory of devices. Returns false, and posts nothing,
     // if a rank whose memory it uses has failed; this rank learns of the failure elsewhere.
@@ -41,10 +45,13 @@ class DeviceExecutor {
     bool settle(LocalPeers& local_peers) noexcept;
 
   private:
+    static constexpr std::uint64_t most_posted_bytes = 64 << 20;  // a fraction of a second on any link
+
     struct Posted {
         dsl::OpId op;
         std::size_t pulls;    // begun for it
         std::uint64_t fence;  // has ended once so many fences are reached
+        std::uint64_t bytes;
     };
 
     std::optional<std::size_t> begin_pulls(const dsl::Op& op, LocalPeers& local_peers) const;
@@ -52,7 +59,7 @@ class DeviceExecutor {
     const dsl::RankProgram& program_;
     device::Copies copies_;
     std::deque<Posted> posted_;
-    std::uint64_t fences_ = 0;
+    std::uint64_t fences_ = 0, posted_bytes_ = 0;
 };
 
 }  // namespace hocket::engine

@@ -233,6 +233,7 @@ bool GraphRun::run_or_post(const dsl::Op& op, dsl::OpId id, std::uint64_t& budge
 
 // Also posts copies without elements: they must not end before those that they follow.
 bool GraphRun::post_on_device(dsl::OpId id) {
+    if (!direct_->executor().has_room()) return false;  // later, once some copies have ended
     if (!direct_->executor().post(id, areas_.data(), binding_->byte_offsets.data(), *local_peers_))
         return false;
     for (const dsl::OpId next : plan_->program().ops[id].successors)
