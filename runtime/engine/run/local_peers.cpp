@@ -66,12 +66,7 @@ LocalPeers::LocalPeers(std::unique_ptr<transport::Window> window, std::vector<ds
       fences_others_(fences_others) {
     for (std::size_t member = 0; member < ranks_.size(); ++member)
         members_of_[static_cast<std::size_t>(ranks_[member])] = static_cast<Member>(member);
-    if (ranks_per_core_ > 1)
-        for (HandOverPath& path : hand_over_paths_) path.fix(kernels::Path::cache);
-}
-
-void LocalPeers::hand_over_by(kernels::Path path) {
-    for (HandOverPath& each : hand_over_paths_) each.fix(path);
+    if (ranks_per_core_ > 1 || !kernels::has_path_past_caches) hand_over_path_ = kernels::Path::cache;
 }
 
 std::byte* LocalPeers::copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "dsl/projection/rank_program.hpp"
+#include "runtime/compute/kernels/cpu/hand_over.hpp"
 #include "runtime/device/exported.hpp"
 #include "runtime/engine/plan/address.hpp"
-#include "runtime/engine/run/hand_over_path.hpp"
 #include "runtime/transport/window/window.hpp"
 
 namespace hocket::engine {
@@ -161,8 +161,10 @@ class LocalPeers {
 
     int ranks_per_core() const { return ranks_per_core_; }  // rounded up
     // copies: to peers' copies of tiles; otherwise to their own buffers, which they use in between.
-    void hand_over_by(kernels::Path path);  // by this one always
-    HandOverPath& hand_over_path(bool copies) { return hand_over_paths_[copies ? 1 : 0]; }
+    // The path of all data to local peers; nullopt: each run measures (hand_over_path.hpp). Where ranks share
+    // cores, times say nothing, so none does.
+    void hand_over_by(kernels::Path path) { hand_over_path_ = path; }
+    std::optional<kernels::Path> hand_over_path() const { return hand_over_path_; }
 
   private:
     struct Board {
@@ -190,7 +192,7 @@ class LocalPeers {
     int ranks_per_core_;
     int spins_;
     bool fences_others_;
-    HandOverPath hand_over_paths_[2];
+    std::optional<kernels::Path> hand_over_path_;
 };
 
 }  // namespace hocket::engine

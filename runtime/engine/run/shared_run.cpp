@@ -52,6 +52,8 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     start_.copies = start_.is_small;
     start_.has_met = false;
     start_.factor = start.factor;
+    if (const auto path = local_peers->hand_over_path())
+        for (HandOverPath& each : start_.paths) each.fix(*path);
     staging_ = start.staging;
     start_.copies_input = start.plan->must_copy_input(start.send, start.recv, Layout(start_.tiling.count()));
     disagreement_.reset();

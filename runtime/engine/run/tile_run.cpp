@@ -98,9 +98,7 @@ void TileRun::begin(std::uint64_t index) {
                                                            binding_->byte_offsets[program.scratch[i].begin]);
     place_own(0);
     std::fill(placed_.begin(), placed_.end(), false);
-    HandOverPath& path = start_.local_peers->hand_over_path(start_.copies);
-    path_ = path.path_of(start_.number + index_);
-    measured_ = path.measures(tile_.bytes()) ? &path : nullptr;
+    choose_path();
     busy_ = {};
     if (is_copied(dsl::input_area)) time([this] { move_copies(dsl::input_area); });
     next_ = 0;
@@ -159,16 +157,32 @@ void TileRun::work(const TileStep& step) {
     }
 }
 
-// Returns true if data for local peers are made in this rank's cache first. Kernels stream to the peers'
-// buffers by themselves if there is more than the caches hold.
-bool TileRun::goes_in_blocks(std::uint64_t bytes) const {
-    return start_.copies || (path_ == kernels::Path::memory && bytes < jit::least_streamed_bytes(1, 1));
+// Returns true for data that kernels do not stream to the peers' buffers by themselves.
+bool TileRun::fits_caches(std::uint64_t bytes) {
+    return bytes < jit::least_streamed_bytes(1, 1);
+}
+
+// Returns true if the path of data makes a difference to this tile.
+bool TileRun::hands_something_over() const {
+    if (start_.copies) return true;
+    return std::ranges::any_of(steps_, [this](const TileStep& step) {
+        const std::uint64_t bytes = step.hands_over ? binding_->bytes_between(step.begin, step.end) : 0;
+        return bytes > 0 && fits_caches(bytes);
+    });
+}
+
+void TileRun::choose_path() {
+    HandOverPath& path = start_.paths[start_.copies ? 1 : 0];
+    measured_ = path.measures(tile_.bytes()) && hands_something_over() ? &path : nullptr;
+    path_ = measured_ ? path.path_of(start_.number + index_) : path.best();
 }
 
 // Works on a stretch of the operation's region.
 void TileRun::work_between(const TileStep& step, std::uint64_t begin, std::uint64_t end) {
     const auto& offsets = binding_->byte_offsets;
-    const bool is_in_blocks = step.hands_over && goes_in_blocks(end - begin);
+    // Data for local peers are made in this rank's cache first.
+    const bool is_in_blocks =
+        step.hands_over && (start_.copies || (path_ == kernels::Path::memory && fits_caches(end - begin)));
     if (!is_in_blocks && begin == offsets[step.begin] && end == offsets[step.end])
         return start_.plan->executor().run(next_, areas_.data(), offsets.data());
     if (is_in_blocks) {

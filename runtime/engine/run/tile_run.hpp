@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/engine/plan/plan.hpp"
+#include "runtime/engine/run/hand_over_path.hpp"
 #include "runtime/engine/run/local_peers.hpp"
 #include "runtime/engine/run/run.hpp"
 
@@ -38,11 +39,13 @@ struct SharedStart {
     std::byte* memory = nullptr;  // in the window: work and scratch
     std::uint64_t number = 0;
     std::uint32_t checksum = 0;
-    bool is_small = false;            // from the start, all ranks publish copies of the inputs
-    bool copies = false;              // the parts of the callers' buffers that local peers use are copied
-    bool copies_input = false;        // always: it is multiplied, or overlaps the output although it must not
-    double factor = 1;                // for the input, if the plan multiplies
-    bool has_met = false;             // the rendezvous gave the first signal
+    bool is_small = false;      // from the start, all ranks publish copies of the inputs
+    bool copies = false;        // the parts of the callers' buffers that local peers use are copied
+    bool copies_input = false;  // always: it is multiplied, or overlaps the output although it must not
+    double factor = 1;          // for the input, if the plan multiplies
+    bool has_met = false;       // the rendezvous gave the first signal
+    // To peers' buffers, which they use in between; to peers' copies of tiles.
+    HandOverPath paths[2] = {};
     std::vector<bool> contacts = {};  // by member: true if met in this start
 
     const dsl::RankProgram& program() const { return plan->program(); }
@@ -81,7 +84,9 @@ class TileRun {
     bool run_one(const TileStep& step, bool patient);
     void work(const TileStep& step);
     bool works_in_buffers(const TileStep& step) const;
-    bool goes_in_blocks(std::uint64_t bytes) const;
+    static bool fits_caches(std::uint64_t bytes);
+    bool hands_something_over() const;
+    void choose_path();
     void work_between(const TileStep& step, std::uint64_t begin, std::uint64_t end);
     void work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64_t end);
     std::byte* combine_at_hand(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes, std::byte* block);

@@ -12,6 +12,11 @@ namespace hocket::kernels {
 // times as fast. A program cannot know which cores it runs on, so the engine measures both
 // (engine/run/hand_over_path.hpp).
 enum class Path : std::uint8_t { cache, memory };
+#if defined(__x86_64__)
+inline constexpr bool has_path_past_caches = true;
+#else
+inline constexpr bool has_path_past_caches = false;
+#endif
 
 // Copies `bytes`; the two ranges must not overlap. For a destination whose cache lines another core has read
 // since this one last wrote them. After it, the data are ordered before later stores, by either path; a
