@@ -179,9 +179,9 @@ typedef enum hkt_progress {
 typedef enum hkt_share_buffers {
     HKT_SHARE_BUFFERS_DEFAULT = 0, /* HOCKET_SHARE_BUFFERS (on|off); else HKT_SHARE_BUFFERS_OFF */
     HKT_SHARE_BUFFERS_OFF = 1,     /* stay private */
-    HKT_SHARE_BUFFERS_ON = 2       /* at the third use, buffers of 64 KiB and more become memory that the ranks
-                                      of the host share, as hkt_mem_register makes it, where that is possible
-                                      (docs/c-abi.md). The program may free them as it likes */
+    HKT_SHARE_BUFFERS_ON = 2 /* at the third use, buffers of 64 KiB and more become memory that the ranks
+                                of the host share, as hkt_mem_register makes it, where that is possible
+                                (docs/c-abi.md). The program may free them as it likes */
 } hkt_share_buffers;
 
 typedef struct hkt_comm hkt_comm;
