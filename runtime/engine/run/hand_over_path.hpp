@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include "runtime/compute/kernels/cpu/hand_over.hpp"
@@ -19,15 +19,16 @@ namespace hocket::engine {
 // Not thread-safe: used by the thread that drives operations.
 class HandOverPath {
   public:
-    // Returns the path for a tile. number: the start's sequence number plus the tile's, so that all ranks
-    // that measure use the same path for the same tile. While measuring, the paths follow the Thue-Morse
-    // sequence, so that no period in the program's starts favours one of them.
-    kernels::Path path_of(std::uint64_t number) const {
-        if (!is_measuring()) return best_;
-        return std::popcount(number) % 2 == 0 ? kernels::Path::cache : kernels::Path::memory;
-    }
+    // The path of a tile, and true if its time is to be noted.
+    struct Choice {
+        kernels::Path path;
+        bool is_timed;
+    };
+
+    // Returns true if the path of a tile of so many bytes is chosen by next(); otherwise it is best(). Of
+    // smaller tiles, signals take most of the time, not copies.
+    bool measures(std::uint64_t bytes) const { return is_on_ && bytes >= 16 * 1024; }
     kernels::Path best() const { return best_; }
-    bool is_measuring() const { return is_on_ && tiles_ < measured_tiles; }
 
     // Takes this path from now on, and measures nothing: where ranks share cores, times say nothing.
     void fix(kernels::Path path) {
@@ -35,50 +36,45 @@ class HandOverPath {
         is_on_ = false;
     }
 
-    // Returns true if a tile of so many bytes is to be noted.
-    bool measures(std::uint64_t bytes) const { return is_on_ && bytes >= least_bytes; }
+    // Returns the choice for the next tile. While measuring, tiles go by one path for a while, then by the
+    // other: a path finds lines where it has left them itself, but in the first tiles, which are not timed.
+    Choice next() {
+        const std::size_t tile = tiles_;
+        tiles_ = (tiles_ + 1) % period;
+        if (tile == 0)
+            for (Costs& costs : costs_) costs.tiles = 0;
+        if (tile >= 2 * group) return {best_, false};
+        return {tile < group ? kernels::Path::cache : kernels::Path::memory, tile % group >= untimed};
+    }
 
-    // Notes a tile that was copied by this path, and how long it kept the rank busy, without waits.
+    // Notes how long a timed tile kept the rank busy, without waits.
     void note(kernels::Path path, std::uint64_t bytes, std::chrono::nanoseconds busy) {
-        if (++tiles_ > period) return begin_again();
-        if (tiles_ <= warm_up || tiles_ > measured_tiles) return;
         Costs& costs = costs_[static_cast<std::size_t>(path)];
+        if (costs.tiles == timed) return;
         costs.per_byte[costs.tiles++] = static_cast<double>(busy.count()) / static_cast<double>(bytes);
-        if (tiles_ == measured_tiles) decide();
+        auto& [cache, memory] = costs_;
+        if (cache.tiles == timed && memory.tiles == timed)
+            best_ = memory.median() < cache.median() ? kernels::Path::memory : kernels::Path::cache;
     }
 
   private:
-    // Of smaller tiles, signals take most of the time, not copies.
-    static constexpr std::uint64_t least_bytes = 16 * 1024;
-    // The first tiles after a change of paths find lines where the other path has left them.
-    static constexpr int warm_up = 2, measured_tiles = 14, period = 512;
+    static constexpr std::size_t group = 8, untimed = 2, timed = group - untimed, period = 512;  // tiles
 
     struct Costs {
-        std::array<double, measured_tiles> per_byte;  // in nanoseconds
+        std::array<double, timed> per_byte;  // in nanoseconds
         std::size_t tiles = 0;
 
         // Tiles of all sizes count alike, and one that was interrupted does not count.
         double median() {
-            const auto middle = per_byte.begin() + static_cast<std::ptrdiff_t>(tiles / 2);
-            std::nth_element(per_byte.begin(), middle, per_byte.begin() + static_cast<std::ptrdiff_t>(tiles));
-            return *middle;
+            std::nth_element(per_byte.begin(), per_byte.begin() + timed / 2, per_byte.end());
+            return per_byte[timed / 2];
         }
     };
 
-    void begin_again() {
-        tiles_ = 0;
-        for (Costs& costs : costs_) costs.tiles = 0;
-    }
-    void decide() {
-        auto& [cache, memory] = costs_;
-        if (cache.tiles == 0 || memory.tiles == 0) return;
-        best_ = memory.median() < cache.median() ? kernels::Path::memory : kernels::Path::cache;
-    }
-
     kernels::Path best_ = kernels::Path::cache;
     bool is_on_ = true;
-    int tiles_ = 0;     // noted since measuring began
-    Costs costs_[2]{};  // by path
+    std::size_t tiles_ = 0;  // chosen since measuring began
+    Costs costs_[2]{};       // by path
 };
 
 }  // namespace hocket::engine

@@ -73,7 +73,9 @@ TileRun::TileRun(const Plan& plan, SharedStart& start)
     for (const dsl::Op& op : program.ops)
         steps_.push_back({op.kind, op.guards_buffers, writes_to_local_peers(program, op),
                           uses(op, dsl::input_area), uses(op, dsl::output_area), op.peer, op.message,
-                          op.begin, op.end, chunk_at(op.begin), chunk_at(op.end)});
+                          op.begin, op.end, chunk_at(op.begin), chunk_at(op.end),
+                          static_cast<std::uint16_t>(op.operands.size()),
+                          static_cast<std::uint16_t>(1 + op.also.size())});
 }
 
 void TileRun::begin(std::uint64_t index) {
@@ -114,14 +116,14 @@ bool TileRun::advance(bool patient) {
 
 void TileRun::finish() {
     if (is_copied(dsl::output_area)) time([this] { move_copies(dsl::output_area); });
-    if (measured_) measured_->note(path_, tile_.bytes(), busy_);
+    if (timed_) timed_->note(path_, tile_.bytes(), busy_);
     active_ = false;
 }
 
 // Calls call(), which does not wait for anything.
 template <typename Call>
 void TileRun::time(Call call) {
-    if (!measured_ || !measured_->is_measuring()) return call();
+    if (!timed_) return call();
     const auto begin = std::chrono::steady_clock::now();
     call();
     busy_ += std::chrono::steady_clock::now() - begin;
@@ -158,8 +160,8 @@ void TileRun::work(const TileStep& step) {
 }
 
 // Returns true for data that kernels do not stream to the peers' buffers by themselves.
-bool TileRun::fits_caches(std::uint64_t bytes) {
-    return bytes < jit::least_streamed_bytes(1, 1);
+bool TileRun::fits_caches(const TileStep& step, std::uint64_t bytes) {
+    return bytes < jit::least_streamed_bytes(step.operands, step.destinations);
 }
 
 // Returns true if the path of data makes a difference to this tile.
@@ -167,14 +169,16 @@ bool TileRun::hands_something_over() const {
     if (start_.copies) return true;
     return std::ranges::any_of(steps_, [this](const TileStep& step) {
         const std::uint64_t bytes = step.hands_over ? binding_->bytes_between(step.begin, step.end) : 0;
-        return bytes > 0 && fits_caches(bytes);
+        return bytes > 0 && fits_caches(step, bytes);
     });
 }
 
 void TileRun::choose_path() {
     HandOverPath& path = start_.paths[start_.copies ? 1 : 0];
-    measured_ = path.measures(tile_.bytes()) && hands_something_over() ? &path : nullptr;
-    path_ = measured_ ? path.path_of(start_.number + index_) : path.best();
+    const bool is_chosen = path.measures(tile_.bytes()) && hands_something_over();
+    const HandOverPath::Choice choice = is_chosen ? path.next() : HandOverPath::Choice{path.best(), false};
+    path_ = choice.path;
+    timed_ = choice.is_timed ? &path : nullptr;
 }
 
 // Works on a stretch of the operation's region.
@@ -182,7 +186,8 @@ void TileRun::work_between(const TileStep& step, std::uint64_t begin, std::uint6
     const auto& offsets = binding_->byte_offsets;
     // Data for local peers are made in this rank's cache first.
     const bool is_in_blocks =
-        step.hands_over && (start_.copies || (path_ == kernels::Path::memory && fits_caches(end - begin)));
+        step.hands_over &&
+        (start_.copies || (path_ == kernels::Path::memory && fits_caches(step, end - begin)));
     if (!is_in_blocks && begin == offsets[step.begin] && end == offsets[step.end])
         return start_.plan->executor().run(next_, areas_.data(), offsets.data());
     if (is_in_blocks) {

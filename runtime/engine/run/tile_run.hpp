@@ -26,6 +26,7 @@ struct TileStep {
     std::uint32_t signal;
     dsl::BoundaryId begin, end;
     std::uint32_t first_chunk, last_chunk;  // of x, half-open
+    std::uint16_t operands, destinations;
 };
 
 // The state common to all tiles of a start.
@@ -84,7 +85,7 @@ class TileRun {
     bool run_one(const TileStep& step, bool patient);
     void work(const TileStep& step);
     bool works_in_buffers(const TileStep& step) const;
-    static bool fits_caches(std::uint64_t bytes);
+    static bool fits_caches(const TileStep& step, std::uint64_t bytes);
     bool hands_something_over() const;
     void choose_path();
     void work_between(const TileStep& step, std::uint64_t begin, std::uint64_t end);
@@ -127,8 +128,8 @@ class TileRun {
     dsl::OpId next_ = 0;
     bool active_ = false;
     kernels::Path path_ = kernels::Path::cache;  // of data that are handed over
-    HandOverPath* measured_ = nullptr;           // null: not measured
-    std::chrono::nanoseconds busy_{};            // if measured: the time of this tile's work, without waits
+    HandOverPath* timed_ = nullptr;              // null: this tile is not timed
+    std::chrono::nanoseconds busy_{};            // if timed: the time of this tile's work, without waits
     std::vector<std::byte*> areas_;
     std::vector<bool> placed_;                  // by member: its areas are placed
     std::vector<std::uint64_t> block_offsets_;  // like the binding's, except for an operation's current block

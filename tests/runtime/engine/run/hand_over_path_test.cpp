@@ -12,12 +12,12 @@ constexpr std::uint64_t bytes = 128 * 1024;
 
 // Hands tiles over, with these times by path, and returns the paths' numbers of tiles.
 std::array<int, 2> hand_over(HandOverPath& path, int tiles, std::chrono::nanoseconds by_cache,
-                             std::chrono::nanoseconds by_memory, std::uint64_t first = 0) {
+                             std::chrono::nanoseconds by_memory) {
     std::array<int, 2> taken{};
     for (int i = 0; i < tiles; ++i) {
-        const Path way = path.path_of(first + static_cast<std::uint64_t>(i));
+        const auto [way, is_timed] = path.next();
         ++taken[static_cast<std::size_t>(way)];
-        path.note(way, bytes, way == Path::cache ? by_cache : by_memory);
+        if (is_timed) path.note(way, bytes, way == Path::cache ? by_cache : by_memory);
     }
     return taken;
 }
@@ -40,23 +40,36 @@ TEST_CASE("another path is taken when ranks move to cores that share other cache
     HandOverPath path;
     hand_over(path, 100, 5us, 13us);
     REQUIRE(path.best() == Path::cache);
-    hand_over(path, 600, 57us, 13us, 100);
+    hand_over(path, 600, 57us, 13us);
     CHECK(path.best() == Path::memory);
-    hand_over(path, 600, 5us, 13us, 700);
+    hand_over(path, 600, 5us, 13us);
     CHECK(path.best() == Path::cache);
 }
 
 TEST_CASE("a tile that was interrupted decides nothing, nor do sizes") {
     HandOverPath path;
-    for (std::uint64_t i = 0; i < 14; ++i) {
-        const Path way = path.path_of(i);
-        const std::uint64_t times = i % 3 == 0 ? 512 : 1;  // large tiles among small ones
-        std::chrono::nanoseconds busy = (way == Path::cache ? 8us : 4us) * static_cast<int>(times);
-        if (i == 7) busy += 2ms;
-        path.note(way, bytes * times, busy);
+    for (int i = 0; i < 16; ++i) {
+        const auto [way, is_timed] = path.next();
+        const int times = i % 3 == 0 ? 512 : 1;  // large tiles among small ones
+        std::chrono::nanoseconds busy = (way == Path::cache ? 8us : 4us) * times;
+        if (i == 13) busy += 200ms;
+        if (is_timed) path.note(way, bytes * static_cast<std::uint64_t>(times), busy);
     }
-    CHECK_FALSE(path.is_measuring());
     CHECK(path.best() == Path::memory);
+}
+
+TEST_CASE("a path is timed only where it has left the lines itself") {
+    HandOverPath path;
+    Path last = Path::memory;
+    int since = 0;
+    for (int i = 0; i < 2000; ++i) {
+        const auto [way, is_timed] = path.next();
+        since = way == last ? since + 1 : 0;
+        last = way;
+        if (!is_timed) continue;
+        CHECK(since >= 2);
+        path.note(way, bytes, 1us);
+    }
 }
 
 TEST_CASE("a path that is named is kept, and small tiles are not measured") {
@@ -65,6 +78,5 @@ TEST_CASE("a path that is named is kept, and small tiles are not measured") {
     CHECK_FALSE(path.measures(1024));
     path.fix(Path::memory);
     CHECK_FALSE(path.measures(bytes));
-    hand_over(path, 1000, 1us, 100us);
     CHECK(path.best() == Path::memory);
 }
