@@ -46,9 +46,9 @@ Queues::~Queues() {
         for (const Stream stream : streams_) driver_.stream_destroy(stream);
         if (left > 0)
             log_line(
-                "hocket: copies of device {}, or of other processes' devices from and to it, may not have "
-                "ended "
-                "after a failure; {} bytes of memory are left to them",
+                "hocket: copies of device {}, or by other processes, may not have ended; {} bytes of memory "
+                "are left "
+                "to them",
                 device_, left);
     } catch (...) {  // the context is gone, and everything in it
     }

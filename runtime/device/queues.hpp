@@ -31,8 +31,9 @@ class Queues {
         : driver_(driver), context_(context), device_(device), mappings_(driver) {}
 
     // Waits up to a second for copies that are still under way. If they do not end, no block is freed and
-    // other processes' memory stays open, and a line on stderr says so. Otherwise all memory is freed and
-    // closed, which waits for all work of the device.
+    // other processes' memory stays open. Otherwise all memory is freed and closed, which waits for all work
+    // of the device, but for memory of the device that was set aside: other processes may be using it. A line
+    // on stderr says what is left.
     ~Queues();
     Queues(const Queues&) = delete;
 

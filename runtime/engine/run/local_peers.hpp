@@ -160,7 +160,6 @@ class LocalPeers {
     void wake_up();
 
     int ranks_per_core() const { return ranks_per_core_; }  // rounded up
-    // copies: to peers' copies of tiles; otherwise to their own buffers, which they use in between.
     // The path of all data to local peers; nullopt: each run measures (hand_over_path.hpp). Where ranks share
     // cores, times say nothing, so none does.
     void hand_over_by(kernels::Path path) { hand_over_path_ = path; }
