@@ -1,14 +1,11 @@
 #include "runtime/cache/peers/inbox.hpp"
 
-#include <sys/socket.h>
-#include <sys/uio.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <cstring>
 
 #include "runtime/transport/net/frame.hpp"
-#include "runtime/transport/net/socket.hpp"
+#include "runtime/transport/net/transfer.hpp"
 
 namespace hocket::cache {
 namespace {
@@ -22,9 +19,9 @@ PeerInbox::PeerInbox(Reader& reader) : reader_(reader), stage_(new std::byte[sta
 // Always parses all staged bytes, because no later event would announce them.
 std::string PeerInbox::receive(int fd) try {
     for (std::size_t turn = 0; parse() && turn < pieces_a_turn; ++turn) {
-        const ssize_t n = read(fd, piece_size);
-        if (n == 0) return "the connection was closed";
-        if (n < 0) return errno == EAGAIN || errno == EINTR ? "" : transport::error_text(errno);
+        const transport::Transfer transfer = read(fd, piece_size);
+        if (transfer.has_ended) return transfer.why();
+        if (transfer.bytes == 0) return "";
     }
     return "";
 } catch (const transport::ProtocolError& error) {
@@ -94,25 +91,22 @@ void PeerInbox::end() {
     reader_.ends(header_, target_ != nullptr && checksum == checksum_.value());
 }
 
-// Like recv(2), but fills the target first, then the stage.
-ssize_t PeerInbox::read(int fd, std::size_t most) {
+// Fills the target first, then the stage.
+transport::Transfer PeerInbox::read(int fd, std::size_t most) {
     std::memmove(stage_.get(), stage_.get() + stage_begin_, staged());
     stage_end_ -= stage_begin_;
     stage_begin_ = 0;
-    iovec parts[2];
-    msghdr what{};
-    what.msg_iov = parts;
+    std::array<iovec, 2> parts;
+    std::size_t count = 0;
     const bool is_direct = state_ == State::bytes && target_ != nullptr;
     const std::size_t direct = is_direct ? std::min<std::uint64_t>(left_, most) : 0;
-    if (is_direct) parts[what.msg_iovlen++] = {target_, direct};
-    if (!is_direct || direct == left_)
-        parts[what.msg_iovlen++] = {stage_.get() + stage_end_, stage_size - stage_end_};
-    const ssize_t n = recvmsg(fd, &what, MSG_DONTWAIT);
-    if (n <= 0) return n;
-    const std::size_t taken = std::min(static_cast<std::size_t>(n), direct);
+    if (is_direct) parts[count++] = {target_, direct};
+    if (!is_direct || direct == left_) parts[count++] = {stage_.get() + stage_end_, stage_size - stage_end_};
+    const transport::Transfer transfer = transport::receive_some(fd, std::span(parts).first(count));
+    const std::size_t taken = std::min(transfer.bytes, direct);
     if (taken > 0) took(taken);
-    stage_end_ += static_cast<std::size_t>(n) - taken;
-    return n;
+    stage_end_ += transfer.bytes - taken;
+    return transfer;
 }
 
 }  // namespace hocket::cache

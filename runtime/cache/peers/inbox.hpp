@@ -9,6 +9,7 @@
 
 #include "runtime/cache/peers/protocol.hpp"
 #include "runtime/cache/peers/questions.hpp"
+#include "runtime/transport/net/transfer.hpp"
 
 namespace hocket::cache {
 
@@ -49,7 +50,7 @@ class PeerInbox {
     bool begin();
     void take_staged();
     void end();
-    ssize_t read(int fd, std::size_t most);
+    transport::Transfer read(int fd, std::size_t most);
     void took(std::size_t bytes);
     std::size_t staged() const { return stage_end_ - stage_begin_; }
 

@@ -1,13 +1,10 @@
 #include "runtime/cache/peers/outbox.hpp"
 
-#include <sys/socket.h>
-#include <sys/uio.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <utility>
 
-#include "runtime/transport/net/socket.hpp"
+#include "runtime/transport/net/transfer.hpp"
 
 namespace hocket::cache {
 namespace {
@@ -61,13 +58,11 @@ std::string PeerOutbox::flush(int fd) {
     for (std::size_t turn = 0; turn < pieces_a_turn && !queue_.empty(); ++turn) {
         Parts parts;
         gather(parts);
-        msghdr what{};
-        what.msg_iov = parts.list.data();
-        what.msg_iovlen = parts.count;
-        const ssize_t n = sendmsg(fd, &what, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return errno == EAGAIN ? "" : transport::error_text(errno);
-        sent(static_cast<std::size_t>(n));
+        const transport::Transfer transfer =
+            transport::send_some(fd, std::span(parts.list).first(parts.count));
+        if (transfer.has_ended) return transfer.why();
+        if (transfer.bytes == 0) return "";
+        sent(transfer.bytes);
     }
     return "";
 }

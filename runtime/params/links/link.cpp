@@ -7,12 +7,12 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "runtime/transport/net/frame.hpp"
+#include "runtime/transport/net/transfer.hpp"
 
 namespace hocket::params {
 namespace {
@@ -172,18 +172,12 @@ void Link::flush() {
     std::uint64_t budget = most_read_at_once;
     while (!outgoing_.empty()) {
         std::vector<iovec> pieces = next_pieces();
-        msghdr sent{};
-        sent.msg_iov = pieces.data();
-        sent.msg_iovlen = pieces.size();
-        const ssize_t bytes = sendmsg(socket_.fd(), &sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (bytes < 0) {
-            if (errno == EINTR) continue;
-            if (errno == EAGAIN || errno == EWOULDBLOCK) break;
-            return fail(transport::error_text(errno));
-        }
+        const transport::Transfer sent = transport::send_some(socket_.fd(), pieces);
+        if (sent.has_ended) return fail(sent.why());
+        if (sent.bytes == 0) break;
         spoke_ = transport::Clock::now();
-        drop_sent(static_cast<std::uint64_t>(bytes));
-        budget -= std::min(budget, static_cast<std::uint64_t>(bytes));
+        drop_sent(sent.bytes);
+        budget -= std::min<std::uint64_t>(budget, sent.bytes);
         if (budget == 0) break;
     }
     if (outgoing_.empty()) is_closing_ ? end_sending() : owner_->has_sent(*this);
@@ -207,7 +201,7 @@ void Link::ready(std::uint32_t events) {
     if (!is_open()) return;
     const bool has_ended = events & (EPOLLHUP | EPOLLERR);
     if (is_closing_) return discard();
-    if (has_ended && (held_ || must_read_first())) return fail("it was closed by the other side");
+    if (has_ended && (held_ || must_read_first())) return fail(transport::Transfer{}.why());
     if (events & ~std::uint32_t{EPOLLOUT}) receive();
     show_interest();
 }
@@ -258,17 +252,14 @@ bool Link::read_some(std::byte* to, std::uint64_t bytes) {
             hold(gate->look_again());
             return false;
         }
-        const ssize_t got = recv(socket_.fd(), to + have_, bytes - have_, MSG_DONTWAIT);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
-        if (got <= 0) {
-            fail(got == 0 ? "it was closed by the other side" : transport::error_text(errno));
-            return false;
-        }
+        const transport::Transfer got =
+            transport::receive_some(socket_.fd(), std::span(to + have_, bytes - have_));
+        if (got.has_ended) fail(got.why());
+        if (got.bytes == 0) return false;
         heard_ = transport::Clock::now();
-        if (gate) gate->received(static_cast<std::size_t>(got));
-        have_ += static_cast<std::uint64_t>(got);
-        budget_ -= std::min(budget_, static_cast<std::uint64_t>(got));
+        if (gate) gate->received(got.bytes);
+        have_ += got.bytes;
+        budget_ -= std::min<std::uint64_t>(budget_, got.bytes);
     }
     have_ = 0;
     return true;
@@ -428,11 +419,10 @@ void Link::end_sending() {
 void Link::discard() {
     char scratch[16384];
     for (std::uint64_t read = 0; read < most_read_at_once;) {
-        const ssize_t got = recv(socket_.fd(), scratch, sizeof scratch, MSG_DONTWAIT);
-        read += got > 0 ? static_cast<std::uint64_t>(got) : 0;
-        if (got > 0 || (got < 0 && errno == EINTR)) continue;
-        if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) close();
-        return;
+        const transport::Transfer got = transport::receive_some(socket_.fd(), scratch);
+        if (got.has_ended) close();
+        if (got.bytes == 0) return;
+        read += got.bytes;
     }
 }
 

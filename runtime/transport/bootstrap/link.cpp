@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include "runtime/transport/net/transfer.hpp"
+
 namespace hocket::transport {
 
 void Link::queue(FrameType type, std::string_view payload) {
@@ -17,15 +19,14 @@ void Link::queue(std::shared_ptr<const std::string> frame) {
 void Link::flush() {
     while (is_open() && !output_.empty()) {
         const std::string& frame = *output_.front();
-        const ssize_t n = send(fd(), frame.data() + sent_, frame.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0) {
-            if (errno == EINTR) continue;
-            if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-            if (error_ == 0) error_ = errno;
+        const Transfer transfer = send_some(fd(), std::string_view(frame).substr(sent_));
+        if (transfer.has_ended) {
+            if (error_ == 0) error_ = transfer.error;
             output_.clear(), sent_ = 0;
             break;
         }
-        sent_ += static_cast<std::size_t>(n);
+        if (transfer.bytes == 0) return;
+        sent_ += transfer.bytes;
         if (sent_ == frame.size()) output_.pop_front(), sent_ = 0;
     }
     if (is_open() && stopping_) shutdown(fd(), SHUT_WR);
@@ -34,19 +35,18 @@ void Link::flush() {
 Link::State Link::receive() {
     // Bounded, so that one busy peer cannot keep the reader from the others; poll(2) reports the rest.
     char bytes[65536];
-    for (int rounds = 0; rounds < 16;) {
-        const ssize_t n = recv(fd(), bytes, sizeof bytes, MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return State::open;
-        if (n < 0 && error_ == 0) error_ = errno;
-        if (n <= 0)
+    for (int rounds = 0; rounds < 16; ++rounds) {
+        const Transfer transfer = receive_some(fd(), bytes);
+        if (transfer.has_ended) {
+            if (error_ == 0) error_ = transfer.error;
             return error_ == 0                               ? State::closed
                    : error_ == ECONNRESET || error_ == EPIPE ? State::reset
                                                              : State::failed;
+        }
+        if (transfer.bytes == 0) return State::open;
         silence_.heard();
-        parser_.feed({bytes, static_cast<std::size_t>(n)});
-        if (static_cast<std::size_t>(n) < sizeof bytes) return State::open;
-        ++rounds;
+        parser_.feed({bytes, transfer.bytes});
+        if (transfer.bytes < sizeof bytes) return State::open;
     }
     return State::open;
 }

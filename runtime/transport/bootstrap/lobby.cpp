@@ -7,6 +7,7 @@
 
 #include "runtime/transport/bootstrap/join.hpp"
 #include "runtime/transport/net/frame.hpp"
+#include "runtime/transport/net/transfer.hpp"
 
 namespace hocket::transport {
 namespace {

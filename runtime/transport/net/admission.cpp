@@ -10,6 +10,7 @@
 
 #include "runtime/base/log.hpp"
 #include "runtime/transport/net/texts.hpp"
+#include "runtime/transport/net/transfer.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -143,8 +144,7 @@ void Admission::tell(Stranger& stranger, const std::string& why) {
     put(socket, encode_frame(FrameType::refused, why));
     shutdown(socket.fd(), SHUT_WR);
     char rest[4096];  // closing with unread bytes would reset the connection, and the refusal would be lost
-    while (recv(socket.fd(), rest, sizeof rest, MSG_DONTWAIT) < 0 && errno == EINTR) {
-    }
+    receive_some(socket.fd(), rest);
 }
 
 void Admission::turn_away(Stranger& stranger, const std::string& why) {

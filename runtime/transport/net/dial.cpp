@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/transport/net/texts.hpp"
+#include "runtime/transport/net/transfer.hpp"
 
 namespace hocket::transport {
 namespace {

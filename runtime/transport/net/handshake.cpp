@@ -1,13 +1,12 @@
 #include "runtime/transport/net/handshake.hpp"
 
 #include <sodium.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/random.hpp"
+#include "runtime/transport/net/transfer.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -74,11 +73,11 @@ std::optional<Frame> take_frame(const Socket& socket, FrameParser& parser) {
     for (;;) {
         if (auto frame = parser.next()) return frame;
         char bytes[512];
-        const ssize_t n = recv(socket.fd(), bytes, std::min(sizeof bytes, parser.missing()), MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && errno == EAGAIN) return std::nullopt;
-        if (n <= 0) throw HungUp();
-        parser.feed({bytes, static_cast<std::size_t>(n)});
+        const Transfer transfer =
+            receive_some(socket.fd(), std::span(bytes).first(std::min(sizeof bytes, parser.missing())));
+        if (transfer.has_ended) throw HungUp();
+        if (transfer.bytes == 0) return std::nullopt;
+        parser.feed({bytes, transfer.bytes});
     }
 }
 

@@ -345,10 +345,6 @@ Socket accept_from(int listener, std::string& from) {
     return socket;
 }
 
-bool put(const Socket& socket, std::string_view text) {
-    return send(socket.fd(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
-}
-
 Clock::time_point Patience::next_look(std::chrono::milliseconds most) const {
     if (abandoned)
         if (const auto text = abandoned()) throw Error(Status::peer_lost, *text);

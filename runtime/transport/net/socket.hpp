@@ -91,9 +91,6 @@ Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why
 // the peer's address.
 Socket accept_from(int listener, std::string& from);
 
-// Returns true if the kernel accepted all of a text, which it does on a fresh connection for a short text.
-bool put(const Socket& socket, std::string_view text);
-
 // Calls poll(2) until the deadline, again after each signal. Entries without a descriptor are ignored.
 // Returns the number of ready entries. Throws poll_error().
 int poll_until(std::span<pollfd> set, Clock::time_point deadline);

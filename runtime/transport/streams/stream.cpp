@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 #include <limits.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <new>
+
+#include "runtime/transport/net/transfer.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -112,19 +112,13 @@ bool Stream::flush(std::vector<Completion>& done) {
         if (of_header > 0) parts[count++] = {reinterpret_cast<char*>(&next.header) + sent_, of_header};
         const std::size_t left = sizeof(Header) + next.header.bytes - sent_ - of_header;
         count += next.left.describe(std::span(parts).subspan(count), std::min(budget, left));
-        msghdr what{};
-        what.msg_iov = parts.data();
-        what.msg_iovlen = count;
-        const ssize_t sent = sendmsg(socket_.fd(), &what, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0) {
-            if (errno != EAGAIN && errno != EINTR) broken_ = error_text(errno);
-            break;
-        }
+        const Transfer sent = send_some(socket_.fd(), std::span(parts).first(count));
+        if (sent.has_ended) broken_ = sent.why();
+        if (sent.bytes == 0) break;
         moved = true;
-        budget -= std::min(budget, static_cast<std::size_t>(sent));
-        sent_ += static_cast<std::size_t>(sent);
-        next.left.advance(static_cast<std::size_t>(sent) -
-                          std::min(static_cast<std::size_t>(sent), of_header));
+        budget -= std::min(budget, sent.bytes);
+        sent_ += sent.bytes;
+        next.left.advance(sent.bytes - std::min(sent.bytes, of_header));
         if (sent_ < sizeof(Header) + next.header.bytes) continue;
         done.push_back(completion_of(next.message, 0, 0));
         sent_ = 0;
@@ -160,17 +154,9 @@ bool Stream::take(std::vector<Completion>& done) {
 }
 
 std::size_t Stream::read(std::span<iovec> into) {
-    msghdr where{};
-    where.msg_iov = into.data();
-    where.msg_iovlen = into.size();
-    const ssize_t n = into.size() == 1 ? recv(socket_.fd(), into[0].iov_base, into[0].iov_len, MSG_DONTWAIT)
-                                       : recvmsg(socket_.fd(), &where, MSG_DONTWAIT);
-    if (n > 0) return static_cast<std::size_t>(n);
-    if (n == 0)
-        broken_ = "the peer closed the connection";
-    else if (errno != EAGAIN && errno != EINTR)
-        broken_ = error_text(errno);
-    return 0;
+    const Transfer received = receive_some(socket_.fd(), into);
+    if (received.has_ended) broken_ = received.why();
+    return received.bytes;
 }
 
 bool Stream::refill() {

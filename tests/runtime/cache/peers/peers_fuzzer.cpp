@@ -66,7 +66,7 @@ class Game final : private PeerInbox::Reader {
         theirs_.close();
         for (int i = 0; i < 1000 && why_.empty(); ++i) look();
         require(!why_.empty());
-        if (!is_mutated_) require(ended_ == sent_.size() && why_ == "the connection was closed");
+        if (!is_mutated_) require(ended_ == sent_.size() && why_ == "the peer closed the connection");
     }
 
   private:

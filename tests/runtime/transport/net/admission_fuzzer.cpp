@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "runtime/transport/net/transfer.hpp"
 #include "tests/runtime/transport/net/handshakes.hpp"
 #include "tests/support/fuzz_input.hpp"
 

@@ -9,6 +9,7 @@
 
 #include "runtime/transport/net/admission.hpp"
 #include "runtime/transport/net/dial.hpp"
+#include "runtime/transport/net/transfer.hpp"
 #include "tests/support/expect.hpp"
 
 namespace hocket::test {

@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/transport/net/frame.hpp"
+#include "runtime/transport/net/transfer.hpp"
 #include "runtime/transport/streams/mesh.hpp"
 #include "tests/runtime/transport/bootstrap/exchange.hpp"
 #include "tests/runtime/transport/net/handshakes.hpp"
