@@ -22,10 +22,21 @@ void for_destinations(const dsl::Op& op, Call call) {
     for (const dsl::AreaId area : op.also) call(area);
 }
 
-bool uses(const dsl::Op& op, dsl::AreaId area) {
-    bool is_used = std::ranges::count(op.operands, area) > 0;
+bool uses(const dsl::RankProgram& program, const dsl::Op& op, dsl::AreaId area) {
+    bool is_used = false;
+    for (const dsl::AreaId operand : op.operands) is_used |= program.memory_of(operand) == area;
     for_destinations(op, [&](dsl::AreaId one) { is_used |= one == area; });
     return is_used;
+}
+
+// Returns true if data move between positions by whole pieces only. All pieces have equal chunks, so the
+// stretches of a tile that they move between have equal lengths.
+bool moves_whole_pieces(const dsl::RankProgram& program) {
+    const bool has_pieces = contract_of(program.collective).is_by_rank();
+    return std::ranges::all_of(program.shifted, [&](const dsl::ShiftedArea& shifted) {
+        const dsl::Rational by = program.boundaries[shifted.at] - program.boundaries[shifted.from];
+        return has_pieces && (by * dsl::Rational(program.ranks)).den() == 1;
+    });
 }
 
 // Returns true if the operation writes to local peers and reads at most one of its own destinations, so that
@@ -66,16 +77,18 @@ TileRun::TileRun(const Plan& plan, SharedStart& start)
       areas_(plan.program().areas()),
       placed_(plan.program().local_peers.size() + 1) {
     const dsl::RankProgram& program = plan.program();
-    can_work_beside_ = program.output_is_apart && program.keeps_places();
+    can_work_beside_ = program.output_is_apart && moves_whole_pieces(program);
     const auto chunk_at = [&](dsl::BoundaryId boundary) {
         return static_cast<std::uint32_t>(program.boundaries[boundary].offset(program.chunks));
     };
     for (const dsl::Op& op : program.ops)
         steps_.push_back({op.kind, op.guards_buffers, writes_to_local_peers(program, op),
-                          uses(op, dsl::input_area), uses(op, dsl::output_area), op.peer, op.message,
-                          op.begin, op.end, chunk_at(op.begin), chunk_at(op.end),
+                          uses(program, op, dsl::input_area), uses(program, op, dsl::output_area), op.peer,
+                          op.message, op.begin, op.end, chunk_at(op.begin), chunk_at(op.end),
                           static_cast<std::uint16_t>(op.operands.size()),
                           static_cast<std::uint16_t>(1 + op.also.size())});
+    for (const dsl::ShiftedArea& shifted : program.shifted)
+        chunks_further_.push_back(std::uint64_t{chunk_at(shifted.from)} - chunk_at(shifted.at));
 }
 
 void TileRun::begin(std::uint64_t index) {
@@ -140,11 +153,9 @@ bool TileRun::run_one(const TileStep& step, bool patient) {
     return true;
 }
 
-// Returns true if the operation uses one of the caller's buffers directly, where the stretches of a tile's
-// chunks are not contiguous.
 bool TileRun::works_in_buffers(const TileStep& step) const {
-    const auto is_there = [&](dsl::AreaId area) { return !is_copied(area) || works_beside_copy(area); };
-    return (step.uses_input && is_there(dsl::input_area)) || (step.uses_output && is_there(dsl::output_area));
+    return (step.uses_input && is_in_buffer(dsl::input_area)) ||
+           (step.uses_output && is_in_buffer(dsl::output_area));
 }
 
 void TileRun::work(const TileStep& step) {
@@ -284,11 +295,33 @@ void TileRun::place_own(std::uint64_t chunk) {
         // If a buffer holds only this rank's part and is not copied, it has one chunk, or operations work on
         // one chunk at a time.
         const std::uint64_t there = can_work_beside_ ? chunk : held_chunks(area).first;
-        areas_[area] = is_copied(area) && !works_beside_copy(area)
-                           ? virtual_base(copies(start_.local_peers->self(), area), begins_[area])
-                           : address(virtual_base(buffers_[area], begins_[area]), tile_.shift_of(there));
+        areas_[area] = is_in_buffer(area)
+                           ? in_buffer(area, there)
+                           : virtual_base(copies(start_.local_peers->self(), area), begins_[area]);
     }
-    place_shifted(start_.program(), binding_->byte_offsets.data(), areas_.data());
+    place_shifted_areas();
+}
+
+// Returns the virtual base of the tile in the caller's buffer, for operations on this chunk. Input and output
+// have equally many chunks, one buffer after the other.
+std::byte* TileRun::in_buffer(dsl::AreaId area, std::uint64_t chunk) const {
+    return address(virtual_base(buffers_[area], begins_[area]), tile_.shift_of(chunk % tile_.chunks()));
+}
+
+// In a caller's buffer, the chunk that is read at another position is further from its place in the tile, or
+// less far, than the chunk of that position.
+void TileRun::place_shifted_areas() {
+    const dsl::RankProgram& program = start_.program();
+    const auto& offsets = binding_->byte_offsets;
+    place_shifted(program, offsets.data(), areas_.data());
+    if (!can_work_beside_ || tile_.is_whole()) return;
+    for (std::size_t i = 0; i < program.shifted.size(); ++i) {
+        const dsl::ShiftedArea& shifted = program.shifted[i];
+        if (shifted.of > dsl::output_area || !is_in_buffer(shifted.of)) continue;
+        areas_[program.first_shifted() + i] =
+            address(in_buffer(shifted.of, placed_chunk_ + chunks_further_[i]),
+                    offsets[shifted.from] - offsets[shifted.at]);
+    }
 }
 
 void TileRun::place_local_peer(Member member) {
@@ -299,7 +332,7 @@ void TileRun::place_local_peer(Member member) {
         areas_[dsl::RankProgram::local_peer_area(index, area)] =
             start_.copies && area != dsl::work_area ? virtual_base(copies(member, area), begins_[area])
                                                     : local_peers.base(member, start_.number, area);
-    place_shifted(start_.program(), binding_->byte_offsets.data(), areas_.data());
+    place_shifted_areas();
 }
 
 std::byte* TileRun::copies(Member member, dsl::AreaId area) const {
@@ -313,9 +346,11 @@ void TileRun::move_copies(dsl::AreaId area) {
         move(area, in_tile, in_x, bytes);
     };
     if (works_beside_copy(area)) {
-        for (const dsl::Stretch& touched :
-             area == dsl::input_area ? program.input_read : program.output_written)
-            tile_.for_stretches(program.boundaries[touched.begin], program.boundaries[touched.end], move_one);
+        const bool is_input = area == dsl::input_area;
+        const dsl::Rational before(is_input ? 0 : program.buffers - 1);
+        for (const dsl::Stretch& touched : is_input ? program.input_read : program.output_written)
+            tile_.for_stretches(program.boundaries[touched.begin] - before,
+                                program.boundaries[touched.end] - before, move_one);
     } else if (holds_own_part_only(area)) {
         tile_.for_stretches(dsl::Rational(program.rank, program.ranks),
                             dsl::Rational(program.rank + 1, program.ranks), move_one);

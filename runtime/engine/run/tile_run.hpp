@@ -94,15 +94,20 @@ class TileRun {
     bool awaits(const TileStep& step, bool patient);
     void finish();
     void place_own(std::uint64_t chunk);
+    std::byte* in_buffer(dsl::AreaId area, std::uint64_t chunk) const;
+    void place_shifted_areas();
     void place_local_peer(Member member);
     void move_copies(dsl::AreaId area);
     void move(dsl::AreaId area, std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes);
     bool is_to_be_copied(dsl::AreaId area) const;
     bool is_copied(dsl::AreaId area) const { return is_copied_[area]; }
     bool works_beside_copy(dsl::AreaId area) const {
-        const bool is_multiplied = area == dsl::input_area && start_.plan->multiplies();
-        return !start_.is_small && can_work_beside_ && !is_multiplied;
+        const bool must_be_copied = area == dsl::input_area && start_.copies_input;
+        return !start_.is_small && can_work_beside_ && !must_be_copied;
     }
+    // Returns true if this rank works on the caller's buffer. The stretches of a tile's chunks are not
+    // contiguous there.
+    bool is_in_buffer(dsl::AreaId area) const { return !is_copied(area) || works_beside_copy(area); }
     bool holds_own_part_only(dsl::AreaId area) const { return held_[area] == dsl::Share::own; }
     Chunks held_chunks(dsl::AreaId area) const;
     std::byte* copies(Member member, dsl::AreaId area) const;
@@ -110,11 +115,13 @@ class TileRun {
 
     SharedStart& start_;
     // True if this rank itself can work on the caller's buffers, so that only the parts that local peers
-    // touch are copied. That holds if no rank reads the others' part of the output; but not for an input
-    // whose copy is multiplied.
+    // touch are copied. That holds if no rank reads the others' part of the output, and data move between
+    // positions by whole pieces; but not for an input that must be copied (SharedStart::copies_input).
     bool can_work_beside_;
     dsl::Share held_[2];           // part of x in the rank's input and output
     std::vector<TileStep> steps_;  // by operation
+    // By shifted area: the number of chunks, modulo 2^64, from the chunk of an operation to the one it reads.
+    std::vector<std::uint64_t> chunks_further_;
 
     std::shared_ptr<const Binding> binding_;
     std::uint64_t index_ = 0;  // of the tile
