@@ -45,14 +45,21 @@ def constant_lines(names):
     return "".join(f"#define {name} ...\n" for name in names)
 
 
+def between(begin, end, glue, glue_path):
+    """What stands between two marker lines."""
+    found = re.search(re.escape(begin + "\n") + "(.*?)" + re.escape(end), glue, re.DOTALL)
+    if found is None:
+        sys.exit(f"{glue_path} has no lines from {begin} to {end}")
+    return found[1]
+
+
 def main(header_path, glue_path, output_path):
     with open(header_path, encoding="utf-8") as file:
         header = file.read()
     with open(glue_path, encoding="utf-8") as file:
         glue = file.read()
-    # glue.c's declarations for Python are between two marker lines.
-    glue_declarations = re.search(r"/\* for Python \*/\n(.*?)/\* end \*/", glue, re.DOTALL)[1]
-    callbacks = re.search(r"/\* from Python\n(.*?)\*/", glue, re.DOTALL)[1]
+    glue_declarations = between("/* for Python */", "/* end */", glue, glue_path)
+    callbacks = between("/* from Python", "*/", glue, glue_path)
 
     ffi = cffi.FFI()
     ffi.cdef(constant_lines(numbers_of(header)) + declarations_of(header))

@@ -9,4 +9,7 @@ compiler, name = sys.argv[1:]
 path = subprocess.run([compiler, f"-print-file-name=lib{name}.so"], check=True, capture_output=True, text=True).stdout.strip()
 path = os.path.realpath(path)
 dynamic = subprocess.run(["readelf", "-d", path], check=True, capture_output=True, text=True).stdout
-print(re.search(r"SONAME.*\[(.*)\]", dynamic)[1], path)
+soname = re.search(r"SONAME.*\[(.*)\]", dynamic)
+if soname is None:
+    sys.exit(f"{path} has no soname")
+print(soname[1], path)
