@@ -12,7 +12,7 @@ from jobs import die_with_parent
 SOURCES = os.path.join(build.ROOT, "bench", "cache_peers")
 DRIVERS = os.path.join(build.ROOT, "build", "compare-cache")
 PACKAGES = ["g++", "pkg-config", "fio", "liblmdb-dev"]
-LIBRARIES = {"disk": [], "memory": [], "epochs": ["lmdb"], "training": []}  # names for pkg-config
+LIBRARIES: dict[str, list[str]] = {"disk": [], "memory": [], "epochs": ["lmdb"], "training": []}  # names for pkg-config
 FLAGS = ["-std=c++20", "-O2", "-pthread"]
 MOST_SECONDS = 900  # a program may take at most this long
 

@@ -123,7 +123,7 @@ def disk_cell(folder, samples_folder, size, samples, depth, rounds):
         "fio, tuned": lambda: fio(file, size, length, total, depth, True),
         "Hocket": lambda: hocket_disk(samples_folder, size, samples, depth),
     }
-    measured = {name: [] for name in ways}
+    measured: dict[str, list[dict]] = {name: [] for name in ways}
     for turn in range(rounds):
         for name in list(ways)[:: 1 if turn % 2 == 0 else -1]:
             show_progress(f"disk, {size} bytes, depth {depth}, round {turn + 1}: {name}")
@@ -158,7 +158,7 @@ def measure_disk(extent, folder):
 
 def grouped(lines, keys, *names):
     """Returns cells, each made of the lines that agree in `keys`, with the medians of these figures."""
-    cells = {}
+    cells: dict[tuple, dict[str, list[dict]]] = {}  # the measurements of each row, by the values of the keys
     for line in lines:
         rows = cells.setdefault(tuple(line[key] for key in keys), {})
         rows.setdefault(line["row"], []).append({name: line[name] for name in names})

@@ -67,7 +67,7 @@ def print_memory(cells):
 
 def epoch_groups(cells):
     """Returns [{1: cell, 2: cell, 3: cell}] for each set of samples."""
-    groups = {}
+    groups: dict[tuple[int, int], dict[int, dict]] = {}
     for cell in cells:
         groups.setdefault((cell["samples"], cell["bytes"]), {})[cell["epoch"]] = cell
     return list(groups.values())

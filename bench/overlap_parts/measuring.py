@@ -69,7 +69,7 @@ def measure_profile(place, options, folder):
 
 def alike(ways, reports):
     """Returns lists of ways whose plans are equal: they are measured together."""
-    plans = {}
+    plans: dict[tuple, list[Way]] = {}
     for way in ways:
         first = reports[way.name][0]
         plans.setdefault((way.pulls, tuple(first["ends"]), tuple(first["pull_ends"])), []).append(way)
@@ -84,7 +84,7 @@ def measure(kind, rate, options, folder):
         file, first, profile = measure_profile(place, options, folder)
         say(f"{kind.name}, {rate:g} Mbit/s: profile, {first['measured_seconds']:.3f} s")
         ways = chosen(kind, options)
-        reports = {way.name: [] for way in ways}
+        reports: dict[str, list[dict]] = {way.name: [] for way in ways}
 
         def run(way):
             arguments = [*training(options, options.iterations), "--profile", file, *way.arguments]

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from typing import ClassVar
 
 from runs import Program
 
@@ -18,7 +19,11 @@ def core_of(worker):
 class Place:
     """Starts a job on hosts; build: the build folder of its programs."""
 
-    pulls = ("",)  # the ways in which weights come back
+    name: str
+    what: str
+    workers: int
+    hosts_needed: int
+    pulls: tuple[str, ...] = ("",)  # the ways in which weights come back
     has_bits_of_one_process = True
 
     def __init__(self, build, hosts):
@@ -69,7 +74,8 @@ class Service(Place):
 class Ranks(Place):
     name, what = "ranks", "4 ranks, all_reduce"
     workers, hosts_needed = 4, 4
-    variables, arguments = {}, []
+    variables: ClassVar[dict[str, str]] = {}
+    arguments: ClassVar[list[str]] = []
 
     def programs(self, arguments):
         secret = secrets.token_hex(16)
@@ -99,4 +105,5 @@ class Bml(Ranks):
     has_bits_of_one_process = False
 
 
-PLACES = {place.name: place for place in (Service, Ranks, Bml)}
+KINDS: tuple[type[Place], ...] = (Service, Ranks, Bml)
+PLACES = {place.name: place for place in KINDS}

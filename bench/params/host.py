@@ -32,7 +32,7 @@ def measure(program, folder, rounds, mebibytes):
             "1,000 tensors of 4 KiB": (many, "round"),
             "one tensor of 4 MiB": (few, "round"),
         }
-        figures = {name: [] for name in steps}
+        figures: dict[str, list[float]] = {name: [] for name in steps}
         for turn in range(-2, rounds):
             for name, (service, command) in steps.items():
                 seconds = service.seconds(command)

@@ -50,7 +50,7 @@ class Case:
 
     def __init__(self, priority, pause):
         self.priority, self.pause = priority, pause  # pause: of the first job, between its rounds
-        self.figures = {"alone": [], "beside": [], "other alone": [], "other beside": []}
+        self.figures: dict[str, list[float]] = {"alone": [], "beside": [], "other alone": [], "other beside": []}
 
     def rounds(self, service, count):
         seconds = []

@@ -70,7 +70,7 @@ def parents_in(stats):
 
 def crossings(parents):
     """Returns how often all weights must cross each link: in both directions, once up and once down each branch."""
-    times = Counter()
+    times: Counter[str] = Counter()
     for child, parent in parents.items():
         times.update([link_of(child), link_of(parent)])
         if rack_of(child) != rack_of(parent):

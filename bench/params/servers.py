@@ -23,7 +23,7 @@ def carried(hosts):
 
 
 def measure(hosts, program, folder, rounds, mebibytes):
-    figures = {tree: {"seconds": [], "bytes": []} for tree in TREES}
+    figures: dict[str, dict[str, list]] = {tree: {"seconds": [], "bytes": []} for tree in TREES}
     with ExitStack() as stack:
         services = service_of_each(
             TREES, stack, program, folder, WORKERS, mebibytes, COUNT, CHUNK_BYTES,

@@ -22,11 +22,11 @@ class Service:
 
     def __init__(self, program, folder, workers, count, *, options=(), server_options=(),
                  servers=(("127.0.0.1", ()),), worker=libraries.here, rack=None):
-        self.servers, self.job = [], None
+        self.servers: list[subprocess.Popen[str]] = []
         secret = {"HOCKET_SECRET": secrets.token_hex(16)}
         os.makedirs(folder)
         try:
-            at = None
+            at = ""  # the first server's address
             for address, enter in servers:
                 joins = ["--join", at] if at else ["--servers", str(len(servers))]
                 own_at = self._serve([*enter, program, "serve", "--listen", f"{address}:0", *joins, *server_options],
@@ -45,7 +45,7 @@ class Service:
 
             self.job = Job(libraries.Library("parameter service", launch), workers, os.path.join(folder, "job"))
         except BaseException:
-            self.stop()
+            self._stop_servers()
             raise
 
     def _serve(self, command, secret, folder):
@@ -62,6 +62,7 @@ class Service:
                 preexec_fn=die_with_parent,
             )
         self.servers.append(server)
+        assert server.stdout  # a pipe
         at = server.stdout.readline().strip()
         if not at:
             raise JobError("a server did not start")
@@ -74,8 +75,10 @@ class Service:
         self.stop()
 
     def stop(self):
-        if self.job:
-            self.job.stop()
+        self.job.stop()
+        self._stop_servers()
+
+    def _stop_servers(self):
         for server in reversed(self.servers):
             try:
                 server.communicate("", PATIENCE_SECONDS)
@@ -91,6 +94,7 @@ class Service:
     def stats(self):
         """Returns the stats of the first server."""
         server = self.servers[0]
+        assert server.stdin and server.stdout  # pipes
         server.stdin.write("\n")
         server.stdin.flush()
         return json.loads(server.stdout.readline())

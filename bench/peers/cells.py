@@ -91,7 +91,7 @@ class Row:
     def probe(self):
         """Checks the result, chooses the algorithm, and estimates an iteration's time."""
         algorithms = self.runner.library.algorithms[self.collective]
-        best = {}
+        best: dict[str, float] = {}
         for algorithm, most in algorithms.items():
             if most is not None and self.size > most:
                 continue
@@ -100,7 +100,7 @@ class Row:
                 iterations = max(3, min(100, int(0.02 / rough)))
                 rough = statistics.median(self.run(algorithm, 2, iterations)) * 1e-9
             best[algorithm] = rough
-        self.algorithm = min(best, key=best.get)
+        self.algorithm = min(best, key=best.__getitem__)
         self.estimate = best[self.algorithm]
 
     def measure_round(self, seconds):

@@ -79,6 +79,7 @@ class Hosts:
             preexec_fn=die_with_parent,
         )
         self.holders.append(holder)
+        assert holder.stdout and holder.stderr  # pipes
         if holder.stdout.readline().strip() != "ready":
             raise NotPermitted("namespaces are not permitted here: " + holder.stderr.read().strip())
         return holder.pid

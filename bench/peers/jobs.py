@@ -37,8 +37,8 @@ class Job:
         self.shared_path = os.path.join(folder, "shared")
         self.log_path = os.path.join(folder, "log")
         self.processes = []
-        self.channels = [None] * ranks
-        self.times = None
+        self.channels: list[socket.socket | None] = [None] * ranks
+        self.times: memoryview | None = None
         os.makedirs(folder)
         try:
             self._map_times()
@@ -60,16 +60,17 @@ class Job:
 
     def _start(self, commands):
         with open(self.log_path, "ab") as log:
-            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             for command, variables in commands:
                 # In its own process group, so that Ctrl-C reaches only this process. But not in its own session: the
                 # kernel divides the cores among sessions first, and no rank would yield to one in another session.
                 process = subprocess.Popen(
                     command,
                     env={**os.environ, **variables},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
                     process_group=0,
                     preexec_fn=die_with_parent,
-                    **streams,
                 )
                 self.processes.append(process)
 
@@ -77,15 +78,17 @@ class Job:
         deadline = time.monotonic() + ANSWER_SECONDS
         listener.settimeout(0.2)
         for _ in range(self.ranks):
-            channel = None
-            while channel is None:
-                try:
-                    channel = listener.accept()[0]
-                except socket.timeout:
-                    if any(p.poll() not in (None, 0) for p in self.processes) or time.monotonic() > deadline:
-                        raise JobError(self._failure("its ranks did not start")) from None
+            channel = self._accept_one(listener, deadline)
             channel.settimeout(ANSWER_SECONDS)
             self.channels[int(self._read_line(channel).split()[1])] = channel
+
+    def _accept_one(self, listener, deadline):
+        while True:
+            try:
+                return listener.accept()[0]
+            except socket.timeout:
+                if any(p.poll() not in (None, 0) for p in self.processes) or time.monotonic() > deadline:
+                    raise JobError(self._failure("its ranks did not start")) from None
 
     def _read_line(self, channel):
         line = b""
@@ -132,10 +135,11 @@ class Job:
     def spans(self, iterations):
         """Returns for each of the last command's iterations the ns from the first rank's start to the last rank's
         end."""
-        per_rank = 2 * MOST_ITERATIONS
+        per_rank, times = 2 * MOST_ITERATIONS, self.times
+        assert times is not None, "the job was stopped"
         return [
-            max(self.times[rank * per_rank + MOST_ITERATIONS + i] for rank in range(self.ranks))
-            - min(self.times[rank * per_rank + i] for rank in range(self.ranks))
+            max(times[rank * per_rank + MOST_ITERATIONS + i] for rank in range(self.ranks))
+            - min(times[rank * per_rank + i] for rank in range(self.ranks))
             for i in range(iterations)
         ]
 

@@ -23,7 +23,8 @@ def table(header, rows, left=1):
 
 def column_groups(names, columns):
     """Splits the columns so that a table of each group fits the page. columns: lists of texts, the header first."""
-    width, groups = COLUMNS, []
+    width = COLUMNS
+    groups: list[list[list[str]]] = []
     names_width = max(map(len, names)) + 4
     for column in columns:
         needed = max(3, *map(len, column)) + 3

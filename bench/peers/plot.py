@@ -79,12 +79,13 @@ def draw(panels, columns, title, ticks, file):
     figure, grid = plt.subplots(
         height, columns, sharey=True, squeeze=False, figsize=(1.2 + 3.4 * columns, 1.4 + 3.0 * height)
     )
-    handles = {}
+    handles: dict[str, matplotlib.artist.Artist] = {}  # by label
     for axes, panel in itertools.zip_longest(grid.flat, panels):
         if panel is None:
             axes.set_visible(False)
             continue
-        draw_panel(axes, *panel, ticks)
+        name, lines = panel
+        draw_panel(axes, name, lines, ticks)
         axes.tick_params(labelleft=True)
         handles.update(zip(*reversed(axes.get_legend_handles_labels())))
     for axes, below in zip(grid[:-1].flat, grid[1:].flat):
@@ -121,7 +122,7 @@ def draw_host(cells, file, touch):
     counts = sorted({cell["ranks"] for cell in cells})
     columns = min(MOST_COLUMNS, len(counts) if len(collectives) == 1 else len(collectives))
     filling = [None] * (-len(collectives) % columns) if len(collectives) > 1 else []
-    panels = []
+    panels: list[tuple[str, dict] | None] = []
     for ranks in counts:
         for collective in collectives:
             group = [c for c in cells if (c["ranks"], c["collective"]) == (ranks, collective)]

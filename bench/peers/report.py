@@ -140,7 +140,7 @@ def print_scaling_table(cells):
 def print_problems(cells):
     """Prints each error and failure once. Returns how many of these are Hocket's or the roofline's. A peer's defects
     are printed and its figures left out, but they do not make the comparison fail."""
-    seen = {}
+    seen: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
         for row, figures in cell["rows"].items():
             text = "wrong results" if figures["wrong"] else figures.get("error")
@@ -149,9 +149,9 @@ def print_problems(cells):
                 seen.setdefault((row, text), []).append(where)
     if seen:
         print("\nLeft out")
-    for (row, text), where in seen.items():
-        more = f" and {len(where) - 3} more" if len(where) > 3 else ""
-        print(f"  {row}: {text} ({', '.join(where[:3])}{more})")
+    for (row, text), places in seen.items():
+        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+        print(f"  {row}: {text} ({', '.join(places[:3])}{more})")
     return sum(row not in PEERS and not row.startswith(BEFORE) for row, _ in seen)
 
 

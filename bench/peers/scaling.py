@@ -28,7 +28,8 @@ def set_up(library, ranks, folder):
 
 def set_ups(libraries, ranks, folder):
     """Returns the median by the library's name, measured interleaved. A library that fails has none."""
-    times, failed = {}, {}
+    times: dict[str, list[float]] = {}
+    failed = {}
     for turn in range(SETUPS):
         for library in libraries:
             cells.show_progress(f"set-up {turn + 1} of {library.name} on {ranks} ranks")

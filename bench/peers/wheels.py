@@ -4,6 +4,7 @@ since all of them bring a bin/mpiexec or a lib/libmpi.so. Nothing of them gets i
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import build
@@ -59,7 +60,7 @@ class Wheel:
     packages: list  # the first one's version is reported
     source: str
     linked: str
-    library: object  # (prefix, driver) -> Library
+    library: Callable[[str, str], Library]  # of the prefix and the driver
 
 
 WHEELS = {
@@ -113,7 +114,8 @@ def version(prefix, package):
 def prepare(names):
     """Installs these wheels and builds their drivers. Returns {name: Library} and {package: version} of those that are
     there in the end, and prints a line about each other one."""
-    libraries, versions = {}, {}
+    libraries: dict[str, Library] = {}
+    versions: dict[str, str] = {}
     if not names:
         return libraries, versions
     build.say("Installing wheels and building their drivers")
