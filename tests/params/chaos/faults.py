@@ -352,7 +352,7 @@ class Faults:
         yield from self.end_all(chance)
         job.life += 1
         before, count = "as they are", chance.randint(2, self.plan.workers)
-        how = []
+        how: list[str] = []
         for attempt in range(2):
             order = list(range(self.plan.servers))
             chance.shuffle(order)

@@ -89,9 +89,10 @@ class Server:
         self.is_reserved = False  # by a fault
         self.starts = 0
         self.at = None
-        self.output = None
+        self.output: Lines | None = None
 
     def serves(self):
+        assert self.output is not None, "it was not started"
         for line in self.output.more():
             if line.startswith("serving at "):
                 self.at = line.split()[-1]
@@ -114,6 +115,7 @@ class Hosts:
             holder = subprocess.Popen(["unshare", "--net", "--mount", "sh", "-c", hide + "echo here; exec sleep 1000000"],
                                       stdout=subprocess.PIPE, text=True)
             self.holders.append(holder)
+            assert holder.stdout  # a pipe
             if holder.stdout.readline() != "here\n":
                 raise RuntimeError("a host cannot be made")
             pid = str(holder.pid)
@@ -157,7 +159,7 @@ class Job:
         self.lost = collections.defaultdict(list)  # by number: (first, end; None: not known)
         self.full_disks = set()
         self.cut_hosts = set()
-        self.given_up = collections.Counter()  # by number: the number of lines that say so
+        self.given_up: collections.Counter[int] = collections.Counter()  # by number: the number of lines that say so
         self.lines = {}
         self.oddities = []
         self.events = open(os.path.join(folder, "events"), "w", encoding="utf-8")
@@ -344,7 +346,10 @@ class Job:
 
     def take_error_line(self, name, line):
         if line.startswith("hocket params: ") and "goes on without worker " in line:
-            self.given_up[int(re.search(r"goes on without worker (\d+)", line)[1])] += 1
+            given_up = re.search(r"goes on without worker (\d+)", line)
+            if given_up is None:
+                raise RuntimeError(f"{name} does not say which worker was given up: {line}")
+            self.given_up[int(given_up[1])] += 1
             self.note(line)
         lost = re.search(r"updates of worker (\d+) (from round (\d+) on|of round (\d+)|of rounds (\d+) to (\d+)), which", line)
         if lost:

@@ -2,7 +2,7 @@
 how long each worker was there."""
 import collections
 
-from job import Failure
+from job import Failure, Pull
 
 BLOCKS = 20  # as in worker.c
 
@@ -55,8 +55,10 @@ class Rounds:
 
     def __init__(self, job, life):
         self.job, self.life = job, life
-        self.most_seen = collections.defaultdict(dict)  # by worker, block, and the worker that saw it: the round before which
-        self.ends = collections.defaultdict(list)       # by worker, block: (where they end, the pull that shows it)
+        # By worker, block, and the worker that saw it: the round before which.
+        self.most_seen: dict[tuple[int, int], dict[int, int]] = collections.defaultdict(dict)
+        # By worker, block: (where they end, the pull that shows it).
+        self.ends: dict[tuple[int, int], list[tuple[int, Pull]]] = collections.defaultdict(list)
 
     def judge(self):
         for pull in pulls_of(self.job, self.life):
@@ -142,7 +144,7 @@ def judge_way_back(job, before, life):
     if not pulls:
         return
     pull, way = pulls[0], job.ways_back[life - 1]
-    whole = set()  # the rounds before which workers that died then have all updates
+    whole: set[int] = set()  # the rounds before which workers that died then have all updates
     for slot, worker in job.workers.items():
         if worker.first is None or worker.life >= life:
             continue
@@ -237,7 +239,7 @@ def require_all_at_the_end(job, life, pulls):
     last = [pull for pull in pulls if pull.worker.left is not None and pull.worker.gone_from is None
             and not pull.worker.is_asked_to_leave and pull is pull.worker.pulls[-1]]
     survivors = {pull.worker.slot for pull in last}
-    most = collections.defaultdict(int)
+    most: dict[tuple[int, int], int] = collections.defaultdict(int)  # by worker, block
     for pull in pulls:
         if pull.worker.slot in survivors:
             for slot, (_, ends) in pull.seen.items():

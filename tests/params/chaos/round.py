@@ -1,4 +1,5 @@
 """One round of the chaos test: a job, its faults, and what is said of it."""
+import functools
 import os
 import random
 import signal
@@ -19,7 +20,7 @@ class Active:
     def __init__(self, name, steps):
         self.name, self.steps = name, steps
         self.until = None
-        self.deadline = 0
+        self.deadline = 0.0
 
     def advance(self, now):
         """Returns whether the fault is over."""
@@ -45,9 +46,9 @@ class Round:
         self.job = Job(plan, folder, tools, worker_program, is_isolated, port)
         self.faults = faults.Faults(self.job)
         self.active = []
-        self.rested_from = 0  # the last interruption was over then
+        self.rested_from = 0.0  # the last interruption was over then
         self.went_on_from = self.looked = time.monotonic()
-        self.longest_stall = 0
+        self.longest_stall = 0.0
 
     def wait(self, until):
         """Outside of faults. A busy machine may let a job take long: it hangs if no worker pulls any more, and look()
@@ -86,11 +87,10 @@ class Round:
     def begin(self):
         job = self.job
         chance = random.Random(self.plan.seed)
-        starts = [lambda index=index: job.start_server(index) for index in range(1, self.plan.servers)]
-        starts += [lambda number=number, host=host: job.start_worker(host, number)
-                   for number, host in enumerate(self.plan.worker_hosts)]
+        starts = [functools.partial(job.start_server, index) for index in range(1, self.plan.servers)]
+        starts += [functools.partial(job.start_worker, host, number) for number, host in enumerate(self.plan.worker_hosts)]
         chance.shuffle(starts)
-        for start in [lambda: job.start_server(0)] + starts:  # in any order, but this server has the address
+        for start in [functools.partial(job.start_server, 0)] + starts:  # in any order, but this server has the address
             start()
         for server in job.servers:
             self.wait(faults.Until(server.serves, f"server {server.index} to serve"))
