@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+from typing import Optional
 
 import numpy as np
 
@@ -11,7 +12,8 @@ import hocket
 from hocket.overlap import Profile
 from interrupting import interrupted
 
-COUNTS = [("first", [1000]), (None, [3, 90]), ("idle", []), ("large", [70000, 7]), ("last", [1, 20000])]
+COUNTS: list[tuple[Optional[str], list[int]]] = [
+    ("first", [1000]), (None, [3, 90]), ("idle", []), ("large", [70000, 7]), ("last", [1, 20000])]
 METHODS = ("optimum", "sequential", "layers", "algorithm1", "algorithm2", "ibatch", "mg_wfbp", "buckets")
 
 

@@ -72,10 +72,12 @@ class Exchanges(Alone):
                              ([("a", [x]), ("b", [x])], ["overlap: what is written"]), ([], ["there are no tensors"]), ([("a", [])], ["there are no tensors"])):
             with self.subTest(wrong=wrong):
                 self.refused(words, opened, wrong)
-        for options, words in (({"method": "best"}, ["'best' is not one of", "optimum"]), ({"op": "mean"}, ["'mean'", "average"]),
-                               ({"measure": 2}, ["measure is 2; it must be 3 or more"]), ({"look_every": -2}, ["look_every is -2"]),
-                               ({"measure": "many"}, ["measure is 'many'"]), ({"limit_bytes": -1}, ["limit_bytes is -1"]),
-                               ({"op": "bxor"}, ["bxor"]), ({"schedule": "lars", "op": "sum"}, ["hkt_plan_create"])):
+        cases: tuple[tuple[dict[str, object], list[str]], ...] = (
+            ({"method": "best"}, ["'best' is not one of", "optimum"]), ({"op": "mean"}, ["'mean'", "average"]),
+            ({"measure": 2}, ["measure is 2; it must be 3 or more"]), ({"look_every": -2}, ["look_every is -2"]),
+            ({"measure": "many"}, ["measure is 'many'"]), ({"limit_bytes": -1}, ["limit_bytes is -1"]),
+            ({"op": "bxor"}, ["bxor"]), ({"schedule": "lars", "op": "sum"}, ["hkt_plan_create"]))
+        for options, words in cases:
             with self.subTest(options=options):
                 self.refused(words, opened, layers(), **options)
         with self.assertRaises(hocket.NotFoundError):
@@ -293,7 +295,9 @@ class Ranks(unittest.TestCase):
 
     def test_ranks(self):
         parts = ["averages", "operators", "profiles"]
-        for ranks, provider, more in ((2, "", ["refusals", "ends_in_an_iteration", "interrupts", "threads", "closing"]), (3, "tcp", [])):
+        runs: tuple[tuple[int, str, list[str]], ...] = (
+            (2, "", ["refusals", "ends_in_an_iteration", "interrupts", "threads", "closing"]), (3, "tcp", []))
+        for ranks, provider, more in runs:
             with self.subTest(ranks=ranks, provider=provider):
                 code, said = self.run_ranks(ranks, parts + more, ranks * (len(parts) + len(more)), HOCKET_PROVIDER=provider)
                 self.assertEqual(code, 0, said)

@@ -8,7 +8,7 @@ import sys
 from hocket_by_ctypes import INVALID_ARGUMENT, Communicator, Failure
 
 COUNT = 300_001  # not a multiple of a page: the buffer shares its outer pages with malloc's other blocks
-comm = None      # a child by fork has it, too
+comm: Communicator  # made by main(); a child by fork has it, too
 
 
 def fill(buffer, rank, step):
@@ -45,9 +45,9 @@ def in_child(method, results):
                 if failure.status != INVALID_ARGUMENT or "fork" not in str(failure):
                     results.put(f"the refusal is {failure.status}: {failure}")
                     return
-            globals()["comm"] = None  # destroys the child's copy
+            del globals()["comm"]  # destroys the child's copy
             gc.collect()
-        elif comm is not None:
+        elif "comm" in globals():
             results.put(f"a child by {method} has a communicator")
             return
         # A world of its own.

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
 import unittest.mock
 import weakref
@@ -86,7 +87,9 @@ class CacheCalls(unittest.TestCase):
         self.assertFalse(self.cache._owned)
 
     def is_closing(self):
-        frame = sys._current_frames()[threading.main_thread().ident]
+        main = threading.main_thread().ident
+        assert main is not None
+        frame: types.FrameType | None = sys._current_frames()[main]
         while frame is not None and frame.f_code is not hocket.Cache.close.__code__:
             frame = frame.f_back
         return frame is not None
@@ -115,7 +118,8 @@ class CacheCalls(unittest.TestCase):
                     self.assertTrue(drop(cache))
                 del cache
                 gc.collect()
-                self.assertTrue(gone()._owned)
+                self.assertTrue((left := gone()) is not None and left._owned)
+                del left
                 self.may_go_on.set()
                 until = time.monotonic() + 60
                 while gone() is not None and time.monotonic() < until:
@@ -166,7 +170,10 @@ class Operations(unittest.TestCase):
 class Threads(unittest.TestCase):
     def test_where_no_thread_can_be_made(self):
         with hocket.init() as comm, unittest.mock.patch.object(_thread, "start_new_thread", side_effect=RuntimeError("can't start new thread")):
-            self.assertEqual(comm.split(0).size, 1)
+            part = comm.split(0)
+            assert part is not None
+            self.assertEqual(part.size, 1)
+            del part
 
     def test_a_handler_that_raises_while_the_thread_begins(self):
         """That is no sign that there can be no thread: the function is called once, and the exception is raised."""
@@ -202,7 +209,8 @@ class Threads(unittest.TestCase):
             raise KeyboardInterrupt
 
         for is_first in (True, False):  # it is made after the exception; before it
-            begun, may_go_on, references = threading.Event(), threading.Event(), []
+            begun, may_go_on = threading.Event(), threading.Event()
+            references: list[weakref.ref[object]] = []
             with self.subTest(is_first=is_first), raising(begun.is_set, interrupt):
                 try:
                     interruptible(make)
@@ -224,12 +232,14 @@ class Threads(unittest.TestCase):
                 opened.set()
 
         with hocket.init() as comm:
-            for given in ({}, {"comm": comm}):
-                with self.subTest(given=list(given)), unittest.mock.patch.object(hocket.Cache, "_open", slowly):
-                    opened.clear(), may_go_on.clear(), caches.clear()
+            for of in (None, comm):
+                with self.subTest(of=of), unittest.mock.patch.object(hocket.Cache, "_open", slowly):
+                    opened.clear()
+                    may_go_on.clear()
+                    caches.clear()
                     interrupt_when(lambda: caches)
                     with self.assertRaises(KeyboardInterrupt):
-                        hocket.Cache(read=len, dataset="d", **given)
+                        hocket.Cache(read=bytes, dataset="d", comm=of)
                     may_go_on.set()
                     self.assertTrue(opened.wait(60))
                     self.assertFalse(caches[0]._owned)

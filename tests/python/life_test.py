@@ -18,6 +18,7 @@ import running
 
 running.need_package()
 import numpy as np
+from hocket._native import lib
 
 import hocket
 from alone import Alone
@@ -63,7 +64,7 @@ class Requests(Alone):
 
     def test_a_request_that_two_threads_wait_for_is_freed_once(self):
         """Each thread that calls looks at dropped requests: one thread asks C, and the others see them in progress."""
-        wait, flight = hocket.state.lib.hkt_py_wait, self.start(np.zeros(4), 1)._flight
+        wait, flight = lib.hkt_py_wait, self.start(np.zeros(4), 1)._flight
         thread = threading.Thread(target=wait, args=(flight, -1))
         thread.start()
         while not flight[2]:
@@ -306,16 +307,17 @@ class Meeting(unittest.TestCase):
 
     def both(self, join):
         """The communicators of two ranks, each made in a thread."""
-        made = [None, None]
+        joined: dict[int, hocket.Communicator] = {}
 
         def run(rank):
-            made[rank] = join(rank)
+            joined[rank] = join(rank)
 
         threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(60)
+        made = [joined[rank] for rank in range(2)]
         self.assertEqual([comm.rank for comm in made], [0, 1])
         sums = [comm.all_reduce(np.ones(3), wait=False) for comm in made]
         for request in sums:
@@ -357,6 +359,7 @@ class Meeting(unittest.TestCase):
         while hocket.unique_id_waiting(made) == 0 and time.monotonic() < until:
             time.sleep(0.02)
         grown = comm.grow(1, made)
+        assert grown is not None
         self.assertEqual((grown.rank, grown.size), (0, 2))
         grown.all_reduce(np.ones(1))
         self.assertEqual(newcomer.communicate(timeout=60)[0], "1 2.0\n")

@@ -55,7 +55,7 @@ def refused(error):
 
 # ---- Communicators -------------------------------------------------------------------------------------------------
 
-comm = None  # of one rank: for the kinds that do not make their own
+comm: hocket.Communicator  # of one rank: for the kinds that do not make their own. main() makes it
 
 
 @kind(30)
@@ -91,6 +91,7 @@ def communicators_break():
 @kind(30)
 def groups():
     for made in (comm.split(1), comm.group([0])):
+        assert made is not None
         made.all_reduce(np.ones(3))
     assert comm.split(None) is None
 
@@ -111,16 +112,17 @@ def ranks_meet():
                 changed.wait_for(lambda: key in found, 60)
                 return found[key]
 
-    made = [None, None]
+    joined: dict[int, hocket.Communicator] = {}
 
     def join(rank):
-        made[rank] = hocket.init(rank=rank, world_size=2, store=Store(), timeout=60)
+        joined[rank] = hocket.init(rank=rank, world_size=2, store=Store(), timeout=60)
 
     threads = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    made = [joined[rank] for rank in range(2)]
     for count in (3, 100000):
         for request in [one.all_reduce(np.ones(count), wait=False) for one in made]:
             assert request.wait(60)[0] == 2
@@ -303,7 +305,8 @@ def exchanges():
         exchange = comm.overlap([("a", [x]), ("b", [y])], measure=3, op=comm.premul_sum(1))
         for _ in range(4):
             exchange.begin_backward()
-            exchange.backward(1), exchange.backward(0)
+            exchange.backward(1)
+            exchange.backward(0)
             exchange.finish()
         exchange.stats, exchange.batches, exchange.profile
         if end == "leave":
@@ -326,7 +329,8 @@ def schedules():
     with refused(hocket.ScheduleError):
         hocket.check(os.path.join(FOLDER, "wrong.sched"))
     hocket.explain("ring", "2x3", 1)
-    comm.info("topology"), comm.lost(), comm.check()
+    comm.info("topology"), comm.lost()
+    comm.check()
     comm.dump(os.path.join(FOLDER, "dump.json"))
 
 
@@ -384,7 +388,8 @@ def caches():
             for batch in cache.batches(range(20), 5):
                 pass
             assert cache.find("00003") == 3
-            cache.stats(), len(cache), cache.cursor, cache.flush()
+            cache.stats(), len(cache), cache.cursor
+            cache.flush()
             with refused(LookupError):
                 cache[20]
             del batch

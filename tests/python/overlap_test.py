@@ -185,12 +185,14 @@ class Profiles(Case):
 
     def test_refused_with_its_path(self):
         good = {"name": "a", "transfer": 1, "compute": 1, "bytes": 1}
-        for change, words in (({"transfer": -1}, "layers[1].transfer is -1; it must be seconds"), ({"transfer": "1"}, 'transfer is "1"'),
-                              ({"compute": True}, "layers[1].compute is true"), ({"compute": 1e10}, "compute is 10000000000.0"),
-                              ({"compute": 10 ** 400}, "layers[1].compute is 1000"), ({"compute": None}, "compute is null"),
-                              ({"bytes": -1}, "layers[1].bytes is -1"), ({"bytes": 1.5}, "bytes is 1.5"), ({"bytes": None}, "bytes is null"),
-                              ({"bytes": 2 ** 49}, "bytes is 562949953421312"), ({"name": ""}, 'layers[1].name is ""'), ({"name": "a\nb"}, "one line"),
-                              ({"name": 7}, "name is 7"), ({"name": "x" * 257}, "up to 256 bytes"), ({"transfer": []}, "transfer is a list")):
+        changes: tuple[tuple[dict[str, object], str], ...] = (
+            ({"transfer": -1}, "layers[1].transfer is -1; it must be seconds"), ({"transfer": "1"}, 'transfer is "1"'),
+            ({"compute": True}, "layers[1].compute is true"), ({"compute": 1e10}, "compute is 10000000000.0"),
+            ({"compute": 10 ** 400}, "layers[1].compute is 1000"), ({"compute": None}, "compute is null"),
+            ({"bytes": -1}, "layers[1].bytes is -1"), ({"bytes": 1.5}, "bytes is 1.5"), ({"bytes": None}, "bytes is null"),
+            ({"bytes": 2 ** 49}, "bytes is 562949953421312"), ({"name": ""}, 'layers[1].name is ""'), ({"name": "a\nb"}, "one line"),
+            ({"name": 7}, "name is 7"), ({"name": "x" * 257}, "up to 256 bytes"), ({"transfer": []}, "transfer is a list"))
+        for change, words in changes:
             with self.subTest(change=change):
                 self.refused([words], Profile.from_json, json.dumps({"startup": 1, "layers": [good, {**good, **change}]}))
         for text, words in (("", "it is no JSON"), ("[]", "it is a list; a profile is {"), ('{"layers": []}', "startup is missing"), ('{"startup": 1}', "layers is missing"),
@@ -222,7 +224,8 @@ class BucketSizes(Case):
         for _ in range(100):
             profile = random_profile(rng, rng.randint(1, 12))
             found, sizes = plan(profile, backward=True), [layer.bytes for layer in profile.layers]
-            limits, buckets, have = bucket_sizes(found, sizes), [[]], 0
+            buckets: list[list[int]] = [[]]
+            limits, have = bucket_sizes(found, sizes), 0
             for layer in reversed(range(len(sizes))):
                 if buckets[-1] and have >= limits[min(len(buckets), len(limits)) - 1]:
                     buckets.append([])

@@ -205,7 +205,12 @@ def awaiting(comm):
     for i, array in enumerate(asyncio.run(several())):
         same(array, np.full(1000, sum(range(comm.size)) + i * comm.size), "awaited")
     told = threading.Event()
-    comm.all_reduce(np.zeros(3, np.float32), wait=False).add_done_callback(lambda request: (request.wait(), told.set()))
+
+    def tell(request):
+        request.wait()
+        told.set()
+
+    comm.all_reduce(np.zeros(3, np.float32), wait=False).add_done_callback(tell)
     if not told.wait(30):
         raise AssertionError("the callback was not called")
     request = comm.barrier(wait=False)

@@ -53,7 +53,7 @@ class Two(TestCase):
         first.clock()
         request = first.pull(["d", "a"], wait=False)
         self.assertRaises(hocket.InProgressError, request.wait, 0.05)
-        second.push({"d": np.float32(1)[None], "a": np.ones(6, np.float32)})
+        second.push({"d": np.full(1, 1, np.float32), "a": np.ones(6, np.float32)})
         second.clock()
         got = request.wait(TIMEOUT_S)
         self.assertEqual((list(got), got["d"][()]), (["d", "a"], 3))
@@ -120,7 +120,8 @@ class Two(TestCase):
         self.eventually(lambda: first.closed)
         self.assertTrue(request.done())
         self.refused(["closed"], request.wait, error=hocket.AbortedError)
-        request._result = out = None  # a result that the program has dropped
+        request._result = None
+        del out  # a result that the program has dropped
         gc.collect()
         was_alive, was_closing = alive() is not None, closing.is_alive()
         second.close()

@@ -51,7 +51,7 @@ class Alone(TestCase):
             self.same(got[name], before + before.dtype.type(1))
 
     def test_some_tensors(self):
-        self.worker.push({"d": np.float32(3)[None], "a": np.ones(6, np.float32)})  # neither in their order, nor neighbours; flat
+        self.worker.push({"d": np.full(1, 3, np.float32), "a": np.ones(6, np.float32)})  # neither in their order, nor neighbours; flat
         self.worker.push({"c": np.arange(5)})
         self.worker.clock()
         out = np.zeros((3, 2), np.float32)
@@ -226,11 +226,12 @@ class Alone(TestCase):
 class Opening(TestCase):
     def test_refused(self):
         w = {"w": np.zeros(3)}
-        for tensors, options, words in (
-                ({}, {}, ["tensors is {}"]), ([1], {}, ["a dict from names to arrays"]), ({"": w["w"]}, {}, ["not a name"]), ({"w": np.zeros(0)}, {}, ["element"]),
-                ({"w": np.zeros(3, bool)}, {}, ["bool", "cannot be added up"]), ({"w": np.zeros(3, complex)}, {}, ["complex128"]), ({"w": np.zeros(6)[::2]}, {}, ["tensors['w'] has gaps"]),
-                (w, {"staleness": -2}, ["staleness is -2"]), (w, {"tree": "oak"}, ["oak"]), (w, {"priority": 300}, ["priority"]), (w, {"workers": -1}, ["workers"]),
-                (w, {"timeout": 0}, ["timeout is 0"]), (w, {"longest_wait": -1}, ["longest_wait is -1"]), (w, {"number": "one"}, ["number is 'one'"]), (w, {"update": "w = "}, [])):
+        cases: tuple[tuple[object, dict[str, object], list[str]], ...] = (
+            ({}, {}, ["tensors is {}"]), ([1], {}, ["a dict from names to arrays"]), ({"": w["w"]}, {}, ["not a name"]), ({"w": np.zeros(0)}, {}, ["element"]),
+            ({"w": np.zeros(3, bool)}, {}, ["bool", "cannot be added up"]), ({"w": np.zeros(3, complex)}, {}, ["complex128"]), ({"w": np.zeros(6)[::2]}, {}, ["tensors['w'] has gaps"]),
+            (w, {"staleness": -2}, ["staleness is -2"]), (w, {"tree": "oak"}, ["oak"]), (w, {"priority": 300}, ["priority"]), (w, {"workers": -1}, ["workers"]),
+            (w, {"timeout": 0}, ["timeout is 0"]), (w, {"longest_wait": -1}, ["longest_wait is -1"]), (w, {"number": "one"}, ["number is 'one'"]), (w, {"update": "w = "}, []))
+        for tensors, options, words in cases:
             error = hocket.ScheduleError if options.get("update") else hocket.InvalidArgumentError
             self.refused(words, open_worker, "127.0.0.1:9", tensors, error=error, **options)
         self.refused(["nonesuch"], open_worker, "127.0.0.1:9", w, update="nonesuch(1)", error=hocket.Error)
@@ -267,8 +268,8 @@ class Opening(TestCase):
     def test_first_weights_are_one_workers(self):
         models = [{"w": np.full(3, 5.0)}, {"w": np.full(3, 6.0)}]
         server = self.serve()
+        workers: list[params.Worker] = []
         threads = [threading.Thread(target=lambda i=i: workers.append(open_worker(server.address, models[i], workers=2, gives_weights=i == 1))) for i in (0, 1)]
-        workers = []
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -25,12 +25,12 @@ def model():
             "d": np.full((), 2, np.float32)}
 
 
-def serve(**options):
-    return params.serve("127.0.0.1:0", secret=SECRET, **{"timeout": TIMEOUT_S, **options})
+def serve(*, timeout=TIMEOUT_S, **options):
+    return params.serve("127.0.0.1:0", secret=SECRET, timeout=timeout, **options)
 
 
-def open_worker(address, tensors, **options):
-    return params.open(tensors, address=address, secret=SECRET, **{"timeout": TIMEOUT_S, **options})
+def open_worker(address, tensors, *, timeout=TIMEOUT_S, **options):
+    return params.open(tensors, address=address, secret=SECRET, timeout=timeout, **options)
 
 
 def open_workers(address, models, **options):
@@ -59,19 +59,21 @@ class Process:
     def __init__(self, mode, **options):
         self._process = subprocess.Popen([sys.executable, PROCESS, mode, json.dumps(options)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          text=True, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", HOCKET_SECRET=SECRET))
+        assert self._process.stdin and self._process.stdout
+        self._input, self._output = self._process.stdin, self._process.stdout
         self._limit = threading.Timer(2 * TIMEOUT_S, self._process.kill)
         self._limit.daemon = True
         self._limit.start()
 
     def hear(self):
-        line = self._process.stdout.readline()
+        line = self._output.readline()
         if not line:
             raise AssertionError(f"the process has ended with {self._process.wait()}")
         return json.loads(line)
 
     def go_on(self):
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        self._input.write("\n")
+        self._input.flush()
 
     def kill(self):
         self._process.kill()
@@ -80,10 +82,10 @@ class Process:
     def wait(self):
         """Its exit code, once it has ended by itself."""
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
+            self._input.close()
         code = self._process.wait(2 * TIMEOUT_S)
         self._limit.cancel()
-        self._process.stdout.close()
+        self._output.close()
         return code
 
 
