@@ -2,12 +2,14 @@
 """Buckets of DistributedDataParallel by plan, and the profiles that plans are made of."""
 import copy
 import time
+import unittest
 
 import ranks  # first: it skips without torch
 
 # isort: split
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 import hocket
@@ -69,8 +71,10 @@ def by_plan(rank, size, backend):
     group = group_of(backend)
     expected = gradients(DistributedDataParallel(model(), process_group=group), rank)
     plan = plan_of((1, 4, 6), [str(i) for i in range(6)])  # modules
+    all_keywords: tuple[dict[str, bool], ...] = (
+        {}, {"gradient_as_bucket_view": True}, {"static_graph": True}, {"static_graph": True, "find_unused_parameters": True})
     for takes_a_list in ways():
-        for keywords in ({}, {"gradient_as_bucket_view": True}, {"static_graph": True}, {"static_graph": True, "find_unused_parameters": True}):
+        for keywords in all_keywords:
             one = ddp(takes_a_list, model(), plan, process_group=group, **keywords)
             for found, wanted in zip(gradients(one, rank), expected):
                 same(found, wanted, f"{backend}, {takes_a_list}, {keywords}")
@@ -144,12 +148,14 @@ class OneOf(torch.nn.Module):
 def refused(rank, size):
     texts = []
     good = plan_of((6,), [str(i) for i in range(6)])
-    for arguments, keywords in (((model(), good), {"bucket_cap_mb": 3}), ((model(), plan_of((6,), [str(i) for i in range(6)], False)), {}),
-                                ((model(), plan_of((5,), [str(i) for i in range(5)])), {}), ((model(), plan_of((6,), ["0"] * 6)), {}),
-                                ((model(), [1, 0]), {}), ((model(), []), {}), ((OneOf("types"), [8]), {}), ((OneOf("sparse"), [8]), {}),
-                                ((torch.nn.Tanh(), [8]), {})):
+    cases: tuple[tuple[torch.nn.Module, overlap.Plan | list[int], dict[str, int]], ...] = (
+        (model(), good, {"bucket_cap_mb": 3}), (model(), plan_of((6,), [str(i) for i in range(6)], False), {}),
+        (model(), plan_of((5,), [str(i) for i in range(5)]), {}), (model(), plan_of((6,), ["0"] * 6), {}),
+        (model(), [1, 0], {}), (model(), [], {}), (OneOf("types"), [8], {}), (OneOf("sparse"), [8], {}),
+        (torch.nn.Tanh(), [8], {}))
+    for module, plan, keywords in cases:
         try:
-            hocket.torch.planned_ddp(*arguments, **keywords)
+            hocket.torch.planned_ddp(module, plan, **keywords)
         except ValueError as error:
             texts.append(str(error))
     return texts
@@ -255,7 +261,7 @@ class Planned(ranks.TestCase):
         for text in self.check(2, unused):
             self.assertIn("offers no way", text)
 
-    @ranks.unittest.skipUnless(hasattr(planned.c10d, "Backend"), "torch 1.13 has a way")
+    @unittest.skipUnless(hasattr(_distributed_c10d, "Backend"), "torch 1.13 has a way")
     def test_where_torch_has_no_way(self):
         self.assertIn("offers no way to choose buckets with a backend of C++", self.check(1, no_way)[0])
 

@@ -201,7 +201,8 @@ def interrupted(rank, size):
 
 def waits_beside(rank, size):
     """A handler of a signal cannot wait for what its thread waits for, and is told so."""
-    x, said = torch.ones(3), []
+    x = torch.ones(3)
+    said: list[str] = []
     if rank == 0:
         def handle(*_):
             if not work._communicator.state.inside:  # not in the wait yet

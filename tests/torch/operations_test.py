@@ -4,6 +4,7 @@ import datetime
 import os
 import threading
 import time
+import unittest
 
 import ranks  # first: it skips without torch
 
@@ -12,7 +13,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import ReduceOp
 
-from ranks import same
+import hocket.torch
+from ranks import refused, same
 
 REALS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 WHOLE = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
@@ -63,15 +65,6 @@ def operators_of(dtype):
     return arithmetic if dtype.is_floating_point else arithmetic + [ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR]
 
 
-def refused(kind, words, call, *arguments):
-    try:
-        call(*arguments)
-    except kind as error:
-        assert words in str(error), f"{error} does not say: {words}"
-    else:
-        raise AssertionError(f"not refused: {words}")
-
-
 def reductions(rank, size):
     for dtype in ALL:
         for op in operators_of(dtype):
@@ -105,9 +98,9 @@ def moves(rank, size):
             dist.all_gather(out, own)
             for found, expected in zip(out, everyone):
                 same(found, expected, f"all_gather {dtype}")
-            out = [torch.empty_like(own) for _ in range(size)] if rank == 1 else None
-            dist.gather(own, out, dst=1)
-            for found, expected in zip(out or [], everyone):
+            gathered = [torch.empty_like(own) for _ in range(size)] if rank == 1 else None
+            dist.gather(own, gathered, dst=1)
+            for found, expected in zip(gathered or [], everyone):
                 same(found, expected, f"gather {dtype}")
             x = torch.empty_like(own)
             dist.scatter(x, everyone if rank == 1 else None, src=1)
@@ -251,17 +244,18 @@ def several_at_once(rank, size):
 
 
 def objects(rank, size):
-    everyone = [None] * size
+    everyone: list[object] = [None] * size
     dist.all_gather_object(everyone, {"rank": rank, "text": "x" * rank * 1000})
     assert everyone == [{"rank": r, "text": "x" * r * 1000} for r in range(size)], everyone
-    gathered = [None] * size if rank == 0 else None
+    gathered: list[object] | None = [None] * size if rank == 0 else None
     dist.gather_object(("of", rank), gathered, dst=0)
     assert rank != 0 or gathered == [("of", r) for r in range(size)], gathered
-    given = [{"from": 1}, [1, 2]] if rank == 1 else [None, None]
+    given: list[object] = [{"from": 1}, [1, 2]] if rank == 1 else [None, None]
     dist.broadcast_object_list(given, src=1)
     assert given == [{"from": 1}, [1, 2]], given
-    out = [None]
-    dist.scatter_object_list(out, [f"for {r}" for r in range(size)] if rank == 0 else [None] * size, src=0)
+    out: list[object] = [None]
+    texts: list[object] = [f"for {r}" for r in range(size)] if rank == 0 else [None] * size
+    dist.scatter_object_list(out, texts, src=0)
     assert out == [f"for {rank}"], out
 
 
@@ -359,10 +353,10 @@ def again(rank, size):
     for late in 3 * list(range(size)):
         if rank == late:
             time.sleep(0.02)
-        group = ranks.hocket.torch.ProcessGroup(store, rank, size, limit)
+        group = hocket.torch.ProcessGroup(store, rank, size, limit)
         check(lambda x: group.allreduce([x]).wait(), "all_reduce in a group of the same name")
         group.shutdown()
-    group = ranks.hocket.torch.ProcessGroup(Keeping(dist.PrefixStore("kept", store)), rank, size, limit)
+    group = hocket.torch.ProcessGroup(Keeping(dist.PrefixStore("kept", store)), rank, size, limit)
     check(lambda x: group.allreduce([x]).wait(), "all_reduce in a group that met in a store which keeps everything")
     group.shutdown()
     if not HAS_2:
@@ -379,14 +373,14 @@ def again(rank, size):
 
 def options(rank, size):
     """A group has the schedule that its options name, or that of the environment."""
-    ring = dist.new_group(pg_options=ranks.hocket.torch.Options(schedule="ring"))
+    ring = dist.new_group(pg_options=hocket.torch.Options(schedule="ring"))
     x = torch.ones(1000)
     dist.all_reduce(x, group=ring)
     same(x, torch.full((1000,), float(size)), "all_reduce by a ring")
     for setting in ("options", "environment"):
         if setting == "environment":
             os.environ["HOCKET_SCHEDULE"] = "nonesuch"
-        group = dist.new_group(pg_options=ranks.hocket.torch.Options(schedule="nonesuch") if setting == "options" else None)
+        group = dist.new_group(pg_options=hocket.torch.Options(schedule="nonesuch") if setting == "options" else None)
         try:
             dist.all_reduce(x, group=group)
         except (RuntimeError, LookupError) as error:
@@ -456,7 +450,7 @@ def beside_another(rank, size):
     store = dist.PrefixStore("again", dist.distributed_c10d._get_default_store())
     dist.destroy_process_group()
     dist.init_process_group("cpu:hocket,cuda:gloo", store=store, rank=rank, world_size=size)
-    assert isinstance(dist.group.WORLD._get_backend(torch.device("cpu")), ranks.hocket.torch.Backend)
+    assert isinstance(dist.group.WORLD._get_backend(torch.device("cpu")), hocket.torch.Backend)
     for function in (single_tensors, odd_tensors, objects, barriers, sparse, groups):
         function(rank, size)
     x = torch.full((3,), float(rank))
@@ -489,11 +483,11 @@ class Operations(ranks.TestCase):
             with self.subTest(function=function.__name__):
                 self.check(4, function)
 
-    @ranks.unittest.skipUnless(HAS_2, "torch 1.13 does not tell the factor of PREMUL_SUM")
+    @unittest.skipUnless(HAS_2, "torch 1.13 does not tell the factor of PREMUL_SUM")
     def test_factors(self):
         self.check(3, factors)
 
-    @ranks.unittest.skipUnless(HAS_2, "torch 1.13 has one backend for all devices")
+    @unittest.skipUnless(HAS_2, "torch 1.13 has one backend for all devices")
     def test_beside_another(self):
         self.check(2, beside_another)
 

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from unittest import mock
 
 import ranks  # first: it skips without torch
@@ -32,8 +33,8 @@ def serve(**options):
     return hocket.params.serve("127.0.0.1:0", secret=SECRET, timeout=TIMEOUT_S, **options)
 
 
-def optimizer_of(model, address, **options):
-    return ParamsOptimizer(model, address, **{"update": UPDATE, "secret": SECRET, "timeout": TIMEOUT_S, "tree": "direct", **options})
+def optimizer_of(model, address, *, update=UPDATE, secret=SECRET, timeout=TIMEOUT_S, tree="direct", **options):
+    return ParamsOptimizer(model, address, update=update, secret=secret, timeout=timeout, tree=tree, **options)
 
 
 class Attention(torch.nn.Module):
@@ -73,7 +74,8 @@ def chain():
 
 def made(kind):
     torch.manual_seed(7)
-    return {"chain": chain, "tied": Tied, "dense": lambda: Tied(False)}[kind]()
+    models: dict[str, Callable[[], torch.nn.Module]] = {"chain": chain, "tied": Tied, "dense": lambda: Tied(False)}
+    return models[kind]()
 
 
 def batch(kind, step, rank):

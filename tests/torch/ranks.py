@@ -98,9 +98,10 @@ def run(size, function, *arguments, timeout_s=60, deadline_s=120):
 
 
 def _collect(ranks, until):
-    outcomes = []
+    outcomes: list[Outcome] = []
     for child, receive in ranks:
-        said, code = b"", None
+        said = b""
+        code: int | None = None
         os.set_blocking(receive, False)
         while code is None:
             try:
@@ -139,6 +140,15 @@ def main():
     failed = len(result.failures) + len(result.errors)
     count(max(0, result.testsRun - len(result.skipped) - failed), failed, len(result.skipped))
     sys.exit(1 if failed else 0)
+
+
+def refused(kind, words, call, *arguments):
+    try:
+        call(*arguments)
+    except kind as error:
+        assert words in str(error), f"{error} does not say: {words}"
+    else:
+        raise AssertionError(f"not refused: {words}")
 
 
 def same(found, expected, what=""):
