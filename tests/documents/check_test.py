@@ -56,7 +56,10 @@ def main():
         for name in os.listdir(ROOT):
             path = os.path.join(ROOT, name)
             if name == "docs" or name.endswith(".md"):
-                (shutil.copytree if os.path.isdir(path) else shutil.copy)(path, os.path.join(folder, name))
+                if os.path.isdir(path):
+                    shutil.copytree(path, os.path.join(folder, name))
+                else:
+                    shutil.copy(path, folder)
             elif not name.startswith((".", "build-")) and not os.path.exists(os.path.join(path, "build.ninja")):
                 os.symlink(path, os.path.join(folder, name))
         for page, change, wanted in CASES:
