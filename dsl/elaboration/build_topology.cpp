@@ -85,12 +85,12 @@ class TopologyBuilder {
                 break;
             case ast::Property::Kind::latency:
                 if (!(property.value >= 0) || std::isinf(property.value))
-                    throw DiagnosticError(property.span, "a latency is a time of 0 or more");
+                    throw DiagnosticError(property.span, "a latency must be a finite time of 0 or more");
                 level.latency = property.value;
                 break;
             case ast::Property::Kind::bandwidth:
                 if (!(property.value > 0) || std::isinf(property.value))
-                    throw DiagnosticError(property.span, "a bandwidth is a rate of more than 0");
+                    throw DiagnosticError(property.span, "a bandwidth must be a finite rate of more than 0");
                 level.bandwidth = property.value;
                 break;
             case ast::Property::Kind::shared_by:

@@ -127,8 +127,9 @@ void Computations::select(const ast::Let& let, Span span, Scope& scope) {
         throw DiagnosticError(let.value.span, "mstopk takes 2 arguments: a buffer and the density",
                               "let s = mstopk(x, 0.01) selects one element of 100");
     if (!graph_.approximate)
-        throw DiagnosticError(let.value.span, "a selection leaves out what it does not select",
-                              "say so in the header: schedule NAME all_reduce(x) approximate { ... }");
+        throw DiagnosticError(
+            let.value.span, "a selection leaves out all other elements",
+            "add `approximate` to the header: schedule NAME all_reduce(x) approximate { ... }");
     if (let.value.args[0].kind == ast::Expression::Kind::operation)
         throw DiagnosticError(let.value.args[0].span, "mstopk selects from a buffer, not from an expression",
                               "calculate it first, in x or in a state, and select from that");
@@ -170,7 +171,7 @@ void Computations::select(const ast::Let& let, Span span, Scope& scope) {
 void Computations::total(const ast::Let& let, Span span, Scope& scope) {
     const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
     if (let.value.args.size() != 1)
-        throw DiagnosticError(let.value.span, "total takes 1 argument: what is added up",
+        throw DiagnosticError(let.value.span, "total takes 1 argument: the expression to add up",
                               "let n = total(x * x) adds up the squares of each tensor's elements");
     const Terms terms = terms_of(let.value.args[0], false, scope, evaluate, {graph_.extras, views_});
     if (terms.elements.empty())
@@ -223,7 +224,7 @@ void Computations::assign(const ast::Assign& assign, Span span, const Scope& sco
                                   "this selection has been gathered: it is of several ranks",
                                   term.use == Computation::Sparse::Use::add
                                       ? "sum(s) is the sum of all that the rank holds of s"
-                                      : "a rank takes away what it has selected itself, before it gathers s");
+                                      : "a rank subtracts its own selection, before it gathers s");
     }
     const std::uint32_t number = add(std::move(computation));
     for (const Rank rank : ranks()) {

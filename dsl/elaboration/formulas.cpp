@@ -77,10 +77,9 @@ class FormulaBuilder {
         }
         if (const auto sparse = sparse_of(expression)) {
             if (negative && !sparse->is_own_only)
-                throw DiagnosticError(
-                    expression.span, "the sum of selections can only be added",
-                    "a rank takes away what it has selected itself, dense(s); to negate the sum, write "
-                    "x = sum(s), and then x = 0 - x");
+                throw DiagnosticError(expression.span, "the sum of selections can only be added",
+                                      "a rank subtracts only its own selection, dense(s); to negate the sum, "
+                                      "write x = sum(s), and then x = 0 - x");
             terms.sparse.push_back({*sparse, negative ? Use::subtract : Use::add});
             return;
         }
@@ -221,8 +220,8 @@ class FormulaBuilder {
                           : fmt::format("there is no function '{}' of elements", expression.text),
                 is_sparse
                     ? "e = e - dense(s), e = cleared(e, s), let s = mstopk(e, density), let n = total(x * x)"
-                    : "there are abs, sqrt, min, max, select(condition, a, b), float16, bfloat16, and "
-                      "sum(n) of what total made");
+                    : "there are abs, sqrt, min, max, select(condition, a, b), float16, bfloat16, and sum(n) "
+                      "of a sum that total made");
         }
         check_arguments(expression, function->second.arguments);
         for (const ast::Expression& arg : expression.args) add(arg);

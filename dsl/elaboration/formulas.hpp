@@ -35,12 +35,13 @@ struct Terms {
     std::vector<Sparse> sparse;
 };
 
-// Throws DiagnosticError if the expression is not one over elements. sparse: whether it may have terms such
-// as dense(s), sum(s) and cleared(e, s).
+// Throws DiagnosticError if the expression is not one over elements. sparse: the expression may have terms
+// such as dense(s), sum(s) and cleared(e, s).
 Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scope, const Evaluator& evaluator,
                const Buffers& buffers);
 
-// Returns the buffer of x's kind that the expression names. Throws DiagnosticError.
+// Returns the buffer that the expression names: x, or a buffer like x (a state or a given buffer). Throws
+// DiagnosticError for anything else.
 Operand buffer_of(const ast::Expression& expression, const Evaluator& evaluator, const Buffers& buffers);
 
 }  // namespace hocket::dsl

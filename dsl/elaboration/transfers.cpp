@@ -171,8 +171,8 @@ class EachRunner {
         for (const ast::Statement& statement : each_.body)
             if (!std::holds_alternative<ast::Transfer>(statement.node) &&
                 !std::holds_alternative<ast::Let>(statement.node))
-                throw DiagnosticError(statement.span, "an each holds transfers and let only",
-                                      "put for around the each, or add a variable to it");
+                throw DiagnosticError(statement.span, "`each` may contain only transfers and `let`",
+                                      "put the `for` around the `each`, or add a variable to the `each`");
         std::vector<std::int64_t> values(domains_.size());
         std::vector<std::vector<std::int64_t>> tuples;
         if (!transfers_.only_ || !concerned(tuples)) return all(values, 0, std::nullopt, nullptr);

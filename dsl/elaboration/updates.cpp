@@ -148,7 +148,8 @@ class UpdateBuilder {
         return result;
     }
 
-    // Replaces every part that is the same for all elements by a number of the update.
+    // Replaces each compound subexpression that is uniform over the elements with a named scalar of the
+    // update.
     Expression with_numbers(const Expression& expression) {
         if (has_parts(expression) && is_uniform(expression)) return named(expression);
         if (is_power(expression))
@@ -186,14 +187,14 @@ class UpdateBuilder {
         if (!is_uniform(let.value))
             throw DiagnosticError(let.value.span, "let names no values of elements here",
                                   "it names sums, as in let n = total(w * w), and numbers, as in let left = "
-                                  "1 - 0.9 ** round; what elements have is kept in states");
+                                  "1 - 0.9 ** round; values of elements are kept in states");
         const StartParameter number = add_number(let.value);
         scope_.add(let.name.text, number);
     }
 
     void add_total(const ast::Let& let) {
         if (let.value.args.size() != 1)
-            throw DiagnosticError(let.value.span, "total takes 1 argument: what is added up",
+            throw DiagnosticError(let.value.span, "total takes 1 argument: the expression to add up",
                                   "let n = total(w * w) adds up the squares of each tensor's elements");
         const auto number = static_cast<std::uint32_t>(update_.totals.size());
         UpdateStep step = step_of(UpdateStep::Kind::total, number, let.value.args[0]);
@@ -208,7 +209,7 @@ class UpdateBuilder {
         const Operand target = buffer_of(assign.target, evaluator_, {extras_, views_});
         const std::uint32_t number = number_of_buffer(target.buffer);
         if (number == Update::gradients)
-            throw DiagnosticError(assign.target.span, "g is what the workers gave, and can only be read",
+            throw DiagnosticError(assign.target.span, "g holds the workers' gradients, and can only be read",
                                   "w and states can be assigned to");
         update_.steps.push_back(step_of(UpdateStep::Kind::assign, number, assign.value));
     }

@@ -30,9 +30,9 @@ class Atoms {
                 boundaries_.push_back(interval.end);
             }
     }
-    // Must be called after the last add, and before everything else. If `pieces` is not 0, each buffer has
-    // that many pieces, and all of them are cut alike. alike: the first positions of buffers that are all cut
-    // at the same places.
+    // Call it after the last add() and before any other function. Buffer i covers positions i to i + 1. If
+    // `pieces` is not 0, each buffer is divided into that many pieces, and all pieces are cut at the same
+    // offsets. alike: the first positions of buffers that are all cut at the same offsets.
     void settle(std::int64_t buffers = 1, std::int64_t pieces = 0,
                 const std::vector<std::int64_t>& alike = {}) {
         for (std::int64_t buffer = 1; buffer <= buffers; ++buffer) boundaries_.push_back(Rational(buffer));

@@ -1,5 +1,4 @@
-// The computations of a schedule: what each rank calculates between transfers, and the buffers that it needs
-// for that.
+// The computations of a schedule, which each rank makes between transfers, and the buffers that they need.
 #pragma once
 
 #include <cstdint>

@@ -54,12 +54,11 @@ void require(const StepGraph& graph, Counts counts, const std::string& name) {
     Diagnostic diagnostic{origin.transfer, "", {}, ""};
     if (is_by_pair) {
         diagnostic.message =
-            fmt::format("{} from rank {} to rank {} something else than what the one has for the other",
-                        cannot, step.source, step.destination);
+            fmt::format("{} data from rank {} to rank {} that are not its piece for that rank", cannot,
+                        step.source, step.destination);
         diagnostic.hint =
             "each rank knows only its own counts, so every piece must go straight from x to its place in y, "
-            "as "
-            "direct and pairwise do: name one of these, or none";
+            "as direct and pairwise do: name one of these, or none";
     } else {
         diagnostic.message = fmt::format(
             "{} {} of x to the place of {}, which has another length where the ranks' counts differ", cannot,

@@ -162,8 +162,8 @@ struct Schedule {
     std::optional<Name> root;
     std::vector<Parameter> parameters;
     std::vector<Name> given;   // further buffers; every rank has all of them, with the same content
-    bool approximate = false;  // the result may lack what selections leave out of x
-    bool lossy = false;        // what states keep may be lost, too
+    bool approximate = false;  // the result may lack elements of x that selections leave out
+    bool lossy = false;        // the content of states may be lost, too
     std::optional<Expression> where;
     std::vector<Statement> body;
 };

@@ -181,7 +181,7 @@ TEST_CASE("transfers are checked where they stand") {
                Contains("chunks 2 ..< 5 are not in this group"));
     CHECK_THAT(algorithm("each r in g x[block(r, 0)] : r -> r + 1"), Contains("a block has at least one"));
     CHECK_THAT(algorithm("each r in g for s in 1 ..< 2 x[r] : r -> r + 1"),
-               Contains("an each holds transfers and let only"));
+               Contains("`each` may contain only transfers and `let`"));
     CHECK_THAT(algorithm("for s in 0 ..< 9000000 x[0] : 0 -> 1"), Contains("this loop has more than"));
     CHECK_THAT(algorithm("for s in 0 ..< 4000000 for t in 0 ..< 4000000 let u = 1"),
                Contains("steps and loop iterations"));
@@ -298,8 +298,10 @@ TEST_CASE("topologies are bounded, and their figures are figures") {
     CHECK_THAT(topology("for i in 0 ..< 4000000 level a[1] {}"), Contains("more than 64 levels"));
     CHECK_THAT(topology("for i in 0 ..< 4000000 for j in 0 ..< 0 level a[1] {}"),
                Contains("loop iterations"));
-    CHECK_THAT(topology("level a[2] { latency -3us }"), Contains("a latency is a time of 0 or more"));
-    CHECK_THAT(topology("level a[2] { bandwidth infB/s }"), Contains("a bandwidth is a rate of more than 0"));
+    CHECK_THAT(topology("level a[2] { latency -3us }"),
+               Contains("a latency must be a finite time of 0 or more"));
+    CHECK_THAT(topology("level a[2] { bandwidth infB/s }"),
+               Contains("a bandwidth must be a finite rate of more than 0"));
     CHECK_THAT(topology("level a[2] { shared by nobody }"), Contains("there is no level 'nobody'"));
     CHECK_THAT(topology(""), Contains("has no level"));
 }

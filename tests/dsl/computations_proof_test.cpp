@@ -72,25 +72,28 @@ TEST_CASE("hitopk, got wrong in one place, is refused with a counter-example") {
     const std::string gather = "all_gather s over levels[1]";
     CHECK_THAT(hitopk(gather, ""),
                Contains("rank 0 ends with chunk 0 of 2 missing the part of rank 2: it has those of {0, 1}"));
-    CHECK_THAT(hitopk(gather, "all_gather s over levels[0]"),
-               Contains("rank 0 adds what rank 1 selected to chunk 0 of 2, but not all of it lies there") &&
-                   Contains("gather selections over the levels over which x is not scattered"));
-    CHECK_THAT(hitopk(gather, "all_gather s over world"), Contains("rank 0 adds what rank 1 selected"));
+    CHECK_THAT(
+        hitopk(gather, "all_gather s over levels[0]"),
+        Contains(
+            "rank 0 adds the selection of rank 1 to chunk 0 of 2, but not all of its elements lie there") &&
+            Contains("gather selections over the levels over which x is not scattered"));
+    CHECK_THAT(hitopk(gather, "all_gather s over world"), Contains("rank 0 adds the selection of rank 1"));
     CHECK_THAT(hitopk("x = sum(s)", "x = x + sum(s)"),
                Contains("rank 0 adds selections to chunk 0 of 2, which holds the parts of {0, 1} already") &&
-                   Contains("x = sum(s) takes the place of what x was"));
+                   Contains("x = sum(s) replaces the old values of x"));
     CHECK_THAT(hitopk("x = sum(s)", "x = sum(s) + sum(s)"),
                Contains("rank 0 adds the part of rank 0 to chunk 0 of 2 a second time") &&
                    Contains("selected here"));
     CHECK_THAT(hitopk("e = e - dense(s)", ""),
-               Contains("e[0, 1/2) still holds what was selected: it would count again in the next start") &&
+               Contains("e[0, 1/2) still holds the selected values when the start ends: the next start would "
+                        "count them again") &&
                    Contains("after the selection: e = e - dense(s), or e = cleared(e, s)"));
     CHECK_THAT(hitopk("e = e + x", "e = x"),
-               Contains("rank 0 overwrites e[0, 1/2), and what it kept from earlier starts is lost"));
+               Contains("rank 0 overwrites e[0, 1/2), and loses its content from earlier starts"));
     CHECK_THAT(hitopk("e = e + x", ""),
                Contains("rank 0 selects from e[0, 1/2), of which no rank's input is part"));
     CHECK_THAT(hitopk("e = e - dense(s)", "e = e - dense(s)\n    e = 0.5 * e"),
-               Contains("rank 0 reads e[0, 1/2), which holds what s left for the next start"));
+               Contains("rank 0 reads e[0, 1/2), which holds the rest that s left for the next start"));
     CHECK_THAT(hitopk("e = e - dense(s)", "e = x - dense(s)"),
                Contains("takes a selection away from something else than it was made of"));
     CHECK_THAT(hitopk("e = e - dense(s)", "e = e - dense(s) - dense(s)"),
@@ -116,17 +119,17 @@ TEST_CASE("naive_ag and dgc, got wrong in one place, are refused with a counter-
                Contains("rank 0 ends with the buffer missing the part of rank 1: it has those of {0}"));
     CHECK_THAT(naive("x = sum(s)", "x = sum(s)\n    all_reduce x over world"),
                Contains("adds the part of rank 0 to") && Contains("a second time"));
-    CHECK_THAT(naive("e = e - dense(s)", "e = 0 * e"), Contains("still holds what was selected"));
+    CHECK_THAT(naive("e = e - dense(s)", "e = 0 * e"), Contains("still holds the selected values"));
     CHECK_THAT(naive("x = sum(s)", "x = sum(s) - dense(s)"),
                Contains("this selection has been gathered") && Contains("before it gathers s"));
     const auto dgc = [](const std::string& from, const std::string& to) {
         return mutant("hitopk.sched", "dgc", from, to, "3");
     };
-    CHECK_THAT(dgc("v = v - dense(s)", ""), Contains("v[0, 1) still holds what was selected"));
-    CHECK_THAT(dgc("u = cleared(u, s)", ""), Contains("u[0, 1) still holds what was selected"));
+    CHECK_THAT(dgc("v = v - dense(s)", ""), Contains("v[0, 1) still holds the selected values"));
+    CHECK_THAT(dgc("u = cleared(u, s)", ""), Contains("u[0, 1) still holds the selected values"));
     CHECK_THAT(dgc("u = cleared(u, s)", "u = u - dense(s)"),
                Contains("takes a selection away from something else than it was made of"));
-    CHECK_THAT(dgc("v = v + u", "v = u"), Contains("overwrites v[0, 1), and what it kept"));
+    CHECK_THAT(dgc("v = v + u", "v = u"), Contains("overwrites v[0, 1), and loses its content"));
     CHECK_THAT(dgc("u = momentum * u + x", "u = momentum * u"), Contains("of which no rank's input is part"));
 }
 
@@ -135,24 +138,26 @@ TEST_CASE("what a state takes in is sent, kept or in a result, unless the header
         const char *body, *where, *text;
     };
     const Loss losses[] = {
-        {"state e like x\n let s = mstopk(e, 1)\n e = e + x\n e = cleared(e, s)",
-         ":5:", "clears e[0, 1) where something was selected, but what is there now was not added"},
+        {"state e like x\n let s = mstopk(e, 1)\n e = e + x\n e = cleared(e, s)", ":5:",
+         "clears e[0, 1) at the selected elements, but its present values are not part of the selected ones"},
         {"state u like x\n state v like x\n v = v + u\n u = 0.5 * u + x\n let s = mstopk(v, 1)\n"
          " v = v - dense(s)\n u = cleared(u, s)",
-         ":8:", "clears u[0, 1) where something was selected, but what is there now was not added"},
+         ":8:",
+         "clears u[0, 1) at the selected elements, but its present values are not part of the selected ones"},
         {"state e like x\n e = e + x\n let s = mstopk(x, 0.3)\n e = cleared(e, s)",
-         ":5:", "clears e[0, 1) where something was selected"},
+         ":5:", "clears e[0, 1) at the selected elements"},
         {"state e like x\n e = e + x\n let s = mstopk(e, 0.3)\n e = e - dense(s)\n e = 0",
-         ":6:", "ends a start without what it kept in e[0, 1)"},
+         ":6:", "loses the old content of e[0, 1)"},
         // A condition on a value does not keep it.
         {"state e like x\n x = select(e, x, x)\n e = x\n let s = mstopk(e, 0.3)\n e = e - dense(s)",
-         ":6:", "ends a start without what it kept in e[0, 1)"},
+         ":6:", "loses the old content of e[0, 1)"},
         {"state e like x\n x = x + 0 * (e != 0)\n e = x\n let s = mstopk(e, 0.3)\n e = e - dense(s)",
-         ":6:", "ends a start without what it kept in e[0, 1)"},
+         ":6:", "loses the old content of e[0, 1)"},
         // A value that is added and subtracted again is not in the sum.
         {"state u like x\n state v like x\n u = u + x\n v = v + u - u\n let s = mstopk(v, 0.3)\n"
          " v = v - dense(s)\n u = cleared(u, s)",
-         ":8:", "clears u[0, 1) where something was selected, but what is there now was not added"},
+         ":8:",
+         "clears u[0, 1) at the selected elements, but its present values are not part of the selected ones"},
     };
     for (const Loss& loss : losses)
         for (const char* const topology : {"1", "2", "3", "2x2"}) {
@@ -173,9 +178,9 @@ TEST_CASE("what a state takes in is sent, kept or in a result, unless the header
     // The error for a schedule without selections does not mention selections.
     const std::string kept =
         " {\n state e like x\n x = x + 0 * (e > 1)\n e = x\n all_reduce x over world\n }";
-    CHECK_THAT(check_error("schedule t all_reduce(x)" + kept),
-               Contains("ends a start without what it kept in e[0, 1)") && Contains("add e to a state") &&
-                   !Contains("selection"));
+    CHECK_THAT(check_error("schedule t all_reduce(x)" + kept), Contains("loses the old content of e[0, 1)") &&
+                                                                   Contains("add e to a state") &&
+                                                                   !Contains("selection"));
     CHECK(check_error("schedule t all_reduce(x) lossy" + kept) == "");
     // Multiplication loses nothing.
     CHECK(check_error("schedule t all_reduce(x) { all_reduce x over world\n state m like x\n"
@@ -195,7 +200,7 @@ TEST_CASE("lars and lamb, got wrong in one place, are refused with a counter-exa
                    Contains("reduce first"));
     // The sum itself is a sum, too.
     CHECK(lars("x = v", "") == "");
-    CHECK_THAT(lars("x = v", "x = w"), Contains("holding what no rank's input is part of"));
+    CHECK_THAT(lars("x = v", "x = w"), Contains("holding a value that no rank's input is part of"));
     CHECK_THAT(lars("all_gather x over world",
                     "all_gather x over world\n    partition x over world\n"
                     "    x = 2 * x"),
@@ -205,7 +210,7 @@ TEST_CASE("lars and lamb, got wrong in one place, are refused with a counter-exa
         return mutant("lamb.sched", "lamb", from, to, "4");
     };
     CHECK_THAT(lamb("m = beta1 * m + (1 - beta1) * x", "m = (1 - beta1) * x"),
-               Contains("overwrites m[0, 1/4), and what it kept from earlier starts is lost"));
+               Contains("overwrites m[0, 1/4), and loses its content from earlier starts"));
     CHECK_THAT(lamb("all_gather ww over world", ""), Contains("rank 0 lacks chunk 1 of 4 in sum(ww)"));
     CHECK_THAT(lamb("all_gather x over world", ""), Contains("x is still scattered over"));
 }
@@ -254,12 +259,12 @@ TEST_CASE("what all ranks have is not added to partial sums, wherever it is kept
 
 TEST_CASE("what no rank's input is part of cannot be combined") {
     CHECK_THAT(verdict("x = w all_reduce x over world"),
-               Contains("combines") && Contains("holds the part of no rank's input"));
+               Contains("combines") && Contains("contains no rank's input"));
     CHECK_THAT(verdict("let s = mstopk(x, 0.1) x = x - dense(s) all_reduce x over world"),
-               Contains("combines") && Contains("is what s left"));
-    CHECK_THAT(verdict("state e like x x = e all_reduce x over world"),
-               Contains("holds the part of no rank's input"));
-    CHECK_THAT(verdict("all_reduce x over world x = w"), Contains("holding what no rank's input is part of"));
+               Contains("combines") && Contains("is the rest that s left"));
+    CHECK_THAT(verdict("state e like x x = e all_reduce x over world"), Contains("contains no rank's input"));
+    CHECK_THAT(verdict("all_reduce x over world x = w"),
+               Contains("holding a value that no rank's input is part of"));
 }
 
 TEST_CASE("ranks that hold the same part calculate it alike") {
@@ -306,7 +311,7 @@ TEST_CASE("what a state keeps of one rank is not taken for what all ranks have")
     // Ranks select different elements of those that tie, so their rests differ, too.
     CHECK_THAT(verdict("all_reduce x over world state e like x state u like x\nu = 0.5 * u + e\n"
                        "e = e + x let s = mstopk(e, 0.1) e = e - dense(s)\nx = x + u"),
-               Contains("holds what an earlier start has sent already: it would count again"));
+               Contains("holds values that an earlier start has sent already: they would count again"));
 }
 
 TEST_CASE("a state is left alike on all ranks, and the same wherever the same contributions are in it") {
@@ -350,7 +355,8 @@ TEST_CASE("sums that were added in different orders are not calculated with as i
 }
 
 TEST_CASE("what was sent is not kept, by whatever way it would count again") {
-    const std::string again = "which holds what an earlier start has sent already: it would count again";
+    const std::string again =
+        "which holds values that an earlier start has sent already: they would count again";
     // Rank 0 selects from values that rank 1 also keeps.
     CHECK_THAT(
         verdict("state e like x\nx = x + e\ne = x\nreduce_scatter x over world\nlet s = mstopk(x, 0.5)\n"
@@ -383,7 +389,8 @@ TEST_CASE("what a state brings from the start before may be all that is combined
 }
 
 TEST_CASE("what is sent counts once, also by way of other states") {
-    const std::string again = "which holds what an earlier start has sent already: it would count again";
+    const std::string again =
+        "which holds values that an earlier start has sent already: they would count again";
     // The sum of the sent values comes back.
     CHECK_THAT(
         verdict(
@@ -404,19 +411,18 @@ TEST_CASE("what ranks keep together can be told") {
 }
 
 TEST_CASE("what is left of a selection goes to a state that is in it") {
-    CHECK_THAT(
-        verdict("state e like x\ne = e + x\nlet s = mstopk(e, 0.25)\ne = cleared(x, s)\n"
-                "all_gather s over world x = sum(s)"),
-        Contains("overwrites e[0, 1), and what it kept from earlier starts is lost: what is left of the "
-                 "selection has none of it"));
+    CHECK_THAT(verdict("state e like x\ne = e + x\nlet s = mstopk(e, 0.25)\ne = cleared(x, s)\n"
+                       "all_gather s over world x = sum(s)"),
+               Contains("overwrites e[0, 1), and loses its content from earlier starts: the rest that the "
+                        "selection leaves has none of it"));
     CHECK(verdict("state e like x\nx = x + e\nlet s = mstopk(x, 0.25)\ne = x - dense(s)\n"
                   "all_gather s over world x = sum(s)") == "");
 }
 
 namespace {
 
-// The parts of the first state that each rank holds: where, equal to which rank's, whether they are counted
-// and take the total.
+// Describes the parts of the first state that each rank holds: their place, the rank that holds the same, and
+// if they are counted and take the total.
 std::vector<std::string> holdings(const std::string& schedule, const std::string& topology,
                                   Collective collective = Collective::all_reduce) {
     const TemporarySchedule file(schedule);
@@ -458,7 +464,7 @@ TEST_CASE("the proof knows which ranks hold the same of a state, and counts it o
 
 TEST_CASE("a state is read before it is overwritten, all of it") {
     CHECK_THAT(verdict("all_reduce x over world state e like x e = x"),
-               Contains("rank 0 overwrites e[0, 1), and what it kept from earlier starts is lost"));
+               Contains("rank 0 overwrites e[0, 1), and loses its content from earlier starts"));
     CHECK_THAT(verdict("all_reduce x over world state e like x e = x x = x + e"),
                Contains("overwrites e[0, 1)"));
     CHECK_THAT(verdict("all_reduce x over world state e like x let y = x.part(0 of 2) y = y + e e = 0"),
@@ -487,11 +493,11 @@ TEST_CASE("selections are taken from one thing, and added once") {
 
     // The selected values of all ranks are in the result.
     CHECK_THAT(verdict("let s = mstopk(x, 0.5) all_reduce x over world", "2"),
-               Contains("what rank 0 selects is not in what rank 0 ends with") && Contains("x = sum(s)"));
+               Contains("the selection of rank 0 is not in the result of rank 0") && Contains("x = sum(s)"));
     const std::string kept =
         "state e like x state f like x f = 0 * f + e e = 0 * e + x let s = mstopk(e, 0.5) e = e - dense(s)\n";
     CHECK_THAT(verdict(kept + "x = f all_reduce x over world", "2"),
-               Contains("what rank 0 selects is not in"));
+               Contains("the selection of rank 0 is not in"));
     CHECK(verdict("let s = mstopk(x, 0.5) x = dense(s) all_reduce x over world", "2") == "");
 
     // A schedule must not select from values that contain selections.
@@ -570,16 +576,16 @@ TEST_CASE("copies of what all ranks have are known for sent, once it was selecte
                        "2");
     };
     CHECK_THAT(delayed("x = x + g g = f f = e e = e + x\n"),
-               Contains("which holds what an earlier start has sent"));
+               Contains("which holds values that an earlier start has sent"));
     CHECK(delayed("g = 0 * g f = 0 * f e = e + x\n") == "");
 }
 
 TEST_CASE("what all ranks have is added to sums of all ranks alone, not to the parts of some") {
     const std::string by_level = "state m like x let s = mstopk(x, 1) all_gather s over levels[1]\n";
     CHECK_THAT(verdict(by_level + "x = m + sum(s) all_reduce x over levels[0] m = 0 * m + x", "2x2"),
-               Contains("adds the parts of {0, 2} to what a state keeps") && Contains("several times"));
+               Contains("adds the parts of {0, 2} to the content of a state") && Contains("several times"));
     CHECK_THAT(verdict(by_level + "x = 1 + sum(s) all_reduce x over levels[0] m = 0 * m + x", "2x2"),
-               Contains("to what all ranks have"));
+               Contains("to values that all ranks have"));
     CHECK(verdict(by_level + "x = sum(s) all_reduce x over levels[0] x = x + m m = 0 * m + x", "2x2") == "");
     CHECK(verdict("state m like x let s = mstopk(x, 1) all_gather s over world x = m + sum(s) m = 0 * m + x",
                   "2x2") == "");
@@ -600,5 +606,5 @@ TEST_CASE("a state that some ranks have complete, and others in parts, is not br
     CHECK_THAT(verdict("state e like x x : 0 +> 1 each i in 0 ..< 1 { x : 2 +> 1 x : 1 -> 2 }\n"
                        "e = 0 * e + x x : 1 -> 0 x : 1 -> 2",
                        "3"),
-               Contains("keeps what all ranks have in e"));
+               Contains("keeps values of all ranks in e"));
 }

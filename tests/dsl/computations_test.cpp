@@ -168,9 +168,9 @@ TEST_CASE("a selection needs a buffer, a density and a schedule that may lose so
     CHECK_THAT(refusal("let s = mstopk(x, x)"), Contains("expected a density, but this is"));
     CHECK_THAT(check_error("schedule t all_reduce(x) { let s = mstopk(x, 0.5) all_gather s over world x = "
                            "sum(s) }"),
-               Contains("a selection leaves out what it does not select") &&
+               Contains("a selection leaves out all other elements") &&
                    Contains("schedule NAME all_reduce(x) approximate"));
-    CHECK_THAT(refusal("let n = total(x, w)"), Contains("total takes 1 argument: what is added up"));
+    CHECK_THAT(refusal("let n = total(x, w)"), Contains("total takes 1 argument: the expression to add up"));
     CHECK_THAT(refusal("let n = total(1)"), Contains("this adds up nothing: no buffer is named"));
     const auto density = [](const std::string& number) {
         return refusal("let s = mstopk(x, " + number + ") all_gather s over world x = sum(s)");

@@ -90,9 +90,9 @@ TEST_CASE("what passes pieces on is refused where it has to be direct, at the st
     const test::TemporarySchedule file(
         "algorithm a all_to_all(x, y) over g { each r in g x[r] : r -> y[r] : r + 1\n"
         "each r in g, q in g x[q] : r -> y[r] : q }");
-    CHECK_THAT(refusal_of(direct(file.path(), "3")),
-               Contains(":1:") &&
-                   Contains("from rank 0 to rank 1 something else than what the one has for the other"));
+    CHECK_THAT(
+        refusal_of(direct(file.path(), "3")),
+        Contains(":1:") && Contains("data from rank 0 to rank 1 that are not its piece for that rank"));
 }
 
 TEST_CASE("the choice is among direct ones where it has to be, whatever was asked for before") {

@@ -61,11 +61,11 @@ TEST_CASE("what is exchanged wrongly is told with the place it is from") {
                Contains("ends with nothing in chunk 0 of 4 of the result"));
     CHECK_THAT(algorithm("each r in g y[r] : r -> y[r] : r + 1"),
                Contains("rank 0 sends chunk 0 of 4 of the result to rank 1 before anything is in it"));
-    CHECK_THAT(
-        algorithm(all + " each r in g x[r + 1] : r +> y[r + 1] : r"),
-        Contains("rank 0 combines what rank 0 sends from chunk 1 of 4 of the input into chunk 1 of 4 of the "
-                 "result, which holds chunk 0 of 4 of the input") &&
-            Contains("can be combined"));
+    CHECK_THAT(algorithm(all + " each r in g x[r + 1] : r +> y[r + 1] : r"),
+               Contains("rank 0 combines the values that rank 0 sends from chunk 1 of 4 of the input into "
+                        "chunk 1 of 4 of the "
+                        "result, which holds chunk 0 of 4 of the input") &&
+                   Contains("can be combined"));
     CHECK_THAT(
         algorithm(all + " each r in g x[r] : r +> y[r + 1] : r"),
         Contains(

@@ -341,7 +341,7 @@ dsl::Rank swing_partner(dsl::Rank rank, int step, dsl::Rank ranks) {
     return ((rank % 2 == 0 ? rank + distance : rank - distance) % ranks + ranks) % ranks;
 }
 
-// Whom a rank reaches in this step and later, itself included. They are not side by side.
+// The ranks that a rank reaches in this step and later, itself included. They are not side by side.
 std::set<dsl::Rank> swing_reach(dsl::Rank rank, int step, int steps) {
     if (step == steps) return {rank};
     std::set<dsl::Rank> reach = swing_reach(rank, step + 1, steps);

@@ -47,7 +47,7 @@ TEST_CASE("reduce-scatter narrows a view, all-gather widens it, in any order of 
     view.scatter(outer);
     CHECK(text_of(view.held(topology, 5)) == "[5/6, 1)");
     CHECK(view.division(inner) == View::Division::scattered);
-    view.gather(inner);  // not the last one scattered: what is held has a gap
+    view.gather(inner);  // not the last one scattered: the held region has a gap
     CHECK(text_of(view.held(topology, 5)) == "[1/3, 1/2) + [5/6, 1)");
     view.gather(outer);
     CHECK(text_of(view.held(topology, 5)) == "[0, 1)");

@@ -135,7 +135,7 @@ TEST_CASE("what is wrong with an update is said with its line and a caret") {
     CHECK_THAT(find_error("w = g +"), StartsWith("<update>:1:8: error: expected an expression here"));
     CHECK_THAT(find_error("w = g; w = w"), Contains("expected 'state', 'let' or an assignment here"));
     CHECK_THAT(find_error("state m like n w = m"), Contains(":1:14: error: 'n' is not known here"));
-    CHECK_THAT(find_error("g = w"), StartsWith("<update>:1:1: error: g is what the workers gave"));
+    CHECK_THAT(find_error("g = w"), StartsWith("<update>:1:1: error: g holds the workers' gradients"));
     CHECK_THAT(find_error("w = g round = 2"),
                StartsWith("<update>:1:7: error: expected a buffer, but this is"));
     CHECK_THAT(find_error("let n = total(w) n = g"), Contains("expected a buffer like x"));

@@ -1,4 +1,4 @@
-// What a proof finds out besides that the schedule is right.
+// Results of a proof besides the fact that the schedule is right.
 #pragma once
 
 #include <cstdint>

@@ -18,10 +18,10 @@ SymbolicValue ComputationProof::value_at(const Step& step, std::int64_t buffer, 
     if (trait.left_by != 0)
         subject_.refuse(
             step,
-            fmt::format("rank {} reads {}, which holds what {} left for the next start", step.source,
+            fmt::format("rank {} reads {}, which holds the rest that {} left for the next start", step.source,
                         subject_.chunk_text(from), graph_.extras[trait.left_by - 1].name),
             contents_.last_write(from, "written by this"),
-            "what a selection leaves is added up in a later start");
+            "a later start adds up the rest that a selection leaves");
     const ExtraBuffer* extra = graph_.extra_at(buffer);
     if (extra && extra->kind == ExtraBuffer::Kind::state &&
         (trait.states >> (extra - graph_.extras.data()) & 1) != 0)
@@ -62,8 +62,8 @@ SymbolicValue ComputationProof::joined(const Step& step, const Formula::Item& it
                             step.source, subject_.chunk_text(subject_.place(step.source, atom)),
                             sets_.text(result.set), sets_.text(other.set)),
                 {},
-                "values of several ranks are combined by collectives; what a state keeps are parts of the "
-                "ranks that it was made of");
+                "collectives combine values of several ranks; a state keeps parts of the ranks whose values "
+                "it was made of");
         result.states |= other.states;
         if (item.op == Op::select && i == 1)
             result.carried = other.carried;  // the condition is no part of what it chooses
@@ -91,13 +91,12 @@ void ComputationProof::check_is_whole_or_linear(const Step& step, const Symbolic
     if (!contents_.is_partial(value.set)) return;
     completion_.computes_on_parts = true;
     if (value.is_linear || !states_.are_known()) return;
-    subject_.refuse(
-        step,
-        fmt::format("rank {} has only the parts of {} in {}, and this is no multiple of them: the sum of all "
-                    "ranks' results would not be what it makes of the sum",
-                    step.source, sets_.text(value.set),
-                    subject_.chunk_text(subject_.place(step.source, atom))),
-        {}, "compute before the first collective, or once the data of all ranks are combined");
+    subject_.refuse(step,
+                    fmt::format("rank {} has only the parts of {} in {}, and this is no multiple of them: "
+                                "the sum of all ranks' results would differ from its result for the sum",
+                                step.source, sets_.text(value.set),
+                                subject_.chunk_text(subject_.place(step.source, atom))),
+                    {}, "compute before the first collective, or once the data of all ranks are combined");
 }
 
 SymbolicValue ComputationProof::run_formula(const Step& step, std::uint32_t atom) {
@@ -207,13 +206,14 @@ void ComputationProof::write(std::size_t index, std::size_t to, SetId set, Trait
     strands_.write(step, to);
     const ExtraBuffer* const target = graph_.extra_at(graph_.computations[step.computation].target);
     if (target && target->kind == ExtraBuffer::Kind::state && !was_read_[to])
-        subject_.refuse(step,
-                        fmt::format("rank {} overwrites {}, and what it kept from earlier starts is lost: "
-                                    "nothing has read it",
-                                    step.source, subject_.chunk_text(to)),
-                        {},
-                        "what is not kept from start to start can be calculated in x; lossy does not permit "
-                        "a state that nothing reads");
+        subject_.refuse(
+            step,
+            fmt::format(
+                "rank {} overwrites {}, and loses its content from earlier starts: nothing has read it",
+                step.source, subject_.chunk_text(to)),
+            {},
+            "calculate values that no later start needs in x; `lossy` does not permit a state that nothing "
+            "reads");
     contents_.set[to] = set;
     contents_.trait[to] = trait;
     contents_.writer[to] = static_cast<std::uint32_t>(index);

@@ -19,7 +19,7 @@ class FoldOrder {
     void watch(OrderNeeds* needs) { needs_ = needs; }
     bool is_of_interest() const { return needs_ || contents_.has_traits(); }
 
-    // Called before a phase writes. values, traits: what its steps [begin, end) read, in order.
+    // Called before a phase writes. values, traits: those that its steps [begin, end) read, in order.
     void fold(std::size_t begin, std::size_t end, const std::vector<SetId>& values,
               const std::vector<TraitId>& traits);
     // Called after the phase's writes: gives the sums their numbers.

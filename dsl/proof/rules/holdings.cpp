@@ -50,8 +50,8 @@ std::vector<Holding> holdings_of(const Subject& subject, Contents& contents, con
     if (std::any_of(firsts.begin(), firsts.end(), is_whole) && firsts.size() > 1)
         throw DiagnosticError(
             state.span,
-            fmt::format("{}: rank {} keeps what all ranks have in {}, and rank {} only parts "
-                        "of it: what all of them keep together cannot be told",
+            fmt::format("{}: rank {} keeps values of all ranks in {}, and rank {} only parts of them: the "
+                        "total of the state cannot be determined",
                         subject.name, *std::find_if(firsts.begin(), firsts.end(), is_whole), state.name,
                         *std::find_if_not(firsts.begin(), firsts.end(), is_whole)),
             "a state keeps the same on ranks, or parts of different ranks");
@@ -59,10 +59,9 @@ std::vector<Holding> holdings_of(const Subject& subject, Contents& contents, con
         if (contents.sets.missing(set_of(rank), counted) >= 0)
             throw DiagnosticError(
                 state.span,
-                fmt::format(
-                    "{}: rank {} keeps the parts of {} in {}, and other ranks keep some of these and others: "
-                    "what all of them keep together cannot be told",
-                    subject.name, rank, contents.sets.text(set_of(rank)), state.name),
+                fmt::format("{}: rank {} keeps the parts of {} in {}, and other ranks keep some of these and "
+                            "others: the total of the state cannot be determined",
+                            subject.name, rank, contents.sets.text(set_of(rank)), state.name),
                 "a state keeps the same on ranks, or parts of different ranks");
     for (Rank rank = 0; rank < graph.ranks; ++rank)
         holdings[static_cast<std::size_t>(rank)].takes_total =

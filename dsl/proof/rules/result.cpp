@@ -41,8 +41,9 @@ std::vector<Expected> expected_of(const Subject& subject, Contents& contents, Ra
         actual == Contributions::of_none ? -1 : contents.sets.missing(expected.contributions, actual);
     Diagnostic diagnostic;
     if (actual == Contributions::of_none)
-        diagnostic.message = fmt::format("{}: rank {} ends with {} holding what no rank's input is part of",
-                                         subject.name, rank, subject.chunk_text(at));
+        diagnostic.message =
+            fmt::format("{}: rank {} ends with {} holding a value that no rank's input is part of",
+                        subject.name, rank, subject.chunk_text(at));
     else if (actual == Contributions::undefined)
         diagnostic.message =
             fmt::format("{}: rank {} ends with nothing in {}", subject.name, rank, subject.chunk_text(at));
@@ -116,10 +117,10 @@ std::vector<std::uint32_t> selected_by_atom(const Subject& subject, Traits& trai
                               std::size_t at, std::uint32_t piece) {
     subject.refuse(
         subject.graph.steps[selections[piece].step],
-        fmt::format("what rank {} selects is not in what rank {} ends with in {}: it would be lost",
+        fmt::format("the selection of rank {} is not in the result of rank {} in {}: it would be lost",
                     selections.rank_of(piece), subject.rank_of(at), subject.chunk_text(at)),
         contents.last_write(at, "last written by this"),
-        fmt::format("x = sum({}) adds up what all ranks have selected",
+        fmt::format("x = sum({}) adds up the selections of all ranks",
                     subject.graph.extras[selections.extra_of(piece)].name));
 }
 

@@ -79,30 +79,26 @@ SymbolicValue SelectionProof::without_selection(const Step& step, SymbolicValue 
         !traits_.is_term_of(contents_.trait[from], selected.entry.trait))
         subject_.refuse(
             step,
-            fmt::format(
-                "rank {} clears {} where something was selected, but what is there now was not added to "
-                "what was selected from: it would be lost, and nobody has sent it",
-                step.source, subject_.chunk_text(from)),
+            fmt::format("rank {} clears {} at the selected elements, but its present values are not part of "
+                        "the selected ones: they would be lost, and no rank has sent them",
+                        step.source, subject_.chunk_text(from)),
             [&] {
                 std::vector<Note> notes = contents_.last_write(from, "last written by this");
                 notes.insert(notes.end(), selected_here.begin(), selected_here.end());
                 return notes;
             }(),
-            "clear what was added as it is now (v = v + u, a selection from v, u = cleared(u, s)); if it is "
-            "to be "
-            "lost, say so in the header: lossy");
+            "add a buffer, select, and clear the buffer without a change in between (v = v + u, a selection "
+            "from v, u = cleared(u, s)); or add `lossy` to the header, if it may be lost");
     const auto* const target = graph_.extra_at(computation.target);
     if (target && target->kind == ExtraBuffer::Kind::state &&
         (value.states >> (target - graph_.extras.data()) & 1) == 0)
-        subject_.refuse(
-            step,
-            fmt::format(
-                "rank {} overwrites {}, and what it kept from earlier starts is lost: what is left of "
-                "the selection has none of it",
-                step.source,
-                subject_.chunk_text(
-                    subject_.place(step.source, subject_.mirrored(atom, computation.target)))),
-            selected_here, right);
+        subject_.refuse(step,
+                        fmt::format("rank {} overwrites {}, and loses its content from earlier starts: the "
+                                    "rest that the selection leaves has none of it",
+                                    step.source,
+                                    subject_.chunk_text(subject_.place(
+                                        step.source, subject_.mirrored(atom, computation.target)))),
+                        selected_here, right);
     value.left_set = contents_.set[from];
     value.set = Contributions::of_none;
     return value;
@@ -136,7 +132,7 @@ SymbolicValue SelectionProof::with_sparse(const Step& step, SymbolicValue value,
                 step,
                 fmt::format("rank {} adds selections to {}, which holds the parts of {} already", step.source,
                             subject_.chunk_text(subject_.place(step.source, atom)), sets_.text(value.set)),
-                {}, "x = sum(s) takes the place of what x was");
+                {}, "x = sum(s) replaces the old values of x");
         for (const std::uint32_t rank : pieces[term]) {
             const std::uint32_t piece = selections_.piece(extra, static_cast<Rank>(rank));
             const Selection& selection = selections_[piece];
@@ -144,9 +140,9 @@ SymbolicValue SelectionProof::with_sparse(const Step& step, SymbolicValue value,
             if (selection.begin < target.begin || selection.begin + selection.entries.size() > target.end)
                 subject_.refuse(
                     step,
-                    fmt::format("rank {} adds what rank {} selected to {}, but not all of it lies there",
-                                step.source, rank,
-                                subject_.chunk_text(subject_.place(step.source, target.begin))),
+                    fmt::format(
+                        "rank {} adds the selection of rank {} to {}, but not all of its elements lie there",
+                        step.source, rank, subject_.chunk_text(subject_.place(step.source, target.begin))),
                     {selections_.note(selection, "selected here")},
                     "gather selections over the levels over which x is not scattered");
             if (!selection.has(atom)) continue;
@@ -174,14 +170,13 @@ void SelectionProof::check_adds_to_nothing(const Step& step, const SymbolicValue
     if (!states_.are_known() || !contents_.is_partial(set)) return;
     const auto& items = graph_.computations[step.computation].formula.items;
     if (items.size() == 1 && items[0].op == Formula::Op::number && items[0].number == 0) return;
-    subject_.refuse(
-        step,
-        fmt::format("rank {} adds the parts of {} to {} in {}; the other parts are added elsewhere, so that "
-                    "would be in the sum several times",
-                    step.source, sets_.text(set),
-                    formula.states != 0 ? "what a state keeps" : "what all ranks have",
-                    subject_.chunk_text(subject_.place(step.source, atom))),
-        {}, "x = sum(s) alone, and the rest once the data of all ranks are combined");
+    subject_.refuse(step,
+                    fmt::format("rank {0} adds the parts of {1} to {2} in {3}; the other parts are added "
+                                "elsewhere, so the sum would contain {2} several times",
+                                step.source, sets_.text(set),
+                                formula.states != 0 ? "the content of a state" : "values that all ranks have",
+                                subject_.chunk_text(subject_.place(step.source, atom))),
+                    {}, "x = sum(s) alone, and the rest once the data of all ranks are combined");
 }
 
 // Proves that a sum over tensors is the same number on all ranks: it has every part of x exactly once, and
@@ -237,12 +232,12 @@ void SelectionProof::check_selectable(const Step& step, const SymbolicValue& val
     if (value.set == Contributions::of_none && (states_.are_known() || value.has_sent))
         refuse("of which no rank's input is part", {}, "");
     if (value.has_sent)
-        refuse("which holds what an earlier start has sent already: it would count again",
+        refuse("which holds values that an earlier start has sent already: they would count again",
                contents_.last_write(from, "last written by this"),
-               "what a selection was made of is taken out of every state that holds it: e = e - dense(s)");
+               "subtract a selection from every state that holds the selected values: e = e - dense(s)");
     if (value.selected != 0)
         refuse("which selections were added to: each contribution enters one selection",
-               contents_.last_write(from, "added here"), "select from what was not selected from before");
+               contents_.last_write(from, "added here"), "select from values that no selection was added to");
 }
 
 // Proves that each contribution enters at most one selection.

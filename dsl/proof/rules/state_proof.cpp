@@ -77,10 +77,11 @@ bool StateProof::learn_sets() {
             if (kept_[at] != Contributions::of_none)
                 subject_.refuse(
                     graph_.steps[contents_.writer[at]],
-                    fmt::format("rank {} begins a start with the parts of {} in {}, and leaves {} there",
-                                rank, contents_.sets.text(kept_[at]), subject_.chunk_text(at),
-                                set == Contributions::of_none ? "what all ranks have"
-                                                              : "those of " + contents_.sets.text(set)),
+                    fmt::format(
+                        "rank {} begins a start with the parts of {} in {}, and ends it with {} there", rank,
+                        contents_.sets.text(kept_[at]), subject_.chunk_text(at),
+                        set == Contributions::of_none ? "values that all ranks have"
+                                                      : "those of " + contents_.sets.text(set)),
                     {}, "a state keeps the same parts from start to start");
             kept_[at] = set;
             is_new = true;
@@ -174,9 +175,10 @@ void StateProof::check_taken_out() const {
                 const std::string& name = graph_.extras[state].name;
                 subject_.refuse(
                     graph_.steps[selection.step],
-                    fmt::format("rank {} selects from what {} was added to, but {} still holds what was "
-                                "selected: it would count again in the next start",
-                                rank, name, subject_.chunk_text(at)),
+                    fmt::format(
+                        "rank {} selects from values that contain the state {}, but {} still holds the "
+                        "selected values when the start ends: the next start would count them again",
+                        rank, name, subject_.chunk_text(at)),
                     contents_.last_write(at, "last written by this"),
                     fmt::format("after the selection: {0} = {0} - dense({1}), or {0} = cleared({0}, {1})",
                                 name, graph_.extras[s].name));
@@ -207,16 +209,17 @@ void StateProof::check_go_on() const {
                 contents_.writer[at] == nothing ? graph_.steps.back() : graph_.steps[contents_.writer[at]];
             subject_.refuse(
                 last,
-                fmt::format(
-                    "rank {} ends a start without what it kept in {}: it is in no state and in no result{}",
-                    rank, subject_.chunk_text(at),
-                    graph_.approximate ? ", and a selection of it has only a part" : ""),
+                fmt::format("rank {} loses the old content of {}: after the start, no state and no result "
+                            "contains it{}",
+                            rank, subject_.chunk_text(at),
+                            graph_.approximate ? ", and a selection of it has only a part" : ""),
                 {{graph_.extras[state].span, "kept from start to start"}},
-                fmt::format("{}; if {} is to be lost, say so in the header: lossy",
-                            graph_.approximate
-                                ? fmt::format("take away what was sent: {0} = {0} - dense(...)", name)
-                                : fmt::format("add {} to a state or to the result", name),
-                            name));
+                fmt::format(
+                    "{}; or add `lossy` to the header, if {} may be lost",
+                    graph_.approximate
+                        ? fmt::format("subtract the values that were sent: {0} = {0} - dense(...)", name)
+                        : fmt::format("add {} to a state or to the result", name),
+                    name));
         });
 }
 

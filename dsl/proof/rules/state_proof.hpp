@@ -1,5 +1,6 @@
-// What states hold when a start begins: their content at the end of the previous one. Learned by running the
-// start repeatedly, beginning with states that hold nothing, until nothing new is found.
+// The content of states when a start begins, which is their content at the end of the previous start. It is
+// learned by running the start repeatedly, beginning with states that hold nothing, until nothing new is
+// found.
 #pragma once
 
 #include <cstdint>

@@ -83,11 +83,12 @@ void TransferProof::combine(std::size_t index, std::size_t to, std::size_t value
                                     subject_.chunk_text(to)),
                         {}, "the first transfer to a place overwrites: write '->'");
     if (graph_.moves && contents_.atom[to] != value_atoms_[value])
-        subject_.refuse(step,
-                        fmt::format("rank {} combines what rank {} sends from {} into {}, which holds {}",
-                                    step.destination, step.source, subject_.chunk_text(value_atoms_[value]),
-                                    subject_.chunk_text(to), subject_.chunk_text(contents_.atom[to])),
-                        {}, "only what was at the same place of all ranks' inputs can be combined");
+        subject_.refuse(
+            step,
+            fmt::format("rank {} combines the values that rank {} sends from {} into {}, which holds {}",
+                        step.destination, step.source, subject_.chunk_text(value_atoms_[value]),
+                        subject_.chunk_text(to), subject_.chunk_text(contents_.atom[to])),
+            {}, "only values from the same place of all ranks' inputs can be combined");
     if (contents_.has_traits()) combine_traits(step, to, value);
     if (contents_.set[to] == Contributions::of_none || values_[value] == Contributions::of_none) {
         if (states_.are_known()) refuse_combine_of_none(step, to, value);
@@ -122,12 +123,12 @@ void TransferProof::refuse_combine_of_none(const Step& step, std::size_t to, std
     const std::uint32_t left_by = traits_[is_sent ? value_traits_[value] : contents_.trait[to]].left_by;
     subject_.refuse(
         step,
-        fmt::format("rank {} combines {} of rank {} with its own, but what {} {}", step.destination,
-                    subject_.chunk_text(to), step.source, is_sent ? "is sent" : "it has",
-                    left_by != 0 ? fmt::format("is what {} left", graph_.extras[left_by - 1].name)
-                                 : "holds the part of no rank's input"),
+        fmt::format("rank {} combines {} of rank {} with its own, but {} {}", step.destination,
+                    subject_.chunk_text(to), step.source, is_sent ? "the sent value" : "its own value",
+                    left_by != 0 ? fmt::format("is the rest that {} left", graph_.extras[left_by - 1].name)
+                                 : "contains no rank's input"),
         contents_.last_write(to, "its own was last written by this"),
-        "collectives combine x, or what was calculated of it");
+        "collectives combine x, or values that were calculated from it");
 }
 
 void TransferProof::refuse_combine(const Step& step, std::size_t to, std::size_t value) const {

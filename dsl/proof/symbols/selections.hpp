@@ -1,4 +1,4 @@
-// The selections and sums of a start: the values that each rank's was made of.
+// The inputs of each rank's selections and sums in one start.
 #pragma once
 
 #include <cstdint>

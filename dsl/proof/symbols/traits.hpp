@@ -1,5 +1,5 @@
-// Traits: what the proof knows of a value besides the ranks that contributed to it. Each trait is stored
-// once, so that two are equal exactly if their numbers are.
+// Traits: facts that the proof knows about a value, besides the ranks that contributed to it. Each trait is
+// stored once, so that two are equal exactly if their numbers are.
 #pragma once
 
 #include <algorithm>
@@ -72,7 +72,7 @@ class Traits {
     std::uint32_t value(std::uint32_t computation, Use use, std::vector<std::uint32_t> of) {
         return number({computation, use, std::move(of)});
     }
-    // Returns the number of the combination of values in this order, given likewise.
+    // Returns the number of the combination of values in this order. `of` as in value().
     std::uint32_t folded(std::vector<std::uint32_t> of) {
         return number({~std::uint32_t{0}, Use{}, std::move(of)});
     }
