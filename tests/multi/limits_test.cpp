@@ -101,8 +101,7 @@ TEST_CASE("ranks whose address space is short for what their host shares end wit
     for (const char* left : {"0", "12000000", "50000000"})
         for (const char* rank : {"-1", "0", "1"}) {
             CAPTURE(left, rank);
-            check_same(run_limited({"create", rank, "addresses_left", left}), out_of_memory,
-                       "address space (ulimit -v)");
+            check_same(run_limited({"create", rank, "addresses_left", left}), out_of_memory, "address space");
         }
 }
 
@@ -110,12 +109,11 @@ TEST_CASE("a rank that has no addresses for what the others use ends the operati
     const char* rank = GENERATE("0", "1", "-1");
     CAPTURE(rank);
     const auto outcomes = run_limited({"all_reduce", rank, "addresses_left", "100000000", "104857600"});
-    check_same(outcomes, out_of_memory,
-               "cannot map 128 MiB more of the memory that ranks of this host share");
+    check_same(outcomes, out_of_memory, "cannot map 128 MiB more of the shared memory of this host's ranks");
     for (const Outcome& outcome : outcomes) {
         CHECK(outcome.call == "all_reduce");
-        CHECK_THAT(outcome.text, Contains("of address space (ulimit -v)") && Contains("raise the limit") &&
-                                     Contains(" cannot go on: "));
+        CHECK_THAT(outcome.text, Contains("address space limit of this process (ulimit -v)") &&
+                                     Contains("Raise the limit") && Contains(" cannot go on: "));
     }
 }
 
@@ -128,7 +126,7 @@ TEST_CASE("a rank that gets no shared memory for want of addresses hears that al
     const auto refused =
         hocket::test::lines_with_prefix(output, "[1] alloc " + std::to_string(out_of_memory));
     REQUIRE(refused.size() == 1);
-    CHECK_THAT(refused[0], Contains("of address space (ulimit -v)"));
+    CHECK_THAT(refused[0], Contains("address space limit of this process (ulimit -v)"));
 }
 
 TEST_CASE("what one rank cannot read for a plan ends the operation on all, with the reason") {

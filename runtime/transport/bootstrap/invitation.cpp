@@ -52,9 +52,8 @@ Invitation Invitation::parse(const std::string& text) {
             return result;
         }
     }
-    throw Error(
-        Status::invalid_argument,
-        "the unique id is none: it must be what hkt_unique_id_create has written on rank 0, all of it");
+    throw Error(Status::invalid_argument,
+                "this is not a unique id: pass on the whole id that hkt_unique_id_create wrote on rank 0");
 }
 
 Invitation invite(const std::string& host) {

@@ -91,8 +91,8 @@ class Guest {
 
     std::string not_rank_0(std::string_view why) const {
         return fmt::format(
-            "what answers at {} is not rank 0 of this job: {}; is MASTER_PORT another job's or program's, or "
-            "does HOCKET_SECRET differ between ranks?",
+            "the process that answers at {} is not rank 0 of this job: {}; is MASTER_PORT another job's or "
+            "program's, or does HOCKET_SECRET differ between ranks?",
             host_.text(), printable(why));
     }
 

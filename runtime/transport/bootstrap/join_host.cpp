@@ -1,5 +1,5 @@
-// Rank 0's side of joining. One loop serves all guests and strangers at once, so that none of them can delay
-// the others.
+// Rank 0's side of joining. One loop serves all joining ranks, and all connections that have not proved
+// themselves, so that none of them can delay the others.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
@@ -230,8 +230,7 @@ class Host final : Lobby::Host {
         if (options_.newcomers > 0)
             return fmt::format(
                 "{} did not come to rank 0 at {}:{} within {}; new processes get the ranks from {} on: were "
-                "{} "
-                "started, and do all ranks that were there call hkt_comm_grow?{}",
+                "{} started, and do all ranks that were there call hkt_comm_grow?{}",
                 ranks_text(missing()), options_.master_addr, options_.master_port,
                 seconds_text(options_.join_timeout), options_.world_size - options_.newcomers,
                 options_.newcomers, lobby_.admission().troubles());

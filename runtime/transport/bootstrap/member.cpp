@@ -113,7 +113,8 @@ void Member::throw_if_hopeless() const {
 }
 
 void Member::throw_if_broken() const {
-    if (leaving_) throw Error(Status::bootstrap, fmt::format("rank {} has left the job itself", rank_));
+    if (leaving_)
+        throw Error(Status::bootstrap, fmt::format("this rank ({}) has already left the job", rank_));
     if (loss_)
         throw Error(Status::peer_lost,
                     fmt::format("rank {} was lost: {}; look at the output of rank {} first", loss_->rank,

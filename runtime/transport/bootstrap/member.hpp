@@ -47,7 +47,7 @@ class Member : public Bootstrap {
 
   private:
     void throw_if_hopeless() const;  // for the caller, which holds mutex_
-    void throw_if_broken() const;    // likewise, but ignores ranks that have left
+    void throw_if_broken() const;    // the same, but ignores ranks that have left
 
     // Called on the thread:
     void run();
@@ -115,7 +115,7 @@ class Member : public Bootstrap {
     std::vector<std::uint32_t> come_;                // rank 0: by rank, the last rendezvous that it came to
     std::optional<std::vector<int>> absent_;         // the answer to the last question, if it has arrived
     std::optional<std::uint64_t> pending_wait_;      // given by the caller; the thread will take it
-    std::vector<Account> pending_accounts_;          // likewise
+    std::vector<Account> pending_accounts_;          // given by the caller, too
     std::optional<Difference> difference_;
     // By number and rank: ranks that make no progress on an operation, as rank 0 has told all of them.
     std::map<std::uint64_t, std::map<int, Idleness>> idle_;

@@ -259,8 +259,8 @@ class Recovery::Leader {
         const Error error(
             Status::bootstrap,
             fmt::format(
-                "{} cannot go on without {}, who {}: perhaps they have gone on without {}. Of "
-                "two such parts the one with more ranks goes on, or with the first if both have as many",
+                "{} cannot go on without {}, who {}: perhaps they have gone on without {}. Of two such parts "
+                "the larger one goes on; of two that are equal, the one with the first rank",
                 ranks_text(here), ranks_text(unknown),
                 recovery_.doubt_.was_given_up ? "have given it up"
                 : recovery_.doubt_.of_ranks.empty()

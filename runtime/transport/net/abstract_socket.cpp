@@ -45,7 +45,7 @@ uid_t peer_user(const Socket& connected) {
     socklen_t size = sizeof peer;
     if (getsockopt(connected.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
         throw Error(Status::bootstrap,
-                    fmt::format("cannot tell who is at a unix socket's other end: {}", error_text(errno)));
+                    fmt::format("cannot read the peer's user id of a unix socket: {}", error_text(errno)));
     return peer.uid;
 }
 

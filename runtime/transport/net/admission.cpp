@@ -39,7 +39,7 @@ void Admission::open() {
     loop_.watch(listener_, EPOLLIN, *this);
 }
 
-// Accepts only so many connections at a time that those accepted earlier have time to send.
+// Accepts few connections at a time, so that those accepted earlier have time to send.
 void Admission::ready(std::uint32_t) {
     for (std::size_t i = 0; i < std::max<std::size_t>(most_strangers_ / 4, 1); ++i) {
         std::string from;

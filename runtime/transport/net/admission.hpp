@@ -26,7 +26,7 @@ struct Admitted {
 
 struct AdmissionTerms {
     std::string host;                                 // for people: "rank 0"
-    std::string secret;                               // what guests must know; never sent
+    std::string secret;                               // guests must know it; never sent
     std::string wrong_secret;                         // the answer to a guest with another secret
     std::function<void(Admitted)> admit;              // called for a guest that is admitted
     std::function<std::string(const Hello&)> refuse;  // returns why a guest is refused; "": it is admitted

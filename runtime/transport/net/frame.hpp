@@ -101,7 +101,7 @@ class PayloadReader {
     explicit PayloadReader(std::string_view payload) : rest_(payload) {}
 
     std::uint32_t u32();  // throws ProtocolError if the payload is too short
-    std::uint64_t u64();  // likewise
+    std::uint64_t u64();  // throws as u32()
     std::string_view bytes(std::size_t count);
     std::string_view text_of();
     std::string_view rest();  // all remaining bytes

@@ -339,8 +339,7 @@ void WindowAdopted::require_plain(const Range& range) {
         if (may_replace(range, area.begin)) continue;
         if (area.name.find(WindowMemory::name) != std::string::npos)
             no("they are shared memory already: a block that a communicator has allocated, or registered "
-               "before "
-               "a communicator has failed, with another one; deregister it first");
+               "before a communicator has failed, with another one; deregister it first");
         if (!is_private_anonymous(area))
             no(fmt::format(
                 "only writable memory of this process alone can be made shared (from malloc, new, or "

@@ -49,7 +49,7 @@ class WindowAdopted {
     bool lists(const void* memory, std::size_t bytes) const;
 
     // Adopts the memory that `other` has registered, as often as `other` has. Memory that cannot be adopted
-    // here becomes private again. What `other` has shared by use is left to the program.
+    // here becomes private again. Memory that `other` has shared by use is left to the program.
     void take_over(WindowAdopted& other);
 
     // Takes no lock while nothing is adopted.

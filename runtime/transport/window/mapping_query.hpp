@@ -35,7 +35,7 @@ enum class Answer : std::uint8_t { found, none, unknown };  // unknown: the kern
 // Asks about the process that has opened its /proc/self/maps as this descriptor. Makes one system call.
 Answer ask_for_mapping(int maps, Asked asked, std::uintptr_t address, Mapping& mapping) noexcept;
 
-// Likewise, about this process. Thread-safe. May throw std::bad_alloc.
+// The same about this process. Thread-safe. May throw std::bad_alloc.
 Answer ask_for_mapping(Asked asked, std::uintptr_t address, Mapping& mapping);
 
 // Calls call(mapping) for each mapping of a file, by address. Returns false if the kernel cannot be asked.

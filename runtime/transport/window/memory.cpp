@@ -94,11 +94,11 @@ WindowMemory WindowMemory::make() {
     const std::uint64_t limit = round_down(limit_of(RLIMIT_FSIZE), huge_page_bytes);
     const std::uint64_t bytes = std::min(std::max(wanted, least_bytes), limit);
     if (bytes < least_bytes)
-        throw Error(Status::out_of_memory,
-                    fmt::format("what the ranks of a host share is a file of at least {} MiB in each of "
-                                "them, but the size of this process's files is limited to {} (ulimit -f): "
-                                "raise the limit",
-                                least_bytes / mebibyte, limit_text(RLIMIT_FSIZE)));
+        throw Error(
+            Status::out_of_memory,
+            fmt::format("the shared memory of each rank of a host is a file of at least {} MiB, but the size "
+                        "of this process's files is limited to {} (ulimit -f): raise the limit",
+                        least_bytes / mebibyte, limit_text(RLIMIT_FSIZE)));
     Socket file = make_file();
     if (ftruncate(file.fd(), static_cast<off_t>(bytes)) != 0)
         throw Error(Status::out_of_memory, fmt::format("cannot size the memory that this host's ranks share "
@@ -116,7 +116,7 @@ WindowMemory::WindowMemory(Socket file, std::uint64_t bytes)
         fstat(file_.fd(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) != bytes ||
         (fcntl(file_.fd(), F_GET_SEALS) & seals) != seals)
         throw Error(Status::bootstrap,
-                    "what a rank of this host handed out is not the memory that it shares");
+                    "a rank of this host handed over a file that is not its shared memory");
     map(0);
 }
 
@@ -135,11 +135,12 @@ std::byte* WindowMemory::map(unsigned number) const {
     std::byte* const base = map_aligned(file_.fd(), extent);
     if (!base) {
         const int error = errno;
-        throw Error(Status::out_of_memory,
-                    fmt::format("cannot map {} MiB more of the memory that ranks of this host share: {}; "
-                                "this process may have {} of address space (ulimit -v), which must suffice "
-                                "for what all ranks of the host share: raise the limit, or share less",
-                                extent.bytes() / mebibyte, error_text(error), limit_text(RLIMIT_AS)));
+        throw Error(
+            Status::out_of_memory,
+            fmt::format("cannot map {} MiB more of the shared memory of this host's ranks: {}. The address "
+                        "space limit of this process (ulimit -v) is {}; it must hold the shared memory of "
+                        "all ranks of the host. Raise the limit, or share less memory",
+                        extent.bytes() / mebibyte, error_text(error), limit_text(RLIMIT_AS)));
     }
     madvise(base, extent.bytes(), MADV_HUGEPAGE);
     madvise(base, extent.bytes(), MADV_DONTDUMP);  // a core dump would fill every hole

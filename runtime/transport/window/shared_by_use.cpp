@@ -143,8 +143,8 @@ FilesSharedByUse::Use FilesSharedByUse::use_at(std::uintptr_t address) {
     return Use::other;
 }
 
-// The program may have moved the memory, or may use the addresses for something else, so the kernel is asked
-// what this process has.
+// The program may have moved the memory, or may use the addresses for something else, so the mappings of this
+// process are read from the kernel.
 void FilesSharedByUse::in_child() noexcept {
     if (files_.empty()) return;
     const MapsOfChild maps;

@@ -283,7 +283,7 @@ TEST_CASE("a communicator that cannot grow stays as it is, and all its ranks hea
         expect_text(text_of(INT32_MAX - 2, nullptr, HKT_ERROR_INVALID_ARGUMENT), "newcomers is");
         expect_text(text_of(rank == 2 ? 2 : 1, nullptr, HKT_ERROR_MISMATCH), "hkt_comm_grow by 2");
         expect_text(text_of(1, nullptr, HKT_ERROR_INVALID_ARGUMENT),
-                    "rank 0 cannot lead the new communicator: the unique id is none");
+                    "rank 0 cannot lead the new communicator: this is not a unique id");
         // The one that the communicator was made of.
         expect_text(text_of(1, &ids.at(0), HKT_ERROR_INVALID_ARGUMENT), "or has been used");
         const std::string nobody = text_of(2, rank == 0 ? &ids.make(1) : nullptr, HKT_ERROR_TIMEOUT);

@@ -254,7 +254,7 @@ TEST_CASE("a forked child has its own copy of memory whose window is gone, and s
         std::memset(used.memory, 9, total);
         const auto own = open_window_alone();
         const Used also(*own, 2);
-        // What was the parent's window stays as it is.
+        // Memory of the parent's window stays as it is.
         return is_own && own->offset_of(also.inner(), Used::inner_bytes).has_value() &&
                !own->share_by_use(used.memory, total) && is_filled(used.memory, total, 9);
     }));
@@ -302,7 +302,7 @@ TEST_CASE("nothing is shared by use where the kernel cannot be asked") {
         return refuse_ioctl() && !obstacle_to_sharing_by_use().empty() &&
                !window->share_by_use(pages.memory, total) && is_private(pages.memory + page);
     }));
-    // What was shared before is not believed any more, and its block is not used again.
+    // Memory that was shared before is not believed any more, and its block is not used again.
     CHECK(in_child([] {
         const auto window = open_window_alone();
         const std::uint64_t free_before = window->free_bytes();

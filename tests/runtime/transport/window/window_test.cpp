@@ -389,9 +389,10 @@ TEST_CASE("memory that address space is short for is refused with the limit, and
         return refusal + "\n" + of_telling;
     });
     CHECK(outcomes[0].text == "no error\nno error");
-    CHECK_THAT(outcomes[1].text,
-               Catch::Matches("(status -9: cannot map 128 MiB more .*: Cannot allocate memory; .* MiB of "
-                              "address space .ulimit -v.*raise the limit.*\n?){2}"));
+    CHECK_THAT(
+        outcomes[1].text,
+        Catch::Matches("(status -9: cannot map 128 MiB more .*: Cannot allocate memory. The address space "
+                       "limit .* .ulimit -v. is .* MiB; .* Raise the limit.*\n?){2}"));
 }
 
 TEST_CASE("a member whose limits are tighter than the others' says so, and so do they") {
