@@ -14,7 +14,7 @@
 namespace hocket::device {
 
 // Not thread-safe. After a function has thrown, the object can only be settled and destroyed. Throws
-// hocket::Error as Driver::require does; doing: likewise.
+// hocket::Error as Driver::require does; doing: as in Driver::require.
 class Copies {
   public:
     // The copies are made in the context of the queues, which must outlive the object.

@@ -89,14 +89,15 @@ struct Driver {
 // system call.
 const Driver* known_driver() noexcept;
 
-// Likewise, but first looks whether the driver has been loaded since (tens of nanoseconds unless a library
-// has been loaded since the last look). Hocket does not load libcuda.so.1 itself: without it in the process,
-// there is no device memory. HOCKET_CUDA_DRIVER names a library that the first look loads instead. Throws
-// hocket::Error (device) if that library cannot be loaded, or if a function is missing. Thread-safe.
+// Returns the driver, or null, as known_driver(), but first looks whether it has been loaded meanwhile (tens
+// of nanoseconds unless a library has been loaded since the last look). Hocket does not load libcuda.so.1
+// itself: without it in the process, there is no device memory. HOCKET_CUDA_DRIVER names a library that the
+// first look loads instead. Throws hocket::Error (device) if that library cannot be loaded, or if a function
+// is missing. Thread-safe.
 const Driver* find_driver();
 
-// Likewise, for functions that were given a stream, which makes no sense without a driver: throws
-// hocket::Error (invalid_argument) if there is none.
+// Like find_driver(), for functions that were given a stream, which makes no sense without a driver: throws
+// hocket::Error (invalid_argument) if the process has not loaded it.
 const Driver& require_driver();
 
 // Returns true if the stream is one that every context has.

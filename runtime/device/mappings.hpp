@@ -11,7 +11,8 @@
 
 namespace hocket::device {
 
-// Not thread-safe. Call all functions within the context. They throw as Driver::require; doing: likewise.
+// Not thread-safe. Call all functions within the context. They throw as Driver::require; doing: as in
+// Driver::require.
 class Mappings {
   public:
     // While an allocation is open here, its memory is not returned to its owner's device, even if the owner

@@ -47,8 +47,7 @@ Queues::~Queues() {
         if (left > 0)
             log_line(
                 "hocket: copies of device {}, or by other processes, may not have ended; {} bytes of memory "
-                "are left "
-                "to them",
+                "are left to them",
                 device_, left);
     } catch (...) {  // the context is gone, and everything in it
     }

@@ -24,7 +24,7 @@ struct Block {
     bool is_of_device = false;
 };
 
-// Not thread-safe. Functions throw hocket::Error as Driver::require does; doing: likewise.
+// Not thread-safe. Functions throw hocket::Error as Driver::require does; doing: as in Driver::require.
 class Queues {
   public:
     Queues(const Driver& driver, Context context, int device)

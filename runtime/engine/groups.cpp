@@ -134,7 +134,8 @@ int agree_on_newcomers(Communicator& parent, int asked, const std::string& invit
                                                     : fmt::format("hkt_comm_grow by {}", asked);
     std::vector<std::string> said = parent.exchanges().exchange(encode_wish(Wish{}) + " " + what, grow_name);
     take_what(said, what, parent.rank());
-    throw Error(Status::internal, "ranks differ in what they ask of hkt_comm_grow, and say the same");
+    throw Error(Status::internal,
+                "ranks differ in their calls of hkt_comm_grow, but not in the texts about them");
 }
 
 // Takes the lobby of an invitation that was made in this process. Returns the text for the other ranks: the

@@ -27,7 +27,8 @@ class Plans {
 
     const PlanMaker& maker() const { return maker_; }
 
-    // Makes the plans of a choice, the first of them at once, so that an error is reported now.
+    // Returns the plans of a choice. Makes the one for 1 MiB now, so that a choice that cannot run fails
+    // here; others are made when first needed.
     std::unique_ptr<SizedPlans> make(const PlanChoice& choice) const;
 
     SizedPlans& cached(const PlanChoice& choice);

@@ -35,7 +35,7 @@ class SizedPlans {
     // bytes_of_one: bytes of x for a count of 1.
     SizedPlans(std::uint64_t bytes_of_one, Make make) : bytes_of_one_(bytes_of_one), make_(std::move(make)) {}
 
-    // Returns the plan for x of so many bytes. Thread-safe; takes no lock if the plan exists. Valid as long
+    // Returns the plan for x of this many bytes. Thread-safe; takes no lock if the plan exists. Valid as long
     // as this object.
     const Sized& for_bytes(std::uint64_t bytes);
     // Like for_bytes, but returns null if the plan has not been made yet.

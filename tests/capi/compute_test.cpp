@@ -867,7 +867,7 @@ TEST_CASE("a saved state that is damaged or not whole is refused, and the plan's
         auto damaged = saved;
         damaged[at] ^= std::byte{1};
         const std::string refusal = refused({damaged});
-        CHECK_THAT(refusal, Contains("saved state 0 cannot be loaded: it is not what") ||
+        CHECK_THAT(refusal, Contains("saved state 0 cannot be loaded: it is not a state") ||
                                 Contains("saved state 0 cannot be loaded: its checksum is wrong"));
         refused({std::vector<std::byte>(saved.begin(), saved.begin() + static_cast<std::ptrdiff_t>(at))});
     }

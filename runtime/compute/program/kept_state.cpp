@@ -80,7 +80,7 @@ KeptState::Reader KeptState::content_of(std::span<const std::byte> bytes, std::s
     const Reader reader(bytes, number);
     std::uint64_t checksum;
     if (bytes.size() < sizeof magic + sizeof checksum || std::memcmp(bytes.data(), magic, magic_name) != 0)
-        reader.bad("it is not what hkt_plan_save_state has written");
+        reader.bad("it is not a state that hkt_plan_save_state has written");
     const auto content = bytes.first(bytes.size() - sizeof checksum);
     std::memcpy(&checksum, bytes.data() + content.size(), sizeof checksum);
     if (checksum != XXH3_64bits(content.data(), content.size())) reader.bad("its checksum is wrong");
@@ -201,8 +201,9 @@ std::vector<KeptState::Held> KeptState::parse_held(Reader& reader, const Region&
         const Region where{reader.number(), reader.number()};
         const std::uint64_t like = reader.number(), is_counted = reader.number();
         if (where.begin < before || where.begin > where.end || where.end > region.end)
-            reader.bad("what a rank holds lies outside of its region");
-        if (like >= ranks || is_counted > 1) reader.bad("what a rank holds is like that of none");
+            reader.bad("a holding lies outside of its region");
+        if (like >= ranks || is_counted > 1)
+            reader.bad("a holding names a rank that does not exist, or its flag is wrong");
         all.push_back({where, like, is_counted == 1});
         before = where.end;
     }
@@ -216,7 +217,7 @@ KeptState::Saved KeptState::parse(std::span<const std::byte> bytes, std::size_t 
     Saved saved{reader.number(), reader.number(), reader.number(), reader.number(), 0, {}};
     std::memcpy(&saved.checksum, bytes.data() + bytes.size() - sizeof saved.checksum, sizeof saved.checksum);
     if (saved.ranks == 0 || saved.ranks > 1u << 24 || saved.rank >= saved.ranks)
-        reader.bad("its rank is none");
+        reader.bad("its rank does not exist");
     saved.values.resize(values_.size());
     std::vector<bool> found(values_.size(), false);
     if (saved.count > most_elements) reader.bad("its count is larger than memory");
@@ -237,8 +238,7 @@ KeptState::Saved KeptState::parse(std::span<const std::byte> bytes, std::size_t 
                 program_.extras[index].buffer.name != name))
             ++index;
         if (index == found.size())
-            reader.bad(fmt::format("schedule {} has no state '{}', or not so many of them", program_.schedule,
-                                   name));
+            reader.bad(fmt::format("it holds a state that schedule {} lacks: '{}'", program_.schedule, name));
         saved.values[index] = {region, std::move(held), values};
         found[index] = true;
     }

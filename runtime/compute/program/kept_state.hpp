@@ -1,4 +1,4 @@
-// The states of a plan on this rank: what a schedule that computes keeps from one start to the next.
+// The states of a plan on this rank: the data that a schedule that computes keeps from one start to the next.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* host_id_is_set = "whether HOCKET_HOST_ID is set";
+constexpr const char* host_id_is_set = "setting HOCKET_HOST_ID";
 
 // The boot id distinguishes hosts that have the same name. Containers on one host have the same boot id;
 // those that share neither name nor network are distinguished by name and network.

@@ -120,8 +120,7 @@ void resolve_rendezvous_point(Options& options, const Choices& choices, const Re
     if (options.secret.empty() && reader.text("TORCHELASTIC_USE_AGENT_STORE") == "True")
         refuse_option(
             "torchrun has started this process, and MASTER_PORT belongs to its store; let the ranks meet in "
-            "that "
-            "store (hkt_comm_options.store), or set MASTER_PORT to another port and HOCKET_SECRET");
+            "that store (hkt_comm_options.store), or set MASTER_PORT to another port and HOCKET_SECRET");
     const auto port = choices.master_port
                           ? std::optional(check_range("master_port", *choices.master_port, 1, 65535))
                           : reader.number("MASTER_PORT", 1, 65535);

@@ -55,9 +55,9 @@ std::optional<TuningTable> read_tuning(const std::string& file);
 // written, throws hocket::Error(invalid_argument), and the old file remains.
 void write_tuning(const std::string& file, const TuningTable& table);
 
-// Returns, on rank 0, the part of Options::tuning about jobs with so many ranks, for parse_tuning on all
-// ranks. Returns "" on other ranks, and if there is no such part. If the file is invalid, a warning goes to
-// stderr.
+// Returns, on rank 0, the part of Options::tuning about jobs with as many ranks as this one, for parse_tuning
+// on all ranks. Returns "" on other ranks, and if there is no such part. If the file is invalid, a warning
+// goes to stderr.
 std::string tuning_to_share(const Options& options);
 
 }  // namespace hocket::engine

@@ -49,8 +49,8 @@ struct MessageRequest : Request {
     std::uint64_t order = 0;  // of the start: an earlier receive is matched first
     std::uint64_t note = 0;   // its number in record::Flight
     Clock::time_point deadline{};
-    // For a buffer on a device, one of the two is not null; for other buffers, both are. direct: the way is
-    // not decided yet, or is from device to device.
+    // For a buffer on a device, one of the two is not null; for other buffers, both are null. direct: the
+    // message goes directly between devices, or its way is not decided yet.
     std::unique_ptr<device::Staging> staging;
     std::unique_ptr<device::DirectBuffer> direct;
 

@@ -35,7 +35,8 @@ class PointToPoint : private PacketInbox {
     MessageRequest& make(const MessageStart& start);
     void release(MessageRequest& request);
 
-    // Returns true if a message may go from device to device, provided both buffers are on one.
+    // Returns true if the message may be copied directly between devices. Assumes that both buffers are in
+    // device memory.
     bool may_go_direct(const MessageStart& start);
 
     // This function and the following ones throw what the fabric and devices throw.

@@ -24,7 +24,7 @@ enum class ExecutorKind : std::uint8_t { automatic, jit, interpreter };
 // unavailable: io, or invalid_argument in a build without it. To find out, it loads the library.
 std::string_view name_of(ExecutorKind kind);
 
-// Returns true if that executor is the JIT. Throws likewise.
+// Returns true if that executor is the JIT. Throws as name_of().
 bool compiles(ExecutorKind kind);
 
 class Executor {

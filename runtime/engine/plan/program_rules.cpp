@@ -34,14 +34,14 @@ void check_computation(const dsl::RankProgram& program, std::size_t index) {
     const dsl::Computation& computation = program.computations[op.computation];
     const std::size_t elements = computation.elements.size();
     if (op.reads.size() != elements + computation.sparse.size() + computation.scalars.size())
-        refuse_program(program, index, "it does not read what its computation names");
+        refuse_program(program, index, "its operands do not match its computation");
     for (std::size_t i = 0; i < op.reads.size(); ++i) {
         if (i < elements && op.reads[i].size() != 1)
-            refuse_program(program, index, "an element of it is in several places");
+            refuse_program(program, index, "an element operand of its computation is not exactly one part");
         for (const dsl::MessagePart& part : op.reads[i])
             if (part.begin > part.end || part.end >= program.boundaries.size() ||
                 part.area >= program.areas())
-                refuse_program(program, index, "it reads what is nowhere");
+                refuse_program(program, index, "it reads from a region or an area that does not exist");
     }
     std::size_t depth = 0;
     for (const dsl::Formula::Item& item : computation.formula.items) {
@@ -52,7 +52,8 @@ void check_computation(const dsl::RankProgram& program, std::size_t index) {
                                   : item.op == dsl::Formula::Op::scalar    ? computation.scalars.size()
                                   : item.op == dsl::Formula::Op::parameter ? program.parameters.size()
                                                                            : SIZE_MAX;
-        if (item.index >= known) refuse_program(program, index, "its formula names what it does not have");
+        if (item.index >= known)
+            refuse_program(program, index, "its formula names an operand that does not exist");
     }
     if (depth != 1) refuse_program(program, index, "its formula has more than one result");
 }
@@ -140,19 +141,20 @@ void check_is_direct(const dsl::RankProgram& program) {
     };
     if (program.ranks == 1 && program.keeps_places()) return;  // its own piece stays where it is
     if (program.buffers != 2 || program.uses_work || !program.scratch.empty())
-        refuse_program(program, 0, "what is moved has a place of its own on the way");
+        refuse_program(program, 0, "data pass through memory other than the input and the output");
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
         const dsl::Op& op = program.ops[i];
         const bool is_message = op.kind == Kind::send || op.kind == Kind::receive;
         for (std::size_t part = 0; is_message && part < op.parts(); ++part)
             if (!(op.kind == Kind::send ? is_in(op.part(part), dsl::input_area, sent_to(op.peer))
                                         : is_in(op.part(part), dsl::output_area, received_from(op.peer))))
-                refuse_program(program, i, "the message is not what the one has for the other");
+                refuse_program(program, i,
+                               "the message is not the piece that its sender has for its receiver");
         if (op.kind == Kind::combine) refuse_program(program, i, "it combines");
         if (op.kind != Kind::copy) continue;
         const auto source = owner_of_input(program, program.memory_of(op.operands[0]));
         if (!source || op.operands[0] < program.first_shifted() || !is_copied_from(op, *source))
-            refuse_program(program, i, "it does not copy what is for this rank");
+            refuse_program(program, i, "it does not copy a piece for this rank");
     }
 }
 

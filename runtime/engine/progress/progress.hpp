@@ -59,7 +59,7 @@ class Progress {
     // Like test, but waits until the execution has ended or the time has come.
     bool wait(Execution& execution, Clock::time_point until = Clock::time_point::max());
 
-    // Likewise, for a message to or from one other rank.
+    // The same four functions for a message to or from one other rank.
     MessageRequest& start(const MessageStart& message, const device::Buffers* buffers = nullptr);
     void run(const MessageStart& message, const device::Buffers* buffers = nullptr);
     bool test(MessageRequest& request);

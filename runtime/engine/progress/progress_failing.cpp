@@ -265,9 +265,9 @@ std::optional<Failure> Progress::bad_news() const {
     return std::nullopt;
 }
 
-// Takes up bad news that came while no call was under way, for an operation that has just begun, which could
-// otherwise succeed here with data sent before the others failed. Mismatched operations detect that
-// themselves, with what both sides have started.
+// Fails a newly begun operation if another rank failed or was lost while this rank was in no call. Without
+// this check the operation could still succeed here, with data sent before the failure. Reported mismatches
+// are skipped: the mismatched operation detects them itself, and can name both sides' operations.
 void Progress::hear_bad_news() {
     if (failure_ || !bootstrap_.has_bad_news()) return;
     auto news = bad_news();

@@ -72,7 +72,7 @@ struct Recording {
     std::uint64_t started = 0;            // number of all collectives
     bool is_idle = false;                 // some are in flight, and no thread makes progress on them
     std::vector<Collective> collectives;  // oldest first
-    std::vector<Message> messages;        // likewise
+    std::vector<Message> messages;        // oldest first
 };
 
 std::string to_json(const Recording& recording);

@@ -18,8 +18,7 @@ constexpr const char* what_is_left =
 
 constexpr const char* must_be_same =
     "all ranks must start the same collectives in the same order, with the same count, type, operator, root "
-    "and "
-    "schedule text";
+    "and schedule text";
 
 constexpr const char* left_too_early =
     "a rank that ends early does this, say by an exception or Ctrl-C; else see which call it has left out";
@@ -45,8 +44,7 @@ bool leaves(const std::string& operation) {
     return operation.starts_with(fmt::format("{} #", leaving_rendezvous));
 }
 
-constexpr std::size_t most_parts = 4;  // of a message: how many are listed
-constexpr std::size_t most_tags = 8;   // likewise
+constexpr std::size_t most_parts = 4, most_tags = 8;  // of a message: the most that are listed
 
 std::string range_of(std::int64_t begin, std::int64_t end) {
     return end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{} to {}", begin, end - 1);
@@ -261,8 +259,7 @@ const char* hint_for(const std::map<int, transport::Idleness>& idle) {
                "they wait for any";
     if (has(Kind::not_attended, false))
         return "let the ranks that have started the operation wait for it, or test it now and then "
-               "(hkt_wait, "
-               "hkt_test); or let threads move operations (HOCKET_PROGRESS=thread)";
+               "(hkt_wait, hkt_test); or let threads move operations (HOCKET_PROGRESS=thread)";
     if (has(Kind::not_started, false))
         return "see what the ranks that have not started it were doing: they may be slow (raise "
                "HOCKET_TIMEOUT_MS), stuck, or have missed it";

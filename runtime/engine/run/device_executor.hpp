@@ -23,8 +23,9 @@ class DeviceExecutor {
     // Opens memory that a local peer has exported, until end(). Returns null if this process cannot reach it.
     std::byte* open(const device::Exported& exported);
 
-    // Returns false while so much is posted, and not known to have ended, that no more should be: what is
-    // posted cannot be called back, and after a failure local peers wait for it only for a while.
+    // Returns false while most_posted_bytes or more are posted and not known to have ended. No more should be
+    // posted then: posted copies cannot be called back, and after a failure local peers wait for them only
+    // for a while.
     bool has_room() const { return posted_.empty() || posted_bytes_ < most_posted_bytes; }
 
     // Posts a copy, to be followed by flush(), which covers all copies that were posted before it. areas,
@@ -50,7 +51,7 @@ class DeviceExecutor {
     struct Posted {
         dsl::OpId op;
         std::size_t pulls;    // begun for it
-        std::uint64_t fence;  // has ended once so many fences are reached
+        std::uint64_t fence;  // has ended once this many fences are reached
         std::uint64_t bytes;
     };
 

@@ -101,7 +101,8 @@ bool DirectRun::have_come(std::uint64_t mark) {
     return true;
 }
 
-// Checks whether a local peer has started an operation that goes another way, or none.
+// Records a disagreement if the local peer has started a different operation under this number, or has
+// completed the number without starting an operation here.
 void DirectRun::look_for_others(Member member) {
     const bool is_elsewhere =
         local_peers_->is_there(member, number_, 0, 1) && !local_peers_->has_marked(member, number_, entered);

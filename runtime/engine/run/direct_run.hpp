@@ -3,8 +3,8 @@
 // for no other rank.
 //
 // The ranks pass two marks. At the first, each rank publishes its areas, or that it cannot go direct; at the
-// second, whether it could open the memory that it needs. Only if all could does each rank run its program on
-// the devices. Nothing has been copied before that, so the usual run, too, starts from nothing.
+// second, that it has opened the memory that it needs, or could not. Only if all could does each rank run its
+// program on the devices. Nothing has been copied before that, so the usual run, too, starts from nothing.
 #pragma once
 
 #include <cstdint>

@@ -25,8 +25,8 @@ class HandOverPath {
         bool is_timed;
     };
 
-    // Returns true if the path of a tile of so many bytes is chosen by next(); otherwise it is best(). Of
-    // smaller tiles, signals take most of the time, not copies.
+    // Returns true if next() chooses the path of a tile of this many bytes; otherwise the path is best(),
+    // because signals, not copies, take most of the time of a small tile.
     bool measures(std::uint64_t bytes) const { return is_on_ && bytes >= 16 * 1024; }
     kernels::Path best() const { return best_; }
 

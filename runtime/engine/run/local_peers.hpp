@@ -95,7 +95,7 @@ class LocalPeers {
         const Line& shown = line(member, number);
         return address(window_->origin(member, shown.extents[area]), shown.bases[area]);
     }
-    // Returns the space for copies of a start's tile of this index, which has so many bytes of x.
+    // Returns the space for copies of the start's tile of this index. bytes: of x in that tile.
     std::byte* copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
                       std::uint64_t bytes) const;
     // Returns the space for data that one member sends to another. It is zeroed, and takes no memory until it
@@ -131,7 +131,8 @@ class LocalPeers {
     // Returns true if a local peer that has entered start `number` has started the same operations as this
     // rank.
     bool agrees(Member member, std::uint64_t number, std::uint32_t checksum);
-    bool shows(Member member, std::uint64_t number, std::uint32_t checksum);  // likewise, as it published
+    // The same, by the checksum that the local peer has published (shown()).
+    bool shows(Member member, std::uint64_t number, std::uint32_t checksum);
     // Returns the last start on which the local peer agreed; -1 if there is none.
     std::int64_t agreed_until(dsl::Rank rank) const;
 

@@ -16,7 +16,7 @@ constexpr std::uint64_t tiles_of_a_start = 2;
 
 constexpr std::uint64_t cache_line = 64;
 
-// A tile has space for a cache line of so many chunks.
+// The largest number of chunks of which a tile has space for a cache line each.
 constexpr std::uint64_t most_chunks = LocalPeers::tile_bytes / cache_line;
 
 }  // namespace

@@ -28,7 +28,7 @@ bool can_be_divided(const dsl::RankProgram& program);
 void divide(Start& start);
 
 // Begins the execution of the first tile, followed by the others (Execution::next_tile). If one cannot begin,
-// none does. plan: the start's.
+// none does. plan: the plan of this start.
 Execution& begin_tiles(StartablePlan& plan, const Start& start, LocalPeers* local_peers);
 
 // Gives the execution back to its plan, with the tiles that follow it.

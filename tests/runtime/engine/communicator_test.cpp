@@ -605,7 +605,7 @@ TEST_CASE("a host's name on some ranks only is named, too") {
     const auto outcomes = run_ranks({2}, [](int rank) {
         if (rank == 1) setenv("HOCKET_HOST_ID", "b", 1);
         expect_contains(failure_of([] { join(); }),
-                        {"-8:", "the ranks differ in whether HOCKET_HOST_ID is set", "\"yes\" on rank 1"});
+                        {"-8:", "the ranks differ in setting HOCKET_HOST_ID", "\"yes\" on rank 1"});
     });
     CHECK(test::problems(outcomes) == "");
 }

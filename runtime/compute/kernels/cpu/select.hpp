@@ -77,8 +77,9 @@ class Selector {
     // first_of_ties on. Returns their number.
     std::size_t select(std::size_t k, const Draw& draw, const Destination<Word>& to);
 
-    // Writes exactly k elements: all of a magnitude of at least `sure`, which are at most k, and as many as
-    // needed of those of at least `perhaps`, from first_of_ties on.
+    // Writes exactly k elements: all with a magnitude of at least `sure` (k or fewer), then consecutive ones
+    // with a magnitude from `perhaps` to below `sure`, beginning at first_of_ties(). At least k elements must
+    // reach `perhaps`.
     void select_between(std::size_t k, Word sure, Word perhaps, const Draw& draw,
                         const Destination<Word>& to);
 
