@@ -64,10 +64,9 @@ void Batch::found_no_room(const NoRoom& facts) {
     complete_.notify_all();
 }
 
-// Returns true if the batch can never be completed. A batch releases nothing before it is complete. So it
-// fails if the next sample does not fit beside those that it holds. It also fails if all other room is held
-// by loads that wait for room themselves, and that has not changed for longer than their retry interval: then
-// the free room is in pieces that are too small.
+// Returns true if the batch can never complete. It releases nothing before it is complete, so there are two
+// cases: the next sample does not fit beside those that it holds; or for 300 ms (several retries) only this
+// batch and loads that wait for memory have held memory, so the free memory is in pieces that are too small.
 bool Batch::will_never_fit(const NoRoom& facts, std::uint64_t held) {
     if (held + facts.bytes > memory_.capacity()) return true;
     if (held + facts.idle < facts.used) {

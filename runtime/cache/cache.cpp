@@ -156,7 +156,8 @@ void Cache::set_order(std::span<const std::uint64_t> keys, std::uint64_t cursor)
                                 keys.size()));
     std::shared_ptr<const Order> order;
     if (!keys.empty()) order = std::make_shared<const Order>(keys, cursor);
-    const std::lock_guard lock(mutex_);  // if two orders are set at once, both sides take the same one
+    // The lock makes memory_ and loader_ keep the same order if two threads set one at once.
+    const std::lock_guard lock(mutex_);
     memory_.set_order(order);
     loader_->set_order(std::move(order));
 }

@@ -25,7 +25,8 @@ namespace hocket::cache {
 // All functions are thread-safe, and throw hocket::Error with the codes that hocket.h documents.
 class Cache {
   public:
-    // Leaves samples of other datasets in options.folder alone.
+    // Does not use the samples of other datasets in options.folder, but may evict their sealed segments to
+    // make room (directory/directory.hpp).
     explicit Cache(CacheOptions options);
     ~Cache();
 

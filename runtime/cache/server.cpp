@@ -49,7 +49,7 @@ SampleRoom Server::room(std::uint64_t, std::uint64_t bytes) {
         std::byte* const data = block.data();
         arriving_.insert_or_assign(data, std::move(block));
         return {.data = data};
-    } catch (const Error&) {  // larger than the memory: offered() reports that
+    } catch (const Error&) {  // larger than the memory: PeerGuest refuses the offer
         return {};
     }
 }

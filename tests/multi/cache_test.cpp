@@ -389,10 +389,11 @@ TEST_CASE("a damaged sample that lies elsewhere, too, is no loss, and no second 
 
     const auto text = run({"verify", place.cache()});
     CHECK(text.exit_code == 0);
-    CHECK_THAT(text.out, Contains(segment + ": sample ") &&
-                             Contains("another segment has it too, and there it is right") &&
-                             Contains("with 100 samples") &&
-                             Contains("all are right: 1 sample damaged, but right"));
+    CHECK_THAT(text.out,
+               Contains(segment + ": sample ") &&
+                   Contains("another segment has it too, and there it is right") &&
+                   Contains("with 100 samples") &&
+                   Contains("no sample is lost: 1 sample damaged, and the folder has an intact copy of it"));
     const auto verified = run({"verify", place.cache(), "--json"});
     CHECK(verified.exit_code == 0);
     CHECK(json_of(verified)["samples"] == 100);
@@ -517,7 +518,7 @@ TEST_CASE("Ctrl-C keeps what is there") {
     REQUIRE(result.in_time);
     if (result.exit_code == 0) HOCKET_SKIP("it had loaded everything before the signal came");
     CHECK(result.exit_code == 130);
-    CHECK_THAT(result.err, Contains("interrupted; what is on the disk stays"));
+    CHECK_THAT(result.err, Contains("interrupted; samples on the disk stay there"));
     CHECK(run({"verify", place.cache()}).exit_code == 0);
     CHECK_THAT(warm(place).out, Contains("9000 of 9000 samples on disk"));
 }
@@ -538,7 +539,7 @@ TEST_CASE("an interrupted verify does not say that all is right") {
     REQUIRE(result.in_time);
     if (result.exit_code == 0) HOCKET_SKIP("it had checked everything before the signal came");
     CHECK(result.exit_code == 130);
-    CHECK_THAT(result.out, Contains(", then interrupted; what was checked so far is right"));
+    CHECK_THAT(result.out, Contains(", then interrupted; all that were checked so far are right"));
     CHECK_THAT(result.err, Contains("interrupted; the rest was not checked"));
 }
 

@@ -38,8 +38,8 @@ class SegmentReader {
     void drop_cached() const;
 
     // Calls visit(slot, entry) for each used slot; without an entry if the slot's entry is damaged. The
-    // callback may return false to stop. Returns false if the index of a sealed segment is not what was
-    // sealed. Throws std::runtime_error if it cannot be read.
+    // callback may return false to stop. Returns false if the index of a sealed segment fails the checksum
+    // that was stored with it. Throws std::runtime_error if it cannot be read.
     using Visit = std::function<bool(std::uint64_t, const std::optional<cache::Entry>&)>;
     bool visit(const Visit& visit) const;
 

@@ -16,7 +16,7 @@ constexpr const char* about =
 
 constexpr const char* examples = R"(Examples:
   hocket-cache warm /nvme/cache --source /mnt/imagenet/train --disk 200GiB
-      before a job: all samples onto the disk; what is there already is not read from the source again
+      before a job: all samples onto the disk; samples that are there are not read from the source again
   hocket-cache warm /nvme/cache --source /mnt/train.tfrecord --index /mnt/train.idx --dataset v2
   hocket-cache stat /nvme/cache
   hocket-cache verify /nvme/cache --json
@@ -102,7 +102,7 @@ class Parser {
 
     void add_cache_options(CLI::App& sub) {
         sub.add_option("--source", options_.source,
-                       "where samples come from: a folder, whose files they are, or a packed file")
+                       "the origin of samples: a folder, whose files they are, or a packed file")
             ->required();
         sub.add_option("--index", options_.index,
                        "of a packed file: lines \"OFFSET BYTES\"; by default its name and \".idx\"");

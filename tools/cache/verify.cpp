@@ -95,7 +95,8 @@ class Verifier {
         });
         if (is_index_right) return;
         ++findings_.bad_segments;
-        findings_.add(fmt::format("{}: its index is not what was sealed", path));
+        findings_.add(fmt::format(
+            "{}: the index fails the checksum that was stored when the segment was sealed", path));
     }
 
     void check(const std::string& path, const SegmentReader& segment, const cache::Entry& entry) {
@@ -179,16 +180,17 @@ std::string loss_text(const Findings& findings) {
         text += fmt::format("; {} will be read from the source again, if the source has {}",
                             count_text(unknown, "sample"), unknown == 1 ? "it" : "them");
     if (findings.bad_segments > 0)
-        text += "; what the damaged segments held besides will be read from the source again, if it has it";
+        text += "; other samples of the damaged segments will be read from the source again, if it has them";
     return text + "; the next job that meets the damage gives its disk space back";
 }
 
 std::string verdict(const Findings& findings, bool is_complete) {
     if (findings.is_loss()) return loss_text(findings);
-    const char* right = is_complete ? "all are right" : "what was checked so far is right";
-    if (findings.replaced_samples == 0) return right;
-    return fmt::format("{}: {} damaged, but right elsewhere in the folder, so nothing is lost", right,
-                       count_text(findings.replaced_samples, "sample"));
+    const std::uint64_t replaced = findings.replaced_samples;
+    if (replaced == 0) return is_complete ? "all are right" : "all that were checked so far are right";
+    return fmt::format("{}no sample is lost: {} damaged, and the folder has an intact copy of {}",
+                       is_complete ? "" : "so far, ", count_text(replaced, "sample"),
+                       replaced == 1 ? "it" : "each");
 }
 
 void print_text(const std::string& folder, const Findings& findings, bool is_complete,

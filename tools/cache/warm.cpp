@@ -182,13 +182,13 @@ int warm(const Options& options, tools::Signals& signals) {
     const Cache cache = open_cache(options);
     Loading loading(cache.get(), options.depth);
     load_all(cache.get(), loading, signals);
-    check(hkt_cache_flush(cache.get()), "what was loaded may not survive a loss of power");
+    check(hkt_cache_flush(cache.get()), "the loaded samples may not survive a loss of power");
 
     const hkt_cache_stats stats = stats_of(cache.get());
     print_result(options, loading, stats, Clock::now() - start);
     complain_of_failures(loading, stats);
     if (signals.wait({}) != 0) {
-        complain("interrupted; what is on the disk stays, start it again for the rest");
+        complain("interrupted; samples on the disk stay there, start it again for the rest");
         return 128 + signals.wait({});
     }
     if (loading.failed() == 0 && stats.disk_samples >= loading.count()) return 0;

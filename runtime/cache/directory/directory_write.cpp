@@ -125,9 +125,9 @@ void Directory::seal(const std::shared_ptr<Segment>& segment) {
 }
 
 void Directory::lose(const Segment& segment, int error) {
-    const std::string why =
-        describe(segment.path(), error) +
-        ": what was written there is lost: see the kernel's log, or who removes files from the folder";
+    const std::string why = describe(segment.path(), error) +
+                            ": the samples that were written to this file are lost; see the kernel's log, "
+                            "and whether somebody removes files from the folder";
     {
         const std::scoped_lock lock(table_mutex_);
         if (!table_.erase(segment.header().identity)) return;
@@ -156,7 +156,7 @@ void Directory::flush() {
     if (error)
         throw Error(Status::io,
                     describe(options_.folder, error) +
-                        ": what was written may not survive a loss of power; see the kernel's log");
+                        ": written samples may not survive a loss of power; see the kernel's log");
 }
 
 void Directory::close() {

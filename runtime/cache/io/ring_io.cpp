@@ -89,7 +89,8 @@ void RingIo::require_operations() {
     for (const int code : {IORING_OP_READ, IORING_OP_WRITE, IORING_OP_OPENAT, IORING_OP_CLOSE,
                            IORING_OP_STATX, IORING_OP_POLL_ADD})
         if (!io_uring_opcode_supported(probe.get(), code))
-            refuse("the kernel does not allow operation " + std::to_string(code));
+            refuse("the kernel does not allow the io_uring operation " + std::to_string(code) +
+                   " (number in linux/io_uring.h)");
 }
 
 void RingIo::enter() {

@@ -41,8 +41,8 @@ class LoadRunner {
     LoadRunner(const LoadOptions& options, Memory& memory, Directory* directory, Counters& counters,
                const Steps& steps, std::function<void(const Load&)> ended);
 
-    // Memory has returned must_load for the load's key, or begin_load. Failures are reported to memory:
-    // nothing is thrown.
+    // Requires that memory has answered must_load for the key, or that begin_load() has returned true for it.
+    // Reports failures to memory and throws nothing.
     Task<> run(Load load);
 
   private:

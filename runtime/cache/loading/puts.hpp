@@ -32,8 +32,8 @@ class Puts {
     Puts(const LoadOptions& options, Loop& loop, Memory& memory, Directory* directory, const Steps& steps)
         : options_(options), loop_(loop), memory_(memory), directory_(directory), steps_(steps) {}
 
-    // encoded: the block that begins with the sample. own: peers are not asked. If the sample exists already
-    // it must have the same bytes; otherwise the result is Error(mismatch).
+    // Stores a sample: the first `bytes` of `encoded`. own: stores it here even if another process owns the
+    // key. If the sample exists with other bytes, the result is Error(mismatch).
     using Done = std::function<void(const std::optional<Error>&)>;
     Task<> put(std::uint64_t key, ArenaBlock encoded, std::uint64_t bytes, bool own, Done done);
 

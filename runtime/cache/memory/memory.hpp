@@ -109,11 +109,10 @@ class Memory {
     void tell_waiters(std::uint64_t key, const Waiter::NoRoom& facts);
     void free(const Block& block);
     void shrink(Block& block, std::uint64_t bytes);  // frees the block's tail
-    // Makes a loaded sample available: `bytes` at the start of the block, whose tail is freed. From now on
-    // the block belongs to the table, and is lent to all waiters. is_copy: the sample belongs to another
-    // rank. keep: pins the sample once more, for a write to the disk that reads it, until the returned Lent
-    // is released. The key must be loading (must_load, begin_load), here and in fail(); otherwise both throw
-    // Error(internal).
+    // Publishes a loaded sample: the first `bytes` of the block. The rest of the block is freed. The block
+    // then belongs to the table, and all waiters get it. is_copy: the sample belongs to another rank. keep:
+    // also pins the sample for a write to disk; releasing the returned Lent unpins it. publish() and fail()
+    // throw Error(internal) unless the key is being loaded (must_load or begin_load).
     std::optional<Lent> publish(std::uint64_t key, const Block& block, std::uint64_t bytes, bool is_copy,
                                 bool keep);
     void fail(std::uint64_t key, const Error& error);

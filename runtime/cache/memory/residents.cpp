@@ -53,10 +53,9 @@ void Residents::grow_index() {
 void Residents::grow_entries() {
     const std::size_t count = chunks_.size() << chunk_bits, more = 1 << chunk_bits;
     if (count + more > (1u << index_bits))
-        throw Error(Status::limit,
-                    fmt::format("the cache's memory holds too many samples, some {} million: several of them "
-                                "must be put into one",
-                                count * 64 / 1'000'000));
+        throw Error(Status::limit, fmt::format("the cache's memory holds about {} million samples, which is "
+                                               "its limit: store several samples under one key",
+                                               count * 64 / 1'000'000));
     free_.reserve(count + more);
     chunks_.reserve(chunks_.size() + 1);
     chunks_.push_back(std::make_unique<Resident[]>(more));

@@ -25,8 +25,8 @@ const char* text_of(transport::DialError::Kind kind) {
         case transport::DialError::Kind::refused:
             return "it refused the connection: {}";
         default:
-            return "what answers there is no peer of this job: {}; is it the port of another job or program, "
-                   "or does HOCKET_SECRET differ?";
+            return "the process that answers there is no peer of this job: {}; is it the port of another job "
+                   "or program, or does HOCKET_SECRET differ?";
     }
 }
 
@@ -94,7 +94,7 @@ SampleRoom PeerClient::begins(const PeerHeader& header) {
     if (header.kind != PeerMessage::answer)
         throw transport::ProtocolError("it sent a question where answers belong");
     if (header.id == 0 || header.id >= next_id_)
-        throw transport::ProtocolError("it answered what was not asked");
+        throw transport::ProtocolError("it answered a question that was not asked");
     const auto entry = open_.find(header.id);
     if (entry == open_.end()) return {};  // the answer is too late
     const Question& question = entry->second.question;

@@ -78,8 +78,10 @@ void PeerGuest::ends(const PeerHeader& header, bool is_intact) {
 
 void PeerGuest::end_offer(const PeerHeader& header, bool is_intact) {
     if (room_ == nullptr && header.bytes > 0)
-        return reply(header.id, {Status::limit, fmt::format("there is no room for the {} bytes of sample {}",
-                                                            header.bytes, header.key)});
+        return reply(header.id,
+                     {Status::limit, fmt::format("there is no room for the {} bytes of sample {}: they are "
+                                                 "more than the memory of its owner's cache",
+                                                 header.bytes, header.key)});
     if (!is_intact) {
         give_room_back();
         return reply(header.id,

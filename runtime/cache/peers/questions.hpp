@@ -48,9 +48,10 @@ class SampleAnswerer {
     // Called on the peers' thread; must not wait. Must call `answer` once, on any thread.
     virtual void question(std::uint64_t key, std::function<void(Answer)> answer) = 0;
 
-    // Handles a sample that another process offers and this one owns. room() returns its destination.
-    // offered() takes it when all its bytes are there and checked; if complete is false, the connection
-    // broke, and offered() only frees the room. `answer` is as above, without bytes.
+    // Two calls take a sample that another process offers and this one owns. room() returns the memory for
+    // its bytes. offered() ends the transfer. If `complete` is true, all bytes are there and match their
+    // checksum, and offered() stores the sample; otherwise the transfer was broken off, and offered() frees
+    // the memory. It calls `answer` as question() does, without bytes.
     virtual SampleRoom room(std::uint64_t key, std::uint64_t bytes) = 0;
     virtual void offered(std::uint64_t key, std::byte* data, std::uint64_t bytes, bool complete,
                          std::function<void(Answer)> answer) = 0;

@@ -181,10 +181,9 @@ void RoomGate::check_fits(const Use& use) const {
     if (beside == 0 || (bytes <= memory_.capacity() && beside <= memory_.capacity() - bytes)) return;
     throw Error(
         Status::limit,
-        fmt::format(
-            "a sample of {} bytes, and {} as it is encoded, do not fit together into the cache's memory "
-            "of {} bytes: give the cache more (memory_bytes, HOCKET_CACHE_MEMORY)",
-            bytes, beside, memory_.capacity()));
+        fmt::format("the cache's memory of {2} bytes is too small for one sample: it needs {0} bytes decoded "
+                    "plus {1} bytes encoded at the same time. Raise memory_bytes (HOCKET_CACHE_MEMORY)",
+                    bytes, beside, memory_.capacity()));
 }
 
 std::string RoomGate::why_full(std::uint64_t bytes) const {

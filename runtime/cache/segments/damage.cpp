@@ -40,8 +40,7 @@ std::string Damage::text(const std::string& folder) const {
     return fmt::format(
         "{}: {} record{} ({} bytes) proved damaged since the cache was opened, and will be read from the "
         "source again, if it has them; {} bytes of the disk were given back for them so far{}{}; see the "
-        "kernel's "
-        "log for the state of the disk, and hocket-cache verify",
+        "kernel's log for the state of the disk, and hocket-cache verify",
         folder, records_, records_ == 1 ? "" : "s", bytes_, freed_bytes_,
         why_not_freed_.empty() ? "" : ", and some cannot be: ", why_not_freed_);
 }
