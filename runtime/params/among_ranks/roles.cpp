@@ -57,16 +57,17 @@ void compare_roles(const std::vector<Json>& said) {
     for (std::size_t rank = 1; rank < said.size(); ++rank) {
         const int there = said[rank].at("servers"), here = said[0].at("servers");
         if (there != here)
-            throw Error(Status::mismatch, fmt::format("the ranks open the parameter service differently: "
-                                                      "servers is {} on rank {}, and {} on rank 0",
-                                                      there, rank, here));
+            throw Error(Status::mismatch,
+                        fmt::format("the ranks open the parameter service differently: servers is {} on rank "
+                                    "{}, and {} on rank 0; pass the same on all ranks",
+                                    there, rank, here));
         if (said[rank].at("hash") == said[0].at("hash")) continue;
         const std::string why = difference(decode_job(said[rank].at("job").get<std::string>()),
                                            decode_job(said[0].at("job").get<std::string>()));
         throw Error(Status::mismatch,
-                    fmt::format("the ranks open the parameter service differently: {}; \"there\" is on rank "
-                                "{}, \"here\" on rank 0",
-                                why.empty() ? "their lists of tensors differ" : why, rank));
+                    fmt::format("rank {} (\"there\") and rank 0 (\"here\") open the parameter service "
+                                "differently: {}; pass the same arguments on all ranks",
+                                rank, why.empty() ? "their lists of tensors differ" : why));
     }
 }
 

@@ -158,7 +158,7 @@ std::string difference(const Job& theirs, const Job& ours) {
     if (theirs.longest_wait_ms != ours.longest_wait_ms)
         return differ("the longest wait for jobs with a higher priority", theirs.longest_wait_ms,
                       ours.longest_wait_ms);
-    return theirs == ours ? "" : "whether tensors may be cut differs";
+    return theirs == ours ? "" : "the permission to cut tensors differs";
 }
 
 }  // namespace hocket::params

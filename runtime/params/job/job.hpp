@@ -27,7 +27,7 @@ struct Tensor {
 // same.
 struct Job {
     std::vector<Tensor> tensors;
-    std::string update;        // what servers do with a round's gradients, for example "sgd(0.1)"
+    std::string update;        // the rule for a round's gradients on the servers, for example "sgd(0.1)"
     bool cuts_tensors = true;  // false: the update needs all of a tensor at once
     Staleness staleness = 0;   // the largest staleness that a pull may ask for
     std::string tree = "auto";

@@ -24,8 +24,8 @@ std::string text_of(const transport::DialError& error, const transport::Endpoint
             break;
     }
     return fmt::format(
-        "what answers at {} is no process of this job: {}; is it the port of another program, or does "
-        "HOCKET_SECRET differ?",
+        "the process that answers at {} does not belong to this job: {}; is it the port of another program, "
+        "or does HOCKET_SECRET differ?",
         to.text(), error.what());
 }
 

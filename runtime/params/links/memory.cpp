@@ -116,7 +116,7 @@ std::byte* OthersMemory::at(std::uint64_t offset, std::uint64_t bytes) const {
         return memory_.at(offset, bytes);
     } catch (const Error& error) {
         if (error.status() == Status::out_of_memory) return nullptr;
-        throw transport::ProtocolError("it referred to shared memory outside of what it shares");
+        throw transport::ProtocolError("it referred to an address outside of its shared memory");
     }
 }
 

@@ -76,7 +76,7 @@ class OthersMemory final : private forks::Inherited {
     // in which case read() still works. Throws transport::ProtocolError if there is no such range.
     std::byte* at(std::uint64_t offset, std::uint64_t bytes) const;
     void read(std::byte* to, std::uint64_t offset, std::uint64_t bytes) const;
-    // Returns false if the memory is no longer lent: what was read before the call is invalid.
+    // Returns false if the memory is no longer lent: data read from it before the call are invalid.
     bool is_lent() const;
 
   private:

@@ -55,8 +55,9 @@ class Root {
     bool resume(Worker worker, int group, const Recollection& recollection);
     // Removes a worker that has ended or has been given up: it takes part no longer.
     void remove(Worker worker);
-    // Notes that the worker has pushed everything that it will push, updates of rounds below `clock`, and
-    // leaves once a snapshot has them.
+    // Notes that the worker has pushed all of its updates, those of rounds below `clock`, and waits to leave.
+    // Once they are applied, snapshots list the worker as departed. Covered then tells it that it may leave:
+    // once such a snapshot is kept or, without snapshots, at once.
     void leave_after(Worker worker, Clock clock);
     // Marks a worker that does not answer, but may do so again: it still takes part, but no worker is placed
     // below it in the tree.
@@ -183,7 +184,7 @@ class Root {
     Clock pushed_ = 0;  // members have pushed nothing of this round or later ones
     bool has_resumed_ = false;
     std::map<Worker, Lost>
-        missed_;  // by member of the old server that was taken out: what it may have pushed there
+        missed_;  // by member of the old server that was taken out: the updates that it may have pushed there
     std::vector<Lost> lost_;
 
     Clock every_ = 0;            // 0: no cuts

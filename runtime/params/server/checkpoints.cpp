@@ -153,11 +153,10 @@ void require_folder(const fs::path& folder, bool is_new) {
     std::error_code error;
     const std::set<std::uint32_t> found = servers_in(folder, error);
     if (is_new && !found.empty())
-        throw Error(
-            Status::invalid_argument,
-            fmt::format("{} is a checkpoint, which a new job would replace; go on from it with --restore (in "
-                        "the API: restore), or take another folder",
-                        file_of(folder, *found.begin()).string()));
+        throw Error(Status::invalid_argument,
+                    fmt::format("{} is a checkpoint, which a new job would replace; continue from it with "
+                                "--restore (API: `restore`), or choose another folder",
+                                file_of(folder, *found.begin()).string()));
 }
 
 std::vector<Clock> whole_rounds_in(const fs::path& folder, std::uint32_t index) {
@@ -386,7 +385,7 @@ void Checkpoints::store_whole(const Snapshot& cut) const {
 void Checkpoints::write_file(const fs::path& file, const Snapshot& snapshot) const {
     if (age_of(file_).incarnation > snapshot.incarnation)
         throw Error(Status::io,
-                    fmt::format("{} is of another server, which has taken this one's place", file_.string()));
+                    fmt::format("{} belongs to another server, which has replaced this one", file_.string()));
     write_checkpoint(file, described(snapshot, name_));
 }
 

@@ -71,10 +71,9 @@ void Front::take_open(Link& link, const Json& note) {
     if (std::any_of(callers_.begin(), callers_.end(), is_it))
         throw ProtocolError("it opened the job twice on one connection");
     if (caller.wanted && *caller.wanted >> bits_within_incarnation != 0)
-        return refuse_link(
-            link,
-            fmt::format("it wants the number {}; workers that the job begins with have numbers below {}",
-                        *caller.wanted, 1 << bits_within_incarnation));
+        return refuse_link(link,
+                           fmt::format("it wants the number {}; the numbers of initial workers are below {}",
+                                       *caller.wanted, 1 << bits_within_incarnation));
     const auto has_number = [&](const Caller& known) { return known.wanted == caller.wanted; };
     if (!beginning_ && caller.wanted && std::any_of(callers_.begin(), callers_.end(), has_number))
         return refuse_link(link, fmt::format("another worker has the number {}", *caller.wanted));

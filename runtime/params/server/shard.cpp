@@ -260,8 +260,7 @@ std::string text_of(const Lost& lost) {
                                    : fmt::format("of rounds {} to {}", lost.first, *lost.end - 1);
     return fmt::format(
         "updates of worker {} {}, which others may have pulled, are lost: no checkpoint has them, and it "
-        "does not "
-        "come back",
+        "does not come back",
         lost.worker, rounds);
 }
 

@@ -77,7 +77,7 @@ class Shard {
     void tell_who_waits_for_checkpoint();  // tells them that a checkpoint is being written
     void tell_all(const nlohmann::json& note);
     void tell(Worker worker, const nlohmann::json& note);  // if the worker is connected
-    // Returns the link's worker. Throws transport::ProtocolError if the link has not said it.
+    // Returns the link's worker. Throws transport::ProtocolError if the link has not named its worker yet.
     Worker worker_of(const Link& link) const;
     nlohmann::json stats() const;
     // Says, for people, what the shard needs before it can begin; "": nothing.

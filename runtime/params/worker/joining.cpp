@@ -77,8 +77,8 @@ std::string Joining::torn() const {
     });
     if (!is_new || fit) return "";
     std::string text =
-        "the servers go on from different rounds, and no worker has come back that could push what "
-        "is missing:";
+        "the servers go on from different rounds, and no worker has come back that could push the missing "
+        "updates:";
     std::optional<Clock> common;
     for (std::size_t server = 0; server < upstreams_.size(); ++server) {
         const Upstream::Begun& begun = upstreams_[server]->begun();

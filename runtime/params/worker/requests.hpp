@@ -21,7 +21,7 @@ class Requests {
   public:
     explicit Requests(std::chrono::milliseconds timeout) : timeout_(timeout) {}
 
-    // text: what has not happened, for the error if the deadline passes. If the worker has failed, the
+    // text: the error if the deadline passes; it says what has not happened. If the worker has failed, the
     // request ends at once.
     ParameterRequest* make(std::string text);
     // Waits for the request and returns the time when it ended, or throws its error; the request is destroyed

@@ -260,7 +260,7 @@ void Upstream::go_on_sending_up() {
     }
 }
 
-// Decides whether the sum should wait: once it is in the link, no later message can overtake it. Processes of
+// Returns true if the sum must wait: once it is in the link, no later message can overtake it. Processes of
 // one host share no wire, so there nothing waits.
 bool Upstream::must_wait(const Link& link, const Sum& next) {
     if (link.lends() || is_leaving_) return false;
@@ -451,7 +451,7 @@ void Upstream::require_possible(const Link& link, Worker from, const Message& me
     if (has_joined() && clock > node_.next_round() + most_rounds())
         throw ProtocolError("it pushed or pulled for a round that it cannot have reached yet");
     if (node_.early(from) > 2 * layout_->chunks_of(server_index_) * (most_rounds() + 1))
-        throw ProtocolError("it sent more messages for an unannounced epoch than an epoch can have");
+        throw ProtocolError("it sent too many messages for an epoch that was not announced");
 }
 
 // Returns how many rounds another worker can be ahead of this one. That worker also begins no further from a
