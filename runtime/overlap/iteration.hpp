@@ -40,8 +40,9 @@ std::optional<std::string> why_not(const Profile& profile, Method method, const 
 // Throws Error(invalid_argument) with the text of why_not(). Ignores options.direction.
 IterationPlan plan_iteration(const Profile& profile, Method method, PlanOptions options, Pulls pulls);
 
-// Returns the time from the beginning of a backward pass to that of the next one, including the profile's
-// other facts: the time before, latencies, and slower computation during communication.
+// Returns the predicted time of an iteration, from the start of one backward pass to the start of the next.
+// It counts the profile's time before the backward pass, its latencies, and its slowdown of computation
+// during communication.
 double seconds_of_iteration(const Profile& profile, const IterationPlan& plan);
 
 }  // namespace hocket::overlap

@@ -128,7 +128,8 @@ Description described(const RunOptions& options) {
 bool Run::forward(std::size_t layer, Clock::time_point until) {
     return unless_failed([&] {
         if (layer >= layers())
-            refuse_run(fmt::format("layer {}: there are {}, numbered from 0", layer, layers()));
+            refuse_run(fmt::format("layer {} does not exist: the model has {} layers, numbered from 0", layer,
+                                   layers()));
         if (stage_ != Stage::forward && next_layer_ == 0)
             refuse_run(fmt::format(
                 "the forward pass of layer {} is out of turn: the iteration is to be finished first", layer));
@@ -146,7 +147,10 @@ bool Run::forward(std::size_t layer, Clock::time_point until) {
 
 bool Run::begin_backward(Clock::time_point until) {
     return unless_failed([&] {
-        if (stage_ != Stage::forward) refuse_run("the backward pass has begun already");
+        if (stage_ != Stage::forward)
+            refuse_run(
+                "begin_backward: the backward pass of this iteration has already begun; finish the iteration "
+                "first");
         stop_computing();
         if (!wait_for_batches(layers() - 1, until) || !wait_for_pulls(layers() - 1, until)) return false;
         const Nanoseconds now = nanoseconds_of(options_.now());

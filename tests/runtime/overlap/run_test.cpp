@@ -559,11 +559,12 @@ TEST_CASE("calls out of turn are refused, and change nothing") {
     World world;
     Training training(world);
     Run& run = training.run;
-    CHECK_THAT(refusal([&] { run.forward(7, for_ever); }), Contains("layer 7: there are 7"));
+    CHECK_THAT(refusal([&] { run.forward(7, for_ever); }),
+               Contains("layer 7 does not exist: the model has 7"));
     CHECK_THAT(refusal([&] { run.backward(6); }), Contains("has not begun"));
     CHECK_THAT(refusal([&] { run.finish(for_ever); }), Contains("has not begun"));
     REQUIRE(run.begin_backward(for_ever));
-    CHECK_THAT(refusal([&] { run.begin_backward(for_ever); }), Contains("has begun already"));
+    CHECK_THAT(refusal([&] { run.begin_backward(for_ever); }), Contains("has already begun"));
     CHECK_THAT(refusal([&] { run.forward(0, for_ever); }), Contains("out of turn"));
     CHECK_THAT(refusal([&] { run.backward(5); }), Contains("layer 5 are out of turn: those of layer 6"));
     run.backward(6);
