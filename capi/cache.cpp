@@ -68,8 +68,8 @@ void check_options(const hkt_cache_options& given) {
         capi::refuse("hkt_cache_options.source_index is set, but not source");
     if (given.read != nullptr && capi::text_of(given.dataset).empty())
         capi::refuse(
-            "hkt_cache_options.read needs a dataset: a name and a version of the samples, so that what lies "
-            "on the disk is never taken for other samples");
+            "hkt_cache_options.read needs a dataset: a name and a version of the samples, so that samples on "
+            "the disk are never taken for others");
     if (given.comm != nullptr && given.servers != nullptr)
         capi::refuse(
             "hkt_cache_options has both comm and servers: a sample's owner is either a rank or a server");
@@ -346,7 +346,8 @@ hkt_status hkt_cache_serve(hkt_cache* cache, const char* host, int32_t port, con
         cache::Cache& of = opened(cache, "hkt_cache_serve");
         if (host == nullptr || *host == '\0')
             capi::refuse("hkt_cache_serve: host is not set: the address to listen at, such as 0.0.0.0");
-        if (port < 0 || port > 65535) capi::refuse(fmt::format("hkt_cache_serve: the port is {}", port));
+        if (port < 0 || port > 65535)
+            capi::refuse(fmt::format("hkt_cache_serve: port is {}; it must be 0 to 65535", port));
         const int at = cache::serve(of, host, port, capi::text_of(secret));
         if (bound != nullptr) *bound = at;
         return HKT_SUCCESS;

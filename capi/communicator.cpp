@@ -57,7 +57,9 @@ bool others_have_ended(hkt_comm& comm) {
         "hkt_comm_destroy was called while other calls of the communicator were under way");
     while (!is_still() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
     if (is_still()) return true;
-    log_line("hocket: warning: hkt_comm_destroy: a call of another thread does not end; what it uses stays");
+    log_line(
+        "hocket: warning: hkt_comm_destroy: a call of another thread does not end; the memory that it uses "
+        "is not freed");
     return false;
 }
 

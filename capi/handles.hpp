@@ -76,7 +76,7 @@ struct hkt_comm : hocket::capi::Handle {
 struct hkt_plan : hocket::capi::Handle {
     hkt_comm* comm;
     double factor;             // as in engine::Start
-    std::uint64_t pieces = 1;  // x has so many times the count of a start
+    std::uint64_t pieces = 1;  // x has this many times the count of a start
     std::unique_ptr<hocket::engine::SizedPlans> plans;
     std::vector<std::uint64_t> tensor_counts;                     // empty: x is one tensor
     std::shared_ptr<hocket::engine::GatherMemory> gather_memory;  // null unless x is a list of tensors

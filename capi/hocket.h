@@ -291,8 +291,8 @@ typedef struct hkt_comm_options {
     const hkt_unique_id* unique_id; /* from rank 0's hkt_unique_id_create: replaces master_addr, master_port,
                                        listen_fd and secret, which must not be set, and whose variables are
                                        not read. Null: none */
-    const hkt_store* store;         /* likewise: rank 0 puts its address and a fresh secret into this store,
-                                       and the others read them. Null: none. Only while joining */
+    const hkt_store* store;         /* replaces the same: rank 0 puts its address and a fresh secret into this
+                                       store, and the others read them. Null: none. Only while joining */
     /* Returns non-zero if a wait should end early: for example, a handler of Ctrl-C has set a flag, or
      * Python's PyErr_CheckSignals() has found an exception. Null: waits are not interrupted. hkt_wait,
      * hkt_wait_for and hkt_wait_any on requests of comm call it every 50 ms and when their time is over, in
@@ -386,7 +386,7 @@ HKT_API hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken);
  * hkt_comm_create with rank = HKT_NEWCOMER and unique_id = id, before or after; it returns when they are in.
  * id: made by the process of rank 0 with hkt_unique_id_create; ignored on the other ranks, where it may be
  * null.
- *   newcomers   1 or more: exactly so many; the call waits for those that have not come yet, up to the
+ *   newcomers   1 or more: exactly this many; the call waits for those that have not come yet, up to the
  *               deadline of comm. HKT_ALL_WAITING: the processes that wait now. If there are none, the call
  *               returns HKT_SUCCESS: *grown is null on all ranks, and the id is as before. That costs as much
  *               as an all_reduce of a few bytes, so it may be called between any two steps. Like
@@ -616,9 +616,9 @@ HKT_API hkt_status hkt_scatter(const void* send, void* recv, size_t recv_count, 
 HKT_API hkt_status hkt_all_to_all(const void* send, void* recv, size_t count, hkt_type type, hkt_comm* comm,
                                   hkt_request** request);
 
-/* Likewise, for pieces of different sizes: rank r's piece has counts[r] elements, 0 included. counts has one
- * number for each rank, is the same on all ranks, and is read before the function returns. A buffer of all
- * pieces (recv of all_gather_v and of gather_v's root, send of reduce_scatter_v and of scatter_v's root)
+/* As without _v, for pieces of different sizes: rank r's piece has counts[r] elements, 0 included. counts has
+ * one number for each rank, is the same on all ranks, and is read before the function returns. A buffer of
+ * all pieces (recv of all_gather_v and of gather_v's root, send of reduce_scatter_v and of scatter_v's root)
  * holds them one after the other, in the order of the ranks. A rank whose buffer has no elements may pass
  * NULL for it. In place: as without _v, where a rank's own piece lies among all pieces. A schedule that moves
  * a piece through another one's place is skipped or, if it was named, refused with SCHEDULE and its line. */
@@ -654,8 +654,8 @@ HKT_API hkt_status hkt_all_to_all_v(const void* send, const size_t* send_counts,
 /* Returns when every rank has entered the barrier. Always waits. */
 HKT_API hkt_status hkt_barrier(hkt_comm* comm);
 
-/* Likewise, with a request, which ends when every rank has entered the barrier, by hkt_barrier or by this
- * function. A null request is INVALID_ARGUMENT. */
+/* Like hkt_barrier, with a request, which ends when every rank has entered the barrier, by hkt_barrier or by
+ * this function. A null request is INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_barrier_start(hkt_comm* comm, hkt_request** request);
 
 /* A barrier that reports missing ranks: returns HKT_SUCCESS once every rank has come to it, or
@@ -830,8 +830,8 @@ typedef struct hkt_start_options {
  * the operation starts, and the results when hkt_wait or hkt_test finds it complete: until then the program
  * must not touch the tensors of recv, even if a callback or an eventfd has announced the end of the
  * operation. If the tensors of send and those of recv are contiguous (views of one bucket), the operation
- * works on them directly, without copies; likewise for each of buffers, which may lie in recv, too. Other
- * ranks may pass whole buffers. Lists are in host memory. */
+ * works on them directly, without copies. The same holds for each of buffers, which may lie in recv, too.
+ * Other ranks may pass whole buffers. Lists are in host memory. */
 
 /* As hkt_plan_start, with the arguments that the schedule needs; options may be null. Errors: as
  * hkt_plan_start; INVALID_ARGUMENT also for more or fewer parameters or buffers than the schedule takes, for
@@ -1019,9 +1019,9 @@ HKT_API hkt_status hkt_norms_with(const void* const* tensors, const size_t* coun
                                   hkt_type type, float* norms, int32_t threads, void* workspace,
                                   size_t workspace_bytes);
 
-/* Sets *bytes to the workspace that hkt_norms_with, hkt_lars and hkt_lamb need on a device for tensors of so
- * many elements: 8 bytes for each 65,536 elements of a tensor or part of them, and 4 for each tensor. Errors:
- * INVALID_ARGUMENT. */
+/* Sets *bytes to the workspace that hkt_norms_with, hkt_lars and hkt_lamb need on a device for tensors of
+ * these numbers of elements: 8 bytes for each 65,536 elements of a tensor or part of them, and 4 for each
+ * tensor. Errors: INVALID_ARGUMENT. */
 HKT_API hkt_status hkt_tensors_workspace(const size_t* counts, size_t tensor_count, size_t* bytes);
 
 /* Optimizers for large batches, which give each tensor a rate of its own, the rate times the tensor's ratio.
@@ -1357,12 +1357,12 @@ typedef struct hkt_params_options {
                             grid topology */
     uint64_t chunk_bytes; /* the pieces in which weights are dealt to servers and sent; a 128th of all, but 64
                              to 512 KiB */
-    int32_t workers;      /* 1: the job begins when so many have come */
+    int32_t workers;      /* 1: the job begins when this many have come */
     int32_t number;   /* this worker's number, below workers; -1: any. Each number is given once; workers that
                          come later, or to a restored job, get a new one */
     int32_t priority; /* among jobs that share hosts: 0 to 255; higher goes first */
-    int32_t longest_wait_ms; /* 500: a job that has waited so long for jobs of higher priority reads a little
-                                anyway; -1: never */
+    int32_t longest_wait_ms; /* 500: a job that has waited this long for jobs of higher priority reads a
+                                little anyway; -1: never */
     int64_t timeout_ms;      /* HOCKET_TIMEOUT_MS; 60000: the longest wait for the job's beginning, and for a
                                 request's operation */
     /* As in hkt_comm_options, for hkt_wait and hkt_wait_for of this worker's requests, and its overlaps */
@@ -1387,11 +1387,11 @@ HKT_API hkt_status hkt_params_open(const hkt_params_tensor* tensors, size_t coun
                                    const void* const* first_weights, const hkt_params_options* options,
                                    hkt_params** params);
 
-/* Likewise, among the ranks of comm: the last `servers` of them serve, and get *server; the others are
- * workers with their ranks as numbers, and get *params. The other pointer becomes null. Collective, with the
- * same tensors and options on all ranks; a server's first_weights are ignored. Afterwards the service does
- * not use comm, which may be used for other purposes, or be destroyed. If a rank fails, all do; the text is
- * that of comm. Errors: those of hkt_params_open, and of collectives. */
+/* Like hkt_params_open, among the ranks of comm: the last `servers` of them serve, and get *server; the
+ * others are workers with their ranks as numbers, and get *params. The other pointer becomes null.
+ * Collective, with the same tensors and options on all ranks; a server's first_weights are ignored.
+ * Afterwards the service does not use comm, which may be used for other purposes, or be destroyed. If a rank
+ * fails, all do; the text is that of comm. Errors: those of hkt_params_open, and of collectives. */
 HKT_API hkt_status hkt_params_open_with_ranks(hkt_comm* comm, int32_t servers,
                                               const hkt_params_tensor* tensors, size_t count,
                                               const void* const* first_weights,
@@ -1551,7 +1551,7 @@ typedef struct hkt_overlap_options {
     int32_t method;        /* hkt_overlap_method; HKT_OVERLAP_OPTIMUM */
     int32_t backward;      /* 0: forward; 1: backward */
     uint64_t limit_bytes;  /* the most bytes of a batch of several layers; 0: any number */
-    uint64_t bucket_bytes; /* with HKT_OVERLAP_BUCKETS: a batch is closed when it has so many; 25 MiB */
+    uint64_t bucket_bytes; /* with HKT_OVERLAP_BUCKETS: a batch is closed when it has this many; 25 MiB */
 } hkt_overlap_options;
 
 #define HKT_OVERLAP_OPTIONS_INIT \
@@ -1624,7 +1624,7 @@ typedef struct hkt_overlap_run_options {
     size_t size;           /* sizeof(hkt_overlap_run_options) */
     int32_t method;        /* hkt_overlap_method; HKT_OVERLAP_OPTIMUM */
     uint64_t limit_bytes;  /* as in hkt_overlap_options */
-    uint64_t bucket_bytes; /* likewise */
+    uint64_t bucket_bytes; /* as in hkt_overlap_options */
     int32_t measure;       /* the number of iterations that measure before the plan is made, the very first as
                               a warm-up; with a service, one more; 16. 3 or more */
     int32_t look_every;    /* the number of iterations after which the times are checked again; if they have
@@ -1719,7 +1719,8 @@ HKT_API hkt_status hkt_overlap_get_stats(hkt_overlap* overlap, hkt_overlap_run_s
  * layers. */
 HKT_API hkt_status hkt_overlap_batches(hkt_overlap* overlap, size_t* ends, size_t* batches);
 
-/* Likewise, for the batches of weights alone, as hkt_overlap_run_stats.pull_batches counts them. */
+/* Like hkt_overlap_batches, for the batches of weights alone, as hkt_overlap_run_stats.pull_batches counts
+ * them. */
 HKT_API hkt_status hkt_overlap_pull_batches(hkt_overlap* overlap, size_t* ends, size_t* batches);
 
 /* Sets *json to the profile of the last plan, which hocket-overlap plan reads (docs/overlap.md). The copy

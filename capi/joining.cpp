@@ -19,7 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Rank 0 sets this in the store if it cannot invite the others, so that they need not wait for it.
+// Rank 0 puts a text with this prefix into the store if it cannot invite the others, so that they need not
+// wait.
 constexpr std::string_view refusal = "rank 0 failed: ";
 
 [[noreturn]] void store_failed(const char* function, const std::string& key, int code) {
@@ -70,8 +71,9 @@ hkt_unique_id find_in(const hkt_store& store, const std::string& key, std::chron
     try {
         transport::Invitation::parse(text);
     } catch (const Error&) {
-        refuse(fmt::format("hkt_store.get gave {} bytes for the key {}, which are not what rank 0 has set",
-                           bytes, key));
+        refuse(fmt::format(
+            "hkt_store.get gave {} bytes for the key {}, which are not the text that rank 0 has set", bytes,
+            key));
     }
     text.copy(id.text, std::min(text.size(), sizeof id.text - 1));
     return id;
@@ -110,8 +112,7 @@ std::size_t waiting_at(const hkt_unique_id& id) {
     if (!waiting)
         refuse(
             "hkt_unique_id_waiting: the id was not made in this process, or has been used or destroyed: the "
-            "process that "
-            "called hkt_unique_id_create asks, before it is rank 0 of a communicator of the id");
+            "process that called hkt_unique_id_create asks, before it is rank 0 of a communicator of the id");
     return *waiting;
 }
 
@@ -168,8 +169,8 @@ void accept_invitation(const hkt_comm_options& given, engine::Options& options) 
 Error with_rendezvous(const hkt_comm_options& given, const Error& error) {
     if (!given.store || !given.store->prefix || error.status() != Status::bootstrap) return error;
     return Error(error.status(),
-                 fmt::format("{}; the ranks meet at what the key {} of hkt_comm_options.store says: was it "
-                             "set for an earlier communicator? Then give this one another prefix",
+                 fmt::format("{}; the ranks meet at the address under the key {} of hkt_comm_options.store: "
+                             "was it set for an earlier communicator? Then give this one another prefix",
                              error.what(), key_of(*given.store)));
 }
 

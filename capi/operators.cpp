@@ -73,7 +73,7 @@ Operator multiplying_operator(ReduceOp op, const hkt_op& given, DataType type, c
     if (number_of(given) < first_made)
         refuse(
             fmt::format("the operator {} needs this rank's factor: make it for the communicator with "
-                        "hkt_{}_create, and pass what that gives instead of the constant",
+                        "hkt_{}_create, and pass the result instead of the constant",
                         name_of(op), name_of(op)));
     const double factor = made.find(given).factor;
     if (const auto why = kernels::why_no_factor(type, factor))

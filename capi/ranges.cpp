@@ -31,8 +31,8 @@ void check_alone(const char* function, const Range& range) {
 
 [[noreturn]] void refuse_ranges(const char* function, const Range& written, const Range& other) {
     refuse(
-        fmt::format("{}: {} ({} B from {}) and {} ({} B from {}) overlap: what is written must have memory "
-                    "of its own",
+        fmt::format("{}: {} ({} B from {}) and {} ({} B from {}) overlap: memory that is written must "
+                    "overlap no other argument",
                     function, written.words(), written.count * written.size, written.begin, other.words(),
                     other.count * other.size, other.begin));
 }

@@ -58,7 +58,7 @@ std::string all_in_c(const Name<Constant> (&names)[size]) {
     return fmt::format("{}", fmt::join(all, ", "));
 }
 
-// Lists the operators that a caller can pass without making them first.
+// Returns the list of built-in operators for an error text, with the functions that make others.
 std::string ops_in_c() {
     std::vector<std::string_view> all;
     for (const auto& name : op_names)

@@ -15,11 +15,10 @@ namespace hocket::capi {
 // waits, the program is asked whether to go on. what_goes_on: ends the error's text if the program interrupts
 // the wait.
 template <typename WaitUntil>
-auto wait_unless_interrupted(const char* function, const Interruption& interruption,
-                             std::chrono::steady_clock::time_point until, WaitUntil wait_until,
-                             const char* what_goes_on =
-                                 "what was started goes on, and its request can be "
-                                 "waited for again") {
+auto wait_unless_interrupted(
+    const char* function, const Interruption& interruption, std::chrono::steady_clock::time_point until,
+    WaitUntil wait_until,
+    const char* what_goes_on = "the operation goes on, and its request can be waited for again") {
     if (interruption.is_interrupted == nullptr) return wait_until(until);
     for (;;) {
         const auto now = std::chrono::steady_clock::now(),

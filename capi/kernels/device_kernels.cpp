@@ -55,7 +55,7 @@ std::size_t topk_workspace(DataType type, std::size_t count, std::size_t k, bool
     return device::kernel_library().topk_workspace(with_residual ? DataType::float32 : type, count, k);
 }
 
-// The workspace holds two sums for each chunk, then a ratio for each tensor. Norms use one sum for each.
+// The workspace holds two sums per chunk, then one ratio per tensor. hkt_norms uses only one sum per chunk.
 std::size_t tensors_workspace(std::size_t chunks, std::size_t tensors) {
     return chunks * sizeof(kernels::NormSums) + tensors * sizeof(float);
 }

@@ -23,8 +23,8 @@ struct GivenWorkspace {
 // Returns the bytes that a selection needs; loads the kernels. Throws as device::kernel_library().
 std::size_t topk_workspace(DataType type, std::size_t count, std::size_t k, bool with_residual);
 
-// Returns the bytes that norms and optimizers need for tensors with so many chunks (kernels/chunk_order.hpp)
-// in all.
+// Returns the bytes that norms and optimizers need for this many tensors with this many chunks
+// (kernels/chunk_order.hpp) in all.
 std::size_t tensors_workspace(std::size_t chunks, std::size_t tensors);
 
 // They throw Error(invalid_argument) if the workspace is too small or not aligned, and whatever

@@ -70,8 +70,8 @@ DataType value_type_of(DataType type, const hkt_topk_options& options) {
     const DataType value_type = check_type("hkt_topk", "value_type", given, kernels::can_select);
     if (options.residual == nullptr && value_type != type)
         capi::refuse(
-            fmt::format("hkt_topk: value_type is {}, and there is no residual: then values have the type "
-                        "of x, {}. Give a residual, or leave value_type at -1",
+            fmt::format("hkt_topk: value_type is {}, but without a residual the values must have the type of "
+                        "x, {}. Pass a residual, or leave value_type at -1",
                         name_of(value_type), name_of(type)));
     return value_type;
 }
@@ -87,7 +87,8 @@ std::optional<capi::OnDevice> find_device(const char* function, const std::vecto
     append(all, read);
     return capi::find_device(function, all);
 }
-// Likewise. `beside`: memory that is written only by calls on a device.
+// As above, with memory that the call writes only on a device (`beside`): if it returns a device, it adds
+// `beside` to `written`.
 std::optional<capi::OnDevice> find_device(const char* function, std::vector<Range>& written,
                                           const std::vector<Range>& read, const std::vector<Range>& beside) {
     std::vector<Range> all = written;

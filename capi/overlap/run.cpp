@@ -122,7 +122,7 @@ std::vector<To*> places_of(const std::vector<capi::Range>& memory) {
 overlap::RankedGradients gradients_of(const char* function, hkt_comm& comm, const hkt_params_tensor* tensors,
                                       std::size_t count, void* const* gradients,
                                       const hkt_overlap_run_options& given) {
-    if (tensors == nullptr || count == 0) capi::refuse(fmt::format("{}: there are no tensors", function));
+    if (tensors == nullptr || count == 0) capi::refuse(fmt::format("{}: no tensors given", function));
     overlap::RankedGradients made{.type = capi::type_of(tensors[0].type),
                                   .counts = {},
                                   .memory = {},

@@ -19,7 +19,7 @@ std::string from_environment(const char* name) {
 
 std::vector<params::Tensor> tensors_of(const char* function, const GivenModel& model) {
     if (model.tensors == nullptr || model.count == 0)
-        refuse(fmt::format("{}: there are no tensors; the service keeps one or more", function));
+        refuse(fmt::format("{}: no tensors given; the service needs at least one", function));
     std::vector<params::Tensor> tensors;
     for (std::size_t i = 0; i < model.count; ++i) {
         const hkt_params_tensor& given = model.tensors[i];

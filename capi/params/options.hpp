@@ -34,7 +34,7 @@ params::ServerOptions options_of_server(const hkt_params_server_options& given);
 std::string secret_of(const char* given);
 // given 0: HOCKET_TIMEOUT_MS, or its default.
 std::chrono::milliseconds timeout_of(const char* name, std::int64_t given);
-// name: what the text was given as, for errors.
+// name: of the argument or variable that has the text, for errors.
 transport::Endpoint endpoint_of(const std::string& name, const std::string& text);
 
 }  // namespace hocket::capi

@@ -193,7 +193,9 @@ hkt_status hkt_plan_load_state(hkt_plan* plan, const void* const* saved, const s
     return capi::guarded(capi::comm_of(plan), [&] {
         if (plan == nullptr) capi::refuse("hkt_plan_load_state: the plan is null");
         if (saved == nullptr || bytes == nullptr || count == 0)
-            capi::refuse("hkt_plan_load_state: no saved state is given");
+            capi::refuse(
+                "hkt_plan_load_state: no saved state is given; give those of all ranks of the job that saved "
+                "them");
         std::vector<std::span<const std::byte>> all;
         for (std::size_t i = 0; i < count; ++i) {
             if (saved[i] == nullptr) capi::refuse(fmt::format("hkt_plan_load_state: saved[{}] is null", i));

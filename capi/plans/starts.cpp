@@ -30,12 +30,11 @@ struct PairPiece {
 
 [[noreturn]] void refuse_overlap(const PairPiece& received, const PairPiece& other) {
     if (other.is_received)
-        refuse(fmt::format("what is received from rank {} overlaps what is received from rank {}",
+        refuse(fmt::format("the piece received from rank {} overlaps the piece received from rank {}",
                            received.peer, other.peer));
     refuse(
-        fmt::format("what is received from rank {} overlaps what is sent to rank {}, but this is not the "
-                    "in-place form: that "
-                    "is send == recv, with the same counts and displacements for both",
+        fmt::format("the piece received from rank {} overlaps the piece sent to rank {}, but this is not the "
+                    "in-place form: that is send == recv, with the same counts and displacements for both",
                     received.peer, other.peer));
 }
 

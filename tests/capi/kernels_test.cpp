@@ -167,7 +167,7 @@ TEST_CASE("hkt_topk refuses what it cannot do, before it writes anything") {
     options.residual = nullptr;
     options.value_type = HKT_BFLOAT16;
     refused(topk(x, 8, HKT_FLOAT32, values, indices, &options),
-            "value_type is bfloat16, and there is no residual: then values have the type of x, float32");
+            "value_type is bfloat16, but without a residual the values must have the type of x, float32");
     options.residual = residual;
     options.value_type = HKT_FLOAT32;
     options.scale = 0;

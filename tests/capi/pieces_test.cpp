@@ -257,7 +257,7 @@ TEST_CASE("wrong arguments of counts by pair are refused, with words that name t
         "elements: it ends at more than 2^64 - 1");
     refused(call(x.data(), &four, nullptr, y.data(), &four, &far), "in recv the piece from rank 0 begins");
     refused(call(x.data(), &four, nullptr, x.data() + 1, &four, nullptr),
-            "what is received from rank 0 overlaps what is sent to rank 0");
+            "the piece received from rank 0 overlaps the piece sent to rank 0");
     refused(call(x.data(), &four, nullptr, x.data(), &four, &one), "but this is not the in-place form");
     CHECK(hkt_all_to_all_v(x.data(), &four, nullptr, y.data(), &four, nullptr, HKT_INT32, nullptr, nullptr) ==
           HKT_ERROR_INVALID_ARGUMENT);
@@ -287,7 +287,7 @@ TEST_CASE("pieces that are received must not overlap") {
                                              HKT_INT32, comm.get(), nullptr);
         const std::string told = hkt_comm_last_error(comm.get());
         expect(status == HKT_ERROR_INVALID_ARGUMENT, told);
-        expect(told.find("received from rank 1 overlaps what is received from rank 0") != told.npos, told);
+        expect(told.find("received from rank 1 overlaps the piece received from rank 0") != told.npos, told);
         // One that takes its piece too far is named, with its rank.
         const std::size_t far[] = {0, SIZE_MAX / 8};
         expect(hkt_all_to_all_v(from.data(), counts, nullptr, to.data(), counts, far, HKT_INT32, comm.get(),

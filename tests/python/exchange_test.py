@@ -69,7 +69,7 @@ class Exchanges(Alone):
                              ([("a", [x[::2]])], ["layers[0]: array 0 has gaps"]), ([("a", [x]), ("b", [x, still])], ["layers[1]: array 1 is read-only"]),
                              ([("a", ["text"])], ["layers[0]: array 0 is of type builtins.str"]), ([("a\nb", [x])], ["layers[0]: the name is", "one line"]),
                              ([(7, [x])], ["layers[0]: the name is 7"]), ([("a", [x, np.ones(3)])], ["tensors[1] is of float64, and tensors[0] of float32"]),
-                             ([("a", [x]), ("b", [x])], ["overlap: what is written"]), ([], ["there are no tensors"]), ([("a", [])], ["there are no tensors"])):
+                             ([("a", [x]), ("b", [x])], ["overlap: memory that is written"]), ([], ["no tensors given"]), ([("a", [])], ["no tensors given"])):
             with self.subTest(wrong=wrong):
                 self.refused(words, opened, wrong)
         cases: tuple[tuple[dict[str, object], list[str]], ...] = (

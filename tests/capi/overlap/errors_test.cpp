@@ -56,7 +56,7 @@ TEST_CASE("arguments of an overlap among ranks") {
         };
         const auto* const list = OverlapModel::list;
         const std::size_t layers = OverlapModel::layers;
-        refuses(with(nullptr, 3, model.gradients(), list, layers), "there are no tensors");
+        refuses(with(nullptr, 3, model.gradients(), list, layers), "no tensors given");
         refuses(with(model.tensors(), model.count(), nullptr, list, layers), "gradients is null");
         refuses(with(model.tensors(), model.count(), model.gradients(), nullptr, layers), "layers is null");
         refuses(with(model.tensors(), model.count(), model.gradients(), list, 0), "layer_count is 0");
@@ -102,7 +102,7 @@ TEST_CASE("arguments of an overlap among ranks") {
         twice[3] = twice[6];
         refuses(hkt_overlap_with_ranks(comm.get(), model.tensors(), model.count(), twice.data(), list, layers,
                                        nullptr, &overlap),
-                "overlap: what is written");
+                "overlap: memory that is written");
         expect(overlap == nullptr, "nothing was opened");
         opened(comm.get(), model);
     });
@@ -325,7 +325,7 @@ TEST_CASE("arguments of an overlap with a service") {
         options.staleness = HKT_UNBOUNDED;
         refuses(with(params, model.gradients(), model.weights(), layers), "staleness is -1");
         options.staleness = 0;
-        refuses(with(params, model.weights(), model.weights(), layers), "overlap: what is written");
+        refuses(with(params, model.weights(), model.weights(), layers), "overlap: memory that is written");
         options.method = HKT_OVERLAP_MG_WFBP;
         options.pulls = HKT_OVERLAP_PULLS_FORWARD;
         refuses(with(params, model.gradients(), model.weights(), layers),

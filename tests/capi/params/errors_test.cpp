@@ -33,7 +33,7 @@ TEST_CASE("options and tensors that make no sense are refused, and the text says
     CHECK_THAT(
         failure(hkt_params_open(Numbers::list, 3, nullptr, &options, nullptr), HKT_ERROR_INVALID_ARGUMENT),
         Catch::Contains("params is null"));
-    refused("there are no tensors", nullptr, 0);
+    refused("no tensors given", nullptr, 0);
     const hkt_params_tensor twice[] = {{"a", 1, HKT_INT64}, {"a", 1, HKT_INT64}};
     refused("two tensors are called a", twice, 2);
     const hkt_params_tensor nameless = {nullptr, 1, HKT_INT64}, empty = {"a", 0, HKT_INT64},
