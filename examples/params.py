@@ -25,7 +25,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=["all", "serve", "work"], default="all")
     parser.add_argument("address", nargs="?", help="serve: where to listen; work: where the first server is")
-    parser.add_argument("--workers", type=int, default=2, help="the job begins when so many have come")
+    parser.add_argument("--workers", type=int, default=2, help="the job begins when this many have come")
     parser.add_argument("--servers", type=int, default=1)
     parser.add_argument("--join", help="serve: the address of the first server, if this is not the first one")
     parser.add_argument("--staleness", type=int, default=0, help="how many rounds a worker may be ahead; -1: without a bound")

@@ -25,8 +25,8 @@ WORDS, BAG = 2000, 10
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--address", help="of the first server; without it the program starts a server and all workers")
-    parser.add_argument("--workers", type=int, default=2, help="the job begins when so many have come")
-    parser.add_argument("--update", default="adam(0.01)", help="what servers do with the gradients")
+    parser.add_argument("--workers", type=int, default=2, help="the job begins when this many have come")
+    parser.add_argument("--update", default="adam(0.01)", help="the rule by which the servers update weights")
     parser.add_argument("--staleness", type=int, default=0, help="how many rounds a worker may be ahead; -1: without a bound")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch", type=int, default=64)

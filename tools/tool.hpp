@@ -18,8 +18,8 @@ void say(fmt::format_string<Args...> format, Args&&... args) noexcept {
     }
 }
 
-// The body of main(). Returns the exit code: what run() returns; 1 if run() throws, and 1 instead of 0 if not
-// all of stdout could be written. The reason goes to stderr, after the tool's name.
+// The body of main(). Returns the exit code: that of run(); 1 if run() throws, and 1 instead of 0 if not all
+// of stdout could be written. The reason goes to stderr, after the tool's name.
 int run_tool(const char* name, const std::function<int()>& run);
 
 // Writes out what was printed so far. Throws std::system_error if that fails.

@@ -170,7 +170,7 @@ TEST_CASE("what is asked wrongly is answered in words, and with exit code 1") {
         return result.err;
     };
     CHECK_THAT(answer({"explain", "rnig", "-n", "4"}), Contains("there is no schedule 'rnig'"));
-    CHECK_THAT(answer({"explain", "ring"}), Contains("how many ranks?"));
+    CHECK_THAT(answer({"explain", "ring"}), Contains("the number of ranks is missing"));
     CHECK_THAT(answer({"explain", "ring", "-n", "4", "-r", "4"}),
                Contains("there is no rank 4: ranks are 0 to 3"));
     CHECK_THAT(answer({"explain", "ring", "-n", "4", "-t", "2x3"}), Contains("has 6 ranks"));

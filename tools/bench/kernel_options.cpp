@@ -38,8 +38,7 @@ std::optional<Kernel> find_kernel(const std::string& name) {
 std::optional<KernelOptions> parse_kernel_options(int argc, char** argv, int& exit_code) {
     CLI::App app{
         "Measures a kernel beside one read of its elements, std::nth_element on pairs (topk), and PyTorch "
-        "where "
-        "Python has it: medians of rounds in which each has its turn. In one process, without ranks.",
+        "where Python has it: medians of rounds in which each has its turn. In one process, without ranks.",
         "hocket-bench"};
     const auto types = selectable_types();
     KernelOptions options;
@@ -58,7 +57,8 @@ std::optional<KernelOptions> parse_kernel_options(int argc, char** argv, int& ex
         ->check(CLI::Range(1, 256))
         ->capture_default_str();
     app.add_option("-d,--datatype", type, "element type")->check(CLI::IsMember(types))->capture_default_str();
-    app.add_option("--thresholds", options.thresholds, "topk: the paper's algorithm with so many; 0: exact")
+    app.add_option("--thresholds", options.thresholds,
+                   "topk: number of thresholds of the paper's algorithm; 0: exact")
         ->check(CLI::Range(0, 1000))
         ->capture_default_str();
     app.add_flag("--residual", options.residual, "topk: with error feedback");

@@ -49,6 +49,13 @@ CLI::IsMember one_of(const Map& map) {
     return CLI::IsMember(keys);
 }
 
+std::string ops_of(hkt_type type) {
+    std::vector<const char*> names;
+    for (const hkt_op op : capi::all_ops)
+        if (hkt_op_supports(op, type)) names.push_back(hkt_op_name(op));
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
 std::string names_of_subjects() {
     std::vector<std::string> names;
     for (const Subject& subject : all_subjects()) names.push_back(subject.name());
@@ -148,7 +155,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
                    "\"2x3\" (innermost first), \"bcube(3,2)\" or a .sched file");
     app.add_option("--provider", options.provider,
                    "for all messages: tcp, or one of libfabric's; default: memory inside a host");
-    app.add_option("--executor", executor, "what runs the plan")
+    app.add_option("--executor", executor, "the executor of the plan")
         ->check(one_of(executors))
         ->capture_default_str();
     app.add_option(
@@ -174,7 +181,8 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         options.types = types.at(type);
         options.ops = ops.at(op);
         if (pairs_of(options).empty())
-            throw CLI::ValidationError("--op " + op + " does not exist for --datatype " + type);
+            throw CLI::ValidationError("--op " + op + " does not exist for --datatype " + type +
+                                       "; it takes " + ops_of(options.types[0]));
         if (!options.subject.has_plans() && executor == "both")
             throw CLI::ValidationError("--executor both takes a plan for each, and " + collective +
                                        " has none: run it once with jit, and once with interpreter");

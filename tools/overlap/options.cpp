@@ -32,14 +32,15 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     app.set_version_flag("--version", fmt::format("hocket-overlap {}", hkt_version()));
 
     auto* plan =
-        app.add_subcommand("plan", "Shows what each method makes of a profile, and how long it takes");
+        app.add_subcommand("plan", "Shows the plan of each method for a profile, and how long it takes");
     plan->add_option("PROFILE", options.profile, "a file with the times of the model's layers")->required();
     plan->add_flag(
         "--backward", options.is_backward,
         "layers compute from the last to the first, and communicate then (gradients); without it, they "
         "communicate and compute then (weights), and a profile that has forward passes is planned for both");
     plan->add_flag("--json", options.json, "as JSON");
-    plan->add_option("--picture", options.picture, "also a picture, as an SVG file: when what happens");
+    plan->add_option("--picture", options.picture,
+                     "also a picture, as an SVG file: the times of computation and communication");
     plan->add_option("--limit", options.planning.limit_bytes,
                      "the most bytes of a batch, \"4MiB\"; a layer above it is a batch by itself")
         ->transform(CLI::AsSizeValue(false))

@@ -59,8 +59,7 @@ class Picture {
         const double x = left + scale_ * from, wide = scale_ * (to - from);
         drawn_ += fmt::format(
             "<rect class=\"{}\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\"><title>{}: "
-            "{:.6g} "
-            "s</title></rect>\n",
+            "{:.6g} s</title></rect>\n",
             kind, x, y, wide, row_height, escaped(tip), to - from);
         if (wide >= narrowest_number * static_cast<double>(number.size()) && !number.empty())
             text(x + wide / 2, y + row_height / 2 + 4, number, " text-anchor=\"middle\"");

@@ -89,7 +89,8 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
         serve->add_flag("--restore", options.restore, "goes on from the checkpoint in that folder")
             ->needs(checkpoints);
     serve
-        ->add_option("--index", options.index, "whose checkpoint, if the folder has those of several servers")
+        ->add_option("--index", options.index,
+                     "the number of the server whose checkpoint is used, if the folder has those of several")
         ->check(CLI::Range(0, 65535))
         ->needs(restore);
     auto* accept_torn =

@@ -490,7 +490,7 @@ int main_of(int argc, char** argv) {
         save_trace(traces->path(), trace, &groups);
     } catch (const std::runtime_error& error) {
         traces->keep();
-        say("hocket-run: {}; what the ranks wrote is in {}", error.what(), traces->path());
+        say("hocket-run: {}; the files that the ranks wrote are in {}", error.what(), traces->path());
         return result == 0 ? output_exit_code : result;
     }
     return result;

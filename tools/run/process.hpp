@@ -16,7 +16,7 @@ struct JobSpec {
     bool terminal = false;  // hocket-run's stdout is a terminal: rank 0 may draw a progress bar
     std::string secret;     // HOCKET_SECRET
     std::string recordings = {};    // HOCKET_FLIGHT_RECORDER; "": not changed
-    std::string traces = {};        // HOCKET_TRACE; likewise
+    std::string traces = {};        // HOCKET_TRACE; "": not changed
     int listen_fd = -1, port = -1;  // rank 0's socket, already listening
 };
 

@@ -46,7 +46,8 @@ struct RankFile {
     int job_rank, process, process_group;
 };
 
-// Calls use(event) for each complete event of the file. Returns the number of lines that are none.
+// Calls use(event) for each complete event of the file. Returns the number of lines that are not complete
+// events.
 std::size_t for_each_event(const fs::path& path, const std::function<void(Json&)>& use) {
     InputFile lines(path);
     std::size_t unreadable = 0;

@@ -88,7 +88,8 @@ int run_explain(const ExplainOptions& options) {
     request.bytes = options.bytes;
     request.deadline = Deadline(std::chrono::duration<double>(options.timeout));
     if (request.topology.empty() && request.ranks == 0)
-        throw NotFoundError("how many ranks? give --topology (levels, innermost first: 2x3) or --ranks");
+        throw NotFoundError(
+            "the number of ranks is missing: give --topology (levels, innermost first: 2x3) or --ranks");
     if (options.schedule.empty() && options.bytes == 0 && options.emit == "steps" && !options.rank)
         return print_choices(request);
     const Clock::time_point start = Clock::now();

@@ -61,19 +61,22 @@ void describe_check(CLI::App& app, dsl::CheckOptions& options, bool& quiet) {
 }
 
 void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
-    app.add_option("schedule", options.schedule,
-                   "a name, name(arguments), file or file:name; without it: what is chosen for the topology");
-    app.add_option("-t,--topology", options.topology,
-                   "levels, innermost first: 2x3, 4mx2h (4 ranks in memory on 2 hosts), bcube(3,2), a file");
+    app.add_option(
+        "schedule", options.schedule,
+        "a name, name(arguments), file or file:name; default: the schedule that is chosen for the topology");
+    app.add_option(
+        "-t,--topology", options.topology,
+        "levels, innermost first: 2x3, 4mx2h (4 ranks in memory on each of 2 hosts), bcube(3,2), or a file");
     app.add_option("-b,--bytes", options.bytes, "the size that choices are made for: 64K")
         ->transform(CLI::AsSizeValue(false));
-    app.add_option("-n,--ranks", options.ranks, "without a topology: one level of so many ranks")
+    app.add_option("-n,--ranks", options.ranks, "number of ranks; without --topology, all on one level")
         ->check(CLI::Range(1, 1 << 20));
     app.add_option("-r,--rank", options.rank,
                    "the rank to explain (graph, dot and json: all ranks without it)");
-    app.add_option("-c,--collective", options.collective, "what the schedule is to do")
+    app.add_option("-c,--collective", options.collective,
+                   "the collective, if the schedule exists for several")
         ->transform(one_of(collectives));
-    app.add_option("--root", options.root, "where the collective has one");
+    app.add_option("--root", options.root, "the root, if the collective has one");
     app.add_option("-e,--emit", options.emit, "steps, ast, graph, dot, json, llvm or asm")
         ->check(CLI::IsMember({"steps", "ast", "graph", "dot", "json", "llvm", "asm"}))
         ->capture_default_str();

@@ -20,7 +20,7 @@ struct Options {
 // Returns nothing and sets exit_code if the program should end (help, or an error that was printed).
 std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exit_code);
 
-// Returns min_bytes, then multiplied by the factor as long as max_bytes is not exceeded.
+// Returns the sizes min_bytes, min_bytes * factor, min_bytes * factor^2, ..., up to max_bytes.
 std::vector<std::size_t> sizes_of(const Options& options);
 
 }  // namespace hocket::tune
