@@ -89,7 +89,7 @@ class Alone(TestCase):
         self.refused(["there is no tensor 'x'", "a, b, c, d"], push, "x", ok, four)
         self.refused(["astype('uint32')"], push, "a", ok.astype(np.int64), four)
         self.refused(["values has elements of float64", "astype('float32')"], push, "a", ok, np.zeros(2))
-        self.refused(["values have 3 elements", "indices 2"], push, "a", ok, np.zeros(3, np.float32))
+        self.refused(["values has 3 elements", "indices has 2"], push, "a", ok, np.zeros(3, np.float32))
         self.refused(["must ascend"], push, "a", ok[::-1].copy(), four)
         self.refused(["must ascend"], push, "a", np.array([1, 1], np.uint32), four)
         self.refused(["must ascend, and be below 6"], push, "a", np.array([1, 6], np.uint32), four)

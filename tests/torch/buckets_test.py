@@ -271,7 +271,7 @@ class Planned(ranks.TestCase):
         self.refusal(second, "rank 1 has buckets of", "and its plan has", "rank 0 has another plan")
 
     def test_refused(self):
-        wanted = ("bucket_cap_mb is given", "for the forward pass", "'5.bias' or a module that it is in", "both called '0'", "whole numbers of bytes above 0",
+        wanted = ("bucket_cap_mb is given", "for the forward pass", "for the parameter '5.bias': none is named after it", "both called '0'", "whole numbers of bytes above 0",
                   "whole numbers of bytes above 0", "torch.float32 on cpu and torch.float64 on cpu", "the gradients of first are sparse", "no parameters that are trained")
         for texts in self.check(1, refused):
             self.assertEqual(len(texts), len(wanted), texts)

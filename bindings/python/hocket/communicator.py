@@ -125,7 +125,7 @@ class Communicator(Collectives, Messages):
         return self._made(lib.hkt_comm_shrink)  # type: ignore[return-value]
 
     def grow(self, newcomers: int | None = None, unique_id: str | None = None) -> Communicator | None:
-        """A communicator of these ranks and of so many new processes, which call
+        """A communicator of these ranks and of `newcomers` new processes, which call
         hocket.init(rank=hocket.NEWCOMER, unique_id=...). Rank 0 passes the id that it made by hocket.unique_id().
         newcomers=None: all that wait there now; if there are none, None, and the id is as before."""
         id_struct = NULL if unique_id is None else opts.unique_id_struct(unique_id)
@@ -201,18 +201,18 @@ def init(rank: int | None = None, world_size: int | None = None, *, master_addr:
          store_prefix: str = "hocket", share_buffers: bool | None = None) -> Communicator:
     """Joins the job, and returns its communicator, once all ranks have joined.
 
-    What is not given is taken from the environment, as in C (docs/running.md): under hocket-run nothing needs to be
-    given; mpirun and srun give the ranks, and MASTER_ADDR, MASTER_PORT and HOCKET_SECRET are needed besides. Under
-    torchrun, where nothing says how to meet, the ranks meet in torchrun's store; all of them call init() as many times.
-    Without a launcher it is a job of one rank.
+    Arguments that are not given are taken from the environment, as in C (docs/running.md): under hocket-run nothing
+    needs to be given; mpirun and srun give the ranks, and MASTER_ADDR, MASTER_PORT and HOCKET_SECRET are needed
+    besides. Under torchrun, where nothing says how to meet, the ranks meet in torchrun's store; all of them call
+    init() as many times. Without a launcher it is a job of one rank.
 
     timeout: seconds; the longest that joining, or one operation, may take (HOCKET_TIMEOUT_MS; 60).
     progress: "thread" (operations move while the program computes) or "calls". HOCKET_PROGRESS; "thread" in Python.
-    executor: "jit" or "interpreter". unique_id: what hocket.unique_id() gave rank 0. store: an object with set(key,
+    executor: "jit" or "interpreter". unique_id: that of rank 0, from hocket.unique_id(). store: an object with set(key,
     value) and get(key), such as torch.distributed's Store; store_prefix: another one for each communicator that meets
     in the same store. rank=hocket.NEWCOMER: the ranks of a running job, which call grow(), take this process in.
-    share_buffers: whether arrays of 64 KiB and more that collectives use again and again become memory that the ranks
-    of the host share (HOCKET_SHARE_BUFFERS; False).
+    share_buffers: arrays of 64 KiB and more that collectives use again and again become memory that the ranks of the
+    host share (HOCKET_SHARE_BUFFERS; False).
     The other arguments are the fields of hkt_comm_options in hocket.h.
     """
     options = ffi.new("hkt_comm_options*")

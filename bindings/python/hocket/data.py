@@ -29,8 +29,8 @@ class Dataset(torch.utils.data.Dataset):
     """The samples of a cache, as tensors. dataset[key] is a sample, dataset[[key, key, ...]] a batch: one tensor, whose
     first dimension are the samples, filled in C.
 
-    dtype and shape: of one sample; shape None: one dimension. transform: what is called with the batch (or the sample)
-    and the keys, and whose result is given instead: labels, augmentation.
+    dtype and shape: of one sample; shape None: one dimension. transform: a function that is called with the batch
+    (or the sample) and the keys, and whose result is given instead: labels, augmentation.
     """
 
     def __init__(self, cache: Cache | SharedCache, dtype: torch.dtype = torch.uint8,
@@ -50,7 +50,7 @@ class Dataset(torch.utils.data.Dataset):
         if not isinstance(self.cache, SharedCache) or torch.utils.data.get_worker_info() is None:
             rows = self._tensor(self.cache.copy_batch(wanted), one)
             return rows if self.transform is None else self.transform(rows, keys)
-        # In a worker: what it returns is pickled, and the batch shall go without a copy.
+        # In a worker, the result is pickled, and the batch must go without a copy.
         lent, size = self.cache.rows_to_send(wanted)
         sent = _Sent(self, self.cache, lent, size, one)
         if self.transform is None:

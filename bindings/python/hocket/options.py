@@ -92,7 +92,7 @@ def unique_id_struct(given: Any) -> Any:
     made = ffi.new("hkt_unique_id*")
     data = given.encode() if isinstance(given, str) else bytes(given)
     if len(data) >= ffi.sizeof("hkt_unique_id"):
-        raise invalid(f"a unique id has less than {ffi.sizeof('hkt_unique_id')} bytes, and this one {len(data)}")
+        raise invalid(f"the unique id has {len(data)} bytes, but at most {ffi.sizeof('hkt_unique_id') - 1} are allowed: pass rank 0's unchanged")
     ffi.memmove(ffi.addressof(made[0], "text"), data, len(data))
     return made
 

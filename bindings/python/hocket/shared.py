@@ -162,7 +162,7 @@ class _Connection:
                                                *(SLOT.pack(*slot) for slot in freed)]))
                 head, descriptors, _, _ = socket.recv_fds(self._socket, ANSWER.size, 1)
                 if not head:
-                    raise ConnectionError("it has ended; see what it said on stderr")
+                    raise ConnectionError("it has ended; see its stderr")
                 head += read(self._socket, ANSWER.size - len(head))
                 status, size = ANSWER.unpack(head)
                 answer = bytes(read(self._socket, size))
@@ -228,7 +228,7 @@ class SharedCache:
         if answer != "ready":
             status, _, text = answer.partition(" ")
             raise error_of(int(status or lib.HKT_ERROR_INTERNAL), json.loads(text) if text else "the process of the shared cache "
-                           "has ended before it was ready; what it said is on stderr")
+                           "has ended before it was ready; see its stderr")
 
     # ---- Samples -------------------------------------------------------------------------------------------------
 

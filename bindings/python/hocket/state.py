@@ -19,7 +19,7 @@ from hocket._native import ffi, lib
 from hocket.errors import error_of, invalid, keep, out_of_range, raise_last
 
 NULL = ffi.NULL
-FLIGHT = ffi.typeof("hkt_request*[3]")  # a request, or null and its status; who waits: hkt_py_wait in glue.c
+FLIGHT = ffi.typeof("hkt_request*[3]")  # a request, or null and its status; hkt_py_wait in glue.c waits for it
 get_ident = threading.get_ident
 _busy = threading.local()  # .count: how many functions called by Hocket this thread is in
 

@@ -28,7 +28,7 @@ class Stats(NamedTuple):
 
     iterations          since it was opened
     plans               how many were made; batches: those of the current plan
-    predicted_seconds   of an iteration, from the end of one to the end of the next; measured_seconds: likewise
+    predicted_seconds   of an iteration, from the end of one to the end of the next; measured_seconds: the same, as measured
     computation         the part of that spent on layers, and between iterations
     communication       while batches were in flight; overlap: while both happened
     """

@@ -33,7 +33,7 @@ class Request(requests.Request[Result]):
 
         timeout: in seconds. If the request has not ended by then, raises InProgressError (a builtin TimeoutError); that
         breaks nothing, and it can be waited for again. If it failed, raises its error, each time. Ctrl-C ends the wait
-        with KeyboardInterrupt; what was started goes on."""
+        with KeyboardInterrupt; the operation goes on."""
         until = None if timeout is None else time.monotonic() + requests.checked(timeout)
         error: Error | None = None
         for part in self._parts:

@@ -23,7 +23,7 @@ class Stats(NamedTuple):
     """Counts of a worker since it was opened, and its state now: the fields of hkt_params_stats.
 
     round           the round in which the worker began, plus the calls of clock()
-    bytes_sent      elements, on all connections and through shared memory; bytes_received: likewise
+    bytes_sent      elements, on all connections and through shared memory; bytes_received: the same
     kept_bytes      of updates that a server may ask for again
     epochs          how often a server has announced a tree: workers came or went
     reconnections   to servers
@@ -126,7 +126,7 @@ class Worker:
         memory, have, number, _ = on_host(values, "values", False)
         check_type(tensor, number, values, "values")
         if have != count:
-            raise invalid(f"values have {have} elements (shape {shape_of(values)}), and indices {count}: each index has one value")
+            raise invalid(f"values has {have} elements (shape {shape_of(values)}), but indices has {count}: pass one value per index")
         self._refuse_pushed([name])
         part = self._push(lib.hkt_params_push_sparse, (tensor.index, count, ffi.cast("uint32_t*", places), ffi.cast("void*", memory)), [name])
         return self._pushing([part], wait)
@@ -304,7 +304,7 @@ def open(tensors: Mapping[str, Any], *, address: str | None = None, secret: str 
     zeros.
 
     address: "host:port" of the first server (HOCKET_PARAMS_ADDRESS). If no server listens there, the connection is
-    tried again. secret: that of all processes of the job (HOCKET_SECRET). update: what servers do with the gradients of
+    tried again. secret: that of all processes of the job (HOCKET_SECRET). update: the servers' rule for the gradients of
     a round: "sum", "average", "sgd(0.1)", "momentum(0.1, 0.9)", "adam(0.001)", "w = w - 0.1 * g / workers",
     "my.sched:mine(0.5)" (docs/params.md). workers: the job begins when this many have connected (1). number: this
     worker's, if it is one of those. staleness: the most rounds that pulls will ask for, or UNBOUNDED: pulls never wait,

@@ -29,7 +29,7 @@ def measure_profile(model: torch.nn.Module, step: Callable[[], Any], *, group: A
     Call it on all ranks: of each time the slowest rank's counts, so all have the same profile, and make the same plan of it.
 
     model   a module, or a DistributedDataParallel, whose gradients are not reduced meanwhile
-    step    what runs the model forward and backward once, without an optimizer: the ranks' weights would no longer be the same
+    step    a function that runs the model forward and backward once, without an optimizer: the ranks' weights would no longer be the same
     group   the process group that will reduce the gradients: by default the DistributedDataParallel's, or that of all ranks
     steps   how many are measured, after warm_up others; times are medians. Copies of the gradients are reduced meanwhile, as communication takes the processor's
             time, too
@@ -182,7 +182,7 @@ def _tensors_in(outputs):
         yield from _tensors_in(vars(outputs))
 
 
-# ---- What an all_reduce costs ---------------------------------------------------------------------------------------
+# ---- The costs of an all_reduce --------------------------------------------------------------------------------------
 
 def _cost(group, whole, rounds):
     """The start-up and the seconds of a byte of the group's all_reduces, of sizes up to that of the tensor."""

@@ -18,7 +18,7 @@ def _check_written(tensor):
     """Requires a separate place for each element of an output. copy_() would refuse others only at the end."""
     if tensor.numel() and any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
         raise ValueError(f"hocket: a result cannot go to an expanded tensor (shape {tuple(tensor.shape)}, strides {tensor.stride()}), whose "
-                         "elements share their memory: pass tensor.contiguous()")
+                         "elements share their memory: make it contiguous first (t = t.contiguous()) and use t")
 
 
 def overlapping(tensors):

@@ -34,7 +34,7 @@ class ParamsOptimizer(torch.optim.Optimizer):
 
     parameters  a module, or its named_parameters(). Those that require gradients now are served; all workers have the same, by name
     address     of the first server; HOCKET_PARAMS_ADDRESS
-    update      what servers do with the gradients of a round: "sgd(0.1)", "momentum(0.1, 0.9)", "adam(0.001)", your own (docs/params.md). A rate that
+    update      the servers' rule for the gradients of a round: "sgd(0.1)", "momentum(0.1, 0.9)", "adam(0.001)", your own (docs/params.md). A rate that
                 falls is in there, by `round`: param_groups has no lr, and schedulers of torch find none
     overlap     gradients are pushed while the backward pass goes on. With a module, weights also come while the program goes on after step(), and
                 modules wait for them before their forward pass
@@ -234,7 +234,7 @@ def _sort(named):
 
 def _opened(served, address, update, options):
     if update is None:
-        raise ValueError('hocket: update is missing: what the servers do with gradients, such as update="sgd(0.1)"')
+        raise ValueError('hocket: update is missing: give the rule by which the servers update weights, such as update="sgd(0.1)"')
     return hocket.params.open({name: parameter.detach().contiguous() for name, parameter in served.items()}, address=address, update=update, **options)
 
 

@@ -110,7 +110,7 @@ def _by_plan(plan, parameters):
         while layer and layer not in layers:
             layer = layer.rpartition(".")[0]
         if not layer:
-            raise ValueError(f"hocket: no layer of the plan is the parameter {name!r} or a module that it is in. Plan with a profile of this module "
+            raise ValueError(f"hocket: the plan has no layer for the parameter {name!r}: none is named after it or after a module that contains it. Plan with a profile of this module "
                              "(hocket.torch.measure_profile), or give sizes (hocket.torch.bucket_sizes)")
         members.setdefault(layers[layer], []).append(name)
     buckets = [[name for layer in batch for name in members.get(layer, ())] for batch in plan.in_time]

@@ -65,7 +65,7 @@ class RendezvousPlace:
             if job == _job:
                 return ranks
             if time.monotonic() >= until:
-                raise RuntimeError("what is there is an earlier job's")
+                raise RuntimeError("its entry in the store is an earlier job's")
             time.sleep(_LOOK_AGAIN_S)
 
     def set(self, key, value):
