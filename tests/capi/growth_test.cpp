@@ -32,7 +32,7 @@ struct Options {
     std::int64_t timeout;
 };
 
-// An answer, likewise.
+// An answer as a program of the first version knows it, and as the library does.
 struct FirstAnswer {
     std::uint64_t gets, hits;
 };

@@ -94,7 +94,7 @@ TEST_CASE("without mutations every program is right") {
 
 TEST_CASE("random programs use all of the language") {
     static const std::vector<std::string> features{
-        // what is run
+        // collectives and topologies
         "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter",
         "all_to_all", "1 levels", "2 levels", "3 levels", "topology of the file",
         // statements

@@ -46,7 +46,7 @@ class Generator {
     void run_algorithm();
     void run_schedule(bool by_levels);
 
-    // second: whether it has a second buffer.
+    // second: the algorithm has a second buffer.
     std::string algorithm(const std::string& collective, const std::vector<int>& sizes, int root,
                           bool second = false);
     std::string algorithm_or_parameter(const std::string& collective, const std::vector<int>& sizes, int root,

@@ -500,7 +500,8 @@ void Writer::symmetric(const Plan& plan, Statements& out) {
             const std::string bounds = range(0, size, random_.chance(10));
             with_variable([&](const std::string& variable) {
                 Statements body;
-                // Whom the iterations are counted by: the chunk, or one of its movers.
+                // The loop variable is the number of the chunk (by = 0), or the rank that sends in the first
+                // move.
                 const int by = random_.chance(60) && !plan.turns_by_xor ? part->moves[0].source : 0;
                 for (Move move : part->moves) {
                     const auto turn_back = [&](int place) { return (place - by + size) % size; };

@@ -42,7 +42,7 @@ class Writer {
 
     // A name that is not known here, known from now on.
     std::string new_name();
-    // Members of all plans from now on are meant relative to it.
+    // From now on, a plan's member n is written as turn + n, or turn xor n; with turn.chunks, its chunks too.
     void turn_by(Turn turn) { turn_ = std::move(turn); }
     void know(const std::string& name) { names_.push_back({name}); }
     void know(const std::string& name, std::int64_t value) { names_.push_back({name, value}); }

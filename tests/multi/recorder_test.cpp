@@ -58,7 +58,7 @@ pid_t pid_of(const Process& process, int rank) {
     return std::stoi(process.output_after("[" + std::to_string(rank) + "] running as "));
 }
 
-// Asks until so many ranks are in an operation. Earlier answers show ranks that have not reached it.
+// Asks until this many ranks are in an operation. Earlier answers show ranks that have not reached it.
 void ask_until(const Folder& folder, const std::function<void()>& ask, std::size_t ranks) {
     REQUIRE(eventually(
         [&] {

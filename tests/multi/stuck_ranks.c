@@ -1,4 +1,4 @@
-/* Ranks of which one does something else, for recorder_test.cpp: what the argument says. */
+/* Ranks of which one does something else, for recorder_test.cpp, as the argument says. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <signal.h>
@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
         printf("handled\n");
         all_reduce(1000);
     } else if (strcmp(mode, "child") == 0) {
-        /* What a forked child does with the signal is none of its parent's affair. */
+        /* A forked child's handling of the signal must not affect its parent. */
         fflush(stdout);
         const pid_t child = fork();
         if (child == 0) {

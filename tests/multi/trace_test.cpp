@@ -181,8 +181,8 @@ TEST_CASE("a job that hangs and is ended has what it hung in") {
     INFO(result.out << result.err);
     CHECK(result.exit_code == 124);
     auto slices = slices_in(path);
-    // A rank that is ended later than others may see them go: then its operation has failed, and so has an
-    // end.
+    // hocket-run ends the ranks one after another. A rank that ends late may notice that others are gone;
+    // then its collective fails, and the trace has its end.
     std::map<int, double> hung_since;
     for (const Slice& one : slices["collective"])
         if (one.facts.value("count", 0) == 5000 && one.facts.value("status", "") != "success")

@@ -28,7 +28,7 @@ import hocket
 KINDS = {}
 ROUNDS = 100  # of a stretch
 STRETCHES = 5
-LEAST_BYTES = 16  # a round that loses anything loses so many: the least that malloc gives
+LEAST_BYTES = 16  # a round that loses anything loses this many or more: the least that malloc gives
 FOLDER = tempfile.mkdtemp(prefix="hocket-memory-")
 SOURCE = os.path.join(FOLDER, "samples")
 FILES = {"own.sched": "operator absmax(a, b) = max(abs(a), abs(b))\n",

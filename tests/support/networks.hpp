@@ -11,7 +11,7 @@
 
 namespace hocket::test {
 
-// ip(8) with these arguments; whether it succeeded.
+// Runs ip(8) with these arguments. Returns true if it succeeded.
 bool ip(const std::string& arguments);
 
 // Sets an interface up, without the address that the kernel gives by itself.

@@ -7,8 +7,8 @@ namespace hocket::test {
 // Yama's ptrace_scope or without CAP_SYS_PTRACE. False if the kernel doesn't allow filters.
 bool refuse_cross_memory_access();
 
-// A connect(2) of the calling thread kills the process, with SIGKILL: the next one, or the one after so many.
-// False if the kernel doesn't allow filters.
+// A connect(2) of the calling thread kills the process, with SIGKILL: the next one, or the one after `after`
+// others. False if the kernel doesn't allow filters.
 bool die_when_connecting(int after = 0);
 
 // Moves to a network namespace in which only the loopback interface is up. False without the privilege.

@@ -33,7 +33,8 @@ using Place = std::source_location;
 // The order of blocks and threads in the launches that follow.
 void seed(std::uint64_t number);
 
-// Runs the kernel with so many blocks of so many threads to its end. Launches are made from one thread.
+// Runs the kernel with `blocks` blocks of `threads` threads each to its end. Launches are made from one
+// thread.
 void launch(unsigned blocks, unsigned threads, const std::function<void()>& kernel);
 
 // Called by kernels; see the operations below.

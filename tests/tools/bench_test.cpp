@@ -43,7 +43,7 @@ T plain(hkt_op op, T a, T b) {
     throw std::logic_error("this test does not know the operator");
 }
 
-// One of the pieces that lie one behind the other, each of so many elements.
+// One of the pieces that lie one behind the other. pieces: the numbers of their elements.
 template <typename Elements>
 Elements piece_of(const Elements& all, const std::vector<std::size_t>& pieces, int piece) {
     const auto begin = std::accumulate(pieces.begin(), pieces.begin() + piece, std::size_t{0});

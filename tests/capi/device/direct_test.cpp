@@ -97,7 +97,7 @@ TEST_CASE("what cannot go from device to device goes by way of the host, as befo
     struct How {
         const char *name, *ipc[2];  // HOCKET_CUDA_IPC, by rank
         const char* function;       // of the driver, which says that it cannot
-        bool direct;                // whether device 0 to any device goes directly
+        bool direct;                // device 0 to any device goes directly
     };
     const How ways[] = {{"both may", {"on", "on"}, "", true},
                         {"the sender may not", {"off", "on"}, "", false},

@@ -28,7 +28,7 @@ void expect_nothing_left(const Cuda& cuda) {
 // A function of the driver that fails, and the other names in the text.
 struct Failing {
     const char* function;
-    int after;  // so many calls that succeed
+    int after;  // the number of calls that succeed
     const char* named;
     int device = 0;
     int result = 719;

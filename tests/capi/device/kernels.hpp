@@ -18,7 +18,8 @@
 
 namespace hocket::test {
 
-// The library of kernels: the tests' own, or the one in HOCKET_TEST_CUDA_KERNELS. "": none for this driver.
+// Returns the path of the kernel library: HOCKET_TEST_CUDA_KERNELS if set; otherwise the tests' own with the
+// fake driver, and "" with a real one.
 inline std::string kernels_path() {
     const char* real = std::getenv("HOCKET_TEST_CUDA_KERNELS");
     return real != nullptr ? real : Cuda::is_fake() ? HOCKET_FAKE_CUDA_KERNELS : "";

@@ -57,7 +57,8 @@ TEST_CASE("selections with a residual on a device have the host's bits") {
                   for (const DataType sent_as : selectable)
                       for (const auto& [count, k] : std::vector<std::pair<std::size_t, std::size_t>>{
                                {0, 5}, {1000, 0}, {1000, 10}, {7000, 100}}) {
-                          // A null residual on the host is none, and needs values of the elements' type.
+                          // A null residual on the host counts as no residual, which needs values of the
+                          // elements' type.
                           if (count == 0 && sent_as != type) continue;
                           Select what{type, numbers_of(distribution("Laplace"), count, random()), k,
                                       numbers_of(distribution("normal"), count, random()), sent_as};

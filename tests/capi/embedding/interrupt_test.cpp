@@ -88,7 +88,8 @@ void interrupt_a_wait(hkt_comm* comm, std::atomic<int>& asked, By by) {
     must(comm, hkt_barrier(comm));
 }
 
-// Rank 1 comes to the collective, and sends, after rank 0 was interrupted in one request of both.
+// Rank 0 joins an all-reduce and a receive into one request, and its wait is interrupted. Only then does rank
+// 1 start the all-reduce and send.
 void interrupt_several(hkt_comm* comm, std::atomic<int>& asked) {
     const int rank = hkt_comm_rank(comm);
     std::int32_t one = 1, sum = 0, word = 0;

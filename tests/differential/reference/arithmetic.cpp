@@ -69,7 +69,7 @@ Number call(const Expression& expression, const Scope& scope, const Topology& to
         if (name == "min") return *std::min_element(operands.begin(), operands.end());
         if (name == "max") return *std::max_element(operands.begin(), operands.end());
     }
-    refuse(expression.at, "no function '" + name + "' of so many numbers");
+    refuse(expression.at, "no function '" + name + "' with this number of arguments");
 }
 
 Number unary(const Expression& expression, Number operand) {

@@ -58,7 +58,8 @@ void append_spans(const Digits& digits, const Pattern& pattern, Position at, std
         for (const std::int64_t number : numbers) {
             const std::int64_t first = pattern[i].value_or(0);
             const std::int64_t last = pattern[i].value_or(digits[i].size - 1);
-            if (longer.size() + (last - first) >= most_in_one_region) refuse(at, "too large: so many pieces");
+            if (longer.size() + (last - first) >= most_in_one_region)
+                refuse(at, "too large: the number of pieces");
             for (std::int64_t value = first; value <= last; ++value) {
                 longer.push_back(number * digits[i].size + value);
             }

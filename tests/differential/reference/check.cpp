@@ -144,7 +144,7 @@ void Prover::find_boundaries() {
                                [](const Shift& shift) { return !(shift.from == shift.to); });
         });
     if (has_shifts || plan_.generations > 1 || collective_of(collective_).exchanges) cut_alike();
-    if (atom_count() * ranks_ > most_places) throw Refusal("too large: so many places");
+    if (atom_count() * ranks_ > most_places) throw Refusal("too large: the number of places");
 }
 
 // Gives all pieces of all ranks the boundaries of each of them.
@@ -157,7 +157,7 @@ void Prover::cut_alike() {
         for (std::int64_t piece = 0; piece < pieces; ++piece) {
             alike.push_back(Fraction(piece * boundary.denominator + inside, divisor));
         }
-        if (alike.size() > most_places) throw Refusal("too large: so many places");
+        if (alike.size() > most_places) throw Refusal("too large: the number of places");
     }
     alike.push_back(Fraction(plan_.generations, 1));
     proof_.boundaries = std::move(alike);
@@ -178,7 +178,7 @@ void Prover::find_atoms() {
             atoms.push_back({atoms_of(shift.from), atoms_of(shift.to)});
             touched += atoms.back().to.size();
         }
-        if (touched > 2'000'000) refuse(transfer.at, "too large: so many places are written");
+        if (touched > 2'000'000) refuse(transfer.at, "too large: the number of places that are written");
     }
 }
 

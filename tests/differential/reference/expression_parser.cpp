@@ -26,7 +26,7 @@ Expression make(Form form, Position at, std::vector<Expression> operands) {
     for (const Expression& operand : result.operands) {
         result.depth = std::max(result.depth, operand.depth + 1);
     }
-    if (result.depth > 1000) refuse(at, "too large: an expression with so many operators");
+    if (result.depth > 1000) refuse(at, "too large: an expression with more than 1000 levels of operators");
     return result;
 }
 

@@ -42,7 +42,7 @@ hkt_status call_function(const bench::Layout& layout, const void* send, void* re
 // An operation between two stretches of memory, which are this rank's own choice.
 class Placed {
   public:
-    // Room for an operation of so many bytes, wherever place() puts it.
+    // Room for an operation of this many bytes, wherever place() puts it.
     static std::size_t room(std::size_t bytes) {
         return (bytes + 2 * guard_bytes + 2 * alignment) / alignment * alignment;
     }

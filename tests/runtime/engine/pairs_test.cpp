@@ -108,7 +108,7 @@ struct Manner {
 // One rank's part of an exchange, with its buffers.
 class Exchange {
   public:
-    // random: another one than the matrix's, as each rank places its pieces independently.
+    // random: not the generator that drew the matrix, because each rank places its pieces independently.
     Exchange(Communicator& comm, const Matrix& matrix, DataType type, const Manner& manner, int salt,
              Random& random)
         : comm_(comm), manner_(manner), salt_(salt), type_(type), element_(element_size(type)) {

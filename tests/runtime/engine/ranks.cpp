@@ -65,8 +65,8 @@ std::string read_all(int fd) {
     return text;
 }
 
-// Describes how a rank ended that could not report it itself. Tests end ranks by SIGKILL, which is therefore
-// no problem.
+// Describes the end of a rank that could not report it. Returns "" for SIGKILL, because tests kill ranks on
+// purpose.
 std::string ending(int status) {
     if (!WIFSIGNALED(status)) return "ended with status " + std::to_string(WEXITSTATUS(status));
     const int signal = WTERMSIG(status);

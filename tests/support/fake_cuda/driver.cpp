@@ -149,7 +149,8 @@ bool any_call_has_failed() {
 
 // ---- For tests ----------------------------------------------------------------------------------
 
-// From now on calls of the function fail with the result, after so many that don't. "" ends it, "*": any.
+// From now on calls of the function fail with the result, after `after` calls that don't. "" ends it, "*":
+// any.
 FAKE_CUDA_API void fake_cuda_fail(const char* function, int after, int result) {
     const std::lock_guard lock(mutex);
     failing = {function, after, result};

@@ -75,7 +75,7 @@ struct Allocation {
     std::uint64_t number;  // no other allocation of the process has or had it
     int uses = 0;          // copies and kernels that are under way
     int opens = 0;         // of another process's
-    int owner = 0;         // likewise
+    int owner = 0;         // another process's: that process
 };
 
 struct Handle {  // without padding: handles of one allocation are the same bytes

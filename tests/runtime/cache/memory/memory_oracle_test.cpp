@@ -89,7 +89,7 @@ class Oracle {
             if (had_position) sample.used_at = sample.is_used ? looks : 0;
         }
     }
-    // Returns whether so many bytes fit between the samples, except those in `without`, and the blocks in
+    // Returns true if this many bytes fit between the samples, except those in `without`, and the blocks in
     // `others`.
     bool fits(std::uint64_t bytes, const std::byte* base, const std::set<std::uint64_t>& without,
               const std::vector<Block>& others) const {

@@ -206,7 +206,7 @@ struct PeerPair {
 // A guest that has shaken hands, and whose bytes are the test's.
 transport::Socket raw_guest(const transport::Endpoint& host);
 
-// A host, likewise: takes the next connection.
+// The next connection as a host that has shaken hands, and whose bytes are the test's.
 transport::Socket raw_host(const transport::Socket& listener);
 
 void say(const transport::Socket& socket, const void* data, std::size_t bytes);

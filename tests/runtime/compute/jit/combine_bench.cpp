@@ -93,7 +93,7 @@ dsl::Op combine_op(std::size_t operands, std::size_t destinations, dsl::Boundary
 }
 
 // A program over `parts` equal parts: part i is combined from operands of the i-th number of the list,
-// cyclically, into so many destinations.
+// cyclically, into `destinations` places.
 dsl::RankProgram program_of(std::size_t ops, std::size_t parts, const std::vector<std::size_t>& operands,
                             std::size_t destinations = 1) {
     dsl::RankProgram program{};

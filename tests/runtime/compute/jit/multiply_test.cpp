@@ -65,7 +65,7 @@ TEST_CASE("of products floats are rounded once, and integers wrap around") {
     CHECK(times<DataType::float32>(3.f, 0.1) == 3.f * 0.1f);
     CHECK(times<DataType::float64>(3., 0.1) == 3. * 0.1);
     CHECK(times<DataType::float32>(9.f, 0.1) != static_cast<float>(9. * 0.1));
-    // 2049 is none of binary16's numbers: the factor would be 2048.
+    // 2049 is not a number of binary16: the factor would be 2048.
     CHECK(times<DataType::float16>(3.f, 2049) == 6148.f);
     CHECK(times<DataType::float16>(0.5f, 100'000) == 49'984.f);  // nor is 100'000
     CHECK(times<DataType::float16>(2.f, 40'000) == std::numeric_limits<float>::infinity());

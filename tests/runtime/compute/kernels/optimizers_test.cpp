@@ -19,8 +19,9 @@ using kernels::NormSums;
 namespace {
 
 constexpr double u = 0x1p-24;  // the largest relative error of rounding to float32
-// A lane adds up 256 squares, 8 additions follow, and each square is rounded: the sum of a chunk is off by up
-// to so much, relatively, its root by half of that. A ratio has two of these, and 3 roundings of its own.
+// A lane adds up 256 squares, 8 additions follow, and each square is rounded: the sum of a chunk has a
+// relative error of up to about 265 u, and its root half of that. A ratio has two of these, and 3 roundings
+// of its own.
 constexpr double of_ratio = 268 * u;
 
 const std::vector<std::size_t> edges = {0, 1, 65535, 65536, 65537, 3, 0, 300'000, 140'000, 256, 0};

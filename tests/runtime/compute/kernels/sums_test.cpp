@@ -28,7 +28,7 @@ const std::byte* bytes(const std::vector<Stored>& tensor) {
     return reinterpret_cast<const std::byte*>(tensor.data());
 }
 
-// The order of chunk_order.hpp, written as it says.
+// Sums one chunk step by step, as chunk_order.hpp defines it.
 template <typename Stored>
 float chunk_sum(const std::vector<Stored>& a, const std::vector<Stored>& b, std::size_t chunk) {
     float lanes[256] = {};

@@ -122,7 +122,7 @@ TEST_CASE("which of the elements that tie are selected is drawn, and nothing els
     CHECK(first({1, 2, 3}) != first({2, 2, 3}));
     CHECK(first({1, 2, 3}) != first({1, 3, 3}));
     CHECK(first({1, 2, 3}) != first({1, 2, 4}));
-    // Published: other implementations must draw the same.
+    // These numbers are published: other implementations must draw the same.
     CHECK(kernels::first_of_ties({0, 0, 0}, 1'000'000, 1) == 138'709);
     CHECK(kernels::first_of_ties({1, 2, 3}, 1'000'000, 1) == 417'558);
 }

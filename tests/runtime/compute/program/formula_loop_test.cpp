@@ -193,7 +193,7 @@ class Random {
         return result;
     }
 
-    // Appends a random expression with so many levels of operations, of so many elements.
+    // Appends a random expression with up to `levels` levels of operations, over `elements` elements.
     void expression(Formula& formula, int levels, std::size_t elements) {
         const auto index = [&](std::size_t of) { return static_cast<std::uint32_t>(below(of)); };
         if (levels == 0 || below(6) == 0) {

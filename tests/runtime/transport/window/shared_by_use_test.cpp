@@ -47,7 +47,7 @@ void* map_at(void* place, std::size_t size) {
     return mmap(place, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
-// A place for a mapping of so many total.
+// A place for a mapping of `size` bytes.
 char* place_for(std::size_t size) {
     void* const place = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     REQUIRE(place != MAP_FAILED);

@@ -103,7 +103,7 @@ void bench_reads(const Buffers& buffers, std::uint64_t count) {
     cudaFree(temporary);
 }
 
-// All pairs of magnitude and index, sorted: what one gets by writing the least code.
+// All pairs of magnitude and index, sorted: the way that takes the least code.
 void bench_sort(const Buffers& buffers, std::uint64_t count) {
     auto* const keys = static_cast<std::uint32_t*>(allocate(4 * count));
     auto* const order = static_cast<std::uint32_t*>(allocate(8 * count));
@@ -169,8 +169,8 @@ void bench_norms(const Buffers& buffers, std::uint64_t count) {
            4. * static_cast<double>(count));
 }
 
-// A step of 64 layers, with both passes over them. The weights are put back by nobody: what they are does not
-// change the time.
+// A step of 64 layers, with both passes over them. The weights are not restored: their values do not change
+// the time.
 void bench_optimizers(const Buffers& buffers, std::uint64_t count) {
     const std::uint64_t of_layer = count / 64, chunks = 64 * chunks_of(of_layer);
     auto* const weights = static_cast<float*>(allocate(4 * count));

@@ -73,7 +73,7 @@ std::set<std::size_t> some_k(std::size_t count, Random& random) {
     return several;
 }
 
-// The positions that are sampled, of so many lines: see runtime/compute/kernels/cuda/sample.cuh.
+// The sampled positions among `lines` lines: see runtime/compute/kernels/cuda/sample.cuh.
 std::vector<bool> sampled_lines(std::size_t lines, std::size_t sampled) {
     std::vector<bool> in(lines, false);
     for (std::size_t number = 0; number < sampled; ++number)
