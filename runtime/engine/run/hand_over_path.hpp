@@ -2,8 +2,8 @@
 //
 // The better path depends on the caches that the ranks' cores share. That differs between processors, and
 // also from minute to minute if ranks, or the cores of a virtual machine, move. So some of the tiles that
-// are copied anyway are copied by one path and some by the other, and the path whose tiles kept this rank
-// busy for less time is used for a while. Nothing is measured beforehand, and nothing is kept.
+// are copied anyway are copied by one path and some by the other, and the path whose tiles took less of this
+// rank's processor time is used for a while. Nothing is measured beforehand, and nothing is kept.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class HandOverPath {
     bool measures(std::uint64_t bytes) const { return is_on_ && bytes >= 16 * 1024; }
     kernels::Path best() const { return best_; }
 
-    // Takes this path from now on, and measures nothing: where ranks share cores, times say nothing.
+    // Takes this path from now on, and measures nothing.
     void fix(kernels::Path path) {
         best_ = path;
         is_on_ = false;
@@ -47,7 +47,7 @@ class HandOverPath {
         return {tile < group ? kernels::Path::cache : kernels::Path::memory, tile % group >= untimed};
     }
 
-    // Notes how long a timed tile kept the rank busy, without waits.
+    // Notes the processor time that a timed tile's work took this rank.
     void note(kernels::Path path, std::uint64_t bytes, std::chrono::nanoseconds busy) {
         Costs& costs = costs_[static_cast<std::size_t>(path)];
         if (costs.tiles == timed) return;

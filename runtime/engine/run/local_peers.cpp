@@ -19,6 +19,9 @@ constexpr std::size_t whole_pages(std::size_t bytes) {
     return (bytes + page - 1) / page * page;
 }
 
+// The space for the copies of all slots.
+constexpr std::size_t all_copies_bytes = LocalPeers::slots * 2 * LocalPeers::copies_bytes;
+
 // Fetches a line that local peers have read before this rank has to write it.
 void about_to_write(const void* line) {
 #if defined(__x86_64__)
@@ -42,8 +45,7 @@ void relax() {
 
 // The reserved part of a slice holds the board, then the copies of all slots, then the mailboxes.
 std::size_t LocalPeers::reserved_bytes(int members) {
-    return whole_pages(sizeof(Board)) + slots * copies_of_tiles * 2 * tile_bytes +
-           static_cast<std::size_t>(members) * mailbox_bytes;
+    return whole_pages(sizeof(Board)) + all_copies_bytes + static_cast<std::size_t>(members) * mailbox_bytes;
 }
 
 std::byte* LocalPeers::mailbox(Member owner, Member sender) const {
@@ -62,18 +64,23 @@ LocalPeers::LocalPeers(std::unique_ptr<transport::Window> window, std::vector<ds
       agreed_(ranks_.size(), -1),
       heard_(ranks_.size(), 0),
       ranks_per_core_((static_cast<int>(ranks_.size()) + cores - 1) / cores),
+      // Where ranks share cores, each tile costs switches between them. Elsewhere there is space for more
+      // tiles than are in flight: lines that leave the peers' own caches before they are written again cost
+      // the writer no wait for a peer.
+      tile_bytes_(ranks_per_core_ > 1 ? 2 * least_tile_bytes : least_tile_bytes),
       spins_(ranks_per_core_ > 1 ? crowded_spins : spins),
       fences_others_(fences_others) {
     for (std::size_t member = 0; member < ranks_.size(); ++member)
         members_of_[static_cast<std::size_t>(ranks_[member])] = static_cast<Member>(member);
-    if (ranks_per_core_ > 1 || !kernels::has_path_past_caches) hand_over_path_ = kernels::Path::cache;
+    if (!kernels::has_path_past_caches) hand_over_path_ = kernels::Path::cache;
 }
 
 std::byte* LocalPeers::copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
                               std::uint64_t bytes) const {
     if (area == dsl::input_area && bytes <= tiny_bytes) return line(member, number).tiny;
-    const std::uint64_t place = (number % slots * copies_of_tiles + tile % copies_of_tiles) * 2 + area;
-    return window_->reserved(member) + whole_pages(sizeof(Board)) + place * tile_bytes;
+    const std::uint64_t place =
+        (number % slots * 2 + area) * copies_bytes + tile * tile_bytes_ % copies_bytes;
+    return window_->reserved(member) + whole_pages(sizeof(Board)) + place;
 }
 
 bool LocalPeers::agrees(Member member, std::uint64_t number, std::uint32_t checksum) {

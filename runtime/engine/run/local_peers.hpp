@@ -29,11 +29,11 @@ class LocalPeers {
   public:
     static constexpr std::uint64_t slots = 8;
     static constexpr std::uint64_t tiles_in_flight = 2;  // of each start
-    // More than are in flight: lines that leave the peers' own caches before they are written again cost the
-    // writer no wait for a peer.
-    static constexpr std::uint64_t copies_of_tiles = 4;
-    static constexpr std::uint64_t tile_bytes = 128 * 1024;  // space for copies of input, and of output
     static constexpr std::uint64_t mailbox_bytes = 260 * 1024;
+
+    // A slot's space for copies of tiles' inputs, and as much for copies of their outputs.
+    static constexpr std::uint64_t copies_bytes = 512 * 1024;
+    static constexpr std::uint64_t least_tile_bytes = copies_bytes / (2 * tiles_in_flight);
     static std::size_t reserved_bytes(int members);  // of each slice of the window
 
     // Returns true if a rank that falls asleep can order the others' memory accesses remotely, so that a
@@ -95,6 +95,7 @@ class LocalPeers {
         const Line& shown = line(member, number);
         return address(window_->origin(member, shown.extents[area]), shown.bases[area]);
     }
+    std::uint64_t tile_bytes() const { return tile_bytes_; }  // the most of a tile
     // Returns the space for copies of the start's tile of this index. bytes: of x in that tile.
     std::byte* copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
                       std::uint64_t bytes) const;
@@ -161,8 +162,7 @@ class LocalPeers {
     void wake_up();
 
     int ranks_per_core() const { return ranks_per_core_; }  // rounded up
-    // The path of all data to local peers; nullopt: each run measures (hand_over_path.hpp). Where ranks share
-    // cores, times say nothing, so none does.
+    // The path of all data to local peers; nullopt: each run measures (hand_over_path.hpp).
     void hand_over_by(kernels::Path path) { hand_over_path_ = path; }
     std::optional<kernels::Path> hand_over_path() const { return hand_over_path_; }
 
@@ -190,6 +190,7 @@ class LocalPeers {
     std::vector<std::uint64_t> heard_;  // by member: the starts it has completed, as far as known
     std::uint64_t completed_ = 0;
     int ranks_per_core_;
+    std::uint64_t tile_bytes_;
     int spins_;
     bool fences_others_;
     std::optional<kernels::Path> hand_over_path_;

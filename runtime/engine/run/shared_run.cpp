@@ -17,7 +17,7 @@ constexpr std::uint64_t tiles_of_a_start = 2;
 constexpr std::uint64_t cache_line = 64;
 
 // The largest number of chunks of which a tile has space for a cache line each.
-constexpr std::uint64_t most_chunks = LocalPeers::tile_bytes / cache_line;
+constexpr std::uint64_t most_chunks = LocalPeers::least_tile_bytes / cache_line;
 
 }  // namespace
 
@@ -27,9 +27,7 @@ bool SharedRun::suits(const dsl::RankProgram& program) {
            program.chunks <= most_chunks;
 }
 
-SharedRun::SharedRun(const Plan& plan)
-    : tiles_{TileRun(plan, start_), TileRun(plan, start_)},
-      most_elements_(LocalPeers::tile_bytes / plan.element()) {
+SharedRun::SharedRun(const Plan& plan) : tiles_{TileRun(plan, start_), TileRun(plan, start_)} {
     start_.is_small = plan.program().protocol == dsl::Protocol::latency;
     start_.parts = plan.elements_of_x(1);
     start_.element = element_size(plan.type());
@@ -48,12 +46,17 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     start_.number = start.sequence + tile;
     start_.checksum = start.checksum;
     start_.count = start.count;
+    most_elements_ = local_peers->tile_bytes() / start_.element;
     start_.tiling = divided();
     start_.copies = start_.is_small;
     start_.has_met = false;
     start_.factor = start.factor;
     if (const auto path = local_peers->hand_over_path())
         for (HandOverPath& each : start_.paths) each.fix(*path);
+    else if (local_peers->ranks_per_core() > 1)
+        // Peers' buffers are read after the collective, which is not measured. Ranks that share a core find
+        // there what another one has left in its caches.
+        start_.paths[0].fix(kernels::Path::cache);
     staging_ = start.staging;
     start_.copies_input = start.plan->must_copy_input(start.send, start.recv, Layout(start_.tiling.count()));
     disagreement_.reset();

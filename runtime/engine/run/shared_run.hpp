@@ -63,7 +63,7 @@ class SharedRun final : public Run {
     std::shared_ptr<const Binding> binding_;  // of the first tile, or of the whole
     device::Staging* staging_ = nullptr;      // as in Start
     Stage stage_ = Stage::closed;             // until it is done
-    const std::uint64_t most_elements_;       // of x in a tile
+    std::uint64_t most_elements_ = 0;         // of x in a tile
     std::size_t met_ = 0;                     // members met so far, in order (rendezvous)
     bool all_in_windows_ = false;
     std::uint64_t memory_bytes_ = 0;

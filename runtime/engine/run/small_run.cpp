@@ -61,7 +61,7 @@ SmallRun::SmallRun(const Plan& plan)
       input_origin_(plan.program().input_origin),
       element_(element_size(plan.type())),
       parts_(plan.elements_of_x(1)),
-      most_elements_(LocalPeers::tile_bytes / element_ / parts_),
+      most_elements_(LocalPeers::least_tile_bytes / element_ / parts_),
       areas_(plan.program().areas()) {
     const dsl::RankProgram& program = plan.program();
     reads_send_ = program.input() != dsl::Share::none;

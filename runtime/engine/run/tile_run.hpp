@@ -136,7 +136,7 @@ class TileRun {
     bool active_ = false;
     kernels::Path path_ = kernels::Path::cache;  // of data that are handed over
     HandOverPath* timed_ = nullptr;              // null: this tile is not timed
-    std::chrono::nanoseconds busy_{};            // if timed: the time of this tile's work, without waits
+    std::chrono::nanoseconds busy_{};            // if timed: the processor time of this tile's work
     std::vector<std::byte*> areas_;
     std::vector<bool> placed_;                  // by member: its areas are placed
     std::vector<std::uint64_t> block_offsets_;  // like the binding's, except for an operation's current block

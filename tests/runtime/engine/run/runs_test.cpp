@@ -344,7 +344,7 @@ TEST_CASE("a small run is not for what is empty, too large, or something else th
     Stage stage({.schedule = "exchange", .hosts = "aa", .protocol = Protocol::latency});
     std::vector<std::int64_t> out;
     CHECK_FALSE(run_small(stage[0], 0, 0, out));
-    CHECK_FALSE(run_small(stage[0], 0, engine::LocalPeers::tile_bytes / 8 + 1, out));
+    CHECK_FALSE(run_small(stage[0], 0, engine::LocalPeers::least_tile_bytes / 8 + 1, out));
     run_small(stage[1], 0, 10, out, 78);
     CHECK_FALSE(run_small(stage[0], 0, 10, out));
     CHECK(out == std::vector<std::int64_t>(10, -1));
