@@ -54,8 +54,9 @@ Work work_of(const test::RandomSchedule& schedule) {
     constexpr DataType types[] = {DataType::float32, DataType::float64,  DataType::int32,
                                   DataType::float16, DataType::bfloat16, DataType::int8};
     const DataType type = types[random() % std::size(types)];
-    // Some are one tile between hosts, some several; inside a host all are several.
-    const std::uint64_t bytes = 200'000 + random() % 1'000'000;
+    // Some are one tile between hosts, some several; inside a host all are several: of up to 256 KiB if ranks
+    // share cores.
+    const std::uint64_t bytes = 300'000 + random() % 1'000'000;
     const std::uint64_t pieces =
         contract_of(schedule.collective).is_by_rank() ? static_cast<std::uint64_t>(schedule.ranks) : 1;
     return {schedule, type, bytes / pieces / element_size(type)};

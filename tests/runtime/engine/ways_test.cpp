@@ -75,7 +75,8 @@ double factor_of(int rank) {
     return 2 * rank + 3;
 }
 
-// Up to 192 bytes go with the signal, up to 16 KiB are copied, 64 KiB and more go in tiles. In tiles an
+// Up to 192 bytes go with the signal, up to 16 KiB are copied, 64 KiB and more go in tiles (up to
+// 256 KiB in one, if ranks share cores). In tiles an
 // element must stay in its chunk, which determines the rank and the order that combine it.
 std::vector<Work> all_work() {
     using enum Collective;

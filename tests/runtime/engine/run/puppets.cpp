@@ -37,7 +37,7 @@ dsl::PlanRequest request_of(const Play& play) {
 }
 
 // By rank; null for a rank that is alone on its host. All members open their windows at once.
-std::vector<std::unique_ptr<LocalPeers>> open_local_peers(const std::string& hosts) {
+std::vector<std::unique_ptr<LocalPeers>> open_local_peers(const std::string& hosts, bool shares_cores) {
     std::map<char, std::vector<dsl::Rank>> members;
     for (std::size_t rank = 0; rank < hosts.size(); ++rank)
         members[hosts[rank]].push_back(static_cast<dsl::Rank>(rank));
@@ -56,7 +56,8 @@ std::vector<std::unique_ptr<LocalPeers>> open_local_peers(const std::string& hos
                                            member, LocalPeers::reserved_bytes(size),
                                            std::chrono::steady_clock::now() + std::chrono::seconds(20));
                 all[static_cast<std::size_t>(ranks[static_cast<std::size_t>(member)])] =
-                    std::make_unique<LocalPeers>(std::move(window), ranks, size, fences_others);
+                    std::make_unique<LocalPeers>(std::move(window), ranks, shares_cores ? 1 : size,
+                                                 fences_others);
             });
         for (std::thread& thread : threads) thread.join();
     }
@@ -173,7 +174,7 @@ std::string Puppet::end() {
 
 Stage::Stage(const Play& play, unsigned seed) : post(seed) {
     const auto schedule = dsl::check_schedule(request_of(play));
-    auto local_peers = open_local_peers(play.hosts);
+    auto local_peers = open_local_peers(play.hosts, play.shares_cores);
     for (std::size_t rank = 0; rank < play.hosts.size(); ++rank)
         puppets.push_back(std::make_unique<Puppet>(play, *schedule, static_cast<dsl::Rank>(rank),
                                                    std::move(local_peers[rank]), post));

@@ -25,6 +25,7 @@ struct Play {
     bool in_window = false, in_place = false;  // in_place: buffers of the same size coincide
     dsl::Rank root = 0;
     engine::ExecutorKind executor = engine::ExecutorKind::interpreter;
+    bool shares_cores = false;  // if not, each rank has a core
 };
 
 // One rank.

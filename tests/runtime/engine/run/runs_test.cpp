@@ -80,21 +80,24 @@ TEST_CASE("messages may come in any order, and find no room at times, without a 
 TEST_CASE("ranks of one host may be as far apart as slots allow without a change of the result") {
     std::vector<std::uint64_t> many;  // so that slots are used again
     for (std::uint64_t i = 0; i < 2 * engine::LocalPeers::slots; ++i) many.push_back(i * i % 300);
-    many.push_back(40'000);  // several tiles of each rank's copies
+    many.push_back(40'000);   // several tiles of each rank's copies
+    many.push_back(100'000);  // also if ranks share cores
     for (const Piece& piece : pieces())
         for (const bool in_window : {false, true})
-            for (const Protocol protocol : {Protocol::bandwidth, Protocol::latency}) {
-                if (protocol == Protocol::latency && in_window) continue;  // copied anyway
-                const Play play{.collective = piece.collective,
-                                .schedule = piece.schedule,
-                                .hosts = "aaaa",
-                                .protocol = protocol,
-                                .in_window = in_window,
-                                .root = 1};
-                INFO(text_of(play));
-                Stage stage(play, in_window ? 1 : 2);
-                REQUIRE(stage.play(many) == "");
-            }
+            for (const Protocol protocol : {Protocol::bandwidth, Protocol::latency})
+                for (const bool shares_cores : {false, true}) {
+                    if (protocol == Protocol::latency && in_window) continue;  // copied anyway
+                    const Play play{.collective = piece.collective,
+                                    .schedule = piece.schedule,
+                                    .hosts = "aaaa",
+                                    .protocol = protocol,
+                                    .in_window = in_window,
+                                    .root = 1,
+                                    .shares_cores = shares_cores};
+                    INFO(text_of(play) << (shares_cores ? ", sharing a core" : ""));
+                    Stage stage(play, in_window ? 1 : 2);
+                    REQUIRE(stage.play(many) == "");
+                }
 }
 
 TEST_CASE(
