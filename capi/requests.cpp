@@ -180,7 +180,8 @@ hkt_status hkt_wait_any(hkt_request* const* requests, size_t count, int64_t time
             const hkt_comm& comm = *static_cast<hkt_comm*>(given[0]->user);
             const auto first = capi::wait_unless_interrupted(
                 "hkt_wait_any", comm.interruption, until,
-                [&](Clock::time_point next) { return comm.engine->progress().wait_any(given, next); });
+                [&](Clock::time_point next) { return comm.engine->progress().wait_any(given, next); },
+                "the operations go on, and can be waited for again");
             if (first) *index = places[*first];
             return first ? HKT_SUCCESS : HKT_IN_PROGRESS;
         });

@@ -74,7 +74,7 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
     app.add_option("-r,--rank", options.rank,
                    "the rank to explain (graph, dot and json: all ranks without it)");
     app.add_option("-c,--collective", options.collective,
-                   "the collective, if the schedule exists for several")
+                   "the collective: of the choice without a schedule, or if the schedule exists for several")
         ->transform(one_of(collectives));
     app.add_option("--root", options.root, "the root, if the collective has one");
     app.add_option("-e,--emit", options.emit, "steps, ast, graph, dot, json, llvm or asm")

@@ -238,7 +238,8 @@ KeptState::Saved KeptState::parse(std::span<const std::byte> bytes, std::size_t 
                 program_.extras[index].buffer.name != name))
             ++index;
         if (index == found.size())
-            reader.bad(fmt::format("it holds a state that schedule {} lacks: '{}'", program_.schedule, name));
+            reader.bad(
+                fmt::format("it holds more states '{}' than schedule {} has", name, program_.schedule));
         saved.values[index] = {region, std::move(held), values};
         found[index] = true;
     }
