@@ -85,6 +85,14 @@ struct Departed {
     bool operator==(const Departed&) const = default;
 };
 
+// A worker's knowledge of its server, for another one that may have replaced it.
+struct Recollection {
+    std::vector<Expected> members;  // as last announced to it, and those expected there
+    std::vector<Departed> departed;
+    Clock seen = 0;    // the highest clock of weights that it has received
+    Clock pushed = 0;  // it has pushed nothing of this round or later ones
+};
+
 // Updates that were in weights, but are no longer. end: empty if it is not known how far they went.
 struct Lost {
     Worker worker;

@@ -87,6 +87,7 @@ void Node::take(const Announcement& announcement) {
     if (announcement.epoch.incarnation != epoch_.incarnation)  // its clocks may stand for other rounds
         std::fill(cache_.begin(), cache_.end(), Cached{});
     epoch_ = announcement.epoch;
+    has_recollected_ = false;
     members_ = announcement.members;
     departed_ = announcement.departed;
     expected_ = announcement.expected;
@@ -169,7 +170,8 @@ void Node::take(Worker from, const Want& want) {
 }
 
 void Node::take(const Weights& weights) {
-    if (weights.chunk >= cache_.size() || weights.epoch.incarnation != epoch_.incarnation) return;
+    if (weights.chunk >= cache_.size() || weights.epoch.incarnation != epoch_.incarnation || has_recollected_)
+        return;
     seen_ = std::max(seen_, weights.clock);
     if (!staleness_) return take_unbounded(weights);
     Cached& cached = cache_[weights.chunk];
@@ -216,6 +218,13 @@ void Node::ask(Chunk chunk) {
     for (const Clock clock : wants.own) ask_for(clock);
     for (const auto& [child, clocks] : wants.children)
         for (const Clock clock : clocks) ask_for(clock);
+}
+
+Recollection Node::recollect() {
+    has_recollected_ = true;
+    Recollection result{expected_, departed_, seen_, next_round_};
+    for (const Member& member : members_) result.members.push_back({member.worker, member.first});
+    return result;
 }
 
 void Node::parent_lost() {

@@ -52,9 +52,10 @@ class Node {
     Worker parent() const { return parent_; }
     // Returns the members that the server announced last.
     const std::vector<Member>& members() const { return members_; }
-    const std::vector<Departed>& departed() const { return departed_; }
-    const std::vector<Expected>& expected() const { return expected_; }
-    Clock seen() const { return seen_; }  // the highest clock of weights received
+    // Returns the account of its server for the server that it has a new connection to. Until that one
+    // announces an epoch, the node takes no weights: another worker may still have some of the old server,
+    // and the new one would not know that their updates were seen.
+    Recollection recollect();
     // The worker's own updates that are not covered. A null value stands for zeros.
     using Place = std::pair<Clock, Chunk>;
     const std::map<Place, Value>& kept() const { return updates_; }
@@ -101,7 +102,8 @@ class Node {
     std::vector<Member> members_;
     std::vector<Departed> departed_;
     std::vector<Expected> expected_;
-    Clock seen_ = 0;
+    Clock seen_ = 0;                // the highest clock of weights received
+    bool has_recollected_ = false;  // since the last announcement
     Worker parent_ = the_server;
     Clock first_ = 0;
     // By child: the workers of its subtree, with their first rounds.

@@ -24,14 +24,6 @@ struct Snapshot {
     std::map<Worker, Departed> departed = {};  // all former members
 };
 
-// A worker's knowledge of the server that this one has replaced.
-struct Recollection {
-    std::vector<Expected> members;  // as last announced to it, and those expected there
-    std::vector<Departed> departed;
-    Clock seen = 0;    // the highest clock of weights that it has received
-    Clock pushed = 0;  // it has pushed nothing of this round or later ones
-};
-
 // Not thread-safe: use from one thread at a time.
 class Root {
   public:

@@ -97,15 +97,15 @@ void Upstream::greet() {
         note["say"] = "resume";
         note["incarnation"] = node_.epoch().incarnation;
         note["covered"] = node_.covered();
+        const Recollection recollection = node_.recollect();
         note["members"] = Json::array();
-        for (const Member& member : node_.members()) note["members"].push_back({member.worker, member.first});
-        for (const Expected& expected : node_.expected())
-            note["members"].push_back({expected.worker, expected.first});
+        for (const Expected& member : recollection.members)
+            note["members"].push_back({member.worker, member.first});
         note["departed"] = Json::array();
-        for (const Departed& departed : node_.departed())
+        for (const Departed& departed : recollection.departed)
             note["departed"].push_back({departed.worker, departed.first, departed.end});
-        note["seen"] = node_.seen();
-        note["pushed"] = node_.next_round();
+        note["seen"] = recollection.seen;
+        note["pushed"] = recollection.pushed;
     }
     server_->send(note);
     const auto is_self = [&](const Member& member) { return member.worker == self_.number; };

@@ -45,6 +45,33 @@ std::vector<Kind> sent(std::vector<Letter> letters, Worker to) {
 
 }  // namespace
 
+TEST_CASE("a node that has told another server what it has seen takes no more of the old one's weights") {
+    Adding adding;
+    Node node(1, 1, adding);
+    const std::vector<Member> members = {{0, the_server, 0}, {1, 0, 0}};
+    node.receive(the_server, Announcement{first_epoch, members, {0}});
+    node.receive(0, Weights{first_epoch, 0, 1, value(3)});
+    node.push(0, 1, value(4));
+    node.pull(0, 2);
+    node.letters();
+    const Recollection told = node.recollect();
+    CHECK(told.seen == 1);
+    CHECK(told.pushed == 2);
+    CHECK(told.members == std::vector<Expected>{{0, 0}, {1, 0}});
+
+    // Its parent has still had these.
+    node.receive(0, Weights{first_epoch, 0, 2, value(5)});
+    CHECK(node.pulled().empty());
+    CHECK(node.recollect().seen == 1);
+
+    // Also if the server was the same one after all, it announces another epoch, in which the node asks
+    // again.
+    node.receive(the_server, Announcement{second_epoch, members, {0}});
+    CHECK(sent<Want>(node.letters(), 0).size() == 1);
+    node.receive(0, Weights{second_epoch, 0, 2, value(5)});
+    CHECK(node.pulled().size() == 1);
+}
+
 TEST_CASE("a node passes a round on when all below it have pushed, summed in the order of their numbers") {
     Adding adding;
     Node node(1, 1, adding, 1);

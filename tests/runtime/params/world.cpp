@@ -133,6 +133,7 @@ struct Inspection {
 
     static void write(Digest& digest, const Node& node) {
         digest(node.epoch_, node.parent_, node.first_, node.below_, node.applied_, node.covered_, node.seen_);
+        digest(node.has_recollected_);
         digest(node.departed_, node.expected_, node.updates_, node.partial_);
         for (const auto& cached : node.cache_) digest(cached.clock, cached.value);
         for (const auto& wants : node.wants_) digest(wants.own, wants.asked, wants.children, wants.pulls);
@@ -461,27 +462,19 @@ void World::check_whole(const Node::Pulled& pulled, const std::string& where) {
     if (before != expected) complain(where + "rounds are in a part of the weights");
 }
 
-namespace {
-
-Recollection recollection_of(const Node& node) {
-    Recollection recollection{node.expected(), node.departed(), node.seen(), node.next_round()};
-    for (const Member& member : node.members()) recollection.members.push_back({member.worker, member.first});
-    return recollection;
-}
-
-}  // namespace
-
 // With a new connection.
 void World::mend(const Event& event) {
     cut_.erase({event.server, event.from});
-    const Node& place = node(event.server, event.from);
-    const std::uint32_t incarnation = root(event.server).epoch().incarnation;
+    Node& place = node(event.server, event.from);
     // It does not know yet that it takes part: it sends its first round once more.
     if (place.epoch().number == 0) {
         if (!root(event.server).join(event.from, 0, workers_.at(event.from).first)) leave(event.from);
-    } else if (place.epoch().incarnation == incarnation)
+        return;
+    }
+    const Recollection recollection = place.recollect();
+    if (place.epoch().incarnation == root(event.server).epoch().incarnation)
         root(event.server).trust(event.from);
-    else if (!root(event.server).resume(event.from, 0, recollection_of(place)))
+    else if (!root(event.server).resume(event.from, 0, recollection))
         leave(event.from);
 }
 
