@@ -81,10 +81,13 @@ bool Root::resume(Worker worker, int group, const Recollection& recollection) {
     pushed_ = std::max(pushed_, recollection.pushed);
     for (const Departed& departed : recollection.departed)
         if (departed.worker != worker) depart(departed);
-    for (const Expected& member : recollection.members)
-        if (!departed_.contains(member.worker) && !goes_without(member.worker, member.first))
-            members_.try_emplace(member.worker, Standing{.was_before = true}).first->second.first =
-                member.first;
+    for (const Expected& member : recollection.members) {
+        if (departed_.contains(member.worker) || goes_without(member.worker, member.first)) continue;
+        Clock& first = members_.try_emplace(member.worker, Standing{.was_before = true}).first->second.first;
+        // Others may have heard only of the round that was reserved for a worker, which may have joined
+        // since, with a later one.
+        first = std::max(first, member.first);
+    }
     name_what_is_lost();
     know_members();
     const auto found = members_.find(worker);

@@ -45,6 +45,20 @@ std::vector<Kind> sent(std::vector<Letter> letters, Worker to) {
 
 }  // namespace
 
+TEST_CASE("a worker that has joined begins with its own round, whatever others have heard of it") {
+    Adding adding;
+    Root root(Snapshot{2, {value(1)}, {1}, {{0, 0}, {1, 0}}}, Shape::parse("direct"), adding);
+    REQUIRE(root.join(2, 0, 3));
+    // The server before this one had reserved an earlier round for it.
+    REQUIRE(root.resume(0, 0, Recollection{{{0, 0}, {1, 0}, {2, 1}}, {}, 1, 1}));
+    CHECK(root.first_of(2) == 3);
+    // Worker 3 was only expected there, and joins here with a later round than two others have heard.
+    REQUIRE(root.resume(1, 0, Recollection{{{0, 0}, {1, 0}, {3, 2}}, {}, 1, 1}));
+    CHECK(root.first_of(3) == 2);
+    REQUIRE(root.resume(0, 0, Recollection{{{0, 0}, {1, 0}, {3, 1}}, {}, 1, 1}));
+    CHECK(root.first_of(3) == 2);
+}
+
 TEST_CASE("a node that has told another server what it has seen takes no more of the old one's weights") {
     Adding adding;
     Node node(1, 1, adding);
