@@ -162,7 +162,7 @@ class LocalPeers {
     void wake_up();
 
     int ranks_per_core() const { return ranks_per_core_; }  // rounded up
-    // The path of all data to local peers; nullopt: each run measures (hand_over_path.hpp).
+    // The path of all data to local peers; nullopt: each run decides (SharedRun::begin).
     void hand_over_by(kernels::Path path) { hand_over_path_ = path; }
     std::optional<kernels::Path> hand_over_path() const { return hand_over_path_; }
 
