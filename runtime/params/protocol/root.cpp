@@ -75,7 +75,7 @@ bool Root::join(Worker worker, int group, Clock first) {
 }
 
 bool Root::resume(Worker worker, int group, const Recollection& recollection) {
-    if (departed_.contains(worker)) return false;
+    if (departed_.contains(worker) || is_given_up(worker)) return false;
     has_resumed_ = true;
     seen_ = std::max(seen_, recollection.seen);
     pushed_ = std::max(pushed_, recollection.pushed);
@@ -88,10 +88,14 @@ bool Root::resume(Worker worker, int group, const Recollection& recollection) {
         // since, with a later one.
         first = std::max(first, member.first);
     }
-    name_what_is_lost();
     know_members();
     const auto found = members_.find(worker);
-    if (found == members_.end() || !join(worker, group, found->second.first)) return false;
+    if (found == members_.end()) {
+        // The last worker that this server expected may be one of those that have departed.
+        begin_epoch();
+        return false;
+    }
+    join(worker, group, found->second.first);
     members_[worker].was_before = true;
     members_[worker].pushed_before = recollection.pushed;
     return true;
@@ -105,6 +109,7 @@ void Root::depart(const Departed& departed) {
     const Clock unsaved = std::max(departed.first, staleness_ ? restored_ : applied_by(departed.worker));
     if (unsaved < departed.end) lost_.push_back({departed.worker, unsaved, departed.end});
     members_.erase(departed.worker);
+    missed_.erase(departed.worker);  // the server that went on without it has named them
     applied_.erase(departed.worker);
     departed_.emplace(departed.worker, departed);
 }
@@ -122,6 +127,10 @@ void Root::name_what_is_lost() {
     if (!has_resumed_) return;
     for (auto missed = missed_.begin(); missed != missed_.end();) {
         auto& [worker, what] = *missed;
+        if (is_given_up(worker)) {
+            ++missed;
+            continue;
+        }
         const auto end = staleness_ ? std::optional(seen_) : what.end;
         if (!end || what.first < *end) lost_.push_back({worker, what.first, end});
         if (end) what.first = std::max(what.first, *end);
@@ -132,21 +141,40 @@ void Root::name_what_is_lost() {
 void Root::remove(Worker worker) {
     const auto member = members_.find(worker);
     if (member == members_.end()) return;
-    const Clock first = member->second.first;
-    const auto applied = applied_.find(worker);
-    const Clock end = staleness_                  ? highest(clocks_)
-                      : applied == applied_.end() ? 0
-                                                  : highest(applied->second);
-    if (member->second.was_before) {
+    Standing& standing = member->second;
+    if (standing.was_before)
         missed_.emplace(worker,
-                        Lost{worker, std::max(first, applied_by(worker)), member->second.pushed_before});
-        name_what_is_lost();
-    }
-    departed_.insert_or_assign(worker, Departed{worker, first, end});
-    members_.erase(member);
+                        Lost{worker, std::max(standing.first, applied_by(worker)), standing.pushed_before});
+    standing.is_here = false;
+    standing.is_given_up = true;
     covered_.erase(worker);
-    applied_.erase(worker);
     begin_epoch();
+}
+
+// Goes on without the members that were given up. Those of the server before this one stay while others of
+// that server are expected: only the weights that those have seen show which updates are lost. Until then
+// rounds wait, and workers and snapshots tell the next successor to expect all of them, as this server does.
+void Root::let_go_of_given_up() {
+    const bool must_wait = staleness_ && expects_anybody();
+    for (auto member = members_.begin(); member != members_.end();) {
+        const auto& [worker, standing] = *member;
+        if (!standing.is_given_up || (standing.was_before && must_wait)) {
+            ++member;
+            continue;
+        }
+        const auto applied = applied_.find(worker);
+        const Clock end = staleness_                  ? highest(clocks_)
+                          : applied == applied_.end() ? 0
+                                                      : highest(applied->second);
+        departed_.insert_or_assign(worker, Departed{worker, standing.first, end});
+        applied_.erase(worker);
+        member = members_.erase(member);
+    }
+}
+
+bool Root::is_given_up(Worker worker) const {
+    const auto member = members_.find(worker);
+    return member != members_.end() && member->second.is_given_up;
 }
 
 void Root::suspect(Worker worker) {
@@ -202,6 +230,8 @@ void Root::know_members() {
 }
 
 void Root::begin_epoch() {
+    let_go_of_given_up();
+    name_what_is_lost();
     know_members();
     skip_rounds_without_workers();
     tree_ = new_tree();
@@ -365,7 +395,7 @@ bool Root::is_whole() const {
 std::vector<Worker> Root::expected() const {
     std::vector<Worker> expected;
     for (const auto& [worker, standing] : members_)
-        if (standing.was_before && !standing.is_here) expected.push_back(worker);
+        if (standing.was_before && !standing.is_here && !standing.is_given_up) expected.push_back(worker);
     return expected;
 }
 

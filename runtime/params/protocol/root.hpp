@@ -71,7 +71,7 @@ class Root {
 
     const Epoch& epoch() const { return epoch_; }
     const Tree& tree() const { return tree_; }
-    bool has(Worker worker) const { return members_.contains(worker); }
+    bool has(Worker worker) const { return members_.contains(worker) && !is_given_up(worker); }
     // Returns, since the last call, the updates lost when the previous server was replaced: those of workers
     // that do not come back.
     std::vector<Lost> lost() { return std::exchange(lost_, {}); }
@@ -105,6 +105,7 @@ class Root {
         int group = 0;
         bool is_here = false;     // not only reserved or expected
         bool was_before = false;  // a member of the server that this one has replaced
+        bool is_given_up = false;
         std::optional<Clock> leaves_after = {};
         std::optional<Clock> pushed_before = {};  // there, by its own account: rounds below this
         bool is_suspected = false;
@@ -122,6 +123,8 @@ class Root {
         return tree_.contains(worker) && tree_.parent(worker) == the_server;
     }
     bool goes_without(Worker worker, Clock first) const;
+    bool is_given_up(Worker worker) const;
+    void let_go_of_given_up();
     bool is_below(Worker worker, Worker child) const;
     Tree new_tree() const;
     void skip_rounds_without_workers();

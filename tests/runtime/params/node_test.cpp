@@ -59,6 +59,52 @@ TEST_CASE("a worker that has joined begins with its own round, whatever others h
     CHECK(root.first_of(3) == 2);
 }
 
+TEST_CASE("a worker that was given up stays expected until all others have told what they have seen") {
+    Adding adding;
+    const Snapshot saved{2, {value(1)}, {2}, {{0, 0}, {1, 0}, {2, 5}}};
+    Root root(saved, Shape::parse("direct"), adding);
+    root.keep_what_lacks(saved);
+    root.remove(0);
+    CHECK_FALSE(root.has(0));
+    CHECK(root.expected() == std::vector<Worker>{1, 2});
+    CHECK_FALSE(root.resume(0, 0, {}));
+
+    REQUIRE(root.resume(1, 0, Recollection{{{0, 0}, {1, 0}, {2, 5}}, {}, 2, 3}));
+    const auto told = sent<Announcement>(root.letters(), 1);
+    REQUIRE(told.size() == 1);
+    CHECK(told[0].expected == std::vector<Expected>{{0, 0}, {2, 5}});
+    CHECK(told[0].departed.empty());
+    CHECK(root.snapshot().firsts.contains(0));
+    CHECK_FALSE(root.has_unsaved_departures());
+    // Worker 2 takes part from round 5 on. Without worker 0 rounds would go on, and its updates that only
+    // worker 2 has seen could no longer be told from those of these rounds.
+    root.receive(1, Sum{root.epoch(), 0, 2, {1}, value(7)});
+    CHECK(root.clock(0) == 2);
+    CHECK(root.lost().empty());
+
+    REQUIRE(root.resume(2, 0, Recollection{{{0, 0}, {1, 0}, {2, 5}}, {}, 4, 5}));
+    const std::vector<Lost> lost = root.lost();
+    REQUIRE(lost.size() == 1);
+    CHECK((lost[0].worker == 0 && lost[0].first == 2 && lost[0].end == 4));
+    const auto decided = sent<Announcement>(root.letters(), 1);
+    REQUIRE(decided.size() == 1);
+    CHECK(decided[0].expected.empty());
+    CHECK(decided[0].departed == std::vector<Departed>{{0, 0, 2}});
+    root.receive(1, Sum{root.epoch(), 0, 2, {1}, value(7)});
+    CHECK(root.clock(0) == 3);
+}
+
+TEST_CASE("updates that one server has named as lost are not named by the next one") {
+    Adding adding;
+    Root root(Snapshot{3, {value(1)}, {2}, {{0, 0}, {1, 0}, {2, 0}}}, Shape::parse("direct"), adding);
+    root.remove(0);
+    // Worker 1 has seen rounds 4 to 6 without worker 0, of the server between.
+    REQUIRE(root.resume(1, 0, Recollection{{{1, 0}, {2, 0}}, {{0, 0, 2}}, 7, 7}));
+    REQUIRE(root.resume(2, 0, Recollection{{{1, 0}, {2, 0}}, {{0, 0, 2}}, 4, 4}));
+    CHECK(root.lost().empty());
+    CHECK_FALSE(root.resume(0, 0, {}));
+}
+
 TEST_CASE("a node that has told another server what it has seen takes no more of the old one's weights") {
     Adding adding;
     Node node(1, 1, adding);

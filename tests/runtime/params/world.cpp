@@ -124,7 +124,8 @@ struct Inspection {
         digest(root.departed_, root.missed_, root.members_.size());
         for (const auto& [worker, standing] : root.members_) {
             digest(worker, standing.first, standing.is_here, standing.leaves_after, standing.is_suspected);
-            digest(standing.was_before, standing.pushed_before, root.tree_.contains(worker));
+            digest(standing.was_before, standing.is_given_up, standing.pushed_before);
+            digest(root.tree_.contains(worker));
             if (root.tree_.contains(worker)) digest(root.tree_.parent(worker));
         }
         digest(root.apart_, root.weights_);
@@ -655,6 +656,21 @@ void World::complain(const std::string& text) {
     if (wrong_.empty()) wrong_ = text;
 }
 
+// Returns the updates of a dead worker that were declared lost, but are in all chunks of the weights.
+std::string World::declared_in_vain(int server, const Lost& said) const {
+    if (!workers_.at(said.worker).is_dead) return "";  // the worker may have pushed them again
+    std::map<Clock, Chunk> chunks;                     // by round: those that have its update
+    for (Chunk chunk = 0; chunk < setup_.chunks; ++chunk)
+        for (const auto& [worker, round] : counted_in(root(server).weights(chunk)))
+            if (worker == said.worker) ++chunks[round];
+    std::string text;
+    for (const auto& [round, having] : chunks)
+        if (said.first <= round && round < said.end.value_or(most_clock) && having == setup_.chunks)
+            text += fmt::format("server {} has the update ({}, {}), which it has declared lost\n", server,
+                                said.worker, round);
+    return text;
+}
+
 std::string World::unfinished() const {
     std::string text;
     for (const auto& [number, worker] : workers_)
@@ -664,6 +680,8 @@ std::string World::unfinished() const {
                     vanished(place.first, update, root(place.first).weights(place.second)))
                     text += fmt::format("server {} has not the update {} of chunk {}, which was pulled\n",
                                         place.first, update, place.second);
+    for (std::size_t server = 0; server < lost_.size(); ++server)
+        for (const Lost& said : lost_[server]) text += declared_in_vain(static_cast<int>(server), said);
     for (const auto& [number, worker] : workers_)
         if (!worker.is_dead && !worker.is_done && !worker.was_given_up)
             text += fmt::format("worker {} waits at clock {}\n", number, worker.clock);

@@ -125,6 +125,7 @@ class World {
     void check(Worker by, Clock clock, int server, const Node::Pulled& pulled);
     static bool has_heard(const Place& worker, int server);
     bool vanished(int server, const std::pair<Worker, Clock>& update, const Value& weights) const;
+    std::string declared_in_vain(int server, const Lost& said) const;
     void check_seen(int server, Chunk chunk, Clock clock, const Value& weights, const std::string& where);
     void check_unbounded(Worker by, Clock clock, const Node::Pulled& pulled, const std::string& where);
     bool is_unknown(int server, Worker number) const;
