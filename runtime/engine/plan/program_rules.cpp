@@ -19,12 +19,73 @@ using Kind = dsl::Op::Kind;
                                               program.schedule, op, rule));
 }
 
+bool communicates(const dsl::Op& op) {
+    return op.kind == Kind::send || op.kind == Kind::receive;
+}
+
 // Returns the rank whose input the area is; nullopt if it is no input.
 std::optional<dsl::Rank> owner_of_input(const dsl::RankProgram& program, dsl::AreaId area) {
     if (area == dsl::input_area) return program.rank;
     for (std::size_t i = 0; i < program.local_peers.size(); ++i)
         if (area == dsl::RankProgram::local_peer_area(i, dsl::input_area)) return program.local_peers[i];
     return std::nullopt;
+}
+
+// Returns true if the part lies between boundaries of the program, in order.
+bool has_region(const dsl::RankProgram& program, const dsl::MessagePart& part) {
+    return part.begin <= part.end && part.end < program.boundaries.size();
+}
+
+// ---- The whole program ---------------------------------------------------------------------------
+
+void check_boundaries(const dsl::RankProgram& program) {
+    for (const dsl::Rational& boundary : program.boundaries)
+        if (boundary < dsl::Rational(0) || boundary > dsl::Rational(program.positions()))
+            refuse_program(program, 0, "a boundary lies outside of all buffers");
+    for (const dsl::Rational& boundary : program.boundaries)
+        if (program.chunks > 0 && !program.computes() &&
+            program.chunks % static_cast<std::uint64_t>(boundary.den()) != 0)
+            refuse_program(program, 0, "a boundary lies inside of a chunk");
+}
+
+void check_shifted_areas(const dsl::RankProgram& program) {
+    for (const dsl::ShiftedArea& shifted : program.shifted)
+        if (shifted.of >= program.first_shifted() || shifted.from >= program.boundaries.size() ||
+            shifted.at >= program.boundaries.size())
+            refuse_program(program, 0, "a shifted area stands for nothing");
+}
+
+// ---- One operation -------------------------------------------------------------------------------
+
+void check_parts(const dsl::RankProgram& program, std::size_t index) {
+    const dsl::Op& op = program.ops[index];
+    if (!has_region(program, op.part(0))) refuse_program(program, index, "its region has no boundaries");
+    if (op.area >= program.areas()) refuse_program(program, index, "its area does not exist");
+    if (!communicates(op) && !op.further.empty())
+        refuse_program(program, index, "only messages have several parts");
+    for (const dsl::MessagePart& part : op.further) {
+        if (!has_region(program, part))
+            refuse_program(program, index, "a part of its message has no boundaries");
+        if (part.area >= program.areas())
+            refuse_program(program, index, "the area of a part of its message does not exist");
+    }
+}
+
+void check_formula(const dsl::RankProgram& program, std::size_t index) {
+    const dsl::Computation& computation = program.computations[program.ops[index].computation];
+    std::size_t depth = 0;
+    for (const dsl::Formula::Item& item : computation.formula.items) {
+        const std::size_t taken = operands_of(item.op);
+        if (depth < taken) refuse_program(program, index, "its formula lacks an operand");
+        depth = depth - taken + 1;
+        const std::size_t known = item.op == dsl::Formula::Op::element     ? computation.elements.size()
+                                  : item.op == dsl::Formula::Op::scalar    ? computation.scalars.size()
+                                  : item.op == dsl::Formula::Op::parameter ? program.parameters.size()
+                                                                           : SIZE_MAX;
+        if (item.index >= known)
+            refuse_program(program, index, "its formula names an operand that does not exist");
+    }
+    if (depth != 1) refuse_program(program, index, "its formula has more than one result");
 }
 
 void check_computation(const dsl::RankProgram& program, std::size_t index) {
@@ -39,86 +100,81 @@ void check_computation(const dsl::RankProgram& program, std::size_t index) {
         if (i < elements && op.reads[i].size() != 1)
             refuse_program(program, index, "an element operand of its computation is not exactly one part");
         for (const dsl::MessagePart& part : op.reads[i])
-            if (part.begin > part.end || part.end >= program.boundaries.size() ||
-                part.area >= program.areas())
+            if (!has_region(program, part) || part.area >= program.areas())
                 refuse_program(program, index, "it reads from a region or an area that does not exist");
     }
-    std::size_t depth = 0;
-    for (const dsl::Formula::Item& item : computation.formula.items) {
-        const std::size_t taken = operands_of(item.op);
-        if (depth < taken) refuse_program(program, index, "its formula lacks an operand");
-        depth = depth - taken + 1;
-        const std::size_t known = item.op == dsl::Formula::Op::element     ? elements
-                                  : item.op == dsl::Formula::Op::scalar    ? computation.scalars.size()
-                                  : item.op == dsl::Formula::Op::parameter ? program.parameters.size()
-                                                                           : SIZE_MAX;
-        if (item.index >= known)
-            refuse_program(program, index, "its formula names an operand that does not exist");
+    check_formula(program, index);
+}
+
+// Checks what the operation names besides its parts.
+void check_references(const dsl::RankProgram& program, std::size_t index) {
+    const dsl::Op& op = program.ops[index];
+    for (const dsl::AreaId area : op.operands)
+        if (area >= program.areas()) refuse_program(program, index, "an operand's area does not exist");
+    if (op.kind == Kind::compute) check_computation(program, index);
+    if (op.epilogue != dsl::Op::no_epilogue &&
+        (op.kind != Kind::combine || op.epilogue >= program.computations.size()))
+        refuse_program(program, index, "its epilogue does not exist");
+    if (op.origin >= program.origins.size()) refuse_program(program, index, "its origin does not exist");
+    for (const dsl::AreaId area : op.also)
+        if (area >= program.areas()) refuse_program(program, index, "a further area does not exist");
+}
+
+void check_peer(const dsl::RankProgram& program, std::size_t index) {
+    const dsl::Op& op = program.ops[index];
+    const auto& local_peers = program.local_peers;
+    if (op.kind == Kind::await &&
+        std::find(local_peers.begin(), local_peers.end(), op.peer) == local_peers.end())
+        refuse_program(program, index, "it waits for a rank that is no local peer");
+    if ((op.kind == Kind::await || op.kind == Kind::signal) &&
+        (op.message == 0 || op.message > program.signals))
+        refuse_program(program, index, "its signal does not exist");
+    if (!communicates(op)) return;
+    if (op.peer < 0 || op.peer >= program.ranks || op.peer == program.rank)
+        refuse_program(program, index, "its peer does not exist");
+    if (op.message >= (1u << 24)) refuse_program(program, index, "more than 2^24 messages to one peer");
+}
+
+void check_copy(const dsl::RankProgram& program, std::size_t index) {
+    if (program.ops[index].operands.size() != 1) refuse_program(program, index, "a copy has one operand");
+}
+
+void check_combine(const dsl::RankProgram& program, std::size_t index, DataType type,
+                   const compute::Reduction& reduction) {
+    if (program.ops[index].operands.size() < 2)
+        refuse_program(program, index, "a combine has two operands or more");
+    if (!reduction.supports(type))
+        throw Error(Status::invalid_argument,
+                    fmt::format("the operator {} does not exist for {}", reduction.name(), name_of(type)));
+}
+
+// waits: by operation, how many earlier ones list it as successor.
+void check_successors(const dsl::RankProgram& program, std::size_t index, std::vector<std::uint32_t>& waits) {
+    for (const dsl::OpId next : program.ops[index].successors) {
+        if (next <= index || next >= program.ops.size())
+            refuse_program(program, index, "a successor is not a later operation");
+        ++waits[next];
     }
-    if (depth != 1) refuse_program(program, index, "its formula has more than one result");
 }
 
 }  // namespace
 
 void check_rules(const dsl::RankProgram& program, DataType type, const compute::Reduction& reduction) {
-    const auto refuse = [&](std::size_t op, const char* rule) { refuse_program(program, op, rule); };
-    for (const dsl::Rational& boundary : program.boundaries)
-        if (boundary < dsl::Rational(0) || boundary > dsl::Rational(program.positions()))
-            refuse(0, "a boundary lies outside of all buffers");
-    for (const dsl::Rational& boundary : program.boundaries)
-        if (program.chunks > 0 && !program.computes() &&
-            program.chunks % static_cast<std::uint64_t>(boundary.den()) != 0)
-            refuse(0, "a boundary lies inside of a chunk");
-    const std::size_t areas = program.areas();
-    for (const dsl::ShiftedArea& shifted : program.shifted)
-        if (shifted.of >= program.first_shifted() || shifted.from >= program.boundaries.size() ||
-            shifted.at >= program.boundaries.size())
-            refuse(0, "a shifted area stands for nothing");
+    check_boundaries(program);
+    check_shifted_areas(program);
     std::vector<std::uint32_t> waits(program.ops.size(), 0);
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
-        const dsl::Op& op = program.ops[i];
-        const bool communicates = op.kind == Kind::send || op.kind == Kind::receive;
-        if (op.begin > op.end || op.end >= program.boundaries.size())
-            refuse(i, "its region has no boundaries");
-        if (op.area >= areas) refuse(i, "its area does not exist");
-        if (!communicates && !op.further.empty()) refuse(i, "only messages have several parts");
-        for (const dsl::MessagePart& part : op.further) {
-            if (part.begin > part.end || part.end >= program.boundaries.size())
-                refuse(i, "a part of its message has no boundaries");
-            if (part.area >= areas) refuse(i, "the area of a part of its message does not exist");
-        }
-        for (const dsl::AreaId area : op.operands)
-            if (area >= areas) refuse(i, "an operand's area does not exist");
-        if (op.kind == Kind::compute) check_computation(program, i);
-        if (op.epilogue != dsl::Op::no_epilogue &&
-            (op.kind != Kind::combine || op.epilogue >= program.computations.size()))
-            refuse(i, "its epilogue does not exist");
-        if (op.origin >= program.origins.size()) refuse(i, "its origin does not exist");
-        for (const dsl::AreaId area : op.also)
-            if (area >= areas) refuse(i, "a further area does not exist");
-        const auto& local_peers = program.local_peers;
-        if (op.kind == Kind::await &&
-            std::find(local_peers.begin(), local_peers.end(), op.peer) == local_peers.end())
-            refuse(i, "it waits for a rank that is no local peer");
-        if ((op.kind == Kind::await || op.kind == Kind::signal) &&
-            (op.message == 0 || op.message > program.signals))
-            refuse(i, "its signal does not exist");
-        if (communicates && (op.peer < 0 || op.peer >= program.ranks || op.peer == program.rank))
-            refuse(i, "its peer does not exist");
-        if (communicates && op.message >= (1u << 24)) refuse(i, "more than 2^24 messages to one peer");
-        if (op.kind == Kind::copy && op.operands.size() != 1) refuse(i, "a copy has one operand");
-        if (op.kind == Kind::combine && op.operands.size() < 2)
-            refuse(i, "a combine has two operands or more");
-        if (op.kind == Kind::combine && !reduction.supports(type))
-            throw Error(Status::invalid_argument, fmt::format("the operator {} does not exist for {}",
-                                                              reduction.name(), name_of(type)));
-        for (const dsl::OpId next : op.successors) {
-            if (next <= i || next >= program.ops.size()) refuse(i, "a successor is not a later operation");
-            ++waits[next];
-        }
+        check_parts(program, i);
+        check_references(program, i);
+        check_peer(program, i);
+        const Kind kind = program.ops[i].kind;
+        if (kind == Kind::copy) check_copy(program, i);
+        if (kind == Kind::combine) check_combine(program, i, type, reduction);
+        check_successors(program, i, waits);
     }
     for (std::size_t i = 0; i < program.ops.size(); ++i)
-        if (waits[i] != program.ops[i].waits_for) refuse(i, "its count of predecessors is wrong");
+        if (waits[i] != program.ops[i].waits_for)
+            refuse_program(program, i, "its count of predecessors is wrong");
 }
 
 void check_keeps_places(const dsl::RankProgram& program) {
@@ -144,8 +200,7 @@ void check_is_direct(const dsl::RankProgram& program) {
         refuse_program(program, 0, "data pass through memory other than the input and the output");
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
         const dsl::Op& op = program.ops[i];
-        const bool is_message = op.kind == Kind::send || op.kind == Kind::receive;
-        for (std::size_t part = 0; is_message && part < op.parts(); ++part)
+        for (std::size_t part = 0; communicates(op) && part < op.parts(); ++part)
             if (!(op.kind == Kind::send ? is_in(op.part(part), dsl::input_area, sent_to(op.peer))
                                         : is_in(op.part(part), dsl::output_area, received_from(op.peer))))
                 refuse_program(program, i,
