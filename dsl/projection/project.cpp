@@ -21,9 +21,9 @@ struct Arrival {
     AtomRange atoms;          // the atoms that they are combined into
     std::uint32_t from;       // the first atom at the source
     std::uint32_t completes;  // as Completion::by_step
-    std::optional<Member> local_peer;
-    AreaId slot = 0;
-    OpRef receive = no_op;
+    std::optional<Member> local_peer = std::nullopt;
+    AreaId slot = 0;        // of a message
+    OpRef receive = no_op;  // of a message
     std::uint32_t origin = 0;
 
     std::uint32_t at_source(std::uint32_t atom) const { return from + (atom - atoms.begin); }
@@ -53,8 +53,8 @@ struct Overwrite {
 // A rank of the host.
 struct Side {
     Rank rank;
-    std::map<Rank, std::uint32_t> sent, received;  // messages so far, by peer
-    std::vector<Arrival> arrivals;                 // of the current phase
+    std::map<Rank, std::uint32_t> sent = {}, received = {};  // messages so far, by peer
+    std::vector<Arrival> arrivals = {};                      // of the current phase
 };
 
 class Projector {
@@ -177,7 +177,7 @@ Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Protocol pr
       copying_(copying),
       builder_(atoms_of(graph, steps_, host_, completion), host_, protocol_ == Protocol::latency),
       places_(graph, host_, protocol_, builder_) {
-    for (const Rank rank : host_) sides_.push_back({rank, {}, {}, {}});
+    for (const Rank rank : host_) sides_.push_back({.rank = rank});
 }
 
 std::optional<Member> Projector::member_of(Rank rank) const {
@@ -216,9 +216,12 @@ RankProgram Projector::run(Rank rank) {
     program.output_origin = places_.output(self).begin;
     for (const StepOrigin& origin : graph_.origins)
         program.origins.push_back(
-            {location_of(origin.transfer), folded_text(origin.transfer),
-             origin.call.file ? folded_text(origin.call) + " (" + location_of(origin.call) + ")" : ""});
-    program.origins.push_back({location_of(graph_.header), folded_text(graph_.header), ""});
+            {.location = location_of(origin.transfer),
+             .text = folded_text(origin.transfer),
+             .context =
+                 origin.call.file ? folded_text(origin.call) + " (" + location_of(origin.call) + ")" : ""});
+    program.origins.push_back(
+        {.location = location_of(graph_.header), .text = folded_text(graph_.header), .context = ""});
     return program;
 }
 
@@ -260,10 +263,18 @@ void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phas
         if (!source || !destination) return;
         for_pieces(step, [&](AtomRange from, AtomRange to) {
             if (step.combines)
-                sides_[*destination].arrivals.push_back(
-                    {step.source, to, from.begin, step.completes, source, 0, no_op, step.origin});
+                sides_[*destination].arrivals.push_back({.source = step.source,
+                                                         .atoms = to,
+                                                         .from = from.begin,
+                                                         .completes = step.completes,
+                                                         .local_peer = source,
+                                                         .origin = step.origin});
             else
-                overwrites.push_back({*source, *destination, from, to, step.origin});
+                overwrites.push_back({.source = *source,
+                                      .destination = *destination,
+                                      .from = from,
+                                      .to = to,
+                                      .origin = step.origin});
         });
     });
     overwrite(std::move(overwrites));
@@ -296,7 +307,7 @@ void Projector::send(Member member, const Message& message) {
             if (!parts.empty() && parts.back().end == run.begin && parts.back().area == area)
                 parts.back().end = run.end;
             else
-                parts.push_back({run.begin, run.end, area});
+                parts.push_back({.begin = run.begin, .end = run.end, .area = area});
         });
     const std::uint32_t number = sides_[member].sent[message.destination]++;
     const OpRef op = builder_.add(
@@ -314,7 +325,12 @@ std::vector<Landing> Projector::landings_of(Member member, const Message& messag
         const AreaId home = places_.home(member, passage.to);
         const bool in_place = !passage.combines && !places_.is_lent(member, home, passage.to) &&
                               !builder_.read_since(Memory{member, home}, passage.to, phase_stage_);
-        const Landing next{passage.to, home, in_place, passage.combines, passage.completes, passage.origin};
+        const Landing next{.atoms = passage.to,
+                           .area = home,
+                           .in_place = in_place,
+                           .combines = passage.combines,
+                           .completes = passage.completes,
+                           .origin = passage.origin};
         if (!landings.empty() && landings.back().is_followed_by(next))
             landings.back().atoms.end = next.atoms.end;
         else
@@ -329,7 +345,7 @@ void Projector::receive(Member member, const Message& message) {
     const std::vector<Landing> landings = landings_of(member, message);
     std::vector<MessagePart> parts;
     for (const Landing& landing : landings)
-        parts.push_back({landing.atoms.begin, landing.atoms.end, landing.area});
+        parts.push_back({.begin = landing.atoms.begin, .end = landing.atoms.end, .area = landing.area});
     const std::uint32_t number = sides_[member].received[message.source]++;
     const OpRef receive = builder_.add(
         member, message_op(Op::Kind::receive, message.source, number, landings[0].origin, parts));
@@ -337,9 +353,13 @@ void Projector::receive(Member member, const Message& message) {
         if (landing.in_place)
             places_.write(receive, member, landing.area, landing.atoms);
         else if (landing.combines)
-            sides_[member].arrivals.push_back({message.source, landing.atoms, landing.atoms.begin,
-                                               landing.completes, std::nullopt, landing.area, receive,
-                                               landing.origin});
+            sides_[member].arrivals.push_back({.source = message.source,
+                                               .atoms = landing.atoms,
+                                               .from = landing.atoms.begin,
+                                               .completes = landing.completes,
+                                               .slot = landing.area,
+                                               .receive = receive,
+                                               .origin = landing.origin});
         else
             places_.write_late(member, landing.atoms, landing.area, receive, landing.origin);
     }
@@ -446,8 +466,11 @@ void Projector::overwrite(std::vector<Overwrite> overwrites) {
     for (const Overwrite& whole : overwrites)
         places_.for_runs(whole.source, whole.from, [&](AtomRange run) {
             const std::uint32_t begin = whole.to.begin + (run.begin - whole.from.begin);
-            runs.push_back(
-                {whole.source, whole.destination, run, {begin, begin + (run.end - run.begin)}, whole.origin});
+            runs.push_back({.source = whole.source,
+                            .destination = whole.destination,
+                            .from = run,
+                            .to = {begin, begin + (run.end - run.begin)},
+                            .origin = whole.origin});
         });
     const bool pushes = prefers_push(runs);
     for (const Overwrite& run : runs) {
@@ -572,14 +595,14 @@ void Projector::compute(Member member, const HostStep& step, AtomRange atoms) {
           .origin = step.origin};
     for (const std::int64_t buffer : computation.elements) {
         const AtomRange from = in_buffer(atoms, buffer);
-        op.reads.push_back({{from.begin, from.end, places_.at(member, from.begin)}});
+        op.reads.push_back({{.begin = from.begin, .end = from.end, .area = places_.at(member, from.begin)}});
     }
     for (const std::uint32_t held : graph_.held[step.held]) {
         std::vector<MessagePart>& pieces = op.reads.emplace_back();
         for (const Interval& interval : graph_.regions[held]) {
             const AtomRange range = builder_.atoms_of(interval);
             for (std::uint32_t atom = range.begin; atom < range.end; ++atom)
-                pieces.push_back({atom, atom + 1, places_.at(member, atom)});
+                pieces.push_back({.begin = atom, .end = atom + 1, .area = places_.at(member, atom)});
         }
     }
     const std::vector<std::vector<MessagePart>> reads = op.reads;
