@@ -43,8 +43,8 @@ struct Landing {
     }
 };
 
-// A step that overwrites data among local peers.
-struct Overwrite {
+// A piece that a step moves from one rank of the host to another, or within a rank.
+struct LocalPiece {
     Member source, destination;
     AtomRange from, to;
     std::uint32_t origin;
@@ -64,11 +64,11 @@ class Projector {
     RankProgram run(Rank rank);
 
   private:
-    using Call = std::function<void(AtomRange from, AtomRange to)>;
+    using Call = std::function<void(const HostStep& step, const LocalPiece& piece)>;
 
     std::optional<Member> member_of(Rank rank) const;
-    void run_phase(std::size_t begin, std::size_t end, std::uint32_t phase);
-    void for_pieces(const Step& step, const Call& call) const;
+    void run_phase(std::span<const HostStep> steps, std::uint32_t phase);
+    void for_local_pieces(std::span<const HostStep> steps, const Call& call);
 
     void send(Member member, const Message& message);
     void receive(Member member, const Message& message);
@@ -76,10 +76,10 @@ class Projector {
     void combine_arrivals(Member member);
     bool completes(const Arrival& arrival, std::uint32_t atom) const;
     void combine(Member member, AtomRange atoms, const std::vector<const Arrival*>& arrivals);
-    void overwrite(std::vector<Overwrite> overwrites);
-    bool prefers_push(const std::vector<Overwrite>& overwrites) const;
-    bool push(const Overwrite& overwrite);
-    void pull(const Overwrite& overwrite);
+    void overwrite(const std::vector<LocalPiece>& pieces);
+    bool prefers_push(const std::vector<LocalPiece>& pieces) const;
+    bool push(const LocalPiece& piece);
+    void pull(const LocalPiece& piece);
     void complete_output(Member member);
 
     void compute(Member member, const HostStep& step);
@@ -191,7 +191,7 @@ RankProgram Projector::run(Rank rank) {
     for (std::size_t begin = 0; begin < steps_.size(); ++phase) {
         std::size_t end = begin;
         while (end < steps_.size() && steps_[end].phase == steps_[begin].phase) ++end;
-        run_phase(begin, end, phase);
+        run_phase({steps_.data() + begin, end - begin}, phase);
         begin = end;
     }
     builder_.begin_stage(1 + phase * stages_of_a_phase, graph_.phases);
@@ -225,62 +225,54 @@ RankProgram Projector::run(Rank rank) {
     return program;
 }
 
-void Projector::for_pieces(const Step& step, const Call& call) const {
-    for (const Piece& piece : pieces_of(graph_, step))
-        call(builder_.atoms_of(piece.from), builder_.atoms_of(piece.to));
+// Calls for each piece that does not leave the host.
+void Projector::for_local_pieces(std::span<const HostStep> steps, const Call& call) {
+    for (const HostStep& step : steps) {
+        deadline_.check(projecting);
+        const auto source = member_of(step.source), destination = member_of(step.destination);
+        if (!source || !destination) continue;
+        for (const Piece& piece : pieces_of(graph_, step))
+            call(step, {.source = *source,
+                        .destination = *destination,
+                        .from = builder_.atoms_of(piece.from),
+                        .to = builder_.atoms_of(piece.to),
+                        .origin = step.origin});
+    }
 }
 
 // Turns the steps of one phase into operations. All of them read what was there before the phase, so places
 // change at its end.
-void Projector::run_phase(std::size_t begin, std::size_t end, std::uint32_t phase) {
+void Projector::run_phase(std::span<const HostStep> steps, std::uint32_t phase) {
     phase_stage_ = 1 + phase * stages_of_a_phase;
-    const auto for_steps = [&](const std::function<void(const HostStep&, std::optional<Member> source,
-                                                        std::optional<Member> destination)>& call) {
-        for (std::size_t i = begin; i < end; ++i) {
-            deadline_.check(projecting);
-            const HostStep& step = steps_[i];
-            call(step, member_of(step.source), member_of(step.destination));
-        }
-    };
-    builder_.begin_stage(phase_stage_, steps_[begin].phase);
-    if (steps_[begin].computes()) {
-        for (std::size_t i = begin; i < end; ++i) compute(*member_of(steps_[i].source), steps_[i]);
+    builder_.begin_stage(phase_stage_, steps[0].phase);
+    if (steps[0].computes()) {
+        for (const HostStep& step : steps) compute(*member_of(step.source), step);
         places_.end_phase();
         return;
     }
-    const std::span phase_steps(steps_.data() + begin, end - begin);
-    const std::vector<Message> messages = messages_of(graph_, phase_steps, host_, builder_);
+    const std::vector<Message> messages = messages_of(graph_, steps, host_, builder_);
     for (const Message& message : messages)
         if (const auto source = member_of(message.source)) send(*source, message);
-    for_steps([&](const HostStep& step, auto source, auto destination) {
-        if (source && destination)
-            for_pieces(step, [&](AtomRange from, AtomRange) { places_.lend(*source, from); });
-    });
+    for_local_pieces(
+        steps, [&](const HostStep&, const LocalPiece& piece) { places_.lend(piece.source, piece.from); });
     for (const Message& message : messages)
         if (const auto destination = member_of(message.destination)) receive(*destination, message);
-    std::vector<Overwrite> overwrites;
-    for_steps([&](const HostStep& step, auto source, auto destination) {
-        if (!source || !destination) return;
-        for_pieces(step, [&](AtomRange from, AtomRange to) {
-            if (step.combines)
-                sides_[*destination].arrivals.push_back({.source = step.source,
-                                                         .atoms = to,
-                                                         .from = from.begin,
-                                                         .completes = step.completes,
-                                                         .local_peer = source,
-                                                         .origin = step.origin});
-            else
-                overwrites.push_back({.source = *source,
-                                      .destination = *destination,
-                                      .from = from,
-                                      .to = to,
-                                      .origin = step.origin});
-        });
+    std::vector<LocalPiece> overwrites;
+    for_local_pieces(steps, [&](const HostStep& step, const LocalPiece& piece) {
+        if (step.combines)
+            sides_[piece.destination].arrivals.push_back({.source = step.source,
+                                                          .atoms = piece.to,
+                                                          .from = piece.from.begin,
+                                                          .completes = step.completes,
+                                                          .local_peer = piece.source,
+                                                          .origin = step.origin});
+        else
+            overwrites.push_back(piece);
     });
-    overwrite(std::move(overwrites));
+    overwrite(overwrites);
     for (Member member = 0; member < sides_.size(); ++member) combine_arrivals(member);
 
-    builder_.begin_stage(phase_stage_ + 1, steps_[begin].phase);
+    builder_.begin_stage(phase_stage_ + 1, steps[0].phase);
     places_.end_phase();
 }
 
@@ -461,9 +453,9 @@ void Projector::combine(Member member, AtomRange atoms, const std::vector<const 
 
 // ---- Overwriting among local peers ---------------------------------------------------------------
 
-void Projector::overwrite(std::vector<Overwrite> overwrites) {
-    std::vector<Overwrite> runs;
-    for (const Overwrite& whole : overwrites)
+void Projector::overwrite(const std::vector<LocalPiece>& pieces) {
+    std::vector<LocalPiece> runs;
+    for (const LocalPiece& whole : pieces)
         places_.for_runs(whole.source, whole.from, [&](AtomRange run) {
             const std::uint32_t begin = whole.to.begin + (run.begin - whole.from.begin);
             runs.push_back({.source = whole.source,
@@ -473,7 +465,7 @@ void Projector::overwrite(std::vector<Overwrite> overwrites) {
                             .origin = whole.origin});
         });
     const bool pushes = prefers_push(runs);
-    for (const Overwrite& run : runs) {
+    for (const LocalPiece& run : runs) {
         // Cheapest of all, another operation writes the data along with its own result.
         if (protocol_ == Protocol::bandwidth && run.from.begin == run.to.begin &&
             places_.extend(run.source, run.from, run.destination))
@@ -484,21 +476,21 @@ void Projector::overwrite(std::vector<Overwrite> overwrites) {
 }
 
 // Pushing reads the data once for all receivers; but if few ranks send to many, the receivers share the work.
-bool Projector::prefers_push(const std::vector<Overwrite>& overwrites) const {
+bool Projector::prefers_push(const std::vector<LocalPiece>& pieces) const {
     if (protocol_ == Protocol::latency || copying_ == Copying::by_receivers) return false;
     std::vector<double> pushed(sides_.size(), 0), pulled(sides_.size(), 0);
-    for (const Overwrite& overwrite : overwrites) {
+    for (const LocalPiece& piece : pieces) {
         const auto& boundaries = builder_.boundaries();
-        const Rational width = boundaries[overwrite.to.end] - boundaries[overwrite.to.begin];
+        const Rational width = boundaries[piece.to.end] - boundaries[piece.to.begin];
         const double length = width.value();
-        pushed[overwrite.source] += length;
-        pulled[overwrite.destination] += length;
+        pushed[piece.source] += length;
+        pulled[piece.destination] += length;
     }
     return *std::max_element(pushed.begin(), pushed.end()) <= *std::max_element(pulled.begin(), pulled.end());
 }
 
-bool Projector::push(const Overwrite& overwrite) {
-    const auto [source, destination, from, to, origin] = overwrite;
+bool Projector::push(const LocalPiece& piece) {
+    const auto [source, destination, from, to, origin] = piece;
     const std::optional<AreaId> target = places_.free_home(destination, to);
     if (!target) return false;
     // Within this phase the source cannot wait until the destination has sent its data there; the destination
@@ -517,8 +509,8 @@ bool Projector::push(const Overwrite& overwrite) {
     return true;
 }
 
-void Projector::pull(const Overwrite& overwrite) {
-    const auto [source, destination, from, to, origin] = overwrite;
+void Projector::pull(const LocalPiece& piece) {
+    const auto [source, destination, from, to, origin] = piece;
     const AreaId place = places_.at(source, from.begin);
     const std::optional<AreaId> target = places_.free_home(destination, to);
     const AreaId area = target ? *target : builder_.new_slot(destination, to);
