@@ -9,6 +9,9 @@ namespace hocket::dsl {
 
 using Use = Computation::Sparse::Use;
 
+constexpr const char* how_to_take_away =
+    "e = e - dense(s), or e = cleared(e, s), right after let s = mstopk(e, density)";
+
 // Returns, for each sparse term and each sum, the ranks whose pieces the rank holds.
 SelectionProof::Pieces SelectionProof::pieces_held(const Step& step) {
     const Computation& computation = graph_.computations[step.computation];
@@ -59,10 +62,19 @@ SymbolicValue SelectionProof::with_selection(const Step& step, SymbolicValue val
 // Returns what remains of a value once the selected part is taken away.
 SymbolicValue SelectionProof::without_selection(const Step& step, SymbolicValue value, const Read& selected,
                                                 std::uint32_t atom, bool clears) const {
+    const std::size_t from = place_selected_from(step, selected, atom, clears);
+    if (clears) check_cleared_was_selected(step, selected, from);
+    check_rest_keeps_target(step, value, selected, atom);
+    value.left_set = contents_.set[from];
+    value.set = Contributions::of_none;
+    return value;
+}
+
+// Returns the place of the operand that a selection is taken away from. It must be the only operand; unless
+// it is cleared, it must still hold the values that were selected from.
+std::size_t SelectionProof::place_selected_from(const Step& step, const Read& selected, std::uint32_t atom,
+                                                bool clears) const {
     const Computation& computation = graph_.computations[step.computation];
-    const std::vector<Note> selected_here{selections_.note(selected.selection, "selected here")};
-    const char* const right =
-        "e = e - dense(s), or e = cleared(e, s), right after let s = mstopk(e, density)";
     const bool is_alone = computation.formula.items.size() == 1 && !computation.elements.empty() &&
                           computation.sparse.size() == 1;
     const std::size_t from =
@@ -74,34 +86,43 @@ SymbolicValue SelectionProof::without_selection(const Step& step, SymbolicValue 
         subject_.refuse(step,
                         fmt::format("rank {} takes a selection away from something else than it was made of",
                                     step.source),
-                        selected_here, right);
-    if (clears && states_.are_known() && !graph_.lossy &&
-        !traits_.is_term_of(contents_.trait[from], selected.entry.trait))
-        subject_.refuse(
-            step,
-            fmt::format("rank {} clears {} at the selected elements, but its present values are not part of "
-                        "the selected ones: they would be lost, and no rank has sent them",
-                        step.source, subject_.chunk_text(from)),
-            [&] {
-                std::vector<Note> notes = contents_.last_write(from, "last written by this");
-                notes.insert(notes.end(), selected_here.begin(), selected_here.end());
-                return notes;
-            }(),
-            "add a buffer, select, and clear the buffer without a change in between (v = v + u, a selection "
-            "from v, u = cleared(u, s)); or add `lossy` to the header, if it may be lost");
-    const auto* const target = graph_.extra_at(computation.target);
-    if (target && target->kind == ExtraBuffer::Kind::state &&
-        (value.states >> (target - graph_.extras.data()) & 1) == 0)
-        subject_.refuse(step,
-                        fmt::format("rank {} overwrites {}, and loses its content from earlier starts: the "
-                                    "rest that the selection leaves has none of it",
-                                    step.source,
-                                    subject_.chunk_text(subject_.place(
-                                        step.source, subject_.mirrored(atom, computation.target)))),
-                        selected_here, right);
-    value.left_set = contents_.set[from];
-    value.set = Contributions::of_none;
-    return value;
+                        {selections_.note(selected.selection, "selected here")}, how_to_take_away);
+    return from;
+}
+
+// Proves that what is cleared is part of what was selected, so that other ranks get it.
+void SelectionProof::check_cleared_was_selected(const Step& step, const Read& selected,
+                                                std::size_t from) const {
+    if (!states_.are_known() || graph_.lossy ||
+        traits_.is_term_of(contents_.trait[from], selected.entry.trait))
+        return;
+    std::vector<Note> notes = contents_.last_write(from, "last written by this");
+    notes.push_back(selections_.note(selected.selection, "selected here"));
+    subject_.refuse(
+        step,
+        fmt::format("rank {} clears {} at the selected elements, but its present values are not part of the "
+                    "selected ones: they would be lost, and no rank has sent them",
+                    step.source, subject_.chunk_text(from)),
+        std::move(notes),
+        "add a buffer, select, and clear the buffer without a change in between (v = v + u, a selection from "
+        "v, u = cleared(u, s)); or add `lossy` to the header, if it may be lost");
+}
+
+// Proves that the rest has the content from earlier starts of the state that it overwrites.
+void SelectionProof::check_rest_keeps_target(const Step& step, const SymbolicValue& rest,
+                                             const Read& selected, std::uint32_t atom) const {
+    const std::int64_t buffer = graph_.computations[step.computation].target;
+    const auto* const target = graph_.extra_at(buffer);
+    if (!target || target->kind != ExtraBuffer::Kind::state ||
+        (rest.states >> (target - graph_.extras.data()) & 1) != 0)
+        return;
+    subject_.refuse(
+        step,
+        fmt::format("rank {} overwrites {}, and loses its content from earlier starts: the rest that the "
+                    "selection leaves has none of it",
+                    step.source,
+                    subject_.chunk_text(subject_.place(step.source, subject_.mirrored(atom, buffer)))),
+        {selections_.note(selected.selection, "selected here")}, how_to_take_away);
 }
 
 // Proves that selections of several ranks that are added were made alike, as for values that are combined.
@@ -122,46 +143,64 @@ void SelectionProof::check_selected_alike(const Step& step, const Read& selected
 SymbolicValue SelectionProof::with_sparse(const Step& step, SymbolicValue value, std::uint32_t atom,
                                           const Pieces& pieces, MadeOf& of) {
     const Computation& computation = graph_.computations[step.computation];
+    if (!computation.sparse.empty() && computation.sparse[0].use == Use::add)
+        check_has_no_parts(step, value, atom);
     const SymbolicValue formula = value;
     std::optional<TraitId> first;  // the first of the selected values that are added
     for (std::size_t term = 0; term < computation.sparse.size(); ++term) {
         const auto [buffer, use] = computation.sparse[term];
         const auto extra = subject_.extra_index(buffer);
-        if (use == Use::add && value.set != Contributions::of_none && term == 0)
-            subject_.refuse(
-                step,
-                fmt::format("rank {} adds selections to {}, which holds the parts of {} already", step.source,
-                            subject_.chunk_text(subject_.place(step.source, atom)), sets_.text(value.set)),
-                {}, "x = sum(s) replaces the old values of x");
         for (const std::uint32_t rank : pieces[term]) {
             const std::uint32_t piece = selections_.piece(extra, static_cast<Rank>(rank));
             const Selection& selection = selections_[piece];
-            const AtomRange& target = subject_.regions[step.region].front();
-            if (selection.begin < target.begin || selection.begin + selection.entries.size() > target.end)
-                subject_.refuse(
-                    step,
-                    fmt::format(
-                        "rank {} adds the selection of rank {} to {}, but not all of its elements lie there",
-                        step.source, rank, subject_.chunk_text(subject_.place(step.source, target.begin))),
-                    {selections_.note(selection, "selected here")},
-                    "gather selections over the levels over which x is not scattered");
+            check_lies_in_target(step, selection, rank);
             if (!selection.has(atom)) continue;
             const Read selected{selection, static_cast<Rank>(rank), piece, selection.at(atom)};
             if (!first) first = selected.entry.trait;
             check_selected_alike(step, selected, *first, atom);
-            const Step& select = graph_.steps[selection.step];
-            const Trait& from = traits_[selected.entry.trait];
-            of.histories.push_back(traits_.history(select.computation, Traits::Use::selected_piece,
-                                                   {from.history}, select.origin));
-            // Elements that tie may be selected differently on each rank.
-            of.values.push_back(traits_.value(select.computation, Traits::Use::selected_piece,
-                                              {rank, selected.entry.set, from.value}));
+            note_made_of(selected, of);
             value = use == Use::add ? with_selection(step, value, selected, atom)
                                     : without_selection(step, value, selected, atom, use == Use::clear);
         }
     }
     if (first && computation.sparse[0].use == Use::add) check_adds_to_nothing(step, formula, value.set, atom);
     return value;
+}
+
+// Proves that a formula to which selections are added has no rank's part yet.
+void SelectionProof::check_has_no_parts(const Step& step, const SymbolicValue& formula,
+                                        std::uint32_t atom) const {
+    if (formula.set == Contributions::of_none) return;
+    subject_.refuse(
+        step,
+        fmt::format("rank {} adds selections to {}, which holds the parts of {} already", step.source,
+                    subject_.chunk_text(subject_.place(step.source, atom)), sets_.text(formula.set)),
+        {}, "x = sum(s) replaces the old values of x");
+}
+
+// Proves that all of a selection is added. rank: the one that selected it.
+void SelectionProof::check_lies_in_target(const Step& step, const Selection& selection,
+                                          std::uint32_t rank) const {
+    const AtomRange& target = subject_.regions[step.region].front();
+    if (target.begin <= selection.begin && selection.begin + selection.entries.size() <= target.end) return;
+    subject_.refuse(
+        step,
+        fmt::format("rank {} adds the selection of rank {} to {}, but not all of its elements lie there",
+                    step.source, rank, subject_.chunk_text(subject_.place(step.source, target.begin))),
+        {selections_.note(selection, "selected here")},
+        "gather selections over the levels over which x is not scattered");
+}
+
+// Notes that a value is made of the selected one.
+void SelectionProof::note_made_of(const Read& selected, MadeOf& of) {
+    const Step& select = graph_.steps[selected.selection.step];
+    const Trait& from = traits_[selected.entry.trait];
+    of.histories.push_back(
+        traits_.history(select.computation, Traits::Use::selected_piece, {from.history}, select.origin));
+    // Elements that tie may be selected differently on each rank.
+    const auto rank = static_cast<std::uint32_t>(selected.rank);
+    of.values.push_back(traits_.value(select.computation, Traits::Use::selected_piece,
+                                      {rank, selected.entry.set, from.value}));
 }
 
 // If several ranks make parts of one sum, anything else that each adds would be in the sum several times.

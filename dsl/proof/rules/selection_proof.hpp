@@ -54,6 +54,14 @@ class SelectionProof {
                                  std::uint32_t atom);
     SymbolicValue without_selection(const Step& step, SymbolicValue value, const Read& selected,
                                     std::uint32_t atom, bool clears) const;
+    std::size_t place_selected_from(const Step& step, const Read& selected, std::uint32_t atom,
+                                    bool clears) const;
+    void check_cleared_was_selected(const Step& step, const Read& selected, std::size_t from) const;
+    void check_rest_keeps_target(const Step& step, const SymbolicValue& rest, const Read& selected,
+                                 std::uint32_t atom) const;
+    void note_made_of(const Read& selected, MadeOf& of);
+    void check_has_no_parts(const Step& step, const SymbolicValue& formula, std::uint32_t atom) const;
+    void check_lies_in_target(const Step& step, const Selection& selection, std::uint32_t rank) const;
     void check_selected_alike(const Step& step, const Read& selected, TraitId first,
                               std::uint32_t atom) const;
     void check_adds_to_nothing(const Step& step, const SymbolicValue& formula, SetId set, std::uint32_t atom);
