@@ -230,12 +230,13 @@ Chooser Choices::chooser(const Runnable& runnable, Rank root, std::uint64_t byte
 
 // ---- A schedule for the topology ---------------------------------------------------------------
 
+struct Choices::Entrant {
+    Runnable runnable;
+    std::shared_ptr<Known> known;
+};
+
 // All schedules and algorithms that the library has for a collective.
 struct Choices::Field {
-    struct Entrant {
-        Runnable runnable;
-        std::shared_ptr<Known> known;
-    };
     Rank root;
     std::vector<Entrant> entrants;
     std::map<std::pair<std::uint64_t, Demands>, Chosen> chosen;  // by bytes
@@ -244,8 +245,8 @@ struct Choices::Field {
 struct Choices::Candidate {
     const Runnable* runnable;
     Chooser chooser;
-    std::size_t detours;  // number of strands and choices; ties go to the smaller one
-    double seconds, busiest_link;
+    std::size_t detours = 0;  // number of strands and choices; ties go to the smaller one
+    double seconds = 0, busiest_link = 0;
     Graph whole = nullptr;  // for the proof, if it has just been laid out
 };
 
@@ -277,50 +278,61 @@ Choices::Field& Choices::field(Collective collective, Rank root) {
     return *field;
 }
 
+// Returns the entrant with its estimate; nullopt if it is no choice here.
+std::optional<Choices::Candidate> Choices::candidate_of(const Entrant& entrant, Rank root, double bytes) {
+    const auto& [runnable, known] = entrant;
+    try {
+        Candidate candidate{.runnable = &runnable, .chooser = chooser(runnable, root, bytes, known)};
+        const StepGraph own =
+            elaborate(runnable, library_, topology_, {root, root, candidate.chooser, {}, deadline_});
+        // A schedule that computes does more than its collective promises, so it runs only if it is named.
+        if (!own.computations.empty() || !own.extras.empty() || !own.parameters.empty()) return std::nullopt;
+        candidate.detours = own.strands.size() + own.choices.size();
+        Algorithms algorithms;
+        for (const Choice& choice : own.choices) algorithms.push_back(choice.algorithm);
+        auto estimate = known->estimates.find(algorithms);
+        if (estimate == known->estimates.end()) {
+            Estimate made = estimate_of(own, runnable, library_, topology_, root, candidate.chooser,
+                                        deadline_, &candidate.whole);
+            estimate = known->estimates.emplace(std::move(algorithms), std::move(made)).first;
+        }
+        candidate.seconds = estimate->second.seconds(bytes, deadline_);
+        candidate.busiest_link = estimate->second.busiest_link();
+        return candidate;
+    } catch (const DiagnosticError&) {  // it doesn't run on this topology
+        return std::nullopt;
+    }
+}
+
 // Returns the schedules that can run on the topology, the best first.
-std::vector<Choices::Candidate> Choices::candidates(Field& field, double bytes) {
+std::vector<Choices::Candidate> Choices::candidates(const Field& field, double bytes) {
     std::vector<Candidate> result;
     double best = std::numeric_limits<double>::infinity();
-    for (const auto& [runnable, known] : field.entrants) {
-        try {
-            Candidate candidate{&runnable, chooser(runnable, field.root, bytes, known), 0, 0.0, 0.0};
-            const StepGraph own = elaborate(runnable, library_, topology_,
-                                            {field.root, field.root, candidate.chooser, {}, deadline_});
-            // A schedule that computes does more than its collective promises, so it runs only if it is
-            // named.
-            if (!own.computations.empty() || !own.extras.empty() || !own.parameters.empty()) continue;
-            candidate.detours = own.strands.size() + own.choices.size();
-            Algorithms algorithms;
-            for (const Choice& choice : own.choices) algorithms.push_back(choice.algorithm);
-            auto estimate = known->estimates.find(algorithms);
-            if (estimate == known->estimates.end())
-                estimate =
-                    known->estimates
-                        .emplace(algorithms, estimate_of(own, runnable, library_, topology_, field.root,
-                                                         candidate.chooser, deadline_, &candidate.whole))
-                        .first;
-            candidate.seconds = estimate->second.seconds(bytes, deadline_);
-            candidate.busiest_link = estimate->second.busiest_link();
-            best = std::min(best, candidate.seconds);
-            result.push_back(std::move(candidate));
-            // Drop the graphs of candidates that can no longer be chosen, to save memory.
-            for (Candidate& known : result)
-                if (known.seconds > best * alike) known.whole = nullptr;
-        } catch (const DiagnosticError&) {  // it doesn't run on this topology
-        }
+    for (const Entrant& entrant : field.entrants) {
+        std::optional<Candidate> next = candidate_of(entrant, field.root, bytes);
+        if (!next) continue;
+        best = std::min(best, next->seconds);
+        result.push_back(std::move(*next));
+        // Drop the graphs of candidates that can no longer be chosen, to save memory.
+        for (Candidate& known : result)
+            if (known.seconds > best * alike) known.whole = nullptr;
     }
+    sort_best_first(result);
+    return result;
+}
+
+void Choices::sort_best_first(std::vector<Candidate>& candidates) {
     const auto key = [](const Candidate& candidate) {
         return std::tuple(std::llround(candidate.seconds * 1e9), candidate.detours, candidate.runnable->name);
     };
-    std::sort(result.begin(), result.end(),
+    std::sort(candidates.begin(), candidates.end(),
               [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
     // Links may be slower than assumed, so of candidates with almost equal estimates those that load links
     // least come first.
-    const auto is_alike = [&](const Candidate& c) { return c.seconds <= result[0].seconds * alike; };
+    const auto is_alike = [&](const Candidate& c) { return c.seconds <= candidates[0].seconds * alike; };
     const auto load = [](const Candidate& c) { return std::llround(c.busiest_link * 1e9); };
-    std::stable_sort(result.begin(), std::find_if_not(result.begin(), result.end(), is_alike),
+    std::stable_sort(candidates.begin(), std::find_if_not(candidates.begin(), candidates.end(), is_alike),
                      [&](const Candidate& a, const Candidate& b) { return load(a) < load(b); });
-    return result;
 }
 
 std::optional<Proofs::Proof> Choices::proof_if_right(const Candidate& candidate, Rank root) {

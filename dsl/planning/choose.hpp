@@ -60,12 +60,15 @@ class Choices {
   private:
     class ForGroups;
     struct Known;
+    struct Entrant;
     struct Field;
     struct Candidate;
 
     Chooser chooser(const Runnable& runnable, Rank root, double bytes, std::shared_ptr<Known> known);
     Field& field(Collective collective, Rank root);
-    std::vector<Candidate> candidates(Field& field, double bytes);
+    std::optional<Candidate> candidate_of(const Entrant& entrant, Rank root, double bytes);
+    std::vector<Candidate> candidates(const Field& field, double bytes);
+    static void sort_best_first(std::vector<Candidate>& candidates);
     const char* fault_of(const Proofs::Proof& proof, const Demands& demands);
     std::optional<Proofs::Proof> proof_if_right(const Candidate& candidate, Rank root);
 
