@@ -118,9 +118,101 @@ class Rounds {
     std::unordered_map<std::uint64_t, Progress> progress_;  // by strand and rank
 };
 
-// ---- Clocks ------------------------------------------------------------------------------------
+// ---- Moves -------------------------------------------------------------------------------------
+
+// Returns the steps round by round. Within a round, those that one rank combines into one region are
+// adjacent. within_ranks: also those that move data within a rank's own buffers.
+std::vector<std::uint32_t> in_order(const StepGraph& graph, const std::vector<std::uint32_t>& rounds,
+                                    bool within_ranks) {
+    std::vector<std::uint32_t> order;
+    for (std::uint32_t i = 0; i < graph.steps.size(); ++i)
+        if (graph.steps[i].source != graph.steps[i].destination || within_ranks) order.push_back(i);
+    const auto key = [&](std::uint32_t i) {
+        const Step& step = graph.steps[i];
+        return std::tuple(rounds[i], step.destination, step.phase, step.target, i);
+    };
+    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
+    return order;
+}
 
 }  // namespace
+
+Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from,
+                   const Deadline& deadline)
+    : topology_(topology), one_for_all_(seen_from) {
+    for (const Region& region : graph.regions) regions_.push_back(share_of(graph, region));
+    add_links();
+    add_moves(graph, Rounds(graph).of_steps(deadline));
+}
+
+void Estimate::add_links() {
+    const Rank local = ranks_over(topology_, [&](int level) { return is_memory(topology_.levels[level]); });
+    for (int i = 0; i < static_cast<int>(topology_.levels.size()); ++i) {
+        const Level& level = topology_.levels[i];
+        const bool memory = is_memory(level);
+        Link link{.latency = memory ? crowded_latency(level, local) : level.latency,
+                  .bandwidth = memory ? crowded_bandwidth(level, local) : level.bandwidth,
+                  .memory = memory,
+                  .sharing = sharing_levels(topology_, i),
+                  .sharers = 1};
+        for (const int other : link.sharing) link.sharers *= topology_.levels[other].size;
+        links_.push_back(std::move(link));
+    }
+}
+
+// rounds: by step.
+void Estimate::add_moves(const StepGraph& graph, const std::vector<std::uint32_t>& rounds) {
+    // Data that a rank moves within its own buffers take as long as a copy in its host's memory, if the
+    // topology has such a level.
+    const auto memory =
+        std::find_if(links_.begin(), links_.end(), [](const Link& link) { return link.memory; });
+    const std::vector<std::uint32_t> order = in_order(graph, rounds, memory != links_.end());
+    moves_.reserve(order.size());
+    // An arrival is all that reaches one rank in one phase. In it, all but a source's first move go along.
+    std::size_t arrival = 0;
+    std::vector<std::size_t> sent_in(static_cast<std::size_t>(graph.ranks), 0);  // by source: an arrival
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        const Step& step = graph.steps[order[i]];
+        const bool is_new_round = i == 0 || rounds[order[i]] != rounds[order[i - 1]];
+        if (is_new_round && i > 0) rounds_.push_back(i);
+        const Step* before = is_new_round ? nullptr : &graph.steps[order[i - 1]];
+        const bool arrives_with_it =
+            before && before->destination == step.destination && before->phase == step.phase;
+        if (!arrives_with_it) ++arrival;
+        const std::size_t last_sent_in =
+            std::exchange(sent_in[static_cast<std::size_t>(step.source)], arrival);
+        moves_.push_back({.source = step.source,
+                          .destination = step.destination,
+                          .region = step.region,
+                          .level = step.source == step.destination
+                                       ? static_cast<int>(memory - links_.begin())
+                                       : level_between(step.source, step.destination),
+                          .combines = step.combines,
+                          .again = arrives_with_it && before->target == step.target,
+                          .goes_along = last_sent_in == arrival});
+    }
+    if (!moves_.empty()) rounds_.push_back(moves_.size());
+}
+
+int Estimate::level_between(Rank a, Rank b) const {
+    int memory = 0;
+    for (int level = static_cast<int>(links_.size()); level-- > 0;) {
+        if (topology_.coordinate(a, level) == topology_.coordinate(b, level)) continue;
+        if (!links_[level].memory) return level;
+        memory = std::max(memory, level);
+    }
+    return memory;
+}
+
+// An end is numbered by the lowest rank that uses it.
+std::uint64_t Estimate::end_of(int level, Rank rank) const {
+    Rank lowest = rank;
+    for (const int other : links_[level].sharing)
+        lowest -= topology_.coordinate(rank, other) * topology_.stride(other);
+    return std::uint64_t(level) << 32 | std::uint32_t(lowest);
+}
+
+// ---- Clocks ------------------------------------------------------------------------------------
 
 class Estimate::Clocks {
   public:
@@ -168,75 +260,8 @@ class Estimate::Clocks {
     std::unordered_map<Rank, double> later_;          // the clocks after the round
 };
 
-Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from,
-                   const Deadline& deadline)
-    : topology_(topology), one_for_all_(seen_from) {
-    for (const Region& region : graph.regions) regions_.push_back(share_of(graph, region));
-    const Rank local = ranks_over(topology, [&](int level) { return is_memory(topology.levels[level]); });
-    for (int i = 0; i < static_cast<int>(topology.levels.size()); ++i) {
-        const Level& level = topology.levels[i];
-        Link link{is_memory(level) ? crowded_latency(level, local) : level.latency,
-                  is_memory(level) ? crowded_bandwidth(level, local) : level.bandwidth, is_memory(level),
-                  sharing_levels(topology, i), 1};
-        for (const int other : link.sharing) link.sharers *= topology.levels[other].size;
-        links_.push_back(std::move(link));
-    }
-    // Within a round, the steps that one rank combines into one region are adjacent.
-    const std::vector<std::uint32_t> rounds = Rounds(graph).of_steps(deadline);
-    // Data that a rank moves within its own buffers take as long as a copy in its host's memory, if the
-    // topology has such a level.
-    const auto memory =
-        std::find_if(links_.begin(), links_.end(), [](const Link& link) { return link.memory; });
-    std::vector<std::uint32_t> order;
-    for (std::uint32_t i = 0; i < graph.steps.size(); ++i)
-        if (graph.steps[i].source != graph.steps[i].destination || memory != links_.end()) order.push_back(i);
-    const auto key = [&](std::uint32_t i) {
-        const Step& step = graph.steps[i];
-        return std::tuple(rounds[i], step.destination, step.phase, step.target, i);
-    };
-    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
-    moves_.reserve(order.size());
-    std::vector<std::size_t> sent_in(static_cast<std::size_t>(graph.ranks), 0);  // by source
-    std::size_t arrival = 0;  // index of a phase at a destination
-    for (std::size_t i = 0; i < order.size(); ++i) {
-        const Step& step = graph.steps[order[i]];
-        const bool new_round = i == 0 || rounds[order[i]] != rounds[order[i - 1]];
-        if (new_round && i > 0) rounds_.push_back(i);
-        const Step* before = new_round ? nullptr : &graph.steps[order[i - 1]];
-        const bool again = before && before->destination == step.destination && before->phase == step.phase &&
-                           before->target == step.target;
-        if (!before || before->destination != step.destination || before->phase != step.phase) ++arrival;
-        const bool goes_along =
-            std::exchange(sent_in[static_cast<std::size_t>(step.source)], arrival) == arrival;
-        const int level = step.source == step.destination
-                              ? static_cast<int>(memory - links_.begin())
-                              : level_between(topology, step.source, step.destination);
-        moves_.push_back(
-            {step.source, step.destination, step.region, level, step.combines, again, goes_along});
-    }
-    if (!moves_.empty()) rounds_.push_back(moves_.size());
-}
-
 double Estimate::seconds(double bytes, const Deadline& deadline) const {
     return Clocks(*this, bytes).run(deadline);
-}
-
-int Estimate::level_between(const Topology& topology, Rank a, Rank b) const {
-    int memory = 0;
-    for (int level = static_cast<int>(links_.size()); level-- > 0;) {
-        if (topology.coordinate(a, level) == topology.coordinate(b, level)) continue;
-        if (!links_[level].memory) return level;
-        memory = std::max(memory, level);
-    }
-    return memory;
-}
-
-// An end is numbered by the lowest rank that uses it.
-std::uint64_t Estimate::end_of(int level, Rank rank) const {
-    Rank lowest = rank;
-    for (const int other : links_[level].sharing)
-        lowest -= topology_.coordinate(rank, other) * topology_.stride(other);
-    return std::uint64_t(level) << 32 | std::uint32_t(lowest);
 }
 
 void Estimate::Clocks::load(const Move& move) {

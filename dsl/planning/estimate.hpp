@@ -60,8 +60,10 @@ class Estimate {
     };
     class Clocks;
 
+    void add_links();
+    void add_moves(const StepGraph& graph, const std::vector<std::uint32_t>& rounds);
     std::uint64_t end_of(int level, Rank rank) const;
-    int level_between(const Topology& topology, Rank a, Rank b) const;
+    int level_between(Rank a, Rank b) const;
 
     Topology topology_;
     std::optional<Rank> one_for_all_;
