@@ -54,12 +54,20 @@ struct MessageRequest : Request {
     std::unique_ptr<device::Staging> staging;
     std::unique_ptr<device::DirectBuffer> direct;
 
-    // The next step for a message that was offered.
-    enum class Work : std::uint8_t { none, fetch, hand_over, stream, expect, pull, load };
+    // What this rank has to do next for a message that was offered.
+    enum class Work : std::uint8_t {
+        none,              // nothing, at least until the peer or the fabric has answered
+        copy_from_sender,  // as the receiver, which reaches the sender's buffer
+        copy_to_receiver,  // as the sender, which reaches the receiver's buffer
+        send_body,         // as the sender: the data go through the link or the fabric
+        accept,            // as the receiver, which cannot reach that buffer: tell the sender to go on
+        pull,              // as the receiver: copy from the sender's device to this rank's
+        await_staging,     // as the sender: wait until the device's data are in the staging buffer
+    };
     bool is_pulling = false;  // between begin_pull() and end_pull() of the link
-    Work work = Work::none;   // this rank's next step for it
-    std::uint64_t sequence = 0, moved = 0;
-    std::byte* far = nullptr;  // the other rank's buffer, to copy from or to
+    Work work = Work::none;
+    std::uint64_t sequence = 0, bytes_moved = 0;
+    std::byte* peer_buffer = nullptr;  // the other rank's, to copy from or to; null: out of reach
     transport::Message message;
     transport::Segment segment;
 };

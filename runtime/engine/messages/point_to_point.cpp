@@ -14,7 +14,7 @@ namespace {
 // Bytes that are copied before everything else is polled again.
 constexpr std::uint64_t copied_at_once = 256 * 1024;
 // Receives posted for one peer at a time, so that its absence cannot fill the provider's queue of receives.
-constexpr int most_bodies = 32;
+constexpr int most_posted_bodies = 32;
 
 const FabricLink::Parcel& parcel_of(const transport::Message& message) {
     return *static_cast<const FabricLink::Parcel*>(message.user);
@@ -41,22 +41,22 @@ PointToPoint::~PointToPoint() = default;
 
 MessageRequest& PointToPoint::make(const MessageStart& start) {
     open_.reserve(open_.size() + 1);
-    if (free_.empty()) {
-        free_.reserve(requests_.size() + 1);
+    if (released_.empty()) {
+        released_.reserve(requests_.size() + 1);
         MessageRequest& made = *requests_.emplace_back(std::make_unique<MessageRequest>());
         made.message.user = &made;
         made.message.kind = body;
-        free_.push_back(&made);
+        released_.push_back(&made);
     }
-    MessageRequest& request = *free_.back();
-    free_.pop_back();
+    MessageRequest& request = *released_.back();
+    released_.pop_back();
     request.start = start;
     request.status = Status::in_progress;
     request.is_lent = true;
     request.is_matched = request.is_pulling = false;
     request.order = started_++;
     request.work = Work::none;
-    request.moved = 0;
+    request.bytes_moved = 0;
     request.segment = {start.data, start.bytes};
     open_.push_back(&request);
     return request;
@@ -66,24 +66,24 @@ void PointToPoint::release(MessageRequest& request) {
     request.is_lent = false;
     request.staging.reset();
     request.direct.reset();
-    free_.push_back(&request);
+    released_.push_back(&request);
 }
 
 bool PointToPoint::may_go_direct(const MessageStart& start) {
     if (start.peer == any_rank) return false;
-    const Peer& with = peer(start.peer);
+    const Peer& with = peer_at(start.peer);
     return start.bytes > longest_whole && with.link && with.link->may_go_direct();
 }
 
 void PointToPoint::begin(MessageRequest& request) {
     const MessageStart start = request.start;
     if (start.direction == Direction::send)
-        peer(start.peer).sends.push_back(&request);
-    else if (Peer* const from = start.peer == any_rank ? peer_of_earliest(start.tag) : &peer(start.peer);
+        peer_at(start.peer).unannounced_sends.push_back(&request);
+    else if (Peer* const from = start.peer == any_rank ? peer_of_earliest(start.tag) : &peer_at(start.peer);
              !from)
         receives_from_any_.push(start.tag, &request);
-    else if (const auto early = from->early.pop(start.tag))
-        match(*from, request, early->header, early->payload.get());
+    else if (const auto arrived = from->unexpected.pop(start.tag))
+        match(*from, request, arrived->header, arrived->payload.get());
     else
         from->receives.push(start.tag, &request);
     advance();
@@ -94,15 +94,15 @@ void PointToPoint::begin(MessageRequest& request) {
 PointToPoint::Peer* PointToPoint::peer_of_earliest(int tag) {
     Peer* earliest = nullptr;
     for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-        Peer& one = peer(static_cast<int>(rank));
-        const Early* const early = one.early.front(tag);
-        if (early && (!earliest || early->order < earliest->early.front(tag)->order)) earliest = &one;
+        Peer& one = peer_at(static_cast<int>(rank));
+        const Unexpected* const first = one.unexpected.front(tag);
+        if (first && (!earliest || first->order < earliest->unexpected.front(tag)->order)) earliest = &one;
     }
     return earliest;
 }
 
 // Takes the receive that was started first, among those that a message from this peer may match.
-std::optional<MessageRequest*> PointToPoint::take_receive(Peer& peer, int tag) {
+std::optional<MessageRequest*> PointToPoint::pop_receive(Peer& peer, int tag) {
     MessageRequest *const *own = peer.receives.front(tag), *const *any = receives_from_any_.front(tag);
     return any && (!own || (*any)->order < (*own)->order) ? receives_from_any_.pop(tag)
                                                           : peer.receives.pop(tag);
@@ -116,17 +116,18 @@ void PointToPoint::finish(MessageRequest& request) {
 
 std::vector<int> PointToPoint::tags_not_received(int rank) const {
     std::vector<int> tags;
-    for (const Peer* one : used_)
+    for (const Peer* one : known_peers_)
         if (rank == any_rank || rank == one->rank)
-            std::ranges::copy(one->early.tags(), std::back_inserter(tags));
+            std::ranges::copy(one->unexpected.tags(), std::back_inserter(tags));
     std::ranges::sort(tags);
     tags.erase(std::ranges::unique(tags).begin(), tags.end());
     return tags;
 }
 
 bool PointToPoint::is_quiet() const {
-    return is_idle() &&
-           std::ranges::all_of(used_, [](const Peer* one) { return !one->link || one->link->is_quiet(); });
+    return is_idle() && std::ranges::all_of(known_peers_, [](const Peer* one) {
+               return !one->link || one->link->is_quiet();
+           });
 }
 
 bool PointToPoint::let_go() {
@@ -143,29 +144,29 @@ void PointToPoint::end_all(Status status) {
     for (MessageRequest* request : open_)
         if (request->status == Status::in_progress) request->status = status;
     open_.clear();
-    busy_.clear();
-    unsent_ = 0;
+    with_work_.clear();
+    unsent_controls_ = 0;
     any_ended_ = false;
     receives_from_any_.clear();
-    for (Peer* one : used_) {
+    for (Peer* one : known_peers_) {
         one->controls.clear();
-        one->sends.clear();
+        one->unannounced_sends.clear();
         one->receives.clear();
-        one->early.clear();
-        one->offered.clear();
-        one->arriving.clear();
+        one->unexpected.clear();
+        one->offered_sends.clear();
+        one->arriving_receives.clear();
     }
 }
 
 // ---- Packets ------------------------------------------------------------------------------------
 
-PointToPoint::Peer& PointToPoint::peer(int rank) {
+PointToPoint::Peer& PointToPoint::peer_at(int rank) {
     std::unique_ptr<Peer>& known = peers_[static_cast<std::size_t>(rank)];
     if (known) return *known;
     auto made = std::make_unique<Peer>();
     made->rank = rank;
     made->link = link_to(rank);
-    used_.push_back(made.get());
+    known_peers_.push_back(made.get());
     known = std::move(made);
     return *known;
 }
@@ -181,37 +182,38 @@ std::unique_ptr<PacketLink> PointToPoint::link_to(int rank) {
 bool PointToPoint::advance() {
     if (is_idle()) return false;
     bool moved = false;
-    for (Peer* one : used_) {
-        moved |= pump(*one);
+    for (Peer* one : known_peers_) {
+        moved |= send_queued(*one);
         if (one->link) moved |= one->link->poll(one->awaits_packet(receives_from_any_.size() > 0));
     }
     std::uint64_t budget = copied_at_once;
-    for (std::size_t i = 0; i < busy_.size() && budget > 0; ++i) moved |= work(*busy_[i], budget);
-    std::erase_if(busy_, [](const MessageRequest* one) { return one->work == Work::none; });
-    if (unsent_ > 0)
-        for (Peer* one : used_) moved |= pump(*one);
+    for (std::size_t i = 0; i < with_work_.size() && budget > 0; ++i)
+        moved |= do_work(*with_work_[i], budget);
+    std::erase_if(with_work_, [](const MessageRequest* one) { return one->work == Work::none; });
+    if (unsent_controls_ > 0)
+        for (Peer* one : known_peers_) moved |= send_queued(*one);
     return moved;
 }
 
-bool PointToPoint::pump(Peer& peer) {
+bool PointToPoint::send_queued(Peer& peer) {
     bool moved = false;
-    for (; !peer.controls.empty(); peer.controls.pop_front(), --unsent_, moved = true) {
+    for (; !peer.controls.empty(); peer.controls.pop_front(), --unsent_controls_, moved = true) {
         const Control& next = peer.controls.front();
-        if (deliver(peer, next.header, nullptr, 0, nullptr) == Sent::no_room) break;
+        if (send_packet(peer, next.header, nullptr, 0, nullptr) == Sent::no_room) break;
         if (next.request) finish(*next.request);
     }
-    for (; !peer.sends.empty(); peer.sends.pop_front(), moved = true) {
+    for (; !peer.unannounced_sends.empty(); peer.unannounced_sends.pop_front(), moved = true) {
         // A send whose data are still on a device holds back later ones: messages stay in order.
-        if (!has_come(*peer.sends.front())) break;
-        if (announce(peer, *peer.sends.front()) == Sent::no_room) break;
+        if (!has_come(*peer.unannounced_sends.front())) break;
+        if (announce(peer, *peer.unannounced_sends.front()) == Sent::no_room) break;
     }
     return moved;
 }
 
-Sent PointToPoint::deliver(Peer& peer, const PacketHeader& header, const std::byte* payload,
-                           std::size_t bytes, MessageRequest* request) {
+Sent PointToPoint::send_packet(Peer& peer, const PacketHeader& header, const std::byte* payload,
+                               std::size_t bytes, MessageRequest* request) {
     if (peer.link) return peer.link->send(header, payload, bytes, request);
-    arrived(peer, header, payload);
+    take_packet(peer, header, payload);
     return Sent::done;
 }
 
@@ -222,15 +224,15 @@ Sent PointToPoint::announce(Peer& peer, MessageRequest& send) {
                         .bytes = start.bytes,
                         .sequence = peer.next_sequence};
     if (start.bytes <= longest_whole) {
-        const Sent sent = deliver(peer, header, start.data, start.bytes, &send);
+        const Sent sent = send_packet(peer, header, start.data, start.bytes, &send);
         if (sent == Sent::done) finish(send);
         return sent;
     }
     send.sequence = header.sequence;
-    peer.offered.emplace(send.sequence, &send);  // before the peer can answer
+    peer.offered_sends.emplace(send.sequence, &send);  // before the peer can answer
     const Sent sent = offer(peer, send, header);
     if (sent == Sent::no_room)
-        peer.offered.erase(send.sequence);
+        peer.offered_sends.erase(send.sequence);
     else
         ++peer.next_sequence;
     return sent;
@@ -240,49 +242,49 @@ Sent PointToPoint::offer(Peer& peer, MessageRequest& send, PacketHeader header) 
     if (!send.direct) {
         header.kind = PacketKind::offer;
         header.place = place_of(peer, send);
-        return deliver(peer, header, nullptr, 0, nullptr);
+        return send_packet(peer, header, nullptr, 0, nullptr);
     }
     header.kind = PacketKind::device_offer;
     std::byte payload[sizeof(device::Exported)];
     std::memcpy(payload, send.direct->exported(), sizeof payload);
-    return deliver(peer, header, payload, sizeof payload, nullptr);
+    return send_packet(peer, header, payload, sizeof payload, nullptr);
 }
 
-void PointToPoint::tell(Peer& peer, const PacketHeader& header, MessageRequest* request) {
+void PointToPoint::queue_control(Peer& peer, const PacketHeader& header, MessageRequest* request) {
     peer.controls.push_back({header, request});
-    ++unsent_;
+    ++unsent_controls_;
 }
 
 void PointToPoint::take(int rank, const PacketHeader& header, const std::byte* payload) {
-    arrived(peer(rank), header, payload);
+    take_packet(peer_at(rank), header, payload);
 }
 
-void PointToPoint::arrived(Peer& peer, const PacketHeader& header, const std::byte* payload) {
+void PointToPoint::take_packet(Peer& peer, const PacketHeader& header, const std::byte* payload) {
     switch (header.kind) {
         case PacketKind::whole:
         case PacketKind::offer:
         case PacketKind::device_offer: {
-            if (const auto receive = take_receive(peer, header.tag))
+            if (const auto receive = pop_receive(peer, header.tag))
                 return match(peer, **receive, header, payload);
             const std::uint64_t bytes = payload_bytes(header);
-            Early early{header, std::make_unique_for_overwrite<std::byte[]>(bytes), came_early_++};
-            copy_bytes(early.payload.get(), payload, bytes);
-            return peer.early.push(header.tag, std::move(early));
+            Unexpected packet{header, std::make_unique_for_overwrite<std::byte[]>(bytes), came_unexpected_++};
+            copy_bytes(packet.payload.get(), payload, bytes);
+            return peer.unexpected.push(header.tag, std::move(packet));
         }
         case PacketKind::piece:
-            return take_piece(peer, find(peer.arriving, header.sequence), payload);
+            return take_piece(peer, find(peer.arriving_receives, header.sequence), payload);
         case PacketKind::given:
-            finish(find(peer.arriving, header.sequence));
-            peer.arriving.erase(header.sequence);
+            finish(find(peer.arriving_receives, header.sequence));
+            peer.arriving_receives.erase(header.sequence);
             return;
         case PacketKind::accept: {
-            MessageRequest& send = find(peer.offered, header.sequence);
-            peer.offered.erase(header.sequence);
-            return accepted(peer, send, header.place);
+            MessageRequest& send = find(peer.offered_sends, header.sequence);
+            peer.offered_sends.erase(header.sequence);
+            return take_accept(peer, send, header.place);
         }
         case PacketKind::taken:
-            finish(find(peer.offered, header.sequence));
-            peer.offered.erase(header.sequence);
+            finish(find(peer.offered_sends, header.sequence));
+            peer.offered_sends.erase(header.sequence);
             return;
         case PacketKind::credit:
             break;
@@ -319,24 +321,25 @@ void PointToPoint::match(Peer& peer, MessageRequest& receive, const PacketHeader
         if (receive.direct->open(exported, receive.start.bytes)) return give_work(receive, Work::pull);
     }
     if (receive.direct) stage(receive);
-    receive.far = address(peer, header.place, start.bytes);
-    give_work(receive, receive.far ? Work::fetch : Work::expect);
+    receive.peer_buffer = address(peer, header.place, start.bytes);
+    give_work(receive, receive.peer_buffer ? Work::copy_from_sender : Work::accept);
 }
 
-void PointToPoint::accepted(Peer& peer, MessageRequest& send, std::uint64_t place) {
+void PointToPoint::take_accept(Peer& peer, MessageRequest& send, std::uint64_t place) {
     send.is_matched = true;
-    send.far = address(peer, place, send.start.bytes);
-    if (!send.direct) return give_work(send, send.far ? Work::hand_over : Work::stream);
+    send.peer_buffer = address(peer, place, send.start.bytes);
+    if (!send.direct) return give_work(send, send.peer_buffer ? Work::copy_to_receiver : Work::send_body);
     stage(send);  // the receiver's buffer is on the host, or its device cannot reach this buffer
-    give_work(send, Work::load);
+    give_work(send, Work::await_staging);
 }
 
 void PointToPoint::take_piece(Peer& peer, MessageRequest& receive, const std::byte* payload) {
-    const std::uint64_t bytes = std::min<std::uint64_t>(longest_piece, receive.start.bytes - receive.moved);
-    copy_bytes(receive.start.data + receive.moved, payload, bytes);
-    receive.moved += bytes;
-    if (receive.moved < receive.start.bytes) return;
-    peer.arriving.erase(receive.sequence);
+    const std::uint64_t bytes =
+        std::min<std::uint64_t>(longest_piece, receive.start.bytes - receive.bytes_moved);
+    copy_bytes(receive.start.data + receive.bytes_moved, payload, bytes);
+    receive.bytes_moved += bytes;
+    if (receive.bytes_moved < receive.start.bytes) return;
+    peer.arriving_receives.erase(receive.sequence);
     finish(receive);
 }
 
@@ -354,48 +357,50 @@ std::uint64_t PointToPoint::place_of(Peer& peer, const MessageRequest& request) 
 }
 
 void PointToPoint::give_work(MessageRequest& request, Work work) {
-    busy_.push_back(&request);
+    with_work_.push_back(&request);
     request.work = work;
 }
 
 // Returns true if anything moved. Sets the request's work to none when nothing is left to do for it here.
-bool PointToPoint::work(MessageRequest& request, std::uint64_t& budget) {
-    Peer& with = peer(request.start.peer);
+bool PointToPoint::do_work(MessageRequest& request, std::uint64_t& budget) {
+    Peer& peer = peer_at(request.start.peer);
     switch (request.work) {
-        case Work::fetch:
-        case Work::hand_over:
-            return copy(with, request, budget);
-        case Work::stream:
-            return stream(with, request, budget);
-        case Work::expect:
-            return expect(with, request);
+        case Work::copy_from_sender:
+        case Work::copy_to_receiver:
+            return copy_part(peer, request, budget);
+        case Work::send_body:
+            return send_body(peer, request, budget);
+        case Work::accept:
+            return accept(peer, request);
         case Work::pull:
-            return pull(with, request);
-        case Work::load:
-            return load(request);
+            return pull(peer, request);
+        case Work::await_staging:
+            return await_staging(request);
         case Work::none:
             break;
     }
     return false;
 }
 
-bool PointToPoint::copy(Peer& peer, MessageRequest& request, std::uint64_t& budget) {
-    const bool fetches = request.work == Work::fetch;
-    const std::uint64_t bytes = std::min(budget, request.start.bytes - request.moved);
-    std::byte *const near = request.start.data + request.moved, *const far = request.far + request.moved;
-    if (near != far) copy_bytes(fetches ? near : far, fetches ? far : near, bytes);
-    request.moved += bytes;
+bool PointToPoint::copy_part(Peer& peer, MessageRequest& request, std::uint64_t& budget) {
+    const bool fetches = request.work == Work::copy_from_sender;
+    const std::uint64_t bytes = std::min(budget, request.start.bytes - request.bytes_moved);
+    std::byte* const own = request.start.data + request.bytes_moved;
+    std::byte* const theirs = request.peer_buffer + request.bytes_moved;
+    if (own != theirs) copy_bytes(fetches ? own : theirs, fetches ? theirs : own, bytes);
+    request.bytes_moved += bytes;
     budget -= bytes;
-    if (request.moved < request.start.bytes) return true;
+    if (request.bytes_moved < request.start.bytes) return true;
     request.work = Work::none;
     // The request ends only when the other rank has been told: once it has ended, this rank may make no calls
     // for a while.
-    tell(peer, {.kind = fetches ? PacketKind::taken : PacketKind::given, .sequence = request.sequence},
-         &request);
+    queue_control(peer,
+                  {.kind = fetches ? PacketKind::taken : PacketKind::given, .sequence = request.sequence},
+                  &request);
     return true;
 }
 
-bool PointToPoint::stream(Peer& peer, MessageRequest& send, std::uint64_t& budget) {
+bool PointToPoint::send_body(Peer& peer, MessageRequest& send, std::uint64_t& budget) {
     if (!peer.link->carries_pieces()) {
         if (!fabric_->send(peer.rank, FabricLink::tag_of_body(send.sequence), 0, {&send.segment, 1},
                            send.message))
@@ -406,12 +411,14 @@ bool PointToPoint::stream(Peer& peer, MessageRequest& send, std::uint64_t& budge
     bool moved = false;
     const PacketHeader header{.kind = PacketKind::piece, .sequence = send.sequence};
     while (budget > 0) {
-        const std::uint64_t bytes = std::min<std::uint64_t>(longest_piece, send.start.bytes - send.moved);
-        if (peer.link->send(header, send.start.data + send.moved, bytes, nullptr) == Sent::no_room) break;
-        send.moved += bytes;
+        const std::uint64_t bytes =
+            std::min<std::uint64_t>(longest_piece, send.start.bytes - send.bytes_moved);
+        if (peer.link->send(header, send.start.data + send.bytes_moved, bytes, nullptr) == Sent::no_room)
+            break;
+        send.bytes_moved += bytes;
         budget -= std::min(budget, bytes);
         moved = true;
-        if (send.moved < send.start.bytes) continue;
+        if (send.bytes_moved < send.start.bytes) continue;
         send.work = Work::none;
         finish(send);
         break;
@@ -419,20 +426,20 @@ bool PointToPoint::stream(Peer& peer, MessageRequest& send, std::uint64_t& budge
     return moved;
 }
 
-bool PointToPoint::expect(Peer& peer, MessageRequest& receive) {
+bool PointToPoint::accept(Peer& peer, MessageRequest& receive) {
     PacketHeader header{.kind = PacketKind::accept, .sequence = receive.sequence};
     if (peer.link->carries_pieces()) {
         header.place = place_of(peer, receive);
-        peer.arriving.emplace(receive.sequence, &receive);
+        peer.arriving_receives.emplace(receive.sequence, &receive);
     } else {
-        if (peer.bodies == most_bodies ||
+        if (peer.posted_bodies == most_posted_bodies ||
             !fabric_->receive(peer.rank, FabricLink::tag_of_body(receive.sequence), {&receive.segment, 1},
                               receive.message))
             return false;
-        ++peer.bodies;
+        ++peer.posted_bodies;
     }
     receive.work = Work::none;
-    tell(peer, header);
+    queue_control(peer, header);
     return true;
 }
 
@@ -447,18 +454,18 @@ bool PointToPoint::pull(Peer& peer, MessageRequest& receive) {
     if (!buffer.has_copied()) return false;
     end_pull(receive);
     receive.work = Work::none;
-    tell(peer, {.kind = PacketKind::taken, .sequence = receive.sequence}, &receive);
+    queue_control(peer, {.kind = PacketKind::taken, .sequence = receive.sequence}, &receive);
     return true;
 }
 
 void PointToPoint::end_pull(MessageRequest& receive) {
     receive.is_pulling = false;
-    peer(receive.start.peer).link->end_pull();
+    peer_at(receive.start.peer).link->end_pull();
 }
 
-bool PointToPoint::load(MessageRequest& send) {
+bool PointToPoint::await_staging(MessageRequest& send) {
     if (!has_come(send)) return false;
-    send.work = send.far ? Work::hand_over : Work::stream;
+    send.work = send.peer_buffer ? Work::copy_to_receiver : Work::send_body;
     return true;
 }
 
@@ -477,7 +484,7 @@ void PointToPoint::completed(const transport::Completion& completion) {
     transport::Message& message = *completion.message;
     if (message.kind == body) {
         auto& request = *static_cast<MessageRequest*>(message.user);
-        if (request.start.direction == Direction::receive) --peer(request.start.peer).bodies;
+        if (request.start.direction == Direction::receive) --peer_at(request.start.peer).posted_bodies;
         return finish(request);
     }
     auto& parcel = *static_cast<FabricLink::Parcel*>(message.user);

@@ -67,7 +67,7 @@ class PointToPoint : private PacketInbox {
         });
         return true;
     }
-    bool is_idle() const { return open_.empty() && unsent_ == 0; }
+    bool is_idle() const { return open_.empty() && unsent_controls_ == 0; }
     // Returns true if it is idle and the fabric uses none of its memory.
     bool is_quiet() const;
     const std::optional<SizeMismatch>& mismatch() const { return mismatch_; }
@@ -84,68 +84,79 @@ class PointToPoint : private PacketInbox {
         PacketHeader header;
         MessageRequest* request;  // ends when the packet is sent; may be null
     };
-    struct Early {  // a packet that arrived before its receive
+    struct Unexpected {  // a packet that arrived before its receive was started
         PacketHeader header;
         std::unique_ptr<std::byte[]> payload;
         std::uint64_t order;  // of arrival, among the packets of all peers
     };
     struct Peer {
         int rank = 0;
-        std::unique_ptr<PacketLink> link;  // null: this rank itself
-        std::deque<Control> controls;
-        std::deque<MessageRequest*> sends;  // the peer has not yet been told of these
-        TagQueues<MessageRequest*> receives;
-        TagQueues<Early> early;
-        std::unordered_map<std::uint64_t, MessageRequest*> offered, arriving;  // by sequence
+        std::unique_ptr<PacketLink> link;               // null: this rank itself
+        std::deque<Control> controls;                   // not sent yet
+        std::deque<MessageRequest*> unannounced_sends;  // the peer has not yet been told of these
+        TagQueues<MessageRequest*> receives;            // not matched yet
+        TagQueues<Unexpected> unexpected;
+        // By sequence: sends that the peer has not accepted or taken, and receives that get their data from
+        // the peer's packets.
+        std::unordered_map<std::uint64_t, MessageRequest*> offered_sends, arriving_receives;
         std::uint64_t next_sequence = 0;
-        int bodies = 0;  // receives posted to the fabric
+        int posted_bodies = 0;  // receives that the fabric carries
 
         // also_any: there are receives from any rank.
         bool awaits_packet(bool also_any) const {
-            return also_any || receives.size() + offered.size() + arriving.size() > 0 ||
-                   (!sends.empty() && link && link->waits_for_credit());
+            return also_any || receives.size() + offered_sends.size() + arriving_receives.size() > 0 ||
+                   (!unannounced_sends.empty() && link && link->waits_for_credit());
         }
     };
 
-    Peer& peer(int rank);
+    // Peers and their queues.
+    Peer& peer_at(int rank);
     Peer* peer_of_earliest(int tag);
-    std::optional<MessageRequest*> take_receive(Peer& peer, int tag);
+    std::optional<MessageRequest*> pop_receive(Peer& peer, int tag);
     std::unique_ptr<PacketLink> link_to(int rank);
-    bool pump(Peer& peer);
-    Sent deliver(Peer& peer, const PacketHeader& header, const std::byte* payload, std::size_t bytes,
-                 MessageRequest* request);
+    MessageRequest& find(std::unordered_map<std::uint64_t, MessageRequest*>& among, std::uint64_t sequence);
+
+    // Packets to a peer. Those that return Sent try at once; controls wait in a queue.
+    bool send_queued(Peer& peer);
+    Sent send_packet(Peer& peer, const PacketHeader& header, const std::byte* payload, std::size_t bytes,
+                     MessageRequest* request);
     Sent announce(Peer& peer, MessageRequest& send);
     Sent offer(Peer& peer, MessageRequest& send, PacketHeader header);
-    void tell(Peer& peer, const PacketHeader& header, MessageRequest* request = nullptr);
+    void queue_control(Peer& peer, const PacketHeader& header, MessageRequest* request = nullptr);
+
+    // Packets from a peer.
     void take(int rank, const PacketHeader& header, const std::byte* payload) override;
-    void arrived(Peer& peer, const PacketHeader& header, const std::byte* payload);
-    void match(Peer& peer, MessageRequest& receive, const PacketHeader& header, const std::byte* payload);
-    void accepted(Peer& peer, MessageRequest& send, std::uint64_t place);
+    void take_packet(Peer& peer, const PacketHeader& header, const std::byte* payload);
+    void take_accept(Peer& peer, MessageRequest& send, std::uint64_t place);
     void take_piece(Peer& peer, MessageRequest& receive, const std::byte* payload);
-    MessageRequest& find(std::unordered_map<std::uint64_t, MessageRequest*>& among, std::uint64_t sequence);
+    void match(Peer& peer, MessageRequest& receive, const PacketHeader& header, const std::byte* payload);
+
     std::byte* address(Peer& peer, std::uint64_t place, std::size_t bytes) const;
     std::uint64_t place_of(Peer& peer, const MessageRequest& request) const;
+
     void give_work(MessageRequest& request, Work work);
-    bool work(MessageRequest& request, std::uint64_t& budget);
-    bool copy(Peer& peer, MessageRequest& request, std::uint64_t& budget);
-    bool stream(Peer& peer, MessageRequest& send, std::uint64_t& budget);
-    bool expect(Peer& peer, MessageRequest& receive);
+    bool do_work(MessageRequest& request, std::uint64_t& budget);
+    // Each does one kind of Work, and returns true if anything moved.
+    bool copy_part(Peer& peer, MessageRequest& request, std::uint64_t& budget);
+    bool send_body(Peer& peer, MessageRequest& send, std::uint64_t& budget);
+    bool accept(Peer& peer, MessageRequest& receive);
     bool pull(Peer& peer, MessageRequest& receive);
+    static bool await_staging(MessageRequest& send);
+
     void end_pull(MessageRequest& receive);
-    static bool load(MessageRequest& send);
     void finish(MessageRequest& request);
 
     std::vector<MessageRequest*> open_;
-    std::size_t unsent_ = 0;  // controls of all peers
+    std::size_t unsent_controls_ = 0;  // of all peers
     const int rank_;
     LocalPeers* const local_peers_;
     transport::Fabric* const fabric_;
-    std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: no message yet
-    std::vector<Peer*> used_;
-    TagQueues<MessageRequest*> receives_from_any_;
-    std::uint64_t started_ = 0, came_early_ = 0;  // so far
-    std::vector<std::unique_ptr<MessageRequest>> requests_;
-    std::vector<MessageRequest*> free_, busy_;
+    std::vector<std::unique_ptr<Peer>> peers_;               // by rank; null: no message yet
+    std::vector<Peer*> known_peers_;                         // those of peers_ that are not null
+    TagQueues<MessageRequest*> receives_from_any_;           // not matched yet
+    std::uint64_t started_ = 0, came_unexpected_ = 0;        // so far
+    std::vector<std::unique_ptr<MessageRequest>> requests_;  // all that were ever made
+    std::vector<MessageRequest*> released_, with_work_;      // some of requests_
     bool any_ended_ = false;
     std::optional<SizeMismatch> mismatch_;
 };
