@@ -16,7 +16,7 @@ void DirectRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     uneven_ = start.uneven ? std::optional(*start.uneven) : std::nullopt;
     start_.uneven = uneven_ ? &*uneven_ : nullptr;
     tile_ = tile;
-    number_ = start.sequence + tile;
+    sequence_ = start.sequence + tile;
     local_peers_ = local_peers;
     binding_.reset();
     begun_ = nullptr;
@@ -74,13 +74,13 @@ bool DirectRun::advance_run(transport::Fabric* fabric, std::uint64_t& budget) {
 }
 
 bool DirectRun::enter() {
-    if (!local_peers_->is_free(number_)) return false;
+    if (!local_peers_->is_free(sequence_)) return false;
     if (start_.direct && !start_.direct->may_be_used()) return false;
-    LocalPeers::Shown& own = local_peers_->shown(local_peers_->self(), number_);
+    LocalPeers::Shown& own = local_peers_->shown(local_peers_->self(), sequence_);
     own.checksum = start_.checksum;
     own.is_direct = start_.direct != nullptr;
     if (start_.direct) start_.direct->show(own);
-    local_peers_->mark(number_, entered);
+    local_peers_->mark(sequence_, entered);
     stage_ = start_.direct ? Stage::rendezvous : Stage::running;
     return true;
 }
@@ -88,11 +88,11 @@ bool DirectRun::enter() {
 bool DirectRun::have_come(std::uint64_t mark) {
     for (; met_ < local_peers_->members(); ++met_) {
         if (met_ == local_peers_->self()) continue;
-        if (!local_peers_->has_marked(met_, number_, mark)) {
+        if (!local_peers_->has_marked(met_, sequence_, mark)) {
             if (mark == entered) look_for_others(met_);
             return false;
         }
-        if (mark == entered && !local_peers_->shows(met_, number_, start_.checksum)) {
+        if (mark == entered && !local_peers_->shows(met_, sequence_, start_.checksum)) {
             disagreement_ = {0, local_peers_->ranks()[static_cast<std::size_t>(met_)]};
             return false;
         }
@@ -101,27 +101,27 @@ bool DirectRun::have_come(std::uint64_t mark) {
     return true;
 }
 
-// Records a disagreement if the local peer has started a different operation under this number, or has
-// completed the number without starting an operation here.
+// Records a disagreement if the local peer has started a different operation under this sequence number,
+// or has completed that number without starting an operation here.
 void DirectRun::look_for_others(Member member) {
-    const bool is_elsewhere =
-        local_peers_->is_there(member, number_, 0, 1) && !local_peers_->has_marked(member, number_, entered);
-    const bool differs = is_elsewhere && !local_peers_->agrees(member, number_, start_.checksum);
-    const bool has_passed =
-        local_peers_->has_passed_by(member, number_) && !local_peers_->has_marked(member, number_, entered);
+    const bool is_elsewhere = local_peers_->is_there(member, sequence_, 0, 1) &&
+                              !local_peers_->has_marked(member, sequence_, entered);
+    const bool differs = is_elsewhere && !local_peers_->agrees(member, sequence_, start_.checksum);
+    const bool has_passed = local_peers_->has_passed_by(member, sequence_) &&
+                            !local_peers_->has_marked(member, sequence_, entered);
     if (differs || has_passed) disagreement_ = {0, local_peers_->ranks()[static_cast<std::size_t>(member)]};
 }
 
 bool DirectRun::all_show(bool LocalPeers::Shown::*what) const {
     for (Member member = 0; member < local_peers_->members(); ++member)
-        if (!(local_peers_->shown(member, number_).*what)) return false;
+        if (!(local_peers_->shown(member, sequence_).*what)) return false;
     return true;
 }
 
 void DirectRun::open() {
-    local_peers_->shown(local_peers_->self(), number_).has_opened =
-        start_.direct->open(*local_peers_, number_);
-    local_peers_->mark(number_, opened);
+    local_peers_->shown(local_peers_->self(), sequence_).has_opened =
+        start_.direct->open(*local_peers_, sequence_);
+    local_peers_->mark(sequence_, opened);
     stage_ = Stage::agreeing;
 }
 
@@ -155,7 +155,7 @@ std::optional<dsl::OpId> DirectRun::first_incomplete() const {
 }
 
 std::optional<dsl::Rank> DirectRun::awaited_at_start() const {
-    if (stage_ == Stage::closed) return local_peers_->busy_since(number_);
+    if (stage_ == Stage::closed) return local_peers_->busy_since(sequence_);
     if (stage_ == Stage::running) return begun_->awaited_at_start();
     const bool meets = stage_ == Stage::rendezvous && met_ < local_peers_->members();
     return meets ? std::optional(local_peers_->ranks()[static_cast<std::size_t>(met_)]) : std::nullopt;

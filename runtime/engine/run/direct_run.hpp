@@ -59,7 +59,7 @@ class DirectRun final : public Run {
     Run* begun_ = nullptr;                  // one of the two; null until the start's way is known
     Start start_;
     std::optional<Layout> uneven_;
-    std::uint64_t tile_ = 0, number_ = 0;
+    std::uint64_t tile_ = 0, sequence_ = 0;
     LocalPeers* local_peers_ = nullptr;
     std::shared_ptr<const Binding> binding_;  // until a run has begun
     Stage stage_ = Stage::running;

@@ -124,10 +124,10 @@ std::set<dsl::AreaId> DirectStart::areas_of_local_peers() const {
     return areas;
 }
 
-bool DirectStart::open(const LocalPeers& local_peers, std::uint64_t number) {
+bool DirectStart::open(const LocalPeers& local_peers, std::uint64_t sequence) {
     for (const dsl::AreaId area : areas_of_local_peers()) {
         const dsl::Rank peer = program_.local_peers[*local_peer_of(program_, area)];
-        const LocalPeers::Shown& shown = local_peers.shown(local_peers.member_of(peer), number);
+        const LocalPeers::Shown& shown = local_peers.shown(local_peers.member_of(peer), sequence);
         const dsl::AreaId theirs = area % dsl::areas_of_a_rank;
         std::byte* const begin = executor_->open(shown.areas[theirs]);
         if (!begin) return false;

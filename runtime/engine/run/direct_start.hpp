@@ -36,9 +36,9 @@ class DirectStart {
 
     // Shows this rank's areas to the local peers.
     void show(LocalPeers::Shown& own) const;
-    // Opens those areas that the program uses of local peers, as they show them for start `number`. Returns
-    // false if one cannot be reached.
-    bool open(const LocalPeers& local_peers, std::uint64_t number);
+    // Opens those areas that the program uses of local peers, as they show them under this sequence number.
+    // Returns false if one cannot be reached.
+    bool open(const LocalPeers& local_peers, std::uint64_t sequence);
 
     // The areas, all on devices. memory(): of the work area and the scratch slots (Binding::slot_offsets).
     // base(): the virtual base of a local peer's area, null if the program does not use it.

@@ -43,7 +43,7 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     start_.contacts.assign(static_cast<std::size_t>(local_peers->members()), false);
     start_.send = const_cast<std::byte*>(start.send);
     start_.recv = start.recv;
-    start_.number = start.sequence + tile;
+    start_.sequence = start.sequence + tile;
     start_.checksum = start.checksum;
     start_.count = start.count;
     most_elements_ = local_peers->tile_bytes() / start_.element;
@@ -111,14 +111,14 @@ bool SharedRun::advance(transport::Fabric*, std::uint64_t&) {
 // ---- Meeting the local peers ---------------------------------------------------------------------
 
 bool SharedRun::enter() {
-    if (!start_.local_peers->is_free(start_.number)) return false;
+    if (!start_.local_peers->is_free(start_.sequence)) return false;
     show_buffers();
     if (start_.is_small) {
         start_tiles();
         return true;
     }
     // All ranks must decide together whether to use the buffers in place.
-    start_.local_peers->signal(start_.number, 0, 1);
+    start_.local_peers->signal(start_.sequence, 0, 1);
     start_.has_met = true;
     stage_ = Stage::rendezvous;
     return true;
@@ -127,7 +127,7 @@ bool SharedRun::enter() {
 void SharedRun::show_buffers() {
     const dsl::RankProgram& program = start_.program();
     const transport::Window& window = start_.local_peers->window();
-    LocalPeers::Line& line = start_.local_peers->line(start_.local_peers->self(), start_.number);
+    LocalPeers::Line& line = start_.local_peers->line(start_.local_peers->self(), start_.sequence);
     const auto& offsets = binding_->byte_offsets;
     bool in_windows = !start_.is_small && !start_.copies_input;
     line.extents = {};
@@ -158,12 +158,12 @@ bool SharedRun::meet() {
     for (; met_ < start_.contacts.size(); ++met_) {
         const auto member = static_cast<Member>(met_);
         if (member == start_.local_peers->self()) continue;
-        if (!start_.local_peers->has_reached(member, start_.number, 0, 1)) {
+        if (!start_.local_peers->has_reached(member, start_.sequence, 0, 1)) {
             start_.look_for_absent(member, 0);
             return false;
         }
         if (!start_.contact(member, 0)) return false;
-        all_in_windows_ &= start_.local_peers->line(member, start_.number).in_windows != 0;
+        all_in_windows_ &= start_.local_peers->line(member, start_.sequence).in_windows != 0;
     }
     start_.copies = !all_in_windows_;
     if (!start_.copies) start_.tiling = Tiling(start_.tiling.count());
@@ -178,7 +178,7 @@ std::optional<dsl::OpId> SharedRun::first_incomplete() const {
 
 std::optional<dsl::Rank> SharedRun::awaited_at_start() const {
     if (stage_ == Stage::rendezvous) return start_.local_peers->ranks()[met_];
-    if (stage_ == Stage::closed) return start_.local_peers->busy_since(start_.number);
+    if (stage_ == Stage::closed) return start_.local_peers->busy_since(start_.sequence);
     return std::nullopt;
 }
 

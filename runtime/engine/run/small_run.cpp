@@ -75,56 +75,57 @@ SmallRun::SmallRun(const Plan& plan)
 }
 
 bool SmallRun::run(Plan& plan, LocalPeers& local_peers, std::uint64_t count, const void* send, void* recv,
-                   double factor, std::uint64_t number, std::uint32_t checksum) {
-    if (count == 0 || count > most_elements_ || !local_peers.is_free(number)) return false;
+                   double factor, std::uint64_t sequence, std::uint32_t checksum) {
+    if (count == 0 || count > most_elements_ || !local_peers.is_free(sequence)) return false;
     if (count != count_) {
         binding_ = plan.bind(count * parts_);
         count_ = count;
         bytes_ = count * parts_ * element_;
     }
-    show(plan, local_peers, number, checksum, send, factor);
-    if (!meet(local_peers, number, checksum)) return false;
-    place(local_peers, number, send, recv);
+    show(plan, local_peers, sequence, checksum, send, factor);
+    if (!meet(local_peers, sequence, checksum)) return false;
+    place(local_peers, sequence, send, recv);
     const std::uint64_t* offsets = binding_->byte_offsets.data();
     for (const LocalOp& op : local_)
         if (offsets[op.begin] != offsets[op.end]) plan.executor().run(op.id, areas_.data(), offsets);
     return true;
 }
 
-void SmallRun::show(const Plan& plan, LocalPeers& local_peers, std::uint64_t number, std::uint32_t checksum,
+void SmallRun::show(const Plan& plan, LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum,
                     const void* send, double factor) {
-    std::byte* copy = local_peers.copies(local_peers.self(), number, 0, dsl::input_area, bytes_);
+    std::byte* copy = local_peers.copies(local_peers.self(), sequence, 0, dsl::input_area, bytes_);
     const auto* input = static_cast<const std::byte*>(send);
     std::byte* const shown = copy + binding_->byte_offsets[input_origin_];
     const std::uint64_t bytes = shows_part_ ? count_ * element_ : bytes_;
     if (reads_send_) copy_input(plan, factor, shown, input, bytes, ReadBy::local_peers);
-    LocalPeers::Line& line = local_peers.line(local_peers.self(), number);
+    LocalPeers::Line& line = local_peers.line(local_peers.self(), sequence);
     line.completed = local_peers.completed();
     line.checksum = checksum;
     line.in_windows = 0;
     line.extents = {};
-    local_peers.signal(number, 0, 1);
+    local_peers.signal(sequence, 0, 1);
 }
 
-bool SmallRun::meet(LocalPeers& local_peers, std::uint64_t number, std::uint32_t checksum) const {
+bool SmallRun::meet(LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum) const {
     return std::all_of(awaited_.begin(), awaited_.end(), [&](dsl::Rank rank) {
         const Member member = local_peers.member_of(rank);
-        return local_peers.has_reached(member, number, 0, 1) && local_peers.agrees(member, number, checksum);
+        return local_peers.has_reached(member, sequence, 0, 1) &&
+               local_peers.agrees(member, sequence, checksum);
     });
 }
 
 // This rank reads its input in the caller's buffer, unless it was multiplied: its own copy is moving to the
 // others' caches by now, and would have to be fetched back.
-void SmallRun::place(const LocalPeers& local_peers, std::uint64_t number, const void* send, void* recv) {
-    areas_[dsl::input_area] = multiplies_
-                                  ? local_peers.copies(local_peers.self(), number, 0, dsl::input_area, bytes_)
-                                  : virtual_base(send, binding_->byte_offsets[input_origin_]);
+void SmallRun::place(const LocalPeers& local_peers, std::uint64_t sequence, const void* send, void* recv) {
+    areas_[dsl::input_area] =
+        multiplies_ ? local_peers.copies(local_peers.self(), sequence, 0, dsl::input_area, bytes_)
+                    : virtual_base(send, binding_->byte_offsets[input_origin_]);
     areas_[dsl::output_area] = virtual_base(recv, binding_->byte_offsets[output_origin_]);
     for (const dsl::Rank rank : awaited_) {
         const Member member = local_peers.member_of(rank);
         const auto index = static_cast<std::size_t>(member < local_peers.self() ? member : member - 1);
         areas_[dsl::RankProgram::local_peer_area(index, dsl::input_area)] =
-            local_peers.copies(member, number, 0, dsl::input_area, bytes_);
+            local_peers.copies(member, sequence, 0, dsl::input_area, bytes_);
     }
     place_shifted(program_, binding_->byte_offsets.data(), areas_.data());
 }

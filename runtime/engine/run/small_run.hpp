@@ -23,14 +23,14 @@ class SmallRun {
     // Call with nothing in flight; arguments as for SharedRun::begin. Returns false if the start was not
     // done.
     bool run(Plan& plan, LocalPeers& local_peers, std::uint64_t count, const void* send, void* recv,
-             double factor, std::uint64_t number, std::uint32_t checksum);
+             double factor, std::uint64_t sequence, std::uint32_t checksum);
 
   private:
     explicit SmallRun(const Plan& plan);
-    void show(const Plan& plan, LocalPeers& local_peers, std::uint64_t number, std::uint32_t checksum,
+    void show(const Plan& plan, LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum,
               const void* send, double factor);
-    bool meet(LocalPeers& local_peers, std::uint64_t number, std::uint32_t checksum) const;
-    void place(const LocalPeers& local_peers, std::uint64_t number, const void* send, void* recv);
+    bool meet(LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum) const;
+    void place(const LocalPeers& local_peers, std::uint64_t sequence, const void* send, void* recv);
 
     const dsl::RankProgram& program_;
 

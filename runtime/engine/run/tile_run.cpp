@@ -66,7 +66,7 @@ std::chrono::nanoseconds processor_time() {
 
 bool SharedStart::contact(Member member, dsl::OpId op) {
     if (contacts[static_cast<std::size_t>(member)]) return true;
-    if (!local_peers->agrees(member, number, checksum)) {
+    if (!local_peers->agrees(member, sequence, checksum)) {
         disagreement = {op, local_peers->ranks()[static_cast<std::size_t>(member)]};
         return false;
     }
@@ -75,7 +75,7 @@ bool SharedStart::contact(Member member, dsl::OpId op) {
 }
 
 void SharedStart::look_for_absent(Member member, dsl::OpId op) {
-    if (local_peers->has_passed_by(member, number))
+    if (local_peers->has_passed_by(member, sequence))
         disagreement = {op, local_peers->ranks()[static_cast<std::size_t>(member)]};
 }
 
@@ -155,7 +155,7 @@ void TileRun::time(Call call) {
 bool TileRun::run_one(const TileStep& step, bool patient) {
     if (step.kind == Kind::await) return awaits(step, patient);
     if (step.kind == Kind::signal)
-        start_.local_peers->signal(start_.number, index_ % slots, value_of(step.signal));
+        start_.local_peers->signal(start_.sequence, index_ % slots, value_of(step.signal));
     else if (binding_->bytes_between(step.begin, step.end) > 0)
         time([&] { work(step); });
     return true;
@@ -259,8 +259,8 @@ bool TileRun::awaits(const TileStep& step, bool patient) {
     const LocalPeers& local_peers = *start_.local_peers;
     const Member member = local_peers.member_of(step.peer);
     const std::uint64_t slot = index_ % slots, value = value_of(step.signal);
-    if (!(patient ? local_peers.has_reached(member, start_.number, slot, value)
-                  : local_peers.is_there(member, start_.number, slot, value))) {
+    if (!(patient ? local_peers.has_reached(member, start_.sequence, slot, value)
+                  : local_peers.is_there(member, start_.sequence, slot, value))) {
         if (patient) start_.look_for_absent(member, next_);
         return false;
     }
@@ -339,12 +339,12 @@ void TileRun::place_local_peer(Member member) {
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
         areas_[dsl::RankProgram::local_peer_area(index, area)] =
             start_.copies && area != dsl::work_area ? virtual_base(copies(member, area), begins_[area])
-                                                    : local_peers.base(member, start_.number, area);
+                                                    : local_peers.base(member, start_.sequence, area);
     place_shifted_areas();
 }
 
 std::byte* TileRun::copies(Member member, dsl::AreaId area) const {
-    return start_.local_peers->copies(member, start_.number, index_, area, tile_.bytes());
+    return start_.local_peers->copies(member, start_.sequence, index_, area, tile_.bytes());
 }
 
 // Copies between the caller's buffer and this tile's copy: the parts that local peers touch, or all of it.

@@ -38,7 +38,7 @@ struct SharedStart {
     Tiling tiling = {};
     std::byte *send = nullptr, *recv = nullptr;
     std::byte* memory = nullptr;  // in the window: work and scratch
-    std::uint64_t number = 0;
+    std::uint64_t sequence = 0;   // Execution::sequence()
     std::uint32_t checksum = 0;
     bool is_small = false;      // from the start, all ranks publish copies of the inputs
     bool copies = false;        // the parts of the callers' buffers that local peers use are copied
