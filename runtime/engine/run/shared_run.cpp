@@ -48,7 +48,7 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     start_.count = start.count;
     most_elements_ = local_peers->tile_bytes() / start_.element;
     start_.tiling = divided();
-    start_.copies = start_.is_small;
+    start_.copies_through_window = start_.is_small;
     start_.has_met = false;
     start_.factor = start.factor;
     if (const auto path = local_peers->hand_over_path())
@@ -58,7 +58,8 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
         // there what another one has left in its caches.
         start_.paths[0].fix(kernels::Path::cache);
     staging_ = start.staging;
-    start_.copies_input = start.plan->must_copy_input(start.send, start.recv, Layout(start_.tiling.count()));
+    start_.must_copy_input =
+        start.plan->must_copy_input(start.send, start.recv, Layout(start_.tiling.count()));
     disagreement_.reset();
     tiles_begun_ = 0;
     met_ = 0;
@@ -129,7 +130,7 @@ void SharedRun::show_buffers() {
     const transport::Window& window = start_.local_peers->window();
     LocalPeers::Line& line = start_.local_peers->line(start_.local_peers->self(), start_.sequence);
     const auto& offsets = binding_->byte_offsets;
-    bool in_windows = !start_.is_small && !start_.copies_input;
+    bool in_windows = !start_.is_small && !start_.must_copy_input;
     line.extents = {};
     const auto show = [&](dsl::AreaId area, const void* memory, std::uint64_t bytes, dsl::BoundaryId origin) {
         const auto offset = window.offset_of(memory, bytes);
@@ -165,8 +166,8 @@ bool SharedRun::meet() {
         if (!start_.contact(member, 0)) return false;
         all_in_windows_ &= start_.local_peers->line(member, start_.sequence).in_windows != 0;
     }
-    start_.copies = !all_in_windows_;
-    if (!start_.copies) start_.tiling = Tiling(start_.tiling.count());
+    start_.copies_through_window = !all_in_windows_;
+    if (!start_.copies_through_window) start_.tiling = Tiling(start_.tiling.count());
     start_tiles();
     return true;
 }
@@ -197,7 +198,7 @@ void SharedRun::begin_tiles() {
         TileRun& tile = tiles_[tiles_begun_ % tiles_.size()];
         tile.begin(tiles_begun_);
         // The rendezvous has given the program's first signal already.
-        if (!start_.copies) tile.skip_entry();
+        if (!start_.copies_through_window) tile.skip_entry();
         ++tiles_begun_;
     }
     is_done_ = !oldest().is_active();

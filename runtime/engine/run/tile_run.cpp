@@ -113,7 +113,7 @@ void TileRun::begin(std::uint64_t index) {
             static_cast<std::uint64_t>(program.rank) * start_.count * start_.element;
         buffers_[area] = virtual_base(area == dsl::input_area ? start_.send : start_.recv,
                                       holds_own_part_only(area) ? own_begin : 0);
-        is_copied_[area] = is_to_be_copied(area);
+        is_copied_[area] = needs_copy(area);
     }
     areas_[dsl::work_area] = start_.memory;
     for (std::size_t i = 0; i < program.scratch.size(); ++i)
@@ -123,7 +123,7 @@ void TileRun::begin(std::uint64_t index) {
     std::fill(placed_.begin(), placed_.end(), false);
     choose_path();
     busy_ = {};
-    if (is_copied(dsl::input_area)) time([this] { move_copies(dsl::input_area); });
+    if (is_copied(dsl::input_area)) time([this] { copy_through_window(dsl::input_area); });
     next_ = 0;
     active_ = true;
 }
@@ -136,7 +136,7 @@ bool TileRun::advance(bool patient) {
 }
 
 void TileRun::finish() {
-    if (is_copied(dsl::output_area)) time([this] { move_copies(dsl::output_area); });
+    if (is_copied(dsl::output_area)) time([this] { copy_through_window(dsl::output_area); });
     if (timed_) timed_->note(path_, tile_.bytes(), busy_);
     active_ = false;
 }
@@ -185,7 +185,7 @@ bool TileRun::fits_caches(const TileStep& step, std::uint64_t bytes) {
 
 // Returns true if the path of data makes a difference to this tile.
 bool TileRun::hands_something_over() const {
-    if (start_.copies) return true;
+    if (start_.copies_through_window) return true;
     return std::ranges::any_of(steps_, [this](const TileStep& step) {
         const std::uint64_t bytes = step.hands_over ? binding_->bytes_between(step.begin, step.end) : 0;
         return bytes > 0 && fits_caches(step, bytes);
@@ -193,7 +193,7 @@ bool TileRun::hands_something_over() const {
 }
 
 void TileRun::choose_path() {
-    HandOverPath& path = start_.paths[start_.copies ? 1 : 0];
+    HandOverPath& path = start_.paths[start_.copies_through_window ? 1 : 0];
     const bool is_chosen = path.measures(tile_.bytes()) && hands_something_over();
     const HandOverPath::Choice choice = is_chosen ? path.next() : HandOverPath::Choice{path.best(), false};
     path_ = choice.path;
@@ -206,7 +206,7 @@ void TileRun::work_between(const TileStep& step, std::uint64_t begin, std::uint6
     // Data for local peers are made in this rank's cache first.
     const bool is_in_blocks =
         step.hands_over &&
-        (start_.copies || (path_ == kernels::Path::memory && fits_caches(step, end - begin)));
+        (start_.copies_through_window || (path_ == kernels::Path::memory && fits_caches(step, end - begin)));
     if (!is_in_blocks && begin == offsets[step.begin] && end == offsets[step.end])
         return start_.plan->executor().run(next_, areas_.data(), offsets.data());
     if (is_in_blocks) {
@@ -271,7 +271,7 @@ bool TileRun::awaits(const TileStep& step, bool patient) {
 
 // Tiles that use the same signals follow one another; the rendezvous precedes the first of them.
 std::uint64_t TileRun::value_of(std::uint32_t signal) const {
-    const std::uint64_t met = start_.has_met && start_.copies && index_ % slots == 0 ? 1 : 0;
+    const std::uint64_t met = start_.has_met && start_.copies_through_window && index_ % slots == 0 ? 1 : 0;
     return met + index_ / slots * start_.program().signals + signal;
 }
 
@@ -286,13 +286,13 @@ TileRun::Chunks TileRun::held_chunks(dsl::AreaId area) const {
 
 // Returns true if the area is copied: local peers use it, or operations need several stretches of it
 // contiguously.
-bool TileRun::is_to_be_copied(dsl::AreaId area) const {
-    if (!start_.copies || held_[area] == dsl::Share::none) return false;
+bool TileRun::needs_copy(dsl::AreaId area) const {
+    if (!start_.copies_through_window || held_[area] == dsl::Share::none) return false;
     const dsl::RankProgram& program = start_.program();
     const bool is_input = area == dsl::input_area;
     const auto [first, last] = held_chunks(area);
     const bool has_other_gaps = !works_beside_copy(area) && !tile_.is_whole() && last - first > 1;
-    return has_other_gaps || (is_input ? program.shares_input || start_.is_small || start_.copies_input
+    return has_other_gaps || (is_input ? program.shares_input || start_.is_small || start_.must_copy_input
                                        : program.shares_output);
 }
 
@@ -305,7 +305,7 @@ void TileRun::place_own(std::uint64_t chunk) {
         const std::uint64_t there = can_work_beside_ ? chunk : held_chunks(area).first;
         areas_[area] = is_in_buffer(area)
                            ? in_buffer(area, there)
-                           : virtual_base(copies(start_.local_peers->self(), area), begins_[area]);
+                           : virtual_base(copy_in_window(start_.local_peers->self(), area), begins_[area]);
     }
     place_shifted_areas();
 }
@@ -338,41 +338,43 @@ void TileRun::place_local_peer(Member member) {
     const auto index = static_cast<std::size_t>(member < local_peers.self() ? member : member - 1);
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
         areas_[dsl::RankProgram::local_peer_area(index, area)] =
-            start_.copies && area != dsl::work_area ? virtual_base(copies(member, area), begins_[area])
-                                                    : local_peers.base(member, start_.sequence, area);
+            start_.copies_through_window && area != dsl::work_area
+                ? virtual_base(copy_in_window(member, area), begins_[area])
+                : local_peers.base(member, start_.sequence, area);
     place_shifted_areas();
 }
 
-std::byte* TileRun::copies(Member member, dsl::AreaId area) const {
+// Returns where the copy of the tile's input or output lies in a member's slice of the window.
+std::byte* TileRun::copy_in_window(Member member, dsl::AreaId area) const {
     return start_.local_peers->copies(member, start_.sequence, index_, area, tile_.bytes());
 }
 
-// Copies between the caller's buffer and this tile's copy: the parts that local peers touch, or all of it.
-void TileRun::move_copies(dsl::AreaId area) {
+// Copies the tile's input from the caller's buffer to the window, or its output from the window to the
+// caller's buffer: the parts that local peers touch, or all that the buffer holds.
+void TileRun::copy_through_window(dsl::AreaId area) {
     const dsl::RankProgram& program = start_.program();
-    const auto move_one = [&](std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes) {
-        move(area, in_tile, in_x, bytes);
+    const auto copy_one = [&](std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes) {
+        copy_stretch(area, in_tile, in_x, bytes);
     };
     if (works_beside_copy(area)) {
         const bool is_input = area == dsl::input_area;
         const dsl::Rational before(is_input ? 0 : program.buffers - 1);
         for (const dsl::Stretch& touched : is_input ? program.input_read : program.output_written)
             tile_.for_stretches(program.boundaries[touched.begin] - before,
-                                program.boundaries[touched.end] - before, move_one);
+                                program.boundaries[touched.end] - before, copy_one);
     } else if (holds_own_part_only(area)) {
         tile_.for_stretches(dsl::Rational(program.rank, program.ranks),
-                            dsl::Rational(program.rank + 1, program.ranks), move_one);
+                            dsl::Rational(program.rank + 1, program.ranks), copy_one);
     } else {
-        tile_.for_stretches(dsl::Rational(0), dsl::Rational(1), move_one);
+        tile_.for_stretches(dsl::Rational(0), dsl::Rational(1), copy_one);
     }
 }
 
-// Copies a stretch of the tile's x, at `in_x` in the caller's x.
-void TileRun::move(dsl::AreaId area, std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes) {
-    std::byte* copy = address(copies(start_.local_peers->self(), area), in_tile);
+// As copy_through_window(), for a stretch that is at `in_tile` in the tile's x and at `in_x` in the caller's.
+void TileRun::copy_stretch(dsl::AreaId area, std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes) {
+    std::byte* copy = address(copy_in_window(start_.local_peers->self(), area), in_tile);
     std::byte* original = address(buffers_[area], in_x);
-    const bool is_input = area == dsl::input_area;
-    if (is_input)
+    if (area == dsl::input_area)
         copy_input(*start_.plan, start_.factor, copy, original, bytes, ReadBy::local_peers, path_);
     else
         std::memcpy(original, copy, bytes);

@@ -40,12 +40,14 @@ struct SharedStart {
     std::byte* memory = nullptr;  // in the window: work and scratch
     std::uint64_t sequence = 0;   // Execution::sequence()
     std::uint32_t checksum = 0;
-    bool is_small = false;      // from the start, all ranks publish copies of the inputs
-    bool copies = false;        // the parts of the callers' buffers that local peers use are copied
-    bool copies_input = false;  // always: it is multiplied, or overlaps the output although it must not
-    double factor = 1;          // for the input, if the plan multiplies
-    bool has_met = false;       // the rendezvous gave the first signal
-    // To peers' buffers, which they use in between; to peers' copies of tiles.
+    bool is_small = false;  // from the start, all ranks publish copies of the inputs
+    // The parts of the callers' buffers that local peers use are copied: the input to this rank's slice of
+    // the window, the output from there.
+    bool copies_through_window = false;
+    bool must_copy_input = false;  // always: it is multiplied, or overlaps the output although it must not
+    double factor = 1;             // for the input, if the plan multiplies
+    bool has_met = false;          // the rendezvous gave the first signal
+    // To peers' buffers, which they use in between; to peers' copies of tiles, in the window.
     HandOverPath paths[2] = {};
     std::vector<bool> contacts = {};  // by member: true if met in this start
 
@@ -97,12 +99,14 @@ class TileRun {
     std::byte* in_buffer(dsl::AreaId area, std::uint64_t chunk) const;
     void place_shifted_areas();
     void place_local_peer(Member member);
-    void move_copies(dsl::AreaId area);
-    void move(dsl::AreaId area, std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes);
-    bool is_to_be_copied(dsl::AreaId area) const;
+    void copy_through_window(dsl::AreaId area);
+    void copy_stretch(dsl::AreaId area, std::uint64_t in_tile, std::uint64_t in_x, std::uint64_t bytes);
+    bool needs_copy(dsl::AreaId area) const;
     bool is_copied(dsl::AreaId area) const { return is_copied_[area]; }
+    // Returns true if this rank works on the caller's buffer although the area is copied: only local peers
+    // use the copy.
     bool works_beside_copy(dsl::AreaId area) const {
-        const bool must_be_copied = area == dsl::input_area && start_.copies_input;
+        const bool must_be_copied = area == dsl::input_area && start_.must_copy_input;
         return !start_.is_small && can_work_beside_ && !must_be_copied;
     }
     // Returns true if this rank works on the caller's buffer. The stretches of a tile's chunks are not
@@ -110,13 +114,13 @@ class TileRun {
     bool is_in_buffer(dsl::AreaId area) const { return !is_copied(area) || works_beside_copy(area); }
     bool holds_own_part_only(dsl::AreaId area) const { return held_[area] == dsl::Share::own; }
     Chunks held_chunks(dsl::AreaId area) const;
-    std::byte* copies(Member member, dsl::AreaId area) const;
+    std::byte* copy_in_window(Member member, dsl::AreaId area) const;
     std::uint64_t value_of(std::uint32_t signal) const;
 
     SharedStart& start_;
     // True if this rank itself can work on the caller's buffers, so that only the parts that local peers
     // touch are copied. That holds if no rank reads the others' part of the output, and data move between
-    // positions by whole pieces; but not for an input that must be copied (SharedStart::copies_input).
+    // positions by whole pieces; but not for an input that must be copied (SharedStart::must_copy_input).
     bool can_work_beside_;
     dsl::Share held_[2];           // part of x in the rank's input and output
     std::vector<TileStep> steps_;  // by operation
@@ -127,7 +131,7 @@ class TileRun {
     std::uint64_t index_ = 0;  // of the tile
     Tile tile_;
     // For input and output: the position at which all of x begins in it; the virtual base of x in the
-    // caller's buffer; and true if it is copied.
+    // caller's buffer; and true if it is copied through the window.
     std::uint64_t begins_[2] = {};
     std::byte* buffers_[2] = {};
     bool is_copied_[2] = {};
