@@ -6,9 +6,6 @@
 namespace hocket::dsl {
 namespace {
 
-// Marks a shifted area. Shifted areas get their numbers once all others are known.
-constexpr AreaId is_shifted = AreaId{1} << 31;
-
 // Sorts the stretches, and joins those that meet.
 void merge(std::vector<Stretch>& stretches) {
     std::sort(stretches.begin(), stretches.end(),
@@ -66,22 +63,33 @@ AreaId OpBuilder::shifted(Member member, AreaId area, std::uint32_t from, std::u
     const auto found = std::find(known.begin(), known.end(), wanted);
     const auto index = static_cast<AreaId>(found - known.begin());
     if (found == known.end()) known.push_back(wanted);
-    return is_shifted | index;
+    return shifted_bit | index;
 }
 
 OpBuilder::Touched OpBuilder::touched(Member member, const Op& op, AreaId area) const {
-    if ((area & is_shifted) == 0) return {area, {op.begin, op.end}};
-    const ShiftedArea& shifted = members_[member].shifted[area & ~is_shifted];
+    if ((area & shifted_bit) == 0) return {area, {op.begin, op.end}};
+    const ShiftedArea& shifted = members_[member].shifted[area & ~shifted_bit];
     const BoundaryId from = shifted.from + (op.begin - shifted.at);
     return {shifted.of, {from, from + (op.end - op.begin)}};
 }
 
+// Calls call() for each place that an operation of the member reads or writes.
+template <typename Call>
+void OpBuilder::for_each_touched(Member member, const Op& op, Call call) const {
+    const auto call_for = [&](const MessagePart& part) { call(Touched{part.area, {part.begin, part.end}}); };
+    for (std::size_t i = 0; i < op.parts(); ++i) call_for(op.part(i));
+    for (const auto* areas : {&op.operands, &op.also})
+        for (const AreaId area : *areas) call(touched(member, op, area));
+    for (const auto& parts : op.reads)
+        for (const MessagePart& part : parts) call_for(part);
+}
+
 void OpBuilder::number_late_areas(RankProgram& program) const {
     const auto number = [&](AreaId& area) {
-        if (area & is_shifted)
-            area = program.first_shifted() + (area & ~is_shifted);
-        else if (area & is_kept)
-            area = program.first_kept() + (area & ~is_kept);
+        if (area & shifted_bit)
+            area = program.first_shifted() + (area & ~shifted_bit);
+        else if (area & kept_bit)
+            area = program.first_kept() + (area & ~kept_bit);
     };
     for (Op& op : program.ops) {
         number(op.area);
@@ -324,49 +332,61 @@ class OpBuilder::Emitter {
     OpId last_signal_ = 0;
 };
 
+// ---- Use of areas -------------------------------------------------------------------------------
+
+bool OpBuilder::uses_work(Member member) const {
+    bool uses = false;
+    for (const Op& op : members_[member].ops)
+        for_each_touched(member, op, [&](const Touched& own) { uses |= own.area == work_area; });
+    return uses;
+}
+
+// Notes in the owner's program which parts of its areas a local peer reads and writes. Returns true if the
+// local peer reads the output.
+bool OpBuilder::note_uses(Member local_peer, Member owner, RankProgram& program) const {
+    const AreaId input = area_for(local_peer, owner, input_area),
+                 output = area_for(local_peer, owner, output_area),
+                 work = area_for(local_peer, owner, work_area);
+    bool reads_output = false;
+    for (const Op& op : members_[local_peer].ops) {
+        for (const AreaId operand : op.operands) {
+            const Touched read = touched(local_peer, op, operand);
+            if (read.area == input) program.input_read.push_back(read.stretch);
+            reads_output |= read.area == output;
+            program.shares_work |= read.area == work;
+        }
+        const auto written = [&](AreaId area) {
+            if (area == output) program.output_written.push_back({op.begin, op.end});
+            program.shares_work |= area == work;
+        };
+        written(op.area);
+        for (const AreaId area : op.also) written(area);
+    }
+    return reads_output;
+}
+
+// Returns true if an operation of the member itself reads or writes its output in one of these stretches.
+bool OpBuilder::uses_output(Member member, const std::vector<Stretch>& stretches) const {
+    bool uses = false;
+    const auto note = [&](const Touched& own) {
+        if (own.area != output_area) return;
+        for (const Stretch& one : stretches)
+            uses |= own.stretch.begin < one.end && one.begin < own.stretch.end;
+    };
+    for (const Op& op : members_[member].ops) for_each_touched(member, op, note);
+    return uses;
+}
+
 // Finds the parts of a member's areas that local peers read and write.
 void OpBuilder::find_sharing(Member member, RankProgram& program) const {
-    bool is_read = false;  // true if a local peer reads the output
-    for (Member other = 0; other < members_.size(); ++other) {
-        if (other == member) continue;
-        const AreaId input = area_for(other, member, input_area),
-                     output = area_for(other, member, output_area), work = area_for(other, member, work_area);
-        for (const Op& op : members_[other].ops) {
-            for (const AreaId operand : op.operands) {
-                const Touched read = touched(other, op, operand);
-                if (read.area == input) program.input_read.push_back(read.stretch);
-                is_read |= read.area == output;
-                program.shares_work |= read.area == work;
-            }
-            const auto written = [&](AreaId area) {
-                if (area == output) program.output_written.push_back({op.begin, op.end});
-                program.shares_work |= area == work;
-            };
-            written(op.area);
-            for (const AreaId area : op.also) written(area);
-        }
-    }
+    bool is_output_read = false;
+    for (Member other = 0; other < members_.size(); ++other)
+        if (other != member) is_output_read |= note_uses(other, member, program);
     merge(program.input_read);
     merge(program.output_written);
     program.shares_input = !program.input_read.empty();
-    program.output_is_apart = !is_read;
-    const auto use = [&](const Touched& own) {
-        if (own.area != output_area) return;
-        for (const Stretch& theirs : program.output_written)
-            if (own.stretch.begin < theirs.end && theirs.begin < own.stretch.end)
-                program.output_is_apart = false;
-    };
-    for (const Op& op : members_[member].ops) {
-        for (std::size_t i = 0; i < op.parts(); ++i) {
-            const MessagePart part = op.part(i);
-            use({part.area, {part.begin, part.end}});
-        }
-        for (const auto* areas : {&op.operands, &op.also})
-            for (const AreaId area : *areas) use(touched(member, op, area));
-        for (const auto& parts : op.reads)
-            for (const MessagePart& part : parts) use({part.area, {part.begin, part.end}});
-    }
-    program.shares_output = is_read || !program.output_written.empty();
+    program.shares_output = is_output_read || !program.output_written.empty();
+    program.output_is_apart = !is_output_read && !uses_output(member, program.output_written);
 }
 
 RankProgram OpBuilder::finish(Member member, std::uint32_t origin, std::uint32_t kept) {
@@ -382,15 +402,8 @@ RankProgram OpBuilder::finish(Member member, std::uint32_t origin, std::uint32_t
         program.signals = std::max(program.signals, static_cast<std::uint32_t>(other.signals.size()));
     Emitter(*this, member, program).run(origin);
     number_late_areas(program);
-    for (const Op& op : program.ops) {
-        for (std::size_t i = 0; i < op.parts(); ++i) program.uses_work |= op.part(i).area == work_area;
-        for (const auto* areas : {&op.operands, &op.also})
-            for (const AreaId area : *areas) program.uses_work |= program.memory_of(area) == work_area;
-        for (const auto& parts : op.reads)
-            for (const MessagePart& part : parts) program.uses_work |= part.area == work_area;
-    }
     find_sharing(member, program);
-    program.uses_work |= program.shares_work;
+    program.uses_work = uses_work(member) || program.shares_work;
     return program;
 }
 

@@ -26,8 +26,9 @@ struct OpRef {
 };
 inline constexpr OpRef no_op{};
 
-// Marks a kept area of a member. Kept areas get their numbers once all scratch slots are known.
-inline constexpr AreaId is_kept = AreaId{1} << 30;
+// The bits that mark a kept and a shifted area of a member; the other bits are its index among those. They
+// get their numbers last: kept areas once all scratch slots are known, shifted ones once all others are.
+inline constexpr AreaId kept_bit = AreaId{1} << 30, shifted_bit = AreaId{1} << 31;
 
 // A member's memory in which pieces lie: its input, output, work or a kept area. Kept areas have positions of
 // their own, so the lists that order accesses to the work area order theirs, too.
@@ -113,6 +114,8 @@ class OpBuilder {
         Stretch stretch;
     };
     Touched touched(Member member, const Op& op, AreaId area) const;
+    template <typename Call>
+    void for_each_touched(Member member, const Op& op, Call call) const;
     void number_late_areas(RankProgram& program) const;
 
     AreaId apart(AreaId area) const {
@@ -127,7 +130,10 @@ class OpBuilder {
     }
     void touch(OpRef op, Memory memory, bool guards_buffers);
     void find_signals();
+    bool uses_work(Member member) const;
     void find_sharing(Member member, RankProgram& program) const;
+    bool note_uses(Member local_peer, Member owner, RankProgram& program) const;
+    bool uses_output(Member member, const std::vector<Stretch>& stretches) const;
     std::map<Member, Stage> awaited(Member member) const;
     std::map<Member, Stage> touched_until(Member member, bool guards_buffers) const;
 

@@ -26,7 +26,7 @@ void Places::set_initial_places(const StepGraph& graph, Rank rank, Side& side) c
                            : input == Share::own ? side.own
                                                  : AtomRange{};
     std::fill(side.place.begin() + held.begin, side.place.begin() + held.end, input_area);
-    AreaId kept = is_kept;
+    AreaId kept = kept_bit;
     for (const ExtraBuffer& extra : graph.extras) {
         if (!extra.is_like_x()) continue;
         const AtomRange all = builder_.atoms_of(Interval{Rational(extra.begin), Rational(extra.begin + 1)});
