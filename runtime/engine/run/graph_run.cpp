@@ -506,10 +506,9 @@ bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
         disagreement_ = {id, op.peer};
         return false;
     }
-    const auto index = static_cast<std::size_t>(member < local_peers_->self() ? member : member - 1);
     const std::uint8_t in_windows = local_peers_->line(member, sequence_).in_windows;
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area}) {
-        const dsl::AreaId theirs = dsl::RankProgram::local_peer_area(index, area);
+        const dsl::AreaId theirs = local_peers_->area_of(member, area);
         areas_[theirs] = direct_ ? direct_->base(theirs) : local_peers_->base(member, sequence_, area);
         holds_x_[theirs] = !tile_.is_whole() && (in_windows & LocalPeers::Line::bit_of(area)) != 0;
     }
@@ -568,12 +567,10 @@ void GraphRun::show_pieces() const {
 // Compares the count that a local peer has for this rank with the count that this rank expects; if they are
 // equal, places the piece.
 std::optional<PairCounts> GraphRun::find_piece(Member member) {
-    const Member self = local_peers_->self();
     const dsl::Rank source = local_peers_->ranks()[static_cast<std::size_t>(member)];
-    const dsl::AreaId input = dsl::RankProgram::local_peer_area(
-                          static_cast<std::size_t>(member < self ? member : member - 1), dsl::input_area),
-                      work = input + dsl::work_area;
-    const ShownPiece& shown = reinterpret_cast<const ShownPiece*>(areas_[work])[self];
+    const dsl::AreaId input = local_peers_->area_of(member, dsl::input_area),
+                      work = local_peers_->area_of(member, dsl::work_area);
+    const ShownPiece& shown = reinterpret_cast<const ShownPiece*>(areas_[work])[local_peers_->self()];
     const std::uint64_t expected = binding_->layout.received_from(source);
     if (shown.count != expected) return PairCounts{shown.count, expected};
     const std::uint64_t bytes = expected * element_size(plan_->type());

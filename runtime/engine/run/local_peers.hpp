@@ -52,6 +52,12 @@ class LocalPeers {
     Member member_of(dsl::Rank rank) const {
         return members_of_[static_cast<std::size_t>(rank)];
     }  // a rank of the member
+    // Returns the area in which this rank's program has the member's input, output or work. Not for this rank
+    // itself, which is not among its program's local peers.
+    dsl::AreaId area_of(Member member, dsl::AreaId area) const {
+        const auto index = static_cast<std::size_t>(member < self() ? member : member - 1);
+        return dsl::RankProgram::local_peer_area(index, area);
+    }
 
     // The state that a rank publishes for a start that could go from device to device.
     struct alignas(128) Shown {

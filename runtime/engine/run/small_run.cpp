@@ -123,8 +123,7 @@ void SmallRun::place(const LocalPeers& local_peers, std::uint64_t sequence, cons
     areas_[dsl::output_area] = virtual_base(recv, binding_->byte_offsets[output_origin_]);
     for (const dsl::Rank rank : awaited_) {
         const Member member = local_peers.member_of(rank);
-        const auto index = static_cast<std::size_t>(member < local_peers.self() ? member : member - 1);
-        areas_[dsl::RankProgram::local_peer_area(index, dsl::input_area)] =
+        areas_[local_peers.area_of(member, dsl::input_area)] =
             local_peers.copies(member, sequence, 0, dsl::input_area, bytes_);
     }
     place_shifted(program_, binding_->byte_offsets.data(), areas_.data());

@@ -335,9 +335,8 @@ void TileRun::place_shifted_areas() {
 void TileRun::place_local_peer(Member member) {
     placed_[static_cast<std::size_t>(member)] = true;
     const LocalPeers& local_peers = *start_.local_peers;
-    const auto index = static_cast<std::size_t>(member < local_peers.self() ? member : member - 1);
     for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
-        areas_[dsl::RankProgram::local_peer_area(index, area)] =
+        areas_[local_peers.area_of(member, area)] =
             start_.copies_through_window && area != dsl::work_area
                 ? virtual_base(copy_in_window(member, area), begins_[area])
                 : local_peers.base(member, start_.sequence, area);
