@@ -27,7 +27,6 @@ constexpr auto spin_time = 300us;
 constexpr auto long_yield = 500us;  // both are multiplied by the number of ranks that share a core
 constexpr int waits_after_long_yield = 20;
 constexpr auto attended_for = 500ms;   // after a call, for programs that test repeatedly
-constexpr int away_share = 4;          // absences longer than the timeout divided by this do not count
 constexpr auto watch_interval = 10ms;  // between checks of the job's health while messages flow
 
 constexpr auto longest_sleep = 1s;
@@ -58,6 +57,27 @@ struct HasEnded {
 
 }  // namespace
 
+// A thread's presence in a call that moves operations; made with the gate held. If nothing is in flight,
+// there are no deadlines. If another thread drives, the clock of the deadlines goes on already.
+class Progress::Presence {
+  public:
+    explicit Presence(Progress& progress) : progress_(progress) {
+        if (progress_.is_idle() || progress_.gate_.driven()) return;
+        progress_.deadline_clock_.come_in(Clock::now());
+    }
+    ~Presence() {
+        if (progress_.is_idle())
+            progress_.left_alone_.note_idle();
+        else
+            progress_.deadline_clock_.go_out(Clock::now());
+    }
+    Presence(const Presence&) = delete;
+    Presence& operator=(const Presence&) = delete;
+
+  private:
+    Progress& progress_;
+};
+
 Progress::Progress(transport::Bootstrap& bootstrap, LocalPeers* local_peers, transport::Fabric* fabric,
                    std::chrono::milliseconds timeout)
     : bootstrap_(bootstrap),
@@ -68,6 +88,7 @@ Progress::Progress(transport::Bootstrap& bootstrap, LocalPeers* local_peers, tra
       long_yield_(long_yield * (local_peers ? local_peers->ranks_per_core() : 1)),
       completions_(64),
       agreed_(static_cast<std::size_t>(bootstrap.world_size()), -1),
+      deadline_clock_(timeout),
       messages_(bootstrap.rank(), bootstrap.world_size(), local_peers, fabric),
       sibling_([this] { return awaited(); }),
       answers_(bootstrap, [this](std::uint64_t number) { return account_of(number); }) {}
@@ -86,9 +107,8 @@ Execution& Progress::start(const std::shared_ptr<StartablePlan>& plan, Extent ex
                            void* recv, double factor, std::optional<std::chrono::milliseconds> limit,
                            const device::Buffers* buffers) {
     Gate::Visit visit(gate_);
-    come_in();
+    const Presence presence(*this);
     Execution& execution = begin(plan, extent, send, recv, factor, limit, buffers);
-    go_out();
     if (execution.status_of_all() == Status::in_progress) left_alone_.note_start();
     return execution;
 }
@@ -98,10 +118,9 @@ void Progress::run(const std::shared_ptr<StartablePlan>& plan, Extent extent, co
     Gate::Visit visit(gate_);
     const bool may_end_at_once = is_idle() && !failure_ && !buffers && !bootstrap_.has_bad_news();
     if (may_end_at_once && run_at_once(*plan, extent, send, recv, factor)) return;
-    come_in();
+    const Presence presence(*this);
     Execution& execution = begin(plan, extent, send, recv, factor, std::nullopt, buffers);
     wait_for_others(visit, Clock::time_point::max(), HasEnded(execution));
-    go_out();
     finish(execution);
 }
 
@@ -171,7 +190,7 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
     ++started_;
     next_sequence_ += start.tiles();
     const auto set_deadlines = [&] {
-        const auto deadline = Clock::now() - away_ + limit.value_or(timeout_);
+        const auto deadline = deadline_clock_.at(Clock::now()) + limit.value_or(timeout_);
         for (Execution* tile = begun; tile; tile = tile->next_tile()) tile->set_deadline(deadline);
     };
     try {
@@ -204,19 +223,17 @@ void Progress::while_still(const std::function<void()>& action) {
 
 MessageRequest& Progress::start(const MessageStart& message, const device::Buffers* buffers) {
     Gate::Visit visit(gate_);
-    come_in();
+    const Presence presence(*this);
     MessageRequest& request = begin(message, buffers);
-    go_out();
     if (request.status_of_all() == Status::in_progress) left_alone_.note_start();
     return request;
 }
 
 void Progress::run(const MessageStart& message, const device::Buffers* buffers) {
     Gate::Visit visit(gate_);
-    come_in();
+    const Presence presence(*this);
     MessageRequest& request = begin(message, buffers);
     wait_for_others(visit, Clock::time_point::max(), HasEnded(request));
-    go_out();
     finish(request);
 }
 
@@ -236,7 +253,7 @@ MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buf
         fail_here(error);
         throw;
     }
-    const auto set_deadline = [&] { begun->deadline = Clock::now() - away_ + timeout_; };
+    const auto set_deadline = [&] { begun->deadline = deadline_clock_.at(Clock::now()) + timeout_; };
     try {
         begun->note = flight_.begin_message(message.direction == Direction::send, message.peer, message.tag,
                                             message.bytes);
@@ -258,12 +275,11 @@ MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buf
 template <typename Started>
 bool Progress::has_ended(const Started& started) {
     const auto is_open = [&] { return started.status_of_all() == Status::in_progress; };
-    come_in();
+    const Presence presence(*this);
     if (is_open() && !gate_.driven()) {
         step();
         if (is_open()) watch(Clock::now());
     }
-    go_out();
     return !is_open();
 }
 
@@ -303,9 +319,8 @@ bool Progress::wait_and_finish(Started& started, Clock::time_point until) {
     {
         Gate::Visit visit(gate_);
         require_lent(started);
-        come_in();
+        const Presence presence(*this);
         ended = wait_for_others(visit, until, HasEnded(started));
-        go_out();
         if (ended) tensors = finish(started);
     }
     if (tensors) tensors->finish();
@@ -316,13 +331,12 @@ std::optional<std::size_t> Progress::wait_any(std::span<Request* const> requests
     Gate::Visit visit(gate_);
     for (const Request* request : requests) require_lent(*request);
     std::optional<std::size_t> first;
-    come_in();
+    const Presence presence(*this);
     wait_for_others(visit, until, [&] {
         for (std::size_t i = 0; i < requests.size() && !first; ++i)
             if (status_of(*requests[i]) != Status::in_progress) first = i;
         return first.has_value();
     });
-    go_out();
     return first;
 }
 
@@ -350,25 +364,21 @@ void Progress::drive_what_is_in_flight(const std::atomic<bool>& is_ending) {
     Gate::Visit visit(gate_);
     visit.let_drive([&] { return is_ending.load(); });
     const auto is_over = [&] { return is_idle() || gate_.is_followed() || is_ending; };
-    come_in();
+    const Presence presence(*this);
     wait_for_others(visit, Clock::time_point::max(), is_over);
-    go_out();
 }
 
 void Progress::finish_collectives() {
     Gate::Visit visit(gate_);
-    come_in();
+    const Presence presence(*this);
     wait_for_others(visit, Clock::time_point::max(), [&] { return in_flight_.empty(); });
-    go_out();
     if (failure_) throw Error(failure_->status, failure_->text);
 }
 
 bool Progress::move_until(Clock::time_point until) {
     Gate::Visit visit(gate_);
-    come_in();
-    const bool is_quiet = wait_for_others(visit, until, [&] { return is_idle(); });
-    go_out();
-    return is_quiet;
+    const Presence presence(*this);
+    return wait_for_others(visit, until, [&] { return is_idle(); });
 }
 
 std::uint64_t Progress::begin_elsewhere(const std::shared_ptr<const record::Label>& label) {
@@ -495,13 +505,13 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_poin
     Clock::duration at_most = somebody_left_ ? Clock::duration(sleep_after_departure) : longest_sleep;
     at_most = std::min(at_most, until - now);
     for (const Execution* execution : in_flight_) {
-        at_most = std::min(at_most, execution->deadline() + away_ - now);
+        at_most = std::min(at_most, deadline_clock_.when(execution->deadline()) - now);
         if (execution->waits_for_device()) at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
     }
     for (const MessageRequest* message : messages_.open())
         if (waits_for_device(*message)) at_most = std::min(at_most, Clock::duration(sleep_beside_copies));
     if (!messages_.open().empty())  // the oldest has the first deadline
-        at_most = std::min(at_most, messages_.open().front()->deadline + away_ - now);
+        at_most = std::min(at_most, deadline_clock_.when(messages_.open().front()->deadline) - now);
     if (!in_flight_.empty() && !is_alone()) at_most = std::min(at_most, impatience_.due() - now);
     // Once a rank has left, the event descriptor stays readable, and would end every sleep at once.
     pollfd others[] = {{gate_.bell_fd(), POLLIN, 0},
@@ -531,21 +541,8 @@ void Progress::sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_poin
     if (broken && !failure_) fail_fabric(*broken, -1);
 }
 
-void Progress::come_in() {
-    if (is_idle() || gate_.driven()) return;
-    const auto absence = Clock::now() - last_seen_;
-    if (absence > timeout_ / away_share) away_ += absence;
-}
-
 bool Progress::is_attended() const {
-    return gate_.driven() || Clock::now() - last_seen_ < attended_for;
-}
-
-void Progress::go_out() {
-    if (is_idle())
-        left_alone_.note_idle();
-    else
-        last_seen_ = Clock::now();
+    return gate_.driven() || Clock::now() - deadline_clock_.last_seen() < attended_for;
 }
 
 }  // namespace hocket::engine

@@ -16,6 +16,7 @@
 #include "runtime/device/devices.hpp"
 #include "runtime/engine/messages/point_to_point.hpp"
 #include "runtime/engine/progress/answers.hpp"
+#include "runtime/engine/progress/deadline_clock.hpp"
 #include "runtime/engine/progress/endings.hpp"
 #include "runtime/engine/progress/gate.hpp"
 #include "runtime/engine/progress/left_alone.hpp"
@@ -124,6 +125,8 @@ class Progress {
     }
 
   private:
+    class Presence;
+
     bool run_at_once(StartablePlan& plan, Extent extent, const void* send, void* recv, double factor);
     Execution& begin(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
                      double factor, std::optional<std::chrono::milliseconds> limit,
@@ -186,8 +189,6 @@ class Progress {
     void fail_departure(int peer);
     void let_go();
     record::Recording recording_now() const;
-    void come_in();
-    void go_out();
     bool is_attended() const;  // a thread is making progress, or often calls
 
     transport::Bootstrap& bootstrap_;
@@ -222,10 +223,7 @@ class Progress {
 
     int waits_without_yield_ = 0;
 
-    // The clock of the deadlines stands still while operations are in flight and the application is busy
-    // elsewhere, so that a late hkt_wait alone is not a timeout.
-    Clock::time_point last_seen_{};
-    Clock::duration away_{0};
+    DeadlineClock deadline_clock_;
 
     PointToPoint messages_;
     Sibling sibling_;

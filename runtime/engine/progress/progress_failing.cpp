@@ -62,10 +62,10 @@ void Progress::watch(Clock::time_point now) {
 // A lone rank may still wait for a message from another of its threads, so its deadlines count, too.
 void Progress::watch_deadlines(Clock::time_point now) {
     for (const Execution* execution : in_flight_)
-        if (now - away_ >= execution->deadline())
+        if (deadline_clock_.at(now) >= execution->deadline())
             return fail(timed_out(timeout_, idle_ranks(), bootstrap_.rank(), in_flight()));
     for (const MessageRequest* message : messages_.open())
-        if (now - away_ >= message->deadline)
+        if (deadline_clock_.at(now) >= message->deadline)
             return fail(timed_out(timeout_, *message, messages_.tags_not_received(message->start.peer),
                                   bootstrap_.rank(), in_flight()));
 }
