@@ -160,10 +160,24 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
                 .number = started_,
                 .sequence = next_sequence_,
                 .checksum = static_cast<std::uint32_t>(history >> 32)};
-    Execution* begun = nullptr;
-    ResolvedBuffers resolved;
     flight_.begin(plan->label(), started_, extent.count, start.checksum);
     const record::Moment began = tracer_ ? Tracer::now() : 0;
+    Execution& execution = make_execution(*plan, start, buffers);
+    if (tracer_) tracer_->begin(execution, began);
+    put_in_flight(execution, start);
+    history_ = history;
+    is_leaving_ = limit.has_value();
+    advance_begun(execution, start, limit.value_or(timeout_));
+    retire();
+    if (tracer_) tracer_->look(in_flight_);
+    // Most small operations have ended by now and need no deadline, so no clock is read for them.
+    if (execution.status_of_all() == Status::in_progress) set_deadlines(execution, limit.value_or(timeout_));
+    return execution;
+}
+
+// Takes all that the start needs, so that put_in_flight() cannot fail.
+Execution& Progress::make_execution(StartablePlan& plan, Start& start, const device::Buffers* buffers) {
+    ResolvedBuffers resolved;
     try {
         divide(start);
         if (buffer_uses_ && !buffers) buffer_uses_->note(start);
@@ -172,31 +186,31 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
             resolved = ResolvedBuffers(start, buffers, has_adopted ? &local_peers_->window() : nullptr);
         lent_.reserve(lent_.size() + 1);
         in_flight_.reserve(in_flight_.size() + start.tiles());
-        begun = &begin_tiles(*plan, start, plan->program().local_peers.empty() ? nullptr : local_peers_);
+        Execution& execution =
+            begin_tiles(plan, start, plan.program().local_peers.empty() ? nullptr : local_peers_);
+        execution.keep(std::move(resolved));
+        return execution;
     } catch (const std::exception& error) {
         // The other ranks will start this operation and wait for it.
         fail_here(error);
         flight_.end(started_, error_of(error).status(), record::coarse_now());
         throw;
     }
-    Execution& execution = *begun;
-    execution.keep(std::move(resolved));
+}
+
+void Progress::put_in_flight(Execution& execution, const Start& start) {
     lent_.push_back(&execution);
-    if (tracer_) tracer_->begin(execution, began);
-    const std::size_t older = in_flight_.size();
-    for (Execution* tile = begun; tile; tile = tile->next_tile()) in_flight_.push_back(tile);
-    is_leaving_ = limit.has_value();
-    history_ = history;
+    for (Execution* tile = &execution; tile; tile = tile->next_tile()) in_flight_.push_back(tile);
     ++started_;
     next_sequence_ += start.tiles();
-    const auto set_deadlines = [&] {
-        const auto deadline = deadline_clock_.at(Clock::now()) + limit.value_or(timeout_);
-        for (Execution* tile = begun; tile; tile = tile->next_tile()) tile->set_deadline(deadline);
-    };
+}
+
+// Advances the start that was put in flight last, as far as it goes without waiting. The thread that waits
+// for it continues it. But a lone rank waits for nothing but a device, so it completes the operation here.
+void Progress::advance_begun(Execution& execution, const Start& start, std::chrono::milliseconds limit) {
+    const std::size_t older = in_flight_.size() - start.tiles();
     try {
         hear_bad_news();
-        // A lone rank waits for nothing but a device, so it completes the operation here. Otherwise the
-        // thread that waits continues it.
         do {
             std::uint64_t budget = Execution::local_budget_bytes;
             if (!failure_ && window() > older) execution.advance(fabric_, budget);
@@ -204,16 +218,16 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent ex
         if (!failure_ && execution.run().disagreement())
             fail_mismatch(execution, *execution.run().disagreement());
     } catch (const Error& error) {
-        set_deadlines();
+        set_deadlines(execution, limit);
         fail_moving(error);
     } catch (const std::exception& error) {
         fail_here(error);
     }
-    retire();
-    if (tracer_) tracer_->look(in_flight_);
-    // Most small operations have ended by now and need no deadline, so no clock is read for them.
-    if (execution.status_of_all() == Status::in_progress) set_deadlines();
-    return execution;
+}
+
+void Progress::set_deadlines(Execution& execution, std::chrono::milliseconds limit) const {
+    const auto deadline = deadline_clock_.at(Clock::now()) + limit;
+    for (Execution* tile = &execution; tile; tile = tile->next_tile()) tile->set_deadline(deadline);
 }
 
 void Progress::while_still(const std::function<void()>& action) {

@@ -131,6 +131,10 @@ class Progress {
     Execution& begin(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
                      double factor, std::optional<std::chrono::milliseconds> limit,
                      const device::Buffers* buffers);
+    Execution& make_execution(StartablePlan& plan, Start& start, const device::Buffers* buffers);
+    void put_in_flight(Execution& execution, const Start& start);
+    void advance_begun(Execution& execution, const Start& start, std::chrono::milliseconds limit);
+    void set_deadlines(Execution& execution, std::chrono::milliseconds limit) const;
     MessageRequest& begin(MessageStart message, const device::Buffers* buffers);
     bool step();  // true if anything moved
     bool advance_all();
