@@ -5,6 +5,7 @@
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/progress/progress.hpp"
 #include "runtime/engine/run/graph_run.hpp"
+#include "runtime/engine/run/pair_pieces.hpp"
 #include "runtime/engine/run/tiles.hpp"
 
 namespace hocket::engine {

@@ -93,13 +93,9 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_p
     send_ = start.send;
     recv_ = start.recv;
     factor_ = start.factor;
-    // A lone rank exchanges nothing: it has one piece, and its buffers are treated as if they began at that
-    // piece.
-    if (is_by_pair() && plan_->program().buffers == 1) {
-        const std::uint64_t element = element_size(start.plan->type());
-        send_ = address(const_cast<std::byte*>(send_), binding_->layout.place_sent_to(0) * element);
-        recv_ = address(recv_, binding_->layout.place_received_from(0) * element);
-    }
+    pieces_.reset();
+    if (binding_->layout.is_by_pair()) pieces_.emplace(*plan_, *binding_);
+    if (pieces_ && plan_->program().buffers == 1) pieces_->skip_to_lone_piece(send_, recv_);
     waits_ = binding_->waits;
     remaining_ = binding_->remaining;
     is_done_ = remaining_ == 0;
@@ -112,8 +108,9 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_p
         state_turn_ = state_->take_turn();
     }
     make_copies();
+    if (pieces_) pieces_->read_from(send_, copies_[dsl::input_area]);
     place_areas();
-    const bool needs_all_input = local_peers || copies_[dsl::input_area] || is_by_pair();
+    const bool needs_all_input = local_peers || copies_[dsl::input_area] || pieces_;
     staged_.begin(start.staging, *plan_, *binding_, tile_, recv_, needs_all_input);
     entered_ = !local_peers && !(needs_all_input && start.staging);
     if (entered_ && copies_[dsl::input_area]) move_copies(dsl::input_area);
@@ -123,6 +120,7 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_p
 void GraphRun::release() {
     arguments_.reset();
     if (state_) std::exchange(state_, nullptr)->fail_turn();
+    pieces_.reset();
     binding_.reset();
 }
 
@@ -143,8 +141,8 @@ void GraphRun::place_areas() {
         areas_[program.first_scratch() + i] =
             virtual_base(address(memory, binding_->slot_offsets[i]), offsets[program.scratch[i].begin]);
     if (program.kept > 0) place_kept();
-    if (is_by_pair())
-        place_piece(program.rank, dsl::input_area, piece_for(program.rank));
+    if (pieces_)
+        pieces_->place_own(areas_.data());
     else
         place_shifted(program, offsets.data(), areas_.data());
 }
@@ -340,9 +338,7 @@ std::span<const transport::Segment> GraphRun::segments_of(const dsl::Op& op, con
 std::uint64_t GraphRun::bytes_of_buffer(dsl::AreaId area) const {
     const dsl::RankProgram& program = plan_->program();
     const Layout& layout = binding_->layout;
-    if (is_by_pair())
-        return (area == dsl::input_area ? layout.sent() : layout.received()).count *
-               element_size(plan_->type());
+    if (pieces_) return pieces_->bytes(area);
     const std::uint64_t whole = binding_->count * element_size(plan_->type());
     switch (area == dsl::input_area ? program.input() : program.output()) {
         case dsl::Share::none:
@@ -358,9 +354,7 @@ std::uint64_t GraphRun::bytes_of_buffer(dsl::AreaId area) const {
 // Returns the bytes from the beginning of the caller's buffer to the end of its data.
 std::uint64_t GraphRun::bytes_spanned(dsl::AreaId area) const {
     if (!tile_.is_whole() && bytes_of_buffer(area) > 0) return tile_.bytes_of_x();
-    if (!is_by_pair()) return bytes_of_buffer(area);
-    const Layout& layout = binding_->layout;
-    return (area == dsl::input_area ? layout.sent() : layout.received()).span * element_size(plan_->type());
+    return pieces_ ? pieces_->bytes_spanned(area) : bytes_of_buffer(area);
 }
 
 // Allocates copies of the buffers that local peers use but cannot reach, in memory that they can reach. Also
@@ -371,9 +365,7 @@ void GraphRun::make_copies() {
     if (direct_) return;  // local peers reach all of it
     const dsl::RankProgram& program = plan_->program();
     const std::uint64_t input = bytes_of_buffer(dsl::input_area), output = bytes_of_buffer(dsl::output_area);
-    const std::uint64_t shown = local_peers_ && is_by_pair()
-                                    ? static_cast<std::uint64_t>(local_peers_->members()) * sizeof(ShownPiece)
-                                    : 0;
+    const std::uint64_t shown = local_peers_ && pieces_ ? PairPieces::shown_bytes(*local_peers_) : 0;
     bool copies_input = plan_->must_copy_input(send_, recv_, binding_->layout), copies_output = false;
     if (local_peers_) {
         transport::Window& window = local_peers_->window();
@@ -407,7 +399,7 @@ bool GraphRun::works_beside_copy(dsl::AreaId area) const {
 std::uint64_t GraphRun::move_copies(dsl::AreaId area) {
     const bool is_input = area == dsl::input_area;
     if (bytes_of_buffer(area) == 0) return 0;
-    if (is_by_pair()) return pack_input();
+    if (pieces_) return pieces_->fill_copy(factor_, copy_is_read_by());
     std::uint64_t moved = 0;
     const auto move = [&](std::uint64_t in_copy, std::uint64_t in_buffer, std::uint64_t bytes) {
         if (is_input)
@@ -475,9 +467,9 @@ void GraphRun::show_areas(LocalPeers::Line& line) {
         line.show(area, offset.value_or(0), binding_->byte_offsets[origins[area]]);
         if (!copies_[area]) line.in_windows |= LocalPeers::Line::bit_of(area);
     }
-    if (program.shares_work || is_by_pair())
+    if (program.shares_work || pieces_)
         line.show(dsl::work_area, window.offset_of(memory_, memory_bytes_).value(), 0);
-    if (is_by_pair()) show_pieces();
+    if (pieces_) pieces_->show(*local_peers_, memory_);
 }
 
 bool GraphRun::look_for_local_peers() {
@@ -512,80 +504,14 @@ bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
         areas_[theirs] = direct_ ? direct_->base(theirs) : local_peers_->base(member, sequence_, area);
         holds_x_[theirs] = !tile_.is_whole() && (in_windows & LocalPeers::Line::bit_of(area)) != 0;
     }
-    if (!is_by_pair()) {
+    if (!pieces_) {
         place_shifted(plan_->program(), binding_->byte_offsets.data(), areas_.data());
-    } else if (const auto difference = find_piece(member)) {
+    } else if (const auto difference = pieces_->find(*local_peers_, member, areas_.data())) {
         disagreement_ = {id, op.peer, *difference};
         return false;
     }
     contacts_[static_cast<std::size_t>(member)] = true;
     return true;
-}
-
-// ---- By pair ------------------------------------------------------------------------------------
-//
-// Positions count the pieces as if they were contiguous. In the caller's buffers the pieces lie where the
-// caller says; in a copy of the input they are contiguous. The work area, which no direct program uses, tells
-// the local peers where this rank's pieces for them are, because they cannot derive that from their own
-// layout.
-
-std::uint64_t GraphRun::shift_of(dsl::AreaId area, dsl::BoundaryId boundary) const {
-    const bool is_packed = area == dsl::input_area && copies_[dsl::input_area];
-    return !is_by_pair() || is_packed ? 0 : binding_->byte_shifts[boundary];
-}
-
-std::byte* GraphRun::piece_for(dsl::Rank rank) const {
-    const Layout& layout = binding_->layout;
-    const std::uint64_t element = element_size(plan_->type());
-    if (copies_[dsl::input_area])
-        return address(copies_[dsl::input_area], layout.begin_sent_to(rank) * element);
-    return address(const_cast<std::byte*>(send_), layout.place_sent_to(rank) * element);
-}
-
-std::uint64_t GraphRun::pack_input() const {
-    const Layout& layout = binding_->layout;
-    const std::uint64_t element = element_size(plan_->type());
-    for (dsl::Rank rank = 0; rank < plan_->program().ranks; ++rank)
-        if (const std::uint64_t bytes = layout.sent_to(rank) * element; bytes > 0)
-            copy_input(*plan_, factor_, piece_for(rank), send_ + layout.place_sent_to(rank) * element, bytes,
-                       copy_is_read_by());
-    return layout.sent().count * element;
-}
-
-void GraphRun::show_pieces() const {
-    const Layout& layout = binding_->layout;
-    auto* const shown = reinterpret_cast<ShownPiece*>(memory_);
-    for (Member member = 0; member < local_peers_->members(); ++member) {
-        const dsl::Rank rank = local_peers_->ranks()[static_cast<std::size_t>(member)];
-        const std::uint64_t count = layout.sent_to(rank);
-        const auto offset =
-            local_peers_->window().offset_of(piece_for(rank), count * element_size(plan_->type()));
-        shown[member] = {offset.value_or(0), count};  // a piece without elements may be anywhere
-    }
-}
-
-// Compares the count that a local peer has for this rank with the count that this rank expects; if they are
-// equal, places the piece.
-std::optional<PairCounts> GraphRun::find_piece(Member member) {
-    const dsl::Rank source = local_peers_->ranks()[static_cast<std::size_t>(member)];
-    const dsl::AreaId input = local_peers_->area_of(member, dsl::input_area),
-                      work = local_peers_->area_of(member, dsl::work_area);
-    const ShownPiece& shown = reinterpret_cast<const ShownPiece*>(areas_[work])[local_peers_->self()];
-    const std::uint64_t expected = binding_->layout.received_from(source);
-    if (shown.count != expected) return PairCounts{shown.count, expected};
-    const std::uint64_t bytes = expected * element_size(plan_->type());
-    place_piece(source, input, local_peers_->window().at(member, shown.offset, bytes));
-    return std::nullopt;
-}
-
-// Places the piece so that it is read at its position in this rank's output, where pieces are contiguous.
-void GraphRun::place_piece(dsl::Rank source, dsl::AreaId input, std::byte* piece) {
-    const dsl::RankProgram& program = plan_->program();
-    const Layout& layout = binding_->layout;
-    const std::uint64_t begin =
-        (layout.sent().count + layout.begin_received_from(source)) * element_size(plan_->type());
-    for (std::size_t i = 0; i < program.shifted.size(); ++i)
-        if (program.shifted[i].of == input) areas_[program.first_shifted() + i] = virtual_base(piece, begin);
 }
 
 std::optional<dsl::OpId> GraphRun::first_incomplete() const {

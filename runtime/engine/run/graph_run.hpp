@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/engine/run/direct_start.hpp"
+#include "runtime/engine/run/pair_pieces.hpp"
 #include "runtime/engine/run/run.hpp"
 #include "runtime/engine/run/staged.hpp"
 #include "runtime/engine/start/input_copy.hpp"
@@ -19,12 +20,6 @@
 namespace hocket::engine {
 
 class Execution;
-
-// By pair, a rank sends another a message even if it has no elements for it: one meaningless byte, and this
-// value in place of the start's checksum. (Not all providers match messages without bytes.)
-constexpr std::uint32_t checksum_of_none(std::uint32_t checksum) {
-    return ~checksum;
-}
 
 // A message of an execution; transport::Message::user points to it.
 struct Transfer {
@@ -91,24 +86,16 @@ class GraphRun final : public Run {
     void place_kept();
     void compute(dsl::OpId id);
     std::span<const transport::Segment> segments_of(const dsl::Op& op, const Transfer& transfer);
-
-    // By pair:
-    struct ShownPiece {               // published for a local peer
-        std::uint64_t offset, count;  // its place in the slice, and its number of elements
-    };
-    bool is_by_pair() const { return binding_->layout.is_by_pair(); }
-    std::uint64_t shift_of(dsl::AreaId area, dsl::BoundaryId boundary) const;
-    std::byte* piece_for(dsl::Rank rank) const;
-    std::uint64_t pack_input() const;
-    void show_pieces() const;
-    std::optional<PairCounts> find_piece(Member member);
-    void place_piece(dsl::Rank source, dsl::AreaId input, std::byte* piece);
+    std::uint64_t shift_of(dsl::AreaId area, dsl::BoundaryId boundary) const {
+        return pieces_ ? pieces_->shift_of(area, boundary) : 0;
+    }
 
     const Plan* plan_;
     std::uint64_t sequence_ = 0;
     std::uint32_t checksum_ = 0;
     Tile tile_;
     std::shared_ptr<const Binding> binding_;
+    std::optional<PairPieces> pieces_;  // if the start is by pair
     std::vector<std::uint32_t> waits_;
     Queue receives_, sends_, local_;
     std::vector<dsl::OpId> awaits_;  // they may end at any time
