@@ -103,8 +103,7 @@ OpRef Places::extendable(Member member, AtomRange atoms) const {
     const auto is_candidate = [&](OpRef ref) {
         if (ref == no_op || ref.member != member) return false;
         const Op& op = builder_.op(ref);
-        return op.begin == atoms.begin && op.end == atoms.end &&
-               (op.kind == Op::Kind::combine || op.kind == Op::Kind::copy);
+        return op.begin == atoms.begin && op.end == atoms.end && op.is_elementwise();
     };
     const auto holds_for_all = [&](const std::function<bool(std::uint32_t)>& holds) {
         bool all = true;

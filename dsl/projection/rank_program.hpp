@@ -44,6 +44,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dsl/base/collective.hpp"
@@ -82,6 +83,14 @@ struct Op {
         await,    // blocks until the local peer `peer` has reached its signal `message`
         compute,  // x[begin, end) of `area`, or the rank's piece of a selection or of sums: `computation`
     };
+    // The work of an operation, as far as the ways to run a program differ by it. A new kind gets a role, a
+    // name, and a kernel in each executor of that role.
+    enum class Role : std::uint8_t {
+        message,      // goes to another rank, or comes from it
+        order,        // moves nothing
+        elements,     // area[i] = f(operands[0][i], operands[1][i], ...), `also` the same: Executor::run
+        computation,  // compute::Computer runs it
+    };
     Kind kind;
     BoundaryId begin, end;
     AreaId area;
@@ -106,9 +115,52 @@ struct Op {
     std::uint32_t waits_for = 0;  // number of earlier operations that list this one as successor
     std::vector<OpId> successors = {};
 
+    bool is_message() const { return role_of(kind) == Role::message; }
+    bool is_order() const { return role_of(kind) == Role::order; }
+    bool is_elementwise() const { return role_of(kind) == Role::elements; }
+    static constexpr Role role_of(Kind kind) {
+        switch (kind) {
+            case Kind::send:
+            case Kind::receive:
+                return Role::message;
+            case Kind::combine:
+            case Kind::copy:
+                return Role::elements;
+            case Kind::compute:
+                return Role::computation;
+            case Kind::signal:
+            case Kind::await:
+                break;
+        }
+        return Role::order;
+    }
+
     std::size_t parts() const { return 1 + further.size(); }
     MessagePart part(std::size_t i) const { return i == 0 ? MessagePart{begin, end, area} : further[i - 1]; }
 };
+
+constexpr std::string_view name_of(Op::Kind kind) {
+    constexpr std::string_view names[] = {"send", "receive", "combine", "copy", "signal", "await", "compute"};
+    return names[static_cast<std::size_t>(kind)];
+}
+
+// Calls call(area, begin, end) for each range that an operation reads, as boundaries of the area.
+template <typename Call>
+void for_reads(const Op& op, Call call) {
+    if (op.kind == Op::Kind::send)
+        for (std::size_t i = 0; i < op.parts(); ++i) call(op.part(i).area, op.part(i).begin, op.part(i).end);
+    for (const AreaId operand : op.operands) call(operand, op.begin, op.end);
+    for (const auto& parts : op.reads)
+        for (const MessagePart& part : parts) call(part.area, part.begin, part.end);
+}
+
+// Calls call(area, begin, end) for each range that an operation writes.
+template <typename Call>
+void for_writes(const Op& op, Call call) {
+    if (op.kind == Op::Kind::send || op.is_order()) return;
+    for (std::size_t i = 0; i < op.parts(); ++i) call(op.part(i).area, op.part(i).begin, op.part(i).end);
+    for (const AreaId area : op.also) call(area, op.begin, op.end);
+}
 
 // A place in the source, for errors, traces and `schedc explain`.
 struct Origin {

@@ -15,12 +15,6 @@ using namespace dsl;
 
 namespace {
 
-constexpr const char* kinds[] = {"send", "receive", "combine", "copy", "signal", "await", "compute"};
-
-const char* kind_of(const Op& op) {
-    return kinds[static_cast<int>(op.kind)];
-}
-
 std::string area_name(const RankProgram& program, AreaId area) {
     constexpr const char* names[] = {"input", "output", "work"};
     if (area >= program.first_shifted()) {
@@ -51,12 +45,12 @@ std::string dot_label(const RankProgram& program, const Op& op) {
                              : op.kind == Op::Kind::receive ? fmt::format(" from {}", op.peer)
                              : op.kind == Op::Kind::await   ? fmt::format(" {} of {}", op.message, op.peer)
                                                             : "";
-    return fmt::format("{} {}{}\\n{}", kind_of(op), region_of(program, op), peer,
+    return fmt::format("{} {}{}\\n{}", name_of(op.kind), region_of(program, op), peer,
                        program.origins[op.origin].location);
 }
 
 nlohmann::ordered_json json_of(const RankProgram& program, const Op& op) {
-    nlohmann::ordered_json json{{"kind", kind_of(op)},
+    nlohmann::ordered_json json{{"kind", name_of(op.kind)},
                                 {"begin", program.boundaries[op.begin].text()},
                                 {"end", program.boundaries[op.end].text()},
                                 {"area", area_name(program, op.area)}};

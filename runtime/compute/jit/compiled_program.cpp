@@ -12,10 +12,6 @@
 namespace hocket::jit {
 namespace {
 
-bool is_work(const dsl::Op& op) {
-    return op.kind == dsl::Op::Kind::combine || op.kind == dsl::Op::Kind::copy;
-}
-
 // A combine or copy: its kernels, and their arguments.
 struct Step {
     KernelShape shape;
@@ -77,7 +73,7 @@ class Program final : public CompiledProgram {
     void add(const dsl::Op& op, ReduceOp reduction, const dsl::Formula& defined, std::uint32_t divisor,
              std::vector<dsl::Formula::Item> epilogue) {
         Step& step = steps_.emplace_back();
-        if (!is_work(op) || !is_complete_) return;
+        if (!op.is_elementwise() || !is_complete_) return;
         step.operands = static_cast<std::uint32_t>(op.operands.size());
         step.destinations = static_cast<std::uint32_t>(1 + op.also.size());
         step.shape = KernelShape::of(type_, reduction, step.operands, step.destinations, divisor,

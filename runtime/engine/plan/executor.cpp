@@ -40,11 +40,22 @@ class Interpreter final : public Executor {
         for (const dsl::AreaId area : op.also) destinations.push_back(address(areas[area], begin));
         operands.clear();
         for (const dsl::AreaId area : op.operands) operands.push_back(address(areas[area], begin));
-        if (op.kind == dsl::Op::Kind::copy)
-            kernels::copy(destinations, operands[0], bytes);
-        else
-            op_.combine(type_, destinations, operands, bytes / element_size(type_),
-                        op.completes ? divisor_ : 1);
+        using Kind = dsl::Op::Kind;
+        switch (op.kind) {
+            case Kind::copy:
+                kernels::copy(destinations, operands[0], bytes);
+                break;
+            case Kind::combine:
+                op_.combine(type_, destinations, operands, bytes / element_size(type_),
+                            op.completes ? divisor_ : 1);
+                break;
+            case Kind::send:
+            case Kind::receive:
+            case Kind::signal:
+            case Kind::await:
+            case Kind::compute:
+                return;  // others run these
+        }
         if (op.epilogue == dsl::Op::no_epilogue) return;
         for (std::byte* const destination : destinations) {
             const compute::FormulaOperand result[] = {{destination, type_}};
@@ -96,9 +107,7 @@ class Tiered final : public Executor {
   public:
     Tiered(const dsl::RankProgram& program, DataType type, const compute::Reduction& op)
         : program_(program), type_(type), op_(op), interpreter_(program, type, op) {
-        const auto is_work = [](const dsl::Op& each) {
-            return each.kind == dsl::Op::Kind::combine || each.kind == dsl::Op::Kind::copy;
-        };
+        const auto is_work = [](const dsl::Op& each) { return each.is_elementwise(); };
         interpreted_ = starts_interpreted * std::count_if(program.ops.begin(), program.ops.end(), is_work);
     }
 

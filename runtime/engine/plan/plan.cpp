@@ -163,8 +163,7 @@ std::shared_ptr<const Binding> Plan::bind(const Layout& layout, const compute::A
     for (dsl::OpId id = 0; id < program_.ops.size(); ++id) {
         if (binding->waits[id] != 0) continue;
         const dsl::Op& op = program_.ops[id];
-        const bool orders = op.kind == Kind::signal || op.kind == Kind::await;
-        const bool is_waited_for = orders && (count > 0 || layout.is_by_pair());
+        const bool is_waited_for = op.is_order() && (count > 0 || layout.is_by_pair());
         if (binding->bytes_of(op) != 0 || is_waited_for || binding->travels(op)) {
             binding->ready.push_back(id);
             continue;

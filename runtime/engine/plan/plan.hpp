@@ -62,8 +62,7 @@ struct Binding {
     // Returns true if the operation is a message to or from another rank. By pair, a message without elements
     // is sent, too: only from it does the receiver learn that there are none.
     bool travels(const dsl::Op& op) const {
-        const bool is_message = op.kind == dsl::Op::Kind::send || op.kind == dsl::Op::Kind::receive;
-        return is_message && (layout.is_by_pair() || bytes_of(op) > 0);
+        return op.is_message() && (layout.is_by_pair() || bytes_of(op) > 0);
     }
 };
 

@@ -19,10 +19,6 @@ using Kind = dsl::Op::Kind;
                                               program.schedule, op, rule));
 }
 
-bool communicates(const dsl::Op& op) {
-    return op.kind == Kind::send || op.kind == Kind::receive;
-}
-
 // Returns the rank whose input the area is; nullopt if it is no input.
 std::optional<dsl::Rank> owner_of_input(const dsl::RankProgram& program, dsl::AreaId area) {
     if (area == dsl::input_area) return program.rank;
@@ -61,7 +57,7 @@ void check_parts(const dsl::RankProgram& program, std::size_t index) {
     const dsl::Op& op = program.ops[index];
     if (!has_region(program, op.part(0))) refuse_program(program, index, "its region has no boundaries");
     if (op.area >= program.areas()) refuse_program(program, index, "its area does not exist");
-    if (!communicates(op) && !op.further.empty())
+    if (!op.is_message() && !op.further.empty())
         refuse_program(program, index, "only messages have several parts");
     for (const dsl::MessagePart& part : op.further) {
         if (!has_region(program, part))
@@ -129,7 +125,7 @@ void check_peer(const dsl::RankProgram& program, std::size_t index) {
     if ((op.kind == Kind::await || op.kind == Kind::signal) &&
         (op.message == 0 || op.message > program.signals))
         refuse_program(program, index, "its signal does not exist");
-    if (!communicates(op)) return;
+    if (!op.is_message()) return;
     if (op.peer < 0 || op.peer >= program.ranks || op.peer == program.rank)
         refuse_program(program, index, "its peer does not exist");
     if (op.message >= (1u << 24)) refuse_program(program, index, "more than 2^24 messages to one peer");
@@ -200,7 +196,7 @@ void check_is_direct(const dsl::RankProgram& program) {
         refuse_program(program, 0, "data pass through memory other than the input and the output");
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
         const dsl::Op& op = program.ops[i];
-        for (std::size_t part = 0; communicates(op) && part < op.parts(); ++part)
+        for (std::size_t part = 0; op.is_message() && part < op.parts(); ++part)
             if (!(op.kind == Kind::send ? is_in(op.part(part), dsl::input_area, sent_to(op.peer))
                                         : is_in(op.part(part), dsl::output_area, received_from(op.peer))))
                 refuse_program(program, i,

@@ -16,6 +16,9 @@ namespace hocket::engine {
 // Not thread-safe. Throws hocket::Error like device::Copies.
 class DeviceExecutor {
   public:
+    // Returns true if the executor has a kernel for the operation; the others stay with the host.
+    static bool runs(const dsl::Op& op) { return op.kind == dsl::Op::Kind::copy; }
+
     // program: must outlive the executor, like the queues of `copies`.
     DeviceExecutor(const dsl::RankProgram& program, device::Queues& queues, std::string doing)
         : program_(program), copies_(queues, std::move(doing)) {}

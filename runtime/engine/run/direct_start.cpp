@@ -16,10 +16,8 @@ namespace {
 
 // A schedule may combine although its collective does not, in places whose values nobody gets.
 bool only_copies(const dsl::RankProgram& program) {
-    using Kind = dsl::Op::Kind;
-    return std::ranges::all_of(program.ops, [](const dsl::Op& op) {
-        return op.kind == Kind::copy || op.kind == Kind::signal || op.kind == Kind::await;
-    });
+    return std::ranges::all_of(program.ops,
+                               [](const dsl::Op& op) { return DeviceExecutor::runs(op) || op.is_order(); });
 }
 
 }  // namespace
@@ -116,7 +114,7 @@ std::set<dsl::AreaId> DirectStart::areas_of_local_peers() const {
         if (local_peer_of(program_, program_.memory_of(area))) areas.insert(program_.memory_of(area));
     };
     for (const dsl::Op& op : program_.ops) {
-        if (op.kind != dsl::Op::Kind::copy || binding_->bytes_of(op) == 0) continue;
+        if (!DeviceExecutor::runs(op) || binding_->bytes_of(op) == 0) continue;
         look(op.area);
         std::ranges::for_each(op.also, look);
         std::ranges::for_each(op.operands, look);

@@ -15,10 +15,6 @@ using Kind = dsl::Op::Kind;
 
 constexpr std::align_val_t memory_alignment{64};
 
-bool communicates(const dsl::Op& op) {
-    return op.kind == Kind::send || op.kind == Kind::receive;
-}
-
 // Returns a tag of 24 bits of the tile's sequence number and 24 of the message's number; the upper 16 are
 // reserved. Sequence numbers repeat after 2^24, when no message of the earlier sequence number can still be
 // in flight.
@@ -34,7 +30,7 @@ GraphRun::GraphRun(const Plan& plan, Execution& execution) : plan_(&plan) {
     transfer_of_.resize(ops.size());
     areas_.resize(plan.program().areas());
     for (dsl::OpId id = 0; id < ops.size(); ++id) {
-        if (!communicates(ops[id])) continue;
+        if (!ops[id].is_message()) continue;
         transfer_of_[id] = static_cast<std::uint32_t>(transfers_.size());
         transfers_.push_back({{}, &execution, id, segments_.size()});
         std::size_t segments = 0;
@@ -218,7 +214,7 @@ bool GraphRun::advance(transport::Fabric* fabric, std::uint64_t& budget) {
 
 // Returns false if the operation cannot be posted.
 bool GraphRun::run_or_post(const dsl::Op& op, dsl::OpId id, std::uint64_t& budget) {
-    if (direct_ && op.kind == Kind::copy) return post_on_device(id);
+    if (direct_ && DeviceExecutor::runs(op)) return post_on_device(id);
     const std::uint64_t bytes = binding_->bytes_of(op);
     if (op.kind == Kind::signal)
         local_peers_->signal(sequence_, 0, op.message);
@@ -252,7 +248,7 @@ bool GraphRun::end_on_device() {
 // may be posted as soon as the earlier one is. Signals wait for its end.
 bool GraphRun::follows_on_stream(dsl::OpId earlier, dsl::OpId later) const {
     const auto& ops = plan_->program().ops;
-    return direct_ && ops[earlier].kind == Kind::copy && ops[later].kind == Kind::copy;
+    return direct_ && DeviceExecutor::runs(ops[earlier]) && DeviceExecutor::runs(ops[later]);
 }
 
 void GraphRun::run_local(const dsl::Op& op, dsl::OpId id) {

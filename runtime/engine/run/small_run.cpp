@@ -26,7 +26,7 @@ bool reads_input_late(const dsl::RankProgram& program) {
     const dsl::Rational output(program.buffers - 1);
     std::vector<dsl::Interval> written;
     for (const dsl::Op& op : program.ops) {
-        if (op.kind != Kind::combine && op.kind != Kind::copy) continue;
+        if (!op.is_elementwise()) continue;
         for (const dsl::AreaId area : op.operands) {
             if (program.memory_of(area) != dsl::input_area) continue;
             const dsl::Interval own = read(op, area);
@@ -70,7 +70,7 @@ SmallRun::SmallRun(const Plan& plan)
     for (dsl::OpId id = 0; id < program.ops.size(); ++id) {
         const dsl::Op& op = program.ops[id];
         if (op.kind == Kind::await && !op.guards_buffers) awaited_.push_back(op.peer);
-        if (op.kind == Kind::combine || op.kind == Kind::copy) local_.push_back({id, op.begin, op.end});
+        if (op.is_elementwise()) local_.push_back({id, op.begin, op.end});
     }
 }
 

@@ -54,17 +54,6 @@ class Rest {
     std::map<std::uint64_t, std::uint64_t> free_;  // begin -> end
 };
 
-// Calls call(area, begin, end) for each range that an operation reads, as boundaries of the area.
-template <typename Call>
-void for_reads(const dsl::Op& op, Call call) {
-    if (op.kind == Kind::send)
-        for (std::size_t i = 0; i < op.parts(); ++i) call(op.part(i).area, op.part(i).begin, op.part(i).end);
-    if (op.kind == Kind::combine || op.kind == Kind::copy)
-        for (const dsl::AreaId operand : op.operands) call(operand, op.begin, op.end);
-    for (const auto& parts : op.reads)
-        for (const dsl::MessagePart& part : parts) call(part.area, part.begin, part.end);
-}
-
 // Returns the stretches in the order in which the program's operations read them.
 std::vector<Stretch> by_use(const Start& start, const Layout& layout, std::uint64_t bytes) {
     const dsl::RankProgram& program = start.plan->program();
@@ -143,15 +132,9 @@ void StagedOps::begin(device::Staging* staging, const Plan& plan, const Binding&
 // Calls call(begin, end) for each range that an operation writes to the output.
 template <typename Call>
 void StagedOps::for_outputs(const dsl::Op& op, Call call) const {
-    const auto written = [&](dsl::AreaId area, dsl::BoundaryId begin, dsl::BoundaryId end) {
+    for_writes(op, [&](dsl::AreaId area, dsl::BoundaryId begin, dsl::BoundaryId end) {
         if (plan_->program().memory_of(area) == dsl::output_area) call(begin, end);
-    };
-    if (op.kind == Kind::receive)
-        for (std::size_t i = 0; i < op.parts(); ++i)
-            written(op.part(i).area, op.part(i).begin, op.part(i).end);
-    if (op.kind != Kind::combine && op.kind != Kind::copy && op.kind != Kind::compute) return;
-    written(op.area, op.begin, op.end);
-    for (const dsl::AreaId also : op.also) written(also, op.begin, op.end);
+    });
 }
 
 // Calls call(at, bytes) for each place of a region in buffers that hold x, counted from their virtual base.

@@ -43,7 +43,7 @@ bool moves_whole_pieces(const dsl::RankProgram& program) {
 // Returns true if the operation writes to local peers and reads at most one of its own destinations, so that
 // the result can be handed over.
 bool writes_to_local_peers(const dsl::RankProgram& program, const dsl::Op& op) {
-    if (op.kind != Kind::combine && op.kind != Kind::copy) return false;
+    if (!op.is_elementwise()) return false;
     int theirs = 0, own = 0;
     bool reads_theirs = false, reads_own = false;
     for_destinations(op, [&](dsl::AreaId area) {
