@@ -20,7 +20,7 @@ ViewId Computations::add_buffer(ExtraBuffer buffer, View view) {
     if (graph_.moves)
         throw DiagnosticError(buffer.span, "a schedule cannot both move data to other places and compute",
                               "use two schedules");
-    buffer.begin = first_extra + extra_stride * static_cast<std::int64_t>(graph_.extras.size());
+    buffer.begin = extra_begin(graph_.extras.size());
     view = view.in(buffer.begin);
     graph_.extras.push_back(std::move(buffer));
     return views_.add(std::move(view));

@@ -69,15 +69,14 @@ class UpdateBuilder {
     void add_buffer(ExtraBuffer::Kind kind, std::string_view name, std::uint32_t number) {
         ExtraBuffer buffer;
         buffer.kind = kind;
-        buffer.begin = first_extra + extra_stride * static_cast<std::int64_t>(extras_.size());
+        buffer.begin = extra_begin(extras_.size());
         scope_.add(name, ViewRef{views_.add(View().in(buffer.begin))});
         extras_.push_back(std::move(buffer));
         numbers_.push_back(number);
     }
     // Returns the update's number for a buffer or sum.
     std::uint32_t number_of_buffer(std::int64_t buffer) const {
-        return buffer == 0 ? Update::weights
-                           : numbers_[static_cast<std::size_t>((buffer - first_extra) / extra_stride)];
+        return buffer == 0 ? Update::weights : numbers_[extra_index(buffer)];
     }
 
     // ---- Expressions ---------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // The computations of a schedule, which each rank makes between transfers, and the buffers that they need.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -54,11 +55,17 @@ struct Holding {
 
 inline constexpr std::int64_t first_extra = 2, extra_stride = 2;
 
-// Returns the buffer at these positions, of those that begin at first_extra + i * extra_stride; null for x.
+// Returns the position where the extra buffer with this index begins, and the index of the one at a position.
+constexpr std::int64_t extra_begin(std::size_t index) {
+    return first_extra + extra_stride * static_cast<std::int64_t>(index);
+}
+constexpr std::size_t extra_index(std::int64_t buffer) {
+    return static_cast<std::size_t>((buffer - first_extra) / extra_stride);
+}
+
+// Returns the buffer at these positions; null for x.
 inline const ExtraBuffer* extra_at(const std::vector<ExtraBuffer>& extras, std::int64_t buffer) {
-    return buffer < first_extra || extras.empty()
-               ? nullptr
-               : &extras[static_cast<std::size_t>((buffer - first_extra) / extra_stride)];
+    return buffer < first_extra || extras.empty() ? nullptr : &extras[extra_index(buffer)];
 }
 
 // Returns the size of a piece relative to x, if its region is that fraction of x. For estimates: elements

@@ -65,7 +65,7 @@ struct StepGraph {
     std::vector<StepOrigin> origins;
     std::vector<Strand> strands{{}};
     std::vector<Choice> choices;
-    std::vector<ExtraBuffer> extras;  // extras[i] begins at position first_extra + i * extra_stride
+    std::vector<ExtraBuffer> extras;  // extras[i] begins at position extra_begin(i)
     std::vector<Computation> computations;
     // The pieces of a computation's sparse terms, and then of its sums, that a rank holds: indices into
     // regions.

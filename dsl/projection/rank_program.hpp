@@ -243,9 +243,7 @@ struct RankProgram {
         });
     }
     // Returns the extra buffer at these positions.
-    const ProgramBuffer& extra_at(std::int64_t buffer) const {
-        return extras[static_cast<std::size_t>((buffer - first_extra) / extra_stride)];
-    }
+    const ProgramBuffer& extra_at(std::int64_t buffer) const { return extras[extra_index(buffer)]; }
     // Returns the upper bound of all positions.
     std::int64_t positions() const { return extras.empty() ? buffers : extras.back().buffer.begin + 1; }
 

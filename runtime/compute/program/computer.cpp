@@ -195,7 +195,7 @@ std::vector<SparseTerm> Computer::sparse_terms(const dsl::Op& op, const Start& s
     std::vector<SparseTerm> terms;
     for (std::size_t i = 0; i < computation.sparse.size(); ++i) {
         const auto [buffer, use] = computation.sparse[i];
-        const auto extra = static_cast<std::size_t>((buffer - dsl::first_extra) / dsl::extra_stride);
+        const std::size_t extra = dsl::extra_index(buffer);
         for (const dsl::MessagePart& part : op.reads[computation.elements.size() + i]) {
             const dsl::Rational within = program_.boundaries[part.begin] - dsl::Rational(buffer);
             const auto rank =
@@ -241,7 +241,7 @@ void Computer::total(const dsl::Op& op, const Start& start) const {
 
 void Computer::select(const dsl::Op& op, const Start& start) const {
     const dsl::Computation& computation = program_.computations[op.computation];
-    const auto extra = static_cast<std::size_t>((computation.target - dsl::first_extra) / dsl::extra_stride);
+    const std::size_t extra = dsl::extra_index(computation.target);
     const dsl::MessagePart& from = op.reads[0][0];
     const DataType type = type_of(computation.elements[0]);
     const std::uint64_t count =
@@ -268,7 +268,7 @@ void Computer::select(const dsl::Op& op, const Start& start) const {
 void Computer::select_with_feedback(const dsl::Op& op, const Feedback& feedback, const Start& start) const {
     const dsl::Op& selection = program_.ops[feedback.select];
     const dsl::Computation& computation = program_.computations[selection.computation];
-    const auto extra = static_cast<std::size_t>((computation.target - dsl::first_extra) / dsl::extra_stride);
+    const std::size_t extra = dsl::extra_index(computation.target);
     const dsl::MessagePart& x = op.reads[feedback.x][0];
     const std::uint64_t count =
         (start.byte_offsets[x.end] - start.byte_offsets[x.begin]) / element_size(type_);

@@ -56,7 +56,7 @@ std::uint64_t ExtraLayout::offset(const dsl::Rational& position) const {
     // The position may be the end of a buffer, which is never the beginning of the next one.
     const bool is_end = (whole - dsl::first_extra) % dsl::extra_stride != 0;
     const std::int64_t buffer = is_end ? whole - 1 : whole;
-    const auto extra = static_cast<std::size_t>((buffer - dsl::first_extra) / dsl::extra_stride);
+    const std::size_t extra = dsl::extra_index(buffer);
     const dsl::Rational within = position - dsl::Rational(buffer);
     if (begins_[extra].empty()) return layout_.offset(within) * element_;
     return begins_[extra][within.offset(static_cast<std::uint64_t>(program_->ranks))];
