@@ -6,6 +6,13 @@
 
 namespace hocket::dsl {
 
+std::shared_ptr<const SourceFile> keep_source(Span& span) {
+    if (!span.file) return nullptr;
+    auto copy = std::make_shared<const SourceFile>(*span.file);
+    span.file = copy.get();
+    return copy;
+}
+
 Position position_of(const SourceFile& file, std::uint32_t offset) {
     const std::string_view before = std::string_view(file.text).substr(0, offset);
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,10 @@ struct Span {
 inline Span join(Span first, Span last) {
     return {first.file, first.begin, last.end};
 }
+
+// Makes the span point into a copy of its file, and returns the copy, which must outlive the span instead.
+// Returns null, and does nothing, if the span has no file.
+std::shared_ptr<const SourceFile> keep_source(Span& span);
 
 struct Position {
     int line = 1, column = 1;  // from 1; columns count bytes

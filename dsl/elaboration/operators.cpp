@@ -47,10 +47,7 @@ Operator build_operator(const ast::OperatorDefinition& definition) {
             item.index = static_cast<std::uint32_t>(terms.elements[item.index].buffer);
     Operator made{definition.name.text, std::move(terms.formula), definition.commutative,
                   definition.associative, definition.span};
-    if (definition.span.file) {
-        made.source = std::make_shared<const SourceFile>(*definition.span.file);
-        made.definition.file = made.source.get();
-    }
+    made.source = keep_source(made.definition);
     return made;
 }
 

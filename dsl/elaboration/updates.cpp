@@ -281,10 +281,7 @@ Update build_update(const ast::UpdateDefinition& definition, std::span<const dou
     update.name = definition.name.text;
     if (!arguments.empty()) update.name += fmt::format("({})", fmt::join(arguments, ", "));
     update.definition = definition.span;
-    if (definition.span.file) {
-        update.source = std::make_shared<const SourceFile>(*definition.span.file);
-        update.definition.file = update.source.get();
-    }
+    update.source = keep_source(update.definition);
     return update;
 }
 
