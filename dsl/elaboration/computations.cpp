@@ -170,12 +170,9 @@ void Computations::select(const ast::Let& let, Span span, Scope& scope) {
 
 void Computations::total(const ast::Let& let, Span span, Scope& scope) {
     const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
-    if (let.value.args.size() != 1)
-        throw DiagnosticError(let.value.span, "total takes 1 argument: the expression to add up",
-                              "let n = total(x * x) adds up the squares of each tensor's elements");
-    const Terms terms = terms_of(let.value.args[0], false, scope, evaluate, {graph_.extras, views_});
-    if (terms.elements.empty())
-        throw DiagnosticError(let.value.span, "this adds up nothing: no buffer is named");
+    const Terms terms = summed(let.value, "x", [&](const ast::Expression& expression) {
+        return terms_of(expression, false, scope, evaluate, {graph_.extras, views_});
+    });
     const Operand& first = terms.elements.front();
     check_everywhere(first.view, first.span);
     ExtraBuffer buffer{.kind = BufferKind::sums, .name = let.name.text, .span = span};
@@ -187,11 +184,7 @@ void Computations::total(const ast::Let& let, Span span, Scope& scope) {
         buffer.regions[static_cast<std::size_t>(rank)] = transfers_.intern(regions.back());
     }
     const ViewId sums = add_buffer(std::move(buffer), View::by_rank(topology_, true));
-    Computation computation{.kind = Computation::Kind::total, .target = views_[sums].buffer()};
-    computation.formula = terms.formula;
-    for (const Operand& element : terms.elements) computation.elements.push_back(element.buffer);
-    for (const Operand& scalar : terms.scalars) computation.scalars.push_back(scalar.buffer);
-    const std::uint32_t number = add(std::move(computation));
+    const std::uint32_t number = add(computation_of(Computation::Kind::total, views_[sums].buffer(), terms));
     std::size_t next = 0;
     for (const Rank rank : ranks())
         add_step(number, rank, regions[next++], views_[sums].held(topology_, rank), held_by(rank, terms),
@@ -212,12 +205,7 @@ void Computations::assign(const ast::Assign& assign, Span span, const Scope& sco
                               fmt::format("{} belongs to the caller and can only be read", extra->name),
                               "x and states can be assigned to");
     const Terms terms = terms_of(assign.value, true, scope, evaluate, {graph_.extras, views_});
-    Computation computation{.kind = Computation::Kind::assign, .target = target.buffer};
-    computation.formula = terms.formula;
-    for (const Operand& element : terms.elements) computation.elements.push_back(element.buffer);
-    for (const Operand& scalar : terms.scalars) computation.scalars.push_back(scalar.buffer);
-    for (const Terms::Sparse& term : terms.sparse) {
-        computation.sparse.push_back({term.operand.buffer, term.use});
+    for (const Terms::Sparse& term : terms.sparse)
         if (term.operand.is_own_only &&
             views_[term.operand.view].division(world_group(topology_)) != View::Division::scattered)
             throw DiagnosticError(term.operand.span,
@@ -225,8 +213,7 @@ void Computations::assign(const ast::Assign& assign, Span span, const Scope& sco
                                   term.use == Computation::Sparse::Use::add
                                       ? "sum(s) is the sum of all that the rank holds of s"
                                       : "a rank subtracts its own selection, before it gathers s");
-    }
-    const std::uint32_t number = add(std::move(computation));
+    const std::uint32_t number = add(computation_of(Computation::Kind::assign, target.buffer, terms));
     for (const Rank rank : ranks()) {
         Region region = terms.sparse.empty() ? place_of(target.view, rank)
                                              : stretch_of(target.view, rank, assign.target.span);

@@ -264,6 +264,34 @@ Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scop
     return std::move(builder.terms);
 }
 
+Terms summed(const ast::Expression& total, std::string_view example,
+             const std::function<Terms(const ast::Expression&)>& terms) {
+    if (total.args.size() != 1)
+        throw DiagnosticError(
+            total.span, "total takes 1 argument: the expression to add up",
+            fmt::format("let n = total({0} * {0}) adds up the squares of each tensor's elements", example));
+    Terms found = terms(total.args[0]);
+    if (found.elements.empty()) throw DiagnosticError(total.span, "this adds up nothing: no buffer is named");
+    return found;
+}
+
+void check_size(const Formula& formula, Span span, std::string_view what) {
+    constexpr std::size_t most = 256;
+    if (formula.items.size() > most)
+        throw DiagnosticError(
+            span, fmt::format("this {} has {} names, numbers and operations", what, formula.items.size()),
+            fmt::format("the limit is {}", most));
+}
+
+Computation computation_of(Computation::Kind kind, std::int64_t target, const Terms& terms) {
+    Computation computation{.kind = kind, .target = target, .formula = terms.formula};
+    for (const Operand& element : terms.elements) computation.elements.push_back(element.buffer);
+    for (const Terms::Sparse& term : terms.sparse)
+        computation.sparse.push_back({term.operand.buffer, term.use});
+    for (const Operand& scalar : terms.scalars) computation.scalars.push_back(scalar.buffer);
+    return computation;
+}
+
 Operand buffer_of(const ast::Expression& expression, const Evaluator& evaluator, const Buffers& buffers) {
     const Scope none;
     const FormulaBuilder builder(none, evaluator, buffers);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "dsl/elaboration/value.hpp"
@@ -39,6 +41,16 @@ struct Terms {
 // such as dense(s), sum(s) and cleared(e, s).
 Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scope, const Evaluator& evaluator,
                const Buffers& buffers);
+
+// Returns what `terms` makes of the argument of total(...). Throws DiagnosticError unless that is one
+// expression, and names a buffer. example: a buffer's name, for the message.
+Terms summed(const ast::Expression& total, std::string_view example,
+             const std::function<Terms(const ast::Expression&)>& terms);
+
+// Throws DiagnosticError if it would take seconds to compile the formula. what: "operator", for the message.
+void check_size(const Formula& formula, Span span, std::string_view what);
+
+Computation computation_of(Computation::Kind kind, std::int64_t target, const Terms& terms);
 
 // Returns the buffer that the expression names: x, or a buffer like x (a state or a given buffer). Throws
 // DiagnosticError for anything else.

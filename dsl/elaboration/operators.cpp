@@ -14,9 +14,6 @@ namespace {
 // Functions of schedules' expressions that an operator cannot use: it has no selections and no sums.
 constexpr std::string_view of_schedules[] = {"sum", "dense", "cleared", "mstopk", "total"};
 
-// Every kernel repeats the formula for each operand; a longer one would take seconds to compile.
-constexpr std::size_t most_items = 256;
-
 void refuse_schedules_functions(const ast::Expression& expression, const ast::OperatorDefinition& of) {
     if (expression.kind == ast::Expression::Kind::call &&
         std::count(std::begin(of_schedules), std::end(of_schedules), expression.text) > 0)
@@ -38,10 +35,8 @@ Operator build_operator(const ast::OperatorDefinition& definition) {
     scope.add(definition.first.text, ViewRef{views.add(View())});
     scope.add(definition.second.text, ViewRef{views.add(View().in(1))});
     Terms terms = terms_of(definition.value, false, scope, Evaluator(scope, nullptr), {no_extras, views});
-    if (const std::size_t items = terms.formula.items.size(); items > most_items)
-        throw DiagnosticError(definition.value.span,
-                              fmt::format("this operator has {} names, numbers and operations", items),
-                              fmt::format("the limit is {}", most_items));
+    // Every kernel repeats the formula for each operand.
+    check_size(terms.formula, definition.value.span, "operator");
     for (Formula::Item& item : terms.formula.items)
         if (item.op == Formula::Op::element)
             item.index = static_cast<std::uint32_t>(terms.elements[item.index].buffer);

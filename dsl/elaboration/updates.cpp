@@ -17,7 +17,7 @@ using Expression = ast::Expression;
 using UpdateStep = Update::Step;
 
 // A kernel is compiled for each statement; more would take seconds.
-constexpr std::size_t most_formula_items = 256, most_statements = 64;
+constexpr std::size_t most_statements = 64;
 
 double number_of(const Expression& expression) {
     if (expression.kind == Expression::Kind::integer) return static_cast<double>(expression.number);
@@ -107,10 +107,7 @@ class UpdateBuilder {
 
     Terms terms(const Expression& expression) const {
         Terms terms = terms_of(expression, false, scope_, evaluator_, {extras_, views_});
-        if (const std::size_t items = terms.formula.items.size(); items > most_formula_items)
-            throw DiagnosticError(expression.span,
-                                  fmt::format("this expression has {} names, numbers and operations", items),
-                                  fmt::format("the limit is {}", most_formula_items));
+        check_size(terms.formula, expression.span, "expression");
         return terms;
     }
 
@@ -160,9 +157,8 @@ class UpdateBuilder {
         return result;
     }
 
-    UpdateStep step_of(UpdateStep::Kind kind, std::uint32_t target, const Expression& value) {
-        Terms found = terms(with_numbers(value));
-        UpdateStep step{kind, target, std::move(found.formula), {}};
+    UpdateStep step_of(UpdateStep::Kind kind, std::uint32_t target, const Terms& found) {
+        UpdateStep step{kind, target, found.formula, {}};
         for (const Operand& element : found.elements)
             step.elements.push_back(number_of_buffer(element.buffer));
         for (Formula::Item& item : step.formula.items)
@@ -192,14 +188,10 @@ class UpdateBuilder {
     }
 
     void add_total(const ast::Let& let) {
-        if (let.value.args.size() != 1)
-            throw DiagnosticError(let.value.span, "total takes 1 argument: the expression to add up",
-                                  "let n = total(w * w) adds up the squares of each tensor's elements");
         const auto number = static_cast<std::uint32_t>(update_.totals.size());
-        UpdateStep step = step_of(UpdateStep::Kind::total, number, let.value.args[0]);
-        if (step.elements.empty())
-            throw DiagnosticError(let.value.span, "this adds up nothing: no buffer is named");
-        update_.steps.push_back(std::move(step));
+        const Terms found = summed(
+            let.value, "w", [this](const Expression& expression) { return terms(with_numbers(expression)); });
+        update_.steps.push_back(step_of(UpdateStep::Kind::total, number, found));
         update_.totals.push_back(let.name.text);
         add_buffer(ExtraBuffer::Kind::sums, let.name.text, number);
     }
@@ -210,7 +202,7 @@ class UpdateBuilder {
         if (number == Update::gradients)
             throw DiagnosticError(assign.target.span, "g holds the workers' gradients, and can only be read",
                                   "w and states can be assigned to");
-        update_.steps.push_back(step_of(UpdateStep::Kind::assign, number, assign.value));
+        update_.steps.push_back(step_of(UpdateStep::Kind::assign, number, terms(with_numbers(assign.value))));
     }
 
     bool is_assigned(std::uint32_t buffer) const {
