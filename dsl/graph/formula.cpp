@@ -48,6 +48,11 @@ std::vector<std::uint32_t> Formula::summands() const {
     return all;
 }
 
+bool Formula::is_sum_of_two() const {
+    return items.size() == 3 && items[0].op == Op::element && items[1].op == Op::element &&
+           items[0].index != items[1].index && items[2].op == Op::add;
+}
+
 std::string_view spelling(Formula::Op op) {
     return spellings[static_cast<std::size_t>(op)];
 }

@@ -52,6 +52,8 @@ struct Formula {
     // Returns the operands that the result is a sum of, besides other terms: e and x for "e + x - 0.5 * w".
     // Operands that occur more than once are left out: "e + x - x" holds nothing of x.
     std::vector<std::uint32_t> summands() const;
+    // True for "a + b", where a and b are different operands.
+    bool is_sum_of_two() const;
 };
 
 // Returns the number of values that it takes from the stack.

@@ -305,13 +305,8 @@ bool Computer::is_feedback(dsl::OpId add_id, dsl::OpId select_id, dsl::OpId subt
     const auto& sum = program_.computations[add.computation];
     const auto& selection = program_.computations[select.computation];
     const auto& rest = program_.computations[subtract.computation];
-    using Op = dsl::Formula::Op;
     // e = e + x, or x + e
-    if (sum.kind != dsl::Computation::Kind::assign || !sum.sparse.empty() || sum.elements.size() != 2)
-        return false;
-    const auto& items = sum.formula.items;
-    if (items.size() != 3 || items[0].op != Op::element || items[1].op != Op::element ||
-        items[2].op != Op::add)
+    if (sum.kind != dsl::Computation::Kind::assign || !sum.sparse.empty() || !sum.formula.is_sum_of_two())
         return false;
     const auto is_e = [&](std::int64_t buffer) { return buffer == sum.target; };
     if (sum.target < dsl::first_extra || is_e(sum.elements[0]) == is_e(sum.elements[1])) return false;

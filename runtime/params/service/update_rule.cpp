@@ -23,12 +23,7 @@ constexpr std::size_t elements_a_turn = 4096;
 
 // Returns true for w = w + g, under any names.
 bool adds_only(const Update& update) {
-    using Op = dsl::Formula::Op;
-    if (update.steps.size() != 1) return false;
-    const Step& step = update.steps.front();
-    const auto& items = step.formula.items;
-    return items.size() == 3 && items[0].op == Op::element && items[1].op == Op::element &&
-           items[0].index != items[1].index && items[2].op == Op::add;
+    return update.steps.size() == 1 && update.steps.front().formula.is_sum_of_two();
 }
 
 // Returns the values of the parameters in the update's formulas.
