@@ -68,14 +68,7 @@ Computer::Computer(const dsl::RankProgram& program, DataType type, const Reducti
             refuse_arguments("the tensors have more than 2^64 elements");
         ends_.push_back(end);
     }
-    for (const dsl::Computation& computation : program.computations) {
-        std::vector<DataType> types;
-        for (const std::int64_t buffer : computation.elements) types.push_back(type_of(buffer));
-        const bool assigns = computation.kind == dsl::Computation::Kind::assign;
-        const bool is_final = assigns && computation.sparse.empty();
-        formulas_.emplace_back(computation.formula, types,
-                               is_final ? type_of(computation.target) : working_type(type), options.compiled);
-    }
+    formulas_ = runners_of(program.computations, type, options.compiled);
     if (type != working_type(type) && selects(program))
         rounding_.emplace(the_element(), std::vector{working_type(type)}, type, options.compiled);
     find_feedback();
@@ -92,10 +85,6 @@ void Computer::check_count(std::uint64_t count) const {
                     refuse_arguments(
                         fmt::format("schedule {} selects from more than 2^32 elements at once: divide them",
                                     program_.schedule));
-}
-
-DataType Computer::type_of(std::int64_t buffer) const {
-    return buffer < dsl::first_extra ? type_ : working_type(type_);
 }
 
 std::byte* Computer::at(const dsl::MessagePart& part, const Start& start) const {
@@ -130,7 +119,7 @@ void Computer::for_tensors(const dsl::Op& op, const Start& start, std::uint64_t 
     const std::size_t n = computation.elements.size();
     std::vector<FormulaOperand> operands(n), here(n);
     for (std::size_t i = 0; i < n; ++i)
-        operands[i] = {at(op.reads[i][0], start), type_of(computation.elements[i])};
+        operands[i] = {at(op.reads[i][0], start), type_of(computation.elements[i], type_)};
     std::vector<double> scalars(computation.scalars.size());
     const std::uint64_t last = first + count;
     auto tensor =
@@ -159,7 +148,7 @@ std::uint64_t element_of(const dsl::MessagePart& part, DataType type, const Comp
 
 void Computer::assign(const dsl::Op& op, const Start& start) const {
     const dsl::Computation& computation = program_.computations[op.computation];
-    const DataType type = type_of(computation.target);
+    const DataType type = type_of(computation.target, type_);
     std::byte* const target = at(op.part(0), start);
     const std::uint64_t first = element_of(op.part(0), type, start),
                         count =
@@ -227,7 +216,7 @@ void Computer::total(const dsl::Op& op, const Start& start) const {
     auto* const sums = reinterpret_cast<double*>(at(op.part(0), start));
     std::fill_n(sums, tensors(), 0.0);
     const dsl::MessagePart& from = op.reads[0][0];
-    const DataType type = type_of(computation.elements[0]);
+    const DataType type = type_of(computation.elements[0], type_);
     const std::uint64_t first = element_of(from, type, start),
                         count = (start.byte_offsets[from.end] - start.byte_offsets[from.begin]) /
                                 element_size(type);
@@ -243,7 +232,7 @@ void Computer::select(const dsl::Op& op, const Start& start) const {
     const dsl::Computation& computation = program_.computations[op.computation];
     const std::size_t extra = dsl::extra_index(computation.target);
     const dsl::MessagePart& from = op.reads[0][0];
-    const DataType type = type_of(computation.elements[0]);
+    const DataType type = type_of(computation.elements[0], type_);
     const std::uint64_t count =
         (start.byte_offsets[from.end] - start.byte_offsets[from.begin]) / element_size(type);
     const SelectedPiece piece =

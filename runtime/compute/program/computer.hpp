@@ -60,7 +60,6 @@ class Computer {
 
     void find_feedback();
     bool is_feedback(dsl::OpId add, dsl::OpId select, dsl::OpId subtract, Feedback& found) const;
-    DataType type_of(std::int64_t buffer) const;
     std::byte* at(const dsl::MessagePart& part, const Start& start) const;
     void assign(const dsl::Op& op, const Start& start) const;
     std::vector<SparseTerm> sparse_terms(const dsl::Op& op, const Start& start, std::uint64_t first) const;
@@ -82,7 +81,7 @@ class Computer {
     DataType type_;
     std::vector<std::uint64_t> ends_;  // of the tensors, in elements; empty: x is one tensor
     unsigned threads_;
-    std::vector<FormulaRunner> formulas_;     // by computation; in the working type if sparse terms follow
+    std::vector<FormulaRunner> formulas_;     // by computation
     std::optional<FormulaRunner> rounding_;   // from the working type
     std::map<dsl::OpId, Feedback> feedback_;  // by the first operation
     std::vector<bool> is_done_before_;  // by operation: true if the first operation of a feedback does it

@@ -21,6 +21,11 @@ constexpr DataType working_type(DataType type) {
     return type == DataType::float64 ? DataType::float64 : DataType::float32;
 }
 
+// Returns the type of a buffer's elements, by its position, where x has this type.
+constexpr DataType type_of(std::int64_t buffer, DataType type) {
+    return buffer < dsl::first_extra ? type : working_type(type);
+}
+
 // Returns the offset of the indices in a selection's piece: the bytes of its k values, rounded up to the
 // alignment.
 constexpr std::uint64_t bytes_of_values(std::uint64_t k, DataType type) {

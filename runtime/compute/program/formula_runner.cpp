@@ -5,6 +5,7 @@
 #include "runtime/compute/jit/compiler.hpp"
 #include "runtime/compute/jit/formula_kernel.hpp"
 #include "runtime/compute/program/chunk_sum.hpp"
+#include "runtime/compute/program/extra_layout.hpp"
 
 namespace hocket::compute {
 
@@ -38,6 +39,20 @@ double FormulaRunner::sum_as(const FormulaInputs& inputs, std::size_t count) con
 double FormulaRunner::sum(const FormulaInputs& inputs, std::size_t count) const {
     if (!code_) return sum_formula(formula_, inputs, count);
     return target_ == DataType::float64 ? sum_as<double>(inputs, count) : sum_as<float>(inputs, count);
+}
+
+std::vector<FormulaRunner> runners_of(const std::vector<dsl::Computation>& computations, DataType type,
+                                      bool compiled) {
+    std::vector<FormulaRunner> runners;
+    for (const dsl::Computation& computation : computations) {
+        std::vector<DataType> elements;
+        for (const std::int64_t buffer : computation.elements) elements.push_back(type_of(buffer, type));
+        const bool is_final =
+            computation.kind == dsl::Computation::Kind::assign && computation.sparse.empty();
+        runners.emplace_back(computation.formula, elements,
+                             is_final ? type_of(computation.target, type) : working_type(type), compiled);
+    }
+    return runners;
 }
 
 }  // namespace hocket::compute

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "dsl/graph/formula.hpp"
+#include "dsl/graph/computation.hpp"
 #include "runtime/base/types.hpp"
 #include "runtime/compute/jit/interface/formula_shape.hpp"
 #include "runtime/compute/program/formula_loop.hpp"
@@ -34,5 +34,10 @@ class FormulaRunner {
     DataType target_;
     jit::FormulaCode code_ = nullptr;  // null: runs the loop
 };
+
+// Returns a runner for each computation, where x has this type. run() gives numbers of the working type if
+// sparse terms follow. Throws like FormulaRunner. The computations must outlive the runners.
+std::vector<FormulaRunner> runners_of(const std::vector<dsl::Computation>& computations, DataType type,
+                                      bool compiled);
 
 }  // namespace hocket::compute
