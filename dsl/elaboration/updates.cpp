@@ -14,7 +14,6 @@ namespace hocket::dsl {
 namespace {
 
 using Expression = ast::Expression;
-using UpdateStep = Update::Step;
 
 // A kernel is compiled for each statement; more would take seconds.
 constexpr std::size_t most_statements = 64;
@@ -43,8 +42,8 @@ class UpdateBuilder {
   public:
     UpdateBuilder(const ast::UpdateDefinition& definition, std::span<const double> arguments)
         : definition_(definition) {
-        scope_.add("w", ViewRef{views_.add(View())});
-        add_buffer(ExtraBuffer::Kind::given, "g", Update::gradients);
+        scope_.add("w", ViewRef{views_.add(View().in(Update::weights))});
+        scope_.add("g", ViewRef{views_.add(View().in(Update::gradients))});
         scope_.add("workers", StartParameter{Update::workers});
         scope_.add("round", StartParameter{Update::round});
         for (std::size_t i = 0; i < arguments.size(); ++i)
@@ -66,18 +65,15 @@ class UpdateBuilder {
     }
 
   private:
-    void add_buffer(ExtraBuffer::Kind kind, std::string_view name, std::uint32_t number) {
-        ExtraBuffer buffer;
-        buffer.kind = kind;
-        buffer.begin = extra_begin(extras_.size());
-        scope_.add(name, ViewRef{views_.add(View().in(buffer.begin))});
-        extras_.push_back(std::move(buffer));
-        numbers_.push_back(number);
+    // Returns its position.
+    std::int64_t add_buffer(ExtraBuffer::Kind kind, const ast::Name& name) {
+        const std::int64_t begin = extra_begin(update_.extras.size());
+        scope_.add(name.text, ViewRef{views_.add(View().in(begin))});
+        update_.extras.push_back({.kind = kind, .name = name.text, .span = name.span, .begin = begin});
+        return begin;
     }
-    // Returns the update's number for a buffer or sum.
-    std::uint32_t number_of_buffer(std::int64_t buffer) const {
-        return buffer == 0 ? Update::weights : numbers_[extra_index(buffer)];
-    }
+
+    Buffers buffers() const { return {update_.extras, views_}; }
 
     // ---- Expressions ---------------------------------------------------------------------------
 
@@ -106,7 +102,7 @@ class UpdateBuilder {
     }
 
     Terms terms(const Expression& expression) const {
-        Terms terms = terms_of(expression, false, scope_, evaluator_, {extras_, views_});
+        Terms terms = terms_of(expression, false, scope_, evaluator_, buffers());
         check_size(terms.formula, expression.span, "expression");
         return terms;
     }
@@ -157,24 +153,11 @@ class UpdateBuilder {
         return result;
     }
 
-    UpdateStep step_of(UpdateStep::Kind kind, std::uint32_t target, const Terms& found) {
-        UpdateStep step{kind, target, found.formula, {}};
-        for (const Operand& element : found.elements)
-            step.elements.push_back(number_of_buffer(element.buffer));
-        for (Formula::Item& item : step.formula.items)
-            if (item.op == Formula::Op::scalar)
-                item.index = number_of_buffer(found.scalars[item.index].buffer);
-        return step;
-    }
-
     // ---- Statements ----------------------------------------------------------------------------
 
     void add_state(const ast::State& state) {
-        buffer_of(state.like, evaluator_, {extras_, views_});
-        update_.states.push_back(state.name.text);
-        const auto number = static_cast<std::uint32_t>(Update::first_state + update_.states.size() - 1);
-        add_buffer(ExtraBuffer::Kind::state, state.name.text, number);
-        states_.push_back(&state.name);
+        buffer_of(state.like, evaluator_, buffers());
+        add_buffer(ExtraBuffer::Kind::state, state.name);
     }
 
     void add_let(const ast::Let& let) {
@@ -188,37 +171,34 @@ class UpdateBuilder {
     }
 
     void add_total(const ast::Let& let) {
-        const auto number = static_cast<std::uint32_t>(update_.totals.size());
         const Terms found = summed(
             let.value, "w", [this](const Expression& expression) { return terms(with_numbers(expression)); });
-        update_.steps.push_back(step_of(UpdateStep::Kind::total, number, found));
-        update_.totals.push_back(let.name.text);
-        add_buffer(ExtraBuffer::Kind::sums, let.name.text, number);
+        const std::int64_t sums = add_buffer(ExtraBuffer::Kind::sums, let.name);
+        update_.computations.push_back(computation_of(Computation::Kind::total, sums, found));
     }
 
     void add_assignment(const ast::Assign& assign) {
-        const Operand target = buffer_of(assign.target, evaluator_, {extras_, views_});
-        const std::uint32_t number = number_of_buffer(target.buffer);
-        if (number == Update::gradients)
+        const Operand target = buffer_of(assign.target, evaluator_, buffers());
+        if (target.buffer == Update::gradients)
             throw DiagnosticError(assign.target.span, "g holds the workers' gradients, and can only be read",
                                   "w and states can be assigned to");
-        update_.steps.push_back(step_of(UpdateStep::Kind::assign, number, terms(with_numbers(assign.value))));
+        update_.computations.push_back(
+            computation_of(Computation::Kind::assign, target.buffer, terms(with_numbers(assign.value))));
     }
 
-    bool is_assigned(std::uint32_t buffer) const {
-        return std::any_of(update_.steps.begin(), update_.steps.end(), [&](const UpdateStep& step) {
-            return step.kind == UpdateStep::Kind::assign && step.target == buffer;
-        });
+    bool is_assigned(std::int64_t buffer) const {
+        return std::ranges::find(update_.computations, buffer, &Computation::target) !=
+               update_.computations.end();
     }
 
     void check_use() const {
         if (!is_assigned(Update::weights))
             throw DiagnosticError(definition_.span, "this update does not assign to w, the weights",
                                   "such as w = w - 0.1 * g / workers");
-        for (std::uint32_t i = 0; i < states_.size(); ++i)
-            if (!is_assigned(Update::first_state + i))
-                throw DiagnosticError(states_[i]->span,
-                                      fmt::format("{} is never assigned to: it stays 0", states_[i]->text),
+        for (const ExtraBuffer& extra : update_.extras)
+            if (!is_assigned(extra.begin))  // a sum always is: by its total
+                throw DiagnosticError(extra.span,
+                                      fmt::format("{} is never assigned to: it stays 0", extra.name),
                                       "assign to it, or leave it out");
         for (const ast::Parameter& parameter : definition_.parameters)
             if (std::none_of(definition_.body.begin(), definition_.body.end(),
@@ -230,12 +210,9 @@ class UpdateBuilder {
 
     const ast::UpdateDefinition& definition_;
     Update update_;
-    std::vector<ExtraBuffer> extras_;  // the gradients, states and sums; x is the weights
     Views views_;
     Scope scope_;
     Evaluator evaluator_{scope_, nullptr};
-    std::vector<std::uint32_t> numbers_;  // of extras_: their numbers in the update
-    std::vector<const ast::Name*> states_;
     std::deque<std::string> hidden_names_;
 };
 
@@ -274,6 +251,7 @@ Update build_update(const ast::UpdateDefinition& definition, std::span<const dou
     if (!arguments.empty()) update.name += fmt::format("({})", fmt::join(arguments, ", "));
     update.definition = definition.span;
     update.source = keep_source(update.definition);
+    for (ExtraBuffer& extra : update.extras) extra.span.file = update.source.get();
     return update;
 }
 

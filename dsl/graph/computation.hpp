@@ -1,4 +1,5 @@
-// The computations of a schedule, which each rank makes between transfers, and the buffers that they need.
+// The computations of a schedule, which each rank makes between transfers, and the buffers that they need. An
+// update (update.hpp) is made of the same.
 #pragma once
 
 #include <cstddef>
@@ -63,7 +64,7 @@ constexpr std::size_t extra_index(std::int64_t buffer) {
     return static_cast<std::size_t>((buffer - first_extra) / extra_stride);
 }
 
-// Returns the buffer at these positions; null for x.
+// Returns the buffer at these positions; null for those before the first.
 inline const ExtraBuffer* extra_at(const std::vector<ExtraBuffer>& extras, std::int64_t buffer) {
     return buffer < first_extra || extras.empty() ? nullptr : &extras[extra_index(buffer)];
 }
@@ -92,7 +93,7 @@ struct Computation {
         Use use;
     };
     Kind kind = Kind::assign;
-    std::int64_t target = 0;  // the buffer that is written: 0 for x, otherwise ExtraBuffer::begin
+    std::int64_t target = 0;  // the buffer that is written: its first position, which is 0 for x
     Formula formula = {};
     std::vector<std::int64_t> elements = {};  // the buffers of the formula's elements, by index
     std::vector<Sparse> sparse = {};

@@ -12,11 +12,25 @@ std::string in_parentheses(const std::string& text) {
     return is_one ? text : fmt::format("({})", text);
 }
 
+std::string name_of(const Update& update, std::int64_t buffer) {
+    if (const ExtraBuffer* extra = extra_at(update.extras, buffer)) return extra->name;
+    return buffer == Update::weights ? "w" : "g";
+}
+
+std::vector<std::string> names_of(const Update& update, const std::vector<std::int64_t>& buffers) {
+    std::vector<std::string> names;
+    for (const std::int64_t buffer : buffers) names.push_back(name_of(update, buffer));
+    return names;
+}
+
 }  // namespace
 
+std::size_t Update::count(ExtraBuffer::Kind kind) const {
+    return static_cast<std::size_t>(std::ranges::count(extras, kind, &ExtraBuffer::kind));
+}
+
 std::string text_of(const Update& update) {
-    std::vector<std::string> buffers = {"w", "g"}, parameters = {"workers", "round"};
-    buffers.insert(buffers.end(), update.states.begin(), update.states.end());
+    std::vector<std::string> parameters = {"workers", "round"};
     for (const Update::Number& number : update.numbers) {
         std::string text = in_parentheses(text_of(number.value, {}, {}, parameters));
         if (number.exponent)
@@ -25,14 +39,15 @@ std::string text_of(const Update& update) {
         parameters.push_back(std::move(text));
     }
     std::string text;
-    for (const std::string& state : update.states) text += fmt::format("state {} like w  ", state);
-    for (const Update::Step& step : update.steps) {
-        std::vector<std::string> elements;
-        for (const std::uint32_t buffer : step.elements) elements.push_back(buffers[buffer]);
-        const std::string value = text_of(step.formula, elements, update.totals, parameters);
-        text += step.kind == Update::Step::Kind::total
-                    ? fmt::format("let {} = total({})  ", update.totals[step.target], value)
-                    : fmt::format("{} = {}  ", buffers[step.target], value);
+    for (const ExtraBuffer& extra : update.extras)
+        if (extra.kind == ExtraBuffer::Kind::state) text += fmt::format("state {} like w  ", extra.name);
+    for (const Computation& computation : update.computations) {
+        const std::string value = text_of(computation.formula, names_of(update, computation.elements),
+                                          names_of(update, computation.scalars), parameters),
+                          target = name_of(update, computation.target);
+        text += computation.kind == Computation::Kind::total
+                    ? fmt::format("let {} = total({})  ", target, value)
+                    : fmt::format("{} = {}  ", target, value);
     }
     text.erase(text.size() - std::min<std::size_t>(text.size(), 2));  // the blanks after the last one
     return text;

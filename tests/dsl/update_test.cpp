@@ -62,7 +62,9 @@ TEST_CASE("an update becomes its statements, with arguments for its parameters")
           "state m like w  state v like w  m = (0.9 * m) + ((1 - 0.9) * (g / workers))  "
           "v = (0.999 * v) + (((1 - 0.999) * (g / workers)) * (g / workers))  "
           "w = w - ((0.001 * (m / (1 - (0.9 ** round)))) / (sqrt((v / (1 - (0.999 ** round)))) + 1e-08))");
-    CHECK(found("lars(1)").totals == std::vector<std::string>{"gg", "ww"});
+    const dsl::Update lars = found("lars(1)");
+    CHECK(lars.count(dsl::ExtraBuffer::Kind::state) == 1);
+    CHECK(lars.count(dsl::ExtraBuffer::Kind::sums) == 2);
     CHECK(found("lars(1, 0.5)").name == "lars(1, 0.5, 0.0001, 0.001)");
     CHECK(found("sum").name == "sum");
     // Values that are the same for all elements are calculated apart: 1 - 0.9, 0.9 ** round, and the
@@ -80,10 +82,15 @@ TEST_CASE("an update becomes its statements, with arguments for its parameters")
     CHECK(text_of(negative.path()) == flip);
     CHECK(text_of(flip) == "w = (((- 1) ** round) * (round ** (- 0.5))) * g");
     CHECK(text_of("let left = 1 - 0.5 ** round w = w - left * g") == "w = w - ((1 - (0.5 ** round)) * g)");
+    // States come first, wherever they were declared, and sums keep their names in any order.
+    CHECK(text_of("let a = total(g) state m like w let b = total(w) m = sum(b) - sum(a) w = m * sum(b)") ==
+          "state m like w  let a = total(g)  let b = total(w)  m = sum(b) - sum(a)  w = m * sum(b)");
     CHECK(text_of("w = 2 ** (workers - 1) ** 0.5 * g") == "w = (2 ** ((workers - 1) ** 0.5)) * g");
-    // The definition can still be shown when the file's text is gone.
+    // The definition, and the names in it, can still be shown when the file's text is gone.
     CHECK_THAT(dsl::render({found("sgd(0.1)").definition, "here", {}, ""}),
                Contains("update sgd(rate)") && Contains("^~~~"));
+    CHECK(lars.extras.front().span.text() == "v");
+    CHECK(found("state m like w m = g w = m").extras.front().span.text() == "m");
 }
 
 TEST_CASE("an update is found by its name, in its file, or as the only one of its file") {

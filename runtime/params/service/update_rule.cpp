@@ -16,14 +16,13 @@ namespace hocket::params {
 namespace {
 
 using dsl::Update;
-using Step = Update::Step;
 
 // All statements run on this many elements before the next ones, so that shared data stays in the cache.
 constexpr std::size_t elements_a_turn = 4096;
 
 // Returns true for w = w + g, under any names.
 bool adds_only(const Update& update) {
-    return update.steps.size() == 1 && update.steps.front().formula.is_sum_of_two();
+    return update.computations.size() == 1 && update.computations.front().formula.is_sum_of_two();
 }
 
 // Returns the values of the parameters in the update's formulas.
@@ -65,14 +64,7 @@ UpdateRule::UpdateRule(Update update, DataType type, bool compiled)
       text_(text_of(*update_)),
       type_(type),
       is_sum_(adds_only(*update_)) {
-    if (is_sum_) return;
-    for (const Step& step : update_->steps) {
-        std::vector<DataType> elements;
-        for (const std::uint32_t buffer : step.elements)
-            elements.push_back(buffer < Update::first_state ? type : state_type());
-        const bool is_of_weights = step.kind == Step::Kind::assign && step.target == Update::weights;
-        runners_.emplace_back(step.formula, elements, is_of_weights ? type : state_type(), compiled);
-    }
+    if (!is_sum_) runners_ = compute::runners_of(update_->computations, type, compiled);
 }
 
 DataType UpdateRule::state_type() const {
@@ -86,46 +78,60 @@ class UpdateRule::Pass {
          const MutableBuffers& after)
         : rule_(rule),
           parameters_(parameters_of(*rule.update_, round)),
-          totals_(rule.update_->totals.size()) {
-        buffers_.push_back({before.weights, after.weights, rule.type_});
-        buffers_.push_back({g, nullptr, rule.type_});
-        for (std::size_t i = 0; i < rule.states(); ++i)
-            buffers_.push_back({before.states[i], after.states[i], rule.state_type()});
+          buffers_(static_cast<std::size_t>(dsl::extra_begin(rule.update_->extras.size()))) {
+        at(Update::weights) = {before.weights, after.weights};
+        at(Update::gradients) = {g, nullptr};
+        std::size_t state = 0;
+        for (const dsl::ExtraBuffer& extra : rule.update_->extras)
+            if (extra.kind == dsl::ExtraBuffer::Kind::state) {
+                at(extra.begin) = {before.states[state], after.states[state]};
+                ++state;
+            }
     }
 
     // Runs all statements for n elements.
     void run(std::size_t first, std::size_t n) {
         for (Buffer& buffer : buffers_) buffer.now = buffer.before;
         for (std::size_t i = 0; i < rule_.runners_.size(); ++i) {
-            const Step& step = rule_.update_->steps[i];
-            operands_.clear();
-            for (const std::uint32_t number : step.elements) {
-                const Buffer& buffer = buffers_[number];
-                operands_.push_back({buffer.now + first * element_size(buffer.type), buffer.type});
-            }
-            const compute::FormulaInputs inputs{operands_, parameters_, totals_};
-            if (step.kind == Step::Kind::total) {
-                totals_[step.target] = rule_.runners_[i].sum(inputs, n);
+            const dsl::Computation& computation = rule_.update_->computations[i];
+            const compute::FormulaInputs inputs = inputs_of(computation, first);
+            Buffer& target = at(computation.target);
+            if (computation.kind == dsl::Computation::Kind::total) {
+                target.sum = rule_.runners_[i].sum(inputs, n);
                 continue;
             }
-            Buffer& target = buffers_[step.target];
-            rule_.runners_[i].run(inputs, n, target.after + first * element_size(target.type));
+            const DataType type = compute::type_of(computation.target, rule_.type_);
+            rule_.runners_[i].run(inputs, n, target.after + first * element_size(type));
             target.now = target.after;
         }
     }
 
   private:
     struct Buffer {
-        const std::byte* before;
-        std::byte* after;
-        DataType type;
+        const std::byte* before = nullptr;
+        std::byte* after = nullptr;
         const std::byte* now = nullptr;  // where the next statement reads it
+        double sum = 0;                  // what a total has made of these elements
     };
+    Buffer& at(std::int64_t position) { return buffers_[static_cast<std::size_t>(position)]; }
+
+    // first: the first element that the computation reads.
+    compute::FormulaInputs inputs_of(const dsl::Computation& computation, std::size_t first) {
+        operands_.clear();
+        for (const std::int64_t buffer : computation.elements) {
+            const DataType type = compute::type_of(buffer, rule_.type_);
+            operands_.push_back({at(buffer).now + first * element_size(type), type});
+        }
+        scalars_.clear();
+        for (const std::int64_t buffer : computation.scalars) scalars_.push_back(at(buffer).sum);
+        return {operands_, parameters_, scalars_};
+    }
 
     const UpdateRule& rule_;
-    std::vector<double> parameters_, totals_;
-    std::vector<Buffer> buffers_;
+    std::vector<double> parameters_;
+    std::vector<Buffer> buffers_;  // by position; those between two extra buffers are unused
     std::vector<compute::FormulaOperand> operands_;
+    std::vector<double> scalars_;
 };
 
 void UpdateRule::apply(const Buffers& before, const std::byte* g, std::size_t count,

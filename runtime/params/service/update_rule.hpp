@@ -36,10 +36,10 @@ class UpdateRule {
     const std::string& text() const { return text_; }
 
     // Returns the number of state buffers of state_type(); each has one number per element, 0 at first.
-    std::size_t states() const { return update_->states.size(); }
+    std::size_t states() const { return update_->count(dsl::ExtraBuffer::Kind::state); }
     DataType state_type() const;
     // Returns true if the update adds up over a tensor's elements, so that no tensor may be cut.
-    bool needs_whole_tensors() const { return !update_->totals.empty(); }
+    bool needs_whole_tensors() const { return update_->count(dsl::ExtraBuffer::Kind::sums) > 0; }
 
     struct Round {
         std::uint32_t workers;  // the number that took part; at least 1
@@ -68,7 +68,7 @@ class UpdateRule {
     std::string text_;
     DataType type_;
     bool is_sum_;
-    std::vector<compute::FormulaRunner> runners_;  // by step; empty for a sum
+    std::vector<compute::FormulaRunner> runners_;  // by computation; empty for a sum
 };
 
 }  // namespace hocket::params

@@ -115,6 +115,13 @@ const std::vector<Reference> references = {
          e.states[0] = 0.9 * e.states[0] + 0.5 * trust * (e.g / r.workers + 0.01 * e.w);
          e.w -= e.states[0];
      }},
+    // Sums in another order than they were made in, and with a state between them.
+    {"let gg = total(g / workers * (g / workers)) state m like w let ww = total(w * w) "
+     "m = 0.001 * (sqrt(sum(ww)) + 2 * sqrt(sum(gg))) w = w - m * sqrt(sum(gg)) / (1 + sqrt(sum(ww)))",
+     [](Element& e, Round, Norms n) {
+         e.states[0] = 0.001 * (n.w + 2 * n.g);
+         e.w -= e.states[0] * n.g / (1 + n.w);
+     }},
     // A statement sees the results of the statements before it.
     {"state m like w w = w + 2 * g m = w w = w - 0.5 * m",
      [](Element& e, Round, Norms) {
