@@ -7,39 +7,11 @@
 #include <algorithm>
 #include <thread>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace hocket::engine {
 namespace {
 
-constexpr std::size_t page = 4096;
-constexpr std::size_t whole_pages(std::size_t bytes) {
-    return (bytes + page - 1) / page * page;
-}
-
 // The space for the copies of all slots.
 constexpr std::size_t all_copies_bytes = LocalPeers::slots * 2 * LocalPeers::copies_bytes;
-
-// Fetches a line that local peers have read before this rank has to write it.
-void about_to_write(const void* line) {
-#if defined(__x86_64__)
-    asm volatile("prefetchw %0"
-                 :
-                 : "m"(*static_cast<const char*>(line)));  // a no-op on processors without this instruction
-#else
-    __builtin_prefetch(line, 1);
-#endif
-}
-
-void relax() {
-#if defined(__x86_64__)
-    _mm_pause();
-#else
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
-}
 
 }  // namespace
 
@@ -75,22 +47,6 @@ LocalPeers::LocalPeers(std::unique_ptr<transport::Window> window, std::vector<ds
     if (!kernels::has_path_past_caches) hand_over_path_ = kernels::Path::cache;
 }
 
-std::byte* LocalPeers::copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
-                              std::uint64_t bytes) const {
-    if (area == dsl::input_area && bytes <= tiny_bytes) return line(member, number).tiny;
-    const std::uint64_t place =
-        (number % slots * 2 + area) * copies_bytes + tile * tile_bytes_ % copies_bytes;
-    return window_->reserved(member) + whole_pages(sizeof(Board)) + place;
-}
-
-bool LocalPeers::agrees(Member member, std::uint64_t number, std::uint32_t checksum) {
-    const Line& theirs = line(member, number);
-    if (theirs.checksum != checksum) return false;
-    agreed_[member] = std::max(agreed_[member], static_cast<std::int64_t>(number));
-    heard_[member] = std::max(heard_[member], theirs.completed);
-    return true;
-}
-
 bool LocalPeers::shows(Member member, std::uint64_t number, std::uint32_t checksum) {
     if (shown(member, number).checksum != checksum) return false;
     agreed_[member] = std::max(agreed_[member], static_cast<std::int64_t>(number));
@@ -102,54 +58,10 @@ std::int64_t LocalPeers::agreed_until(dsl::Rank rank) const {
     return found == ranks_.end() ? -1 : agreed_[static_cast<std::size_t>(found - ranks_.begin())];
 }
 
-// A rank that falls asleep after the store sees the new value; one that fell asleep before is seen here. If
-// the sleepers do not ensure that order by a fence in this process, the store must be complete before the
-// load, which takes as long as fetching the line from a local peer's cache.
-void LocalPeers::publish(std::atomic<std::uint64_t>& word, std::uint64_t value) {
-    if (fences_others_) {
-        word.store(value, std::memory_order_release);
-        std::atomic_signal_fence(std::memory_order_seq_cst);
-    } else {
-        word.exchange(value);
-    }
-    if (board(0).sleepers.load() != 0) ring_sleepers();
-}
-
-void LocalPeers::signal(std::uint64_t number, std::uint64_t tile, std::uint64_t value) {
-    publish(reached(line(self(), number), tile), stamp(number, value));
-}
-
 void LocalPeers::ring_sleepers() {
     for (Member member = 0; member < members(); ++member)
         if (member != self() && board(member).asleep.load() != 0 && board(member).asleep.exchange(0) != 0)
             window_->ring(member);
-}
-
-bool LocalPeers::has_reached(Member member, std::uint64_t number, std::uint64_t tile,
-                             std::uint64_t value) const {
-    for (int i = 0; i < spins_; ++i) {
-        if (is_there(member, number, tile, value)) return true;
-        relax();
-    }
-    return is_there(member, number, tile, value);
-}
-
-void LocalPeers::complete(std::uint64_t number) {
-    if (number == completed_) return;
-    completed_ = number;
-    publish(board(self()).completed, number);
-    about_to_write(&line(self(), number));
-    about_to_write(&line(self(), number).tiny[16]);
-}
-
-bool LocalPeers::is_free(std::uint64_t number) {
-    if (number < slots) return true;
-    for (Member member = 0; member < members(); ++member) {
-        if (member == self() || heard_[member] > number - slots) continue;
-        heard_[member] = board(member).completed.load(std::memory_order_acquire);
-        if (heard_[member] <= number - slots) return false;
-    }
-    return true;
 }
 
 std::optional<dsl::Rank> LocalPeers::busy_since(std::uint64_t number) const {

@@ -6,6 +6,7 @@
 // its buffers. A slot also has room for copies of small or private buffers.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "dsl/projection/rank_program.hpp"
+#include "runtime/base/processor.hpp"
 #include "runtime/compute/kernels/cpu/hand_over.hpp"
 #include "runtime/device/exported.hpp"
 #include "runtime/engine/plan/address.hpp"
@@ -183,6 +185,11 @@ class LocalPeers {
     };
     static constexpr int crowded_spins = 2, spins = 400;
 
+    static constexpr std::size_t whole_pages(std::size_t bytes) {
+        constexpr std::size_t page = 4096;
+        return (bytes + page - 1) / page * page;
+    }
+
     static std::atomic<std::uint64_t>& reached(Line& line, std::uint64_t tile) {
         return tile % tiles_in_flight == 0 ? line.reached : line.reached_in_odd_tiles;
     }
@@ -201,5 +208,69 @@ class LocalPeers {
     bool fences_others_;
     std::optional<kernels::Path> hand_over_path_;
 };
+
+// ---- Inline ----------------------------------------------------------------------------------------------
+//
+// A small collective takes some 200 ns. Calls of these functions would be 2 % of it.
+
+inline std::byte* LocalPeers::copies(Member member, std::uint64_t number, std::uint64_t tile,
+                                     dsl::AreaId area, std::uint64_t bytes) const {
+    if (area == dsl::input_area && bytes <= tiny_bytes) return line(member, number).tiny;
+    const std::uint64_t place =
+        (number % slots * 2 + area) * copies_bytes + tile * tile_bytes_ % copies_bytes;
+    return window_->reserved(member) + whole_pages(sizeof(Board)) + place;
+}
+
+inline bool LocalPeers::agrees(Member member, std::uint64_t number, std::uint32_t checksum) {
+    const Line& theirs = line(member, number);
+    if (theirs.checksum != checksum) return false;
+    agreed_[member] = std::max(agreed_[member], static_cast<std::int64_t>(number));
+    heard_[member] = std::max(heard_[member], theirs.completed);
+    return true;
+}
+
+// A rank that falls asleep after the store sees the new value; one that fell asleep before is seen here. If
+// the sleepers do not ensure that order by a fence in this process, the store must be complete before the
+// load, which takes as long as fetching the line from a local peer's cache.
+inline void LocalPeers::publish(std::atomic<std::uint64_t>& word, std::uint64_t value) {
+    if (fences_others_) {
+        word.store(value, std::memory_order_release);
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+        word.exchange(value);
+    }
+    if (board(0).sleepers.load() != 0) ring_sleepers();
+}
+
+inline void LocalPeers::signal(std::uint64_t number, std::uint64_t tile, std::uint64_t value) {
+    publish(reached(line(self(), number), tile), stamp(number, value));
+}
+
+inline bool LocalPeers::has_reached(Member member, std::uint64_t number, std::uint64_t tile,
+                                    std::uint64_t value) const {
+    for (int i = 0; i < spins_; ++i) {
+        if (is_there(member, number, tile, value)) return true;
+        relax();
+    }
+    return is_there(member, number, tile, value);
+}
+
+inline void LocalPeers::complete(std::uint64_t number) {
+    if (number == completed_) return;
+    completed_ = number;
+    publish(board(self()).completed, number);
+    about_to_write(&line(self(), number));
+    about_to_write(&line(self(), number).tiny[16]);
+}
+
+inline bool LocalPeers::is_free(std::uint64_t number) {
+    if (number < slots) return true;
+    for (Member member = 0; member < members(); ++member) {
+        if (member == self() || heard_[member] > number - slots) continue;
+        heard_[member] = board(member).completed.load(std::memory_order_acquire);
+        if (heard_[member] <= number - slots) return false;
+    }
+    return true;
+}
 
 }  // namespace hocket::engine
