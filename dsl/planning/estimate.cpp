@@ -13,112 +13,6 @@ namespace hocket::dsl {
 namespace {
 
 constexpr const char* estimating = "estimating how long a schedule takes";
-constexpr double message_share = 0.2;  // fraction of the latency for which each message keeps its sender busy
-
-// The cost of each further sender to the same end, as a fraction of the bytes beyond those that switches
-// buffer. Measured with 3 and with 7 senders against a ring (docs/decisions/planning-fan-in-cost.md).
-constexpr double fan_in_cost = 0.08, buffered_bytes = 64 << 10;
-constexpr std::size_t most_sources = 8;
-
-bool is_memory(const Level& level) {
-    return level.medium == Medium::memory;
-}
-
-// Returns the levels whose ranks share one end of this level's links.
-std::vector<int> sharing_levels(const Topology& topology, int level) {
-    std::vector<int> result;
-    const std::string& outermost = topology.levels[level].shared_by;
-    if (outermost.empty()) return result;
-    for (int other = 0; other < static_cast<int>(topology.levels.size()); ++other) {
-        if (other != level) result.push_back(other);
-        if (topology.levels[other].name == outermost) break;
-    }
-    return result;
-}
-
-// Returns the factor by which a rank's work in memory slows down if this many ranks share the level's cores.
-double slowdown(const Level& level, Rank ranks_of_host) {
-    return level.cores > 0 ? std::max(1.0, double(ranks_of_host) / level.cores) : 1.0;
-}
-
-// Return the level's latency and bandwidth if this many ranks share its cores.
-double crowded_latency(const Level& level, Rank ranks_of_host) {
-    const double slower = slowdown(level, ranks_of_host);
-    return slower > 1 ? slower * (level.latency + core_switch) : level.latency;
-}
-double crowded_bandwidth(const Level& level, Rank ranks_of_host) {
-    return level.bandwidth / slowdown(level, ranks_of_host);
-}
-
-template <typename Condition>
-Rank ranks_over(const Topology& topology, Condition counts) {
-    Rank ranks = 1;
-    for (int level = 0; level < static_cast<int>(topology.levels.size()); ++level)
-        if (counts(level)) ranks *= topology.levels[level].size;
-    return ranks;
-}
-
-// ---- Rounds ------------------------------------------------------------------------------------
-
-// Assigns a round to each step. A phase is in the first round after all rounds that its ranks have already
-// had in its strand, or before the strand began.
-class Rounds {
-  public:
-    explicit Rounds(const StepGraph& graph) : graph_(graph) {}
-
-    std::vector<std::uint32_t> of_steps(const Deadline& deadline) {
-        DeadlineCounter counter(deadline);
-        const std::vector<Step>& steps = graph_.steps;
-        std::vector<std::uint32_t> rounds(steps.size());
-        for (std::size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
-            counter.check(estimating);
-            std::uint32_t round = 0;
-            for (; end < steps.size() && steps[end].phase == steps[begin].phase; ++end)
-                for (const Rank rank : {steps[end].source, steps[end].destination})
-                    round = std::max(round, progress(steps[end].strand, rank).next);
-            for (std::size_t i = begin; i < end; ++i) {
-                rounds[i] = round;
-                for (const Rank rank : {steps[i].source, steps[i].destination})
-                    pass(steps[i].strand, rank, round);
-            }
-        }
-        return rounds;
-    }
-
-  private:
-    struct Progress {
-        std::uint32_t next = 0;
-        std::uint32_t block = 0, before = 0;  // the last `parallel` in it, and `next` before that began
-    };
-
-    Progress& progress(std::uint32_t strand, Rank rank) {
-        const auto [entry, is_new] = progress_.try_emplace(std::uint64_t{strand} << 32 | std::uint32_t(rank));
-        Progress& own = entry->second;
-        if (is_new && strand != 0) {
-            const Strand& definition = graph_.strands[strand];
-            Progress& parent = progress(definition.parent, rank);
-            if (parent.block != definition.block) {
-                parent.block = definition.block;
-                parent.before = parent.next;
-            }
-            own.next = parent.before;
-        }
-        return own;
-    }
-
-    void pass(std::uint32_t strand, Rank rank, std::uint32_t round) {
-        for (;; strand = graph_.strands[strand].parent) {
-            Progress& own = progress(strand, rank);
-            own.next = std::max(own.next, round + 1);
-            if (strand == 0) return;
-        }
-    }
-
-    const StepGraph& graph_;
-    std::unordered_map<std::uint64_t, Progress> progress_;  // by strand and rank
-};
-
-// ---- Moves -------------------------------------------------------------------------------------
 
 // Returns the steps round by round. Within a round, those that one rank combines into one region are
 // adjacent. within_ranks: also those that move data within a rank's own buffers.
@@ -142,7 +36,7 @@ Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::option
     : topology_(topology), one_for_all_(seen_from) {
     for (const Region& region : graph.regions) regions_.push_back(share_of(graph, region));
     add_links();
-    add_moves(graph, Rounds(graph).of_steps(deadline));
+    add_moves(graph, Rounds(graph).of_steps(deadline, estimating));
 }
 
 void Estimate::add_links() {
@@ -186,22 +80,12 @@ void Estimate::add_moves(const StepGraph& graph, const std::vector<std::uint32_t
                           .region = step.region,
                           .level = step.source == step.destination
                                        ? static_cast<int>(memory - links_.begin())
-                                       : level_between(step.source, step.destination),
+                                       : level_between(topology_, step.source, step.destination),
                           .combines = step.combines,
                           .again = arrives_with_it && before->target == step.target,
                           .goes_along = last_sent_in == arrival});
     }
     if (!moves_.empty()) rounds_.push_back(moves_.size());
-}
-
-int Estimate::level_between(Rank a, Rank b) const {
-    int memory = 0;
-    for (int level = static_cast<int>(links_.size()); level-- > 0;) {
-        if (topology_.coordinate(a, level) == topology_.coordinate(b, level)) continue;
-        if (!links_[level].memory) return level;
-        memory = std::max(memory, level);
-    }
-    return memory;
 }
 
 // An end is numbered by the lowest rank that uses it.
@@ -231,10 +115,7 @@ class Estimate::Clocks {
             const auto known = from.begin() + static_cast<std::ptrdiff_t>(sources);
             if (sources < most_sources && std::find(from.begin(), known, end) == known) from[sources++] = end;
         }
-        double received_crowded() const {
-            const double in_the_way = std::max(0.0, received - buffered_bytes);
-            return received + (sources > 1 ? fan_in_cost * double(sources - 1) * in_the_way : 0);
-        }
+        double received_crowded() const { return crowded_bytes(received, sources); }
     };
     struct Pass {
         double start = 0, latency = 0, seconds = 0;
@@ -277,7 +158,7 @@ void Estimate::Clocks::load(const Move& move) {
 }
 
 void Estimate::Clocks::fetch(const Move& move) {
-    const double touched = move.combines && move.again ? 1 : move.combines ? 3 : 2;
+    const double touched = touched_bytes(move.combines, move.again);
     Pass& pass = passes_[move.destination];
     pass.start = std::max({pass.start, now(move.source), now(move.destination)});
     if (move.source != move.destination) pass.latency = std::max(pass.latency, link_of(move).latency);
@@ -344,33 +225,6 @@ double Estimate::busiest_link() const {
     double busiest = 0;
     for (const auto& [end, load] : loads) busiest = std::max({busiest, load.first, load.second});
     return busiest;
-}
-
-double length_of(const Region& region) {
-    double length = 0;
-    for (const Interval& interval : region) {
-        const Rational width = interval.end - interval.begin;
-        length += width.value();
-    }
-    return length;
-}
-
-double share_of(const StepGraph& graph, const Region& region) {
-    double share = 0;
-    for (const Interval& interval : region) {
-        const ExtraBuffer* extra = graph.extra_at(interval.begin.num() / interval.begin.den());
-        const double width = Rational(interval.end - interval.begin).value();
-        if (!extra || extra->is_like_x()) {
-            share += width;
-            continue;
-        }
-        // In a graph of one rank's steps, that rank's region stands for all.
-        const auto known = std::find_if(extra->regions.begin(), extra->regions.end(),
-                                        [](std::uint32_t r) { return r != ExtraBuffer::missing; });
-        if (known != extra->regions.end())
-            share += share_of_piece(*extra, length_of(graph.regions[*known])) * width * graph.ranks;
-    }
-    return share;
 }
 
 Topology restricted_to(const Group& group, const Topology& topology, bool all_at_once) {

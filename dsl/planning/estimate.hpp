@@ -8,6 +8,7 @@
 #include "dsl/base/deadline.hpp"
 #include "dsl/graph/step_graph.hpp"
 #include "dsl/graph/topology.hpp"
+#include "dsl/prediction/costs.hpp"
 
 namespace hocket::dsl {
 
@@ -63,7 +64,6 @@ class Estimate {
     void add_links();
     void add_moves(const StepGraph& graph, const std::vector<std::uint32_t>& rounds);
     std::uint64_t end_of(int level, Rank rank) const;
-    int level_between(Rank a, Rank b) const;
 
     Topology topology_;
     std::optional<Rank> one_for_all_;
@@ -82,11 +82,6 @@ inline double estimate(const StepGraph& graph, const Topology& topology, double 
 // Returns the topology of the group's levels alone. all_at_once: all other groups do the same at the same
 // time (and take their part of shared links and cores); otherwise they are idle.
 Topology restricted_to(const Group& group, const Topology& topology, bool all_at_once);
-
-// Returns the part of x that the region covers.
-double length_of(const Region& region);
-// Returns the bytes of one of the graph's regions, relative to x's.
-double share_of(const StepGraph& graph, const Region& region);
 
 std::string text_of_size(double bytes);    // "64 KiB"
 std::string text_of_time(double seconds);  // "0.8 us"

@@ -1,0 +1,286 @@
+// The text form of networks.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/base/named_file.hpp"
+#include "dsl/base/readable.hpp"
+#include "dsl/prediction/network.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+constexpr const char* kinds = "switch, switch/4, ring, torus(4,8), mesh, fattree(16) or fattree(16)/4";
+constexpr std::size_t longest_network_text = std::size_t{1} << 26;
+
+struct Word {
+    std::string text;
+    Span span;
+};
+using Statement = std::vector<Word>;
+
+// Divides a text into statements of words. Blanks inside parentheses don't count.
+std::vector<Statement> statements_of(const SourceFile& file) {
+    std::vector<Statement> statements(1);
+    const std::string& text = file.text;
+    Word word;
+    int depth = 0;
+    const auto end_word = [&](std::size_t at) {
+        word.span.end = static_cast<std::uint32_t>(at);
+        if (!word.text.empty()) statements.back().push_back(word);
+        word.text.clear();
+    };
+    for (std::size_t i = 0; i <= text.size(); ++i) {
+        if (i < text.size() && text[i] == '#') {
+            end_word(i);
+            i = std::min(text.find('\n', i), text.size());
+        }
+        const char c = i < text.size() ? text[i] : '\n';
+        if (c == '\n' || c == ';') {
+            end_word(i);
+            depth = 0;
+            if (!statements.back().empty()) statements.emplace_back();
+        } else if (c == ' ' || c == '\t' || c == '\r') {
+            if (depth == 0) end_word(i);
+        } else {
+            depth += c == '(' ? 1 : c == ')' && depth > 0 ? -1 : 0;
+            if (word.text.empty()) word.span = {&file, static_cast<std::uint32_t>(i), 0};
+            word.text += c;
+        }
+    }
+    statements.pop_back();
+    return statements;
+}
+
+// Reads a number at the beginning of `text`, and removes it.
+std::optional<double> take_number(std::string_view& text) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || !std::isfinite(number)) return std::nullopt;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    return number;
+}
+
+[[noreturn]] void fail(const Word& word, const std::string& what, const std::string& hint) {
+    throw DiagnosticError(word.span, fmt::format("{}: '{}'", what, readable(word.text)), hint);
+}
+
+double rate_in(std::string_view text, const Word& word) {
+    constexpr const char* hint = "a rate is like 10Gb/s or 1.5GB/s, and more than 0";
+    const std::optional<double> number = take_number(text);
+    double rate = number.value_or(0);
+    const auto prefix = text.empty() ? std::string_view::npos : std::string_view("kMGT").find(text[0]);
+    if (prefix != std::string_view::npos) {
+        rate *= std::pow(1000, 1 + prefix);
+        text.remove_prefix(1);
+    }
+    if (!number || (text != "b/s" && text != "B/s")) fail(word, "this is no rate", hint);
+    if (text == "b/s") rate /= 8;
+    if (!(rate > 0) || !std::isfinite(rate)) fail(word, "this rate is out of range", hint);
+    return rate;
+}
+
+double latency_in(std::string_view text, const Word& word) {
+    constexpr const char* hint = "a latency is like 5us: a number, and ns, us, ms or s";
+    const std::optional<double> number = take_number(text);
+    const double unit = text == "ns" ? 1e-9 : text == "us" ? 1e-6 : text == "ms" ? 1e-3 : text == "s" ? 1 : 0;
+    if (!number || unit == 0 || *number < 0) fail(word, "this is no latency", hint);
+    return *number * unit;
+}
+
+std::int64_t integer_in(std::string_view text, const Word& word) {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size() || number < 0)
+        fail(word, "this has no whole number in its parentheses", fmt::format("for example: {}", kinds));
+    return number;
+}
+
+// "torus(4, 8)" -> {4, 8}. Takes the arguments off the text.
+std::vector<std::int64_t> take_arguments(std::string_view& text, const Word& word) {
+    std::vector<std::int64_t> arguments;
+    const std::size_t open = text.find('('), close = text.find(')');
+    if (open == std::string_view::npos) return arguments;
+    if (close == std::string_view::npos || close < open || close + 1 != text.size())
+        fail(word, "the parentheses don't match", fmt::format("for example: {}", kinds));
+    std::string_view inner = text.substr(open + 1, close - open - 1);
+    text = text.substr(0, open);
+    for (bool more = true; more;) {
+        const std::size_t comma = inner.find(',');
+        more = comma != std::string_view::npos;
+        std::string_view part = inner.substr(0, comma);
+        while (!part.empty() && (part.front() == ' ' || part.front() == '\t')) part.remove_prefix(1);
+        while (!part.empty() && (part.back() == ' ' || part.back() == '\t')) part.remove_suffix(1);
+        arguments.push_back(integer_in(part, word));
+        if (more) inner.remove_prefix(comma + 1);
+    }
+    return arguments;
+}
+
+// KIND[/FACTOR][@RATE[,LATENCY]]
+FabricSpec fabric_in(const Word& word) {
+    FabricSpec spec;
+    spec.text = readable(word.text);
+    std::string_view text = word.text;
+    if (const std::size_t at = text.find('@'); at != std::string_view::npos) {
+        std::string_view figures = text.substr(at + 1);
+        const std::size_t comma = figures.find(',');
+        spec.rate = rate_in(figures.substr(0, comma), word);
+        if (comma != std::string_view::npos) spec.latency = latency_in(figures.substr(comma + 1), word);
+        text = text.substr(0, at);
+    }
+    if (const std::size_t slash = text.find('/'); slash != std::string_view::npos) {
+        std::string_view factor = text.substr(slash + 1);
+        const std::optional<double> number = take_number(factor);
+        if (!number || !factor.empty() || *number < 1 || *number > 1e6)
+            fail(word, "this factor is not a number from 1 on",
+                 "switch/4 carries a quarter of its links' sum");
+        spec.oversubscription = *number;
+        text = text.substr(0, slash);
+    }
+    spec.sizes = take_arguments(text, word);
+    using Kind = FabricSpec::Kind;
+    const bool one = spec.sizes.size() == 1;
+    if (text == "fattree" && one)
+        spec.kind = Kind::fat_tree, spec.ports = spec.sizes[0];
+    else if (text == "torus" && !spec.sizes.empty())
+        spec.kind = Kind::torus;
+    else if (text == "ring" && spec.sizes.empty())
+        spec.kind = Kind::ring;
+    else if (text == "mesh" && spec.sizes.empty())
+        spec.kind = Kind::mesh;
+    else if (text != "switch" || !spec.sizes.empty())
+        fail(word, "there is no such kind of network", fmt::format("there are: {}", kinds));
+    const bool can_block = spec.kind == Kind::crossbar || spec.kind == Kind::fat_tree;
+    if (spec.oversubscription > 1 && !can_block)
+        fail(word, "only a switch and a fat-tree take a factor", "switch/4, fattree(16)/4");
+    return spec;
+}
+
+class Reader {
+  public:
+    Reader(const Topology& topology, NetworkSpec& spec) : topology_(topology), spec_(spec) {}
+
+    void read(const Statement& statement) {
+        const std::string& first = statement[0].text;
+        if (first == "link")
+            link(statement);
+        else if (first == "level")
+            level(statement);
+        else if (first == "routing" || first == "order" || first == "latency")
+            rule(statement);
+        else if (statement.size() == 1)
+            whole(statement[0]);
+        else
+            fail(statement[0], "this is no statement of a network",
+                 "there are: link, level, routing, order, latency, or a kind such as fattree(16)@10Gb/s");
+        if (!spec_.graph.empty() + !spec_.whole.empty() + has_levels_ > 1)
+            fail(statement[0], "this is a second network",
+                 "a text has links, or levels, or one kind for all ranks");
+    }
+
+  private:
+    void link(const Statement& words) {
+        constexpr const char* form = "link a b 10Gb/s [5us] [both | one way]";
+        if (words.size() < 4) fail(words[0], "this link is not complete", form);
+        GraphLink link{readable(words[1].text), readable(words[2].text), rate_in(words[3].text, words[3]), 0};
+        std::size_t next = 4;
+        const auto is = [&](std::size_t i, const char* text) {
+            return i < words.size() && words[i].text == text;
+        };
+        if (next < words.size() && !is(next, "both") && !is(next, "one")) {
+            link.latency = latency_in(words[next].text, words[next]);
+            ++next;
+        }
+        const bool one_way = is(next, "one") && is(next + 1, "way");
+        next += one_way ? 2 : is(next, "both") ? 1 : 0;
+        if (next != words.size()) fail(words[next], "this does not belong to a link", form);
+        if (spec_.graph.size() + 2 > most_links)
+            fail(words[0], "too many links", fmt::format("a network has at most {}", most_links));
+        spec_.graph.push_back(link);
+        if (one_way) return;
+        std::swap(link.from, link.to);
+        spec_.graph.push_back(link);
+    }
+
+    void level(const Statement& words) {
+        if (words.size() != 3)
+            fail(words[0], "this level is not complete",
+                 fmt::format("level NAME KIND, with a kind of: {}", kinds));
+        has_levels_ = true;
+        spec_.levels.resize(topology_.levels.size());
+        std::string known;
+        for (std::size_t i = 0; i < topology_.levels.size(); ++i) {
+            known += (known.empty() ? "" : ", ") + topology_.levels[i].name;
+            if (topology_.levels[i].name != words[1].text) continue;
+            if (topology_.levels[i].medium == Medium::memory)
+                fail(words[1], "this level is memory, which has no links", "only its cores carry bytes");
+            spec_.levels[i] = fabric_in(words[2]);
+            return;
+        }
+        fail(words[1], "there is no such level", fmt::format("topology {} has: {}", topology_.name, known));
+    }
+
+    void rule(const Statement& words) {
+        const std::string& what = words[0].text;
+        const std::string value = words.size() == 2 ? words[1].text : "";
+        Routing& routing = spec_.routing;
+        if (what == "order" && (value == "outermost" || value == "digits")) {
+            routing.order = value == "digits" ? Routing::Order::digits : Routing::Order::outermost;
+        } else if (what == "latency" && (value == "message" || value == "hop")) {
+            routing.latency = value == "hop" ? Routing::Latency::hop : Routing::Latency::message;
+        } else if (what == "routing" && value == "spread") {
+            routing.paths = Routing::Paths::spread;
+        } else if (what == "routing" && value.starts_with("hash")) {
+            std::string_view name = value;
+            const std::vector<std::int64_t> arguments = take_arguments(name, words[1]);
+            if (name != "hash" || arguments.size() > 1)
+                fail(words[1], "there is no such routing", "spread, or hash(1)");
+            routing.paths = Routing::Paths::hash;
+            routing.seed = arguments.empty() ? 0 : static_cast<std::uint64_t>(arguments[0]);
+        } else {
+            fail(words.back(), "this rule is unknown",
+                 "there are: routing spread, routing hash(1), order outermost, order digits, "
+                 "latency message, latency hop");
+        }
+    }
+
+    void whole(const Word& word) {
+        if (!spec_.whole.empty()) fail(word, "this is a second network", "one kind stands for all ranks");
+        spec_.whole.push_back(fabric_in(word));
+    }
+
+    const Topology& topology_;
+    NetworkSpec& spec_;
+    bool has_levels_ = false;
+};
+
+}  // namespace
+
+NetworkSpec parse_network(const std::string& name, const std::string& text, const Topology& topology) {
+    const SourceFile file{name, text};
+    if (text.size() > longest_network_text)
+        throw DiagnosticError(Span(), fmt::format("{}: a text of more than 64 MiB", name));
+    NetworkSpec spec;
+    Reader reader(topology, spec);
+    for (const Statement& statement : statements_of(file)) reader.read(statement);
+    spec.text = name.ends_with(".network") ? name : text;
+    return spec;
+}
+
+Network find_network(const std::string& text, const Topology& topology) {
+    if (text.empty()) return Network(topology);
+    if (!text.ends_with(".network")) return Network(topology, parse_network("<network>", text, topology));
+    std::string content;
+    try {
+        content = read_text(text, longest_network_text + 1);
+    } catch (const UnreadableFile& error) {
+        throw NotFoundError(fmt::format("cannot read the network {}: {}", text, error.what()));
+    }
+    return Network(topology, parse_network(text, content, topology));
+}
+
+}  // namespace hocket::dsl
