@@ -1,0 +1,276 @@
+#include "dsl/prediction/flows.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <unordered_map>
+#include <utility>
+
+namespace hocket::dsl {
+namespace {
+
+constexpr const char* sharing_links = "predicting how messages share links";
+constexpr double same_rate = 1e-12;    // relative
+constexpr double certified_to = 1e-9;  // relative
+
+}  // namespace
+
+Flows::Flows(std::vector<double> rates, bool certifies, const Deadline& deadline)
+    : certifies_(certifies), deadline_(deadline), links_(rates.size()) {
+    for (std::size_t i = 0; i < rates.size(); ++i) {
+        if (!(rates[i] > 0) || std::isinf(rates[i])) throw std::invalid_argument("a link without a rate");
+        links_[i].rate = rates[i];
+    }
+}
+
+RouteId Flows::add_route(std::span<const Hop> hops) {
+    if (hops.empty()) throw std::invalid_argument("a route without links");
+    Group& group = groups_.emplace_back();
+    group.first_hop = hops_.size();
+    group.hops = static_cast<std::uint32_t>(hops.size());
+    hops_.insert(hops_.end(), hops.begin(), hops.end());
+    positions_.resize(hops_.size());
+    return static_cast<RouteId>(groups_.size() - 1);
+}
+
+FlowId Flows::start(RouteId route, double bytes) {
+    Group& group = groups_[route];
+    mark(route);
+    if (group.members.empty()) {
+        group.progress = 0;
+        group.rate = 0;
+        join(route);
+    }
+    group.progress += group.rate * (now_ - group.since);
+    group.since = now_;
+    group.members.push_back({group.progress + bytes, flows_});
+    std::push_heap(group.members.begin(), group.members.end(), std::greater<>());
+    return flows_++;
+}
+
+double Flows::next() {
+    settle();
+    return next_event();
+}
+
+const std::vector<FlowId>& Flows::advance(double time) {
+    ended_.clear();
+    const double upto = time + same_time * time;
+    double next_end = next();
+    now_ = std::max(now_, time);
+    for (; next_end <= upto; next_end = next_event()) {
+        deadline_.check(sharing_links);
+        const RouteId route = events_.top().route;
+        events_.pop();
+        Group& group = groups_[route];
+        group.progress += group.rate * (now_ - group.since);
+        group.since = now_;
+        // The first ends by definition, whatever rounding says.
+        const double reached = group.progress + group.rate * same_time * time;
+        do {
+            ended_.push_back(group.members.front().flow);
+            std::pop_heap(group.members.begin(), group.members.end(), std::greater<>());
+            group.members.pop_back();
+        } while (!group.members.empty() && group.members.front().end <= reached);
+        mark(route);
+        if (group.members.empty()) leave(route);
+    }
+    std::sort(ended_.begin(), ended_.end());
+    return ended_;
+}
+
+// The next event that still counts, before rates are found again.
+double Flows::next_event() {
+    while (!events_.empty() && events_.top().version != groups_[events_.top().route].version) events_.pop();
+    return events_.empty() ? std::numeric_limits<double>::infinity() : events_.top().time;
+}
+
+// The rates of the flows on these links have to be found again.
+void Flows::mark(RouteId route) {
+    Group& group = groups_[route];
+    group.changed = true;
+    ++group.version;
+    for (const Hop& hop : hops_of(group)) {
+        if (std::exchange(links_[hop.link].dirty, true)) continue;
+        dirty_.push_back(hop.link);
+    }
+}
+
+void Flows::join(RouteId route) {
+    const Group& group = groups_[route];
+    for (std::uint32_t i = 0; i < group.hops; ++i) {
+        std::vector<Place>& groups = links_[hops_[group.first_hop + i].link].groups;
+        positions_[group.first_hop + i] = static_cast<std::uint32_t>(groups.size());
+        groups.push_back({route, i});
+    }
+}
+
+void Flows::leave(RouteId route) {
+    const Group& group = groups_[route];
+    for (std::uint32_t i = 0; i < group.hops; ++i) {
+        std::vector<Place>& groups = links_[hops_[group.first_hop + i].link].groups;
+        const std::uint32_t position = positions_[group.first_hop + i];
+        groups[position] = groups.back();
+        positions_[groups_[groups[position].route].first_hop + groups[position].hop] = position;
+        groups.pop_back();
+    }
+}
+
+void Flows::settle() {
+    for (const LinkId link : dirty_) {
+        if (!links_[link].dirty) continue;  // solved with another
+        collect(link);
+        if (groups_seen_.empty()) continue;
+        fill();
+        if (certifies_) certify();
+        for (const RouteId route : groups_seen_) apply(route);
+        ++solutions_;
+    }
+    dirty_.clear();
+}
+
+// Finds all that shares links with this one, directly or through others.
+void Flows::collect(LinkId first) {
+    ++component_;
+    links_seen_.assign(1, first);
+    groups_seen_.clear();
+    links_[first].seen = component_;
+    for (std::size_t i = 0; i < links_seen_.size(); ++i) {
+        LinkState& link = links_[links_seen_[i]];
+        link.dirty = false;
+        deadline_.check(sharing_links, 1 + link.groups.size());
+        for (const Place& place : link.groups) {
+            Group& group = groups_[place.route];
+            if (std::exchange(group.seen, component_) == component_) continue;
+            groups_seen_.push_back(place.route);
+            for (const Hop& hop : hops_of(group))
+                if (std::exchange(links_[hop.link].seen, component_) != component_)
+                    links_seen_.push_back(hop.link);
+        }
+    }
+}
+
+// Progressive filling: the rates of all flows grow alike, until a link is full and stops those on it. A
+// link's level, the rate at which it is full, never falls when others stop, so that a stale one is looked at
+// again only when its turn comes.
+void Flows::fill() {
+    std::vector<Level> heap;
+    for (const LinkId id : links_seen_) {
+        LinkState& link = links_[id];
+        link.left = link.rate;
+        link.weight = 0;
+        link.open = link.groups.size();
+        for (const Place& place : link.groups) {
+            const Group& group = groups_[place.route];
+            link.weight +=
+                static_cast<double>(group.members.size()) * hops_[group.first_hop + place.hop].share;
+        }
+        if (link.open > 0) heap.push_back({link.left / link.weight, id});
+    }
+    for (const RouteId route : groups_seen_) groups_[route].frozen = false;
+    std::priority_queue<Level, std::vector<Level>, std::greater<>> levels(std::greater<>(), std::move(heap));
+    std::vector<LinkId> full;
+    while (!levels.empty()) {
+        const Level lowest = levels.top();
+        const LinkState& link = links_[lowest.link];
+        levels.pop();
+        if (link.open == 0) continue;
+        const double level = link.left / link.weight;
+        if (level > lowest.rate) {
+            levels.push({level, lowest.link});
+            continue;
+        }
+        // Links that are full at the same time are taken together, before rounding makes them differ.
+        full.assign(1, lowest.link);
+        while (!levels.empty() && levels.top().rate <= level * (1 + same_rate)) {
+            const Level other = levels.top();
+            levels.pop();
+            const LinkState& tied = links_[other.link];
+            if (tied.open == 0) continue;
+            const double now = tied.left / tied.weight;
+            if (now <= level * (1 + same_rate))
+                full.push_back(other.link);
+            else
+                levels.push({now, other.link});
+        }
+        freeze(full, level);
+    }
+}
+
+void Flows::freeze(const std::vector<LinkId>& full, double rate) {
+    touched_.clear();
+    for (const LinkId id : full) {
+        deadline_.check(sharing_links, links_[id].groups.size());
+        for (const Place& place : links_[id].groups) {
+            Group& group = groups_[place.route];
+            if (std::exchange(group.frozen, true)) continue;
+            group.next_rate = rate;
+            for (const Hop& hop : hops_of(group)) {
+                LinkState& link = links_[hop.link];
+                if (link.frozen_weight == 0) touched_.push_back(hop.link);
+                link.frozen_weight += static_cast<double>(group.members.size()) * hop.share;
+                --link.open;
+            }
+        }
+    }
+    for (const LinkId id : touched_) {
+        LinkState& link = links_[id];
+        const double weight = std::exchange(link.frozen_weight, 0);
+        link.weight -= weight;
+        link.left = std::max(0.0, link.left - weight * rate);
+    }
+}
+
+// Takes over the rate that was found.
+void Flows::apply(RouteId route) {
+    Group& group = groups_[route];
+    if (!group.changed && group.next_rate == group.rate) return;
+    group.progress += group.rate * (now_ - group.since);
+    group.since = now_;
+    group.rate = group.next_rate;
+    group.changed = false;
+    ++group.version;
+    const double left = std::max(0.0, group.members.front().end - group.progress);
+    events_.push({now_ + left / group.rate, route, group.version});
+}
+
+void Flows::certify() const {
+    const auto load_of = [&](const LinkState& link) {
+        double load = 0;
+        for (const Place& place : link.groups) {
+            const Group& group = groups_[place.route];
+            load += static_cast<double>(group.members.size()) * group.next_rate *
+                    hops_[group.first_hop + place.hop].share;
+        }
+        return load;
+    };
+    const auto fastest_on = [&](const LinkState& link) {
+        double fastest = 0;
+        for (const Place& place : link.groups) fastest = std::max(fastest, groups_[place.route].next_rate);
+        return fastest;
+    };
+    std::unordered_map<LinkId, std::pair<double, double>> known;
+    for (const LinkId id : links_seen_) {
+        const auto& [load, fastest] = known[id] = {load_of(links_[id]), fastest_on(links_[id])};
+        if (load > links_[id].rate * (1 + certified_to))
+            throw std::logic_error(
+                fmt::format("link {} carries {} of {} bytes a second", id, load, links_[id].rate));
+    }
+    for (const RouteId route : groups_seen_) {
+        const Group& group = groups_[route];
+        const auto is_bottleneck = [&](const Hop& hop) {
+            const auto& [load, fastest] = known.at(hop.link);
+            return load >= links_[hop.link].rate * (1 - certified_to) &&
+                   group.next_rate >= fastest * (1 - certified_to);
+        };
+        const auto hops = hops_of(group);
+        if (std::none_of(hops.begin(), hops.end(), is_bottleneck))
+            throw std::logic_error(fmt::format("route {} has no bottleneck", route));
+    }
+}
+
+}  // namespace hocket::dsl
