@@ -1,0 +1,107 @@
+// The messages of a step graph and what each waits for.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "dsl/base/deadline.hpp"
+#include "dsl/graph/step_graph.hpp"
+#include "dsl/prediction/network.hpp"
+
+namespace hocket::dsl {
+
+// A rank's part in a phase.
+using NodeId = std::uint32_t;
+using MessageId = std::uint32_t;
+inline constexpr std::uint32_t nothing = ~std::uint32_t{0};
+
+struct PredictOptions {
+    // Messages cost their latency and their bytes alone. Otherwise senders, receivers of several streams, and
+    // memory cost what the estimate charges for them (dsl/prediction/costs.hpp).
+    bool ideal = false;
+    bool timeline = false;   // keep the times of all messages
+    bool certifies = false;  // check that each solution is max-min fair
+    Deadline deadline = {};
+};
+
+class MessageLayout {
+  public:
+    MessageLayout(const StepGraph& graph, const Network& network, const PredictOptions& options);
+
+    struct Message {
+        double moved = 0;  // of x: what it brings
+        double flow = 0;   // of x: what its links carry, or the receiver's core touches
+        double latency;    // seconds
+        Rank source, destination;
+        NodeId from, to;       // the sender's phase, or `nothing` for a fetch, and the receiver's
+        std::uint32_t origin;  // of its first step
+        std::uint32_t phase;
+        std::uint32_t round;  // of calibrated predictions
+        std::uint32_t path;   // index into paths
+        std::int32_t level;
+        // The receiver's core gets it when all sources are ready.
+        bool is_fetch() const { return from == nothing; }
+    };
+    std::size_t nodes() const { return ranks_.size(); }
+    Rank rank_of(NodeId node) const { return ranks_[node]; }
+    // The messages that wait for a node to begin: those that it sends, and fetches from it.
+    std::span<const MessageId> waiting_for(NodeId node) const { return list(waits_begin_, waits_, node); }
+    std::span<const NodeId> after(NodeId node) const { return list(after_begin_, after_, node); }
+
+    const StepGraph& graph;
+    const Network& network;
+    PredictOptions options;
+    std::vector<Message> messages;
+    std::vector<Route> paths;
+    std::vector<double> rates;           // by link of the network
+    std::vector<std::uint32_t> before;   // by node: the nodes that it waits for
+    std::vector<std::uint32_t> parts;    // by node: the messages that it ends with, and one for its begin
+    std::vector<std::uint32_t> sources;  // by message: the nodes that it waits for
+    std::vector<MessageId> by_round;     // calibrated: messages that are not fetches, round by round
+
+  private:
+    // A rank's progress in a strand: the nodes that its next one waits for.
+    struct Progress {
+        std::vector<NodeId> last;
+        std::vector<NodeId> before;  // `last` when the last `parallel` in it began
+        std::uint32_t block = 0;
+        std::vector<std::uint32_t> branches;  // strands of that `parallel` since
+    };
+    using Pairs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+
+    struct Memory {             // a level of it, as many ranks share its cores
+        double latency, scale;  // scale: of the rate of cores to the level's
+    };
+
+    static std::span<const std::uint32_t> list(const std::vector<std::size_t>& begin,
+                                               const std::vector<std::uint32_t>& items, std::uint32_t index) {
+        return {items.data() + begin[index], begin[index + 1] - begin[index]};
+    }
+    Progress& progress(std::uint32_t strand, Rank rank);
+    std::vector<NodeId>& last_of(std::uint32_t strand, Rank rank);
+    void add_phase(std::size_t begin, std::size_t end);
+    NodeId node_of(std::uint32_t strand, Rank rank);
+    void add_fetch(std::span<const std::uint32_t> steps);
+    bool fetches(const Step& step) const;
+    std::uint32_t path_between(Rank from, Rank to);
+    void order_by_round();
+    void share_cores();
+
+    std::vector<Memory> memory_;                // by level
+    std::vector<Rank> ranks_;                   // by node
+    std::vector<double> shares_;                // by region
+    std::vector<std::uint32_t> rounds_;         // by step, if calibrated
+    std::vector<NodeId> current_;               // by rank: the node of the current phase
+    std::vector<std::uint32_t> current_phase_;  // by rank: a counter of phases
+    std::uint32_t phases_ = 0;
+    std::unordered_map<std::uint64_t, Progress> progress_;  // by strand and rank
+    std::unordered_map<std::uint64_t, std::uint32_t> path_numbers_;
+    std::vector<std::uint64_t> order_;  // scratch
+    Pairs edges_, waits_list_;
+    std::vector<std::size_t> after_begin_, waits_begin_;
+    std::vector<std::uint32_t> after_, waits_;
+};
+
+}  // namespace hocket::dsl

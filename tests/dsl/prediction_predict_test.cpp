@@ -1,0 +1,271 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "dsl/planning/estimate.hpp"
+#include "dsl/prediction/predict.hpp"
+#include "tests/dsl/errors.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using dsl::Collective;
+
+namespace {
+
+constexpr double us = 1e-6, rate = 1.25e9, bytes = 1e9;
+
+// A topology like bcube, without latency.
+const test::TemporarySchedule& files() {
+    static const test::TemporarySchedule file(
+        "topology cube(n = 3, k = 2) { for l in 0 ..< k\n"
+        "  level port[n] { medium fabric latency 0us bandwidth 10Gb/s } }\n"
+        "topology flat(n = 4) { level l[n] { medium fabric latency 0us bandwidth 10Gb/s } }\n"
+        "topology three(a = 4, b = 16, c = 3) {\n"
+        "  level a[a] { medium fabric latency 0us bandwidth 10Gb/s }\n"
+        "  level b[b] { medium fabric latency 0us bandwidth 10Gb/s }\n"
+        "  level c[c] { medium fabric latency 0us bandwidth 10Gb/s } }\n"
+        "topology minsky(nodes = 16, racks = 3) {\n"
+        "  level gpu[4] { medium device latency 300us bandwidth 32GB/s }\n"
+        "  level node[nodes] { medium fabric latency 300us bandwidth 12.5GB/s shared by gpu }\n"
+        "  level rack[racks] { medium fabric latency 300us bandwidth 200GB/s shared by node } }\n"
+        "schedule rings all_reduce(x) {\n"
+        "  for l in levels          reduce_scatter x over l using ring\n"
+        "  for l in levels.reversed all_gather     x over l using ring\n"
+        "}\n"
+        "schedule nothing all_reduce(x) { all_reduce x over world using exchange }\n");
+    return file;
+}
+std::string own(const std::string& name) {
+    return files().path() + ":" + name;
+}
+
+dsl::Prediction predicted(const std::string& schedule, const std::string& topology,
+                          const std::string& network = "", dsl::PredictOptions options = {.ideal = true},
+                          double size = bytes, Collective collective = Collective::all_reduce) {
+    const auto checked = dsl::check_schedule(test::request(collective, schedule, topology));
+    const dsl::Network links = dsl::find_network(network, checked->levels());
+    options.certifies = true;
+    const dsl::Prediction prediction = dsl::Predictor(checked->graph(), links, options).predict(size);
+    double lines = 0, levels = 0, messages = 0;
+    for (const dsl::LineShare& line : prediction.lines)
+        lines += line.seconds, messages += double(line.messages);
+    for (const dsl::LevelShare& level : prediction.levels) levels += level.seconds;
+    CHECK(lines == Approx(prediction.seconds).epsilon(1e-9));
+    CHECK(levels == Approx(prediction.seconds).epsilon(1e-9));
+    CHECK(messages == double(prediction.messages));
+    for (const dsl::LinkUse& use : prediction.links) CHECK(use.busy <= 1 + 1e-9);
+    return prediction;
+}
+
+// In units of the time in which one link carries all of x.
+double units(const std::string& schedule, const std::string& topology, const std::string& network = "") {
+    return predicted(schedule, topology, network).seconds * rate / bytes;
+}
+
+Approx exactly(double value) {
+    return Approx(value).epsilon(1e-9).margin(0);
+}
+
+}  // namespace
+
+TEST_CASE("BML on BCube takes 2 (N - 1) / (k N)") {
+    for (const auto& [n, k] : {std::pair(3, 2), {4, 2}, {8, 3}, {32, 2}, {2, 5}}) {
+        const double ranks = std::pow(n, k);
+        INFO(n << ", " << k);
+        CHECK(units("bml", own(fmt::format("cube({}, {})", n, k))) == exactly(2 * (ranks - 1) / (k * ranks)));
+    }
+    // 16 steps, of which 6, 2, 2 and 6 take each strand's messages (Wang et al., section 4).
+    const dsl::Prediction prediction = predicted("bml", own("cube"));
+    REQUIRE(prediction.lines.size() == 2);
+    CHECK(prediction.lines[0].seconds == exactly(prediction.seconds / 2));
+    CHECK(prediction.messages == 9 * 2 * 4 * 2);
+    for (const dsl::LinkUse& use : prediction.links) CHECK(use.busy == exactly(1));
+}
+
+TEST_CASE("a parameter server on every rank takes 2 (n - 1) / n on BCube, in one order of digits") {
+    for (const auto& [n, k] : {std::pair(3, 2), {4, 2}, {3, 3}, {2, 5}})
+        CHECK(units("direct", own(fmt::format("cube({}, {})", n, k)), "order digits") ==
+              exactly(2 * (n - 1.0) / n));
+}
+
+TEST_CASE(
+    "on a fat-tree a parameter server, a ring and a hierarchy take 2 (N - 1) / N if messages are spread") {
+    const std::string tree = "fattree(4)@10Gb/s,0us";
+    CHECK(units("direct", "16", tree) == exactly(1.875));
+    CHECK(units("ring", "16", tree) == exactly(1.875));
+    CHECK(units("blueconnect", "2x2x4", tree) == exactly(1.875));
+    CHECK(units("direct", "128", "fattree(16)@10Gb/s,0us") == exactly(2 * 127.0 / 128));
+    CHECK(units("blueconnect", "8x8x16", "fattree(16)@10Gb/s,0us") == exactly(2 * 1023.0 / 1024));
+    // One path for each pair of ranks is worse, and as bad as the anchors say.
+    for (int seed = 1; seed <= 5; ++seed) {
+        const double drawn = units("direct", "16", fmt::format("{}; routing hash({})", tree, seed));
+        CHECK(drawn >= 2);
+        CHECK(drawn <= 3.2);
+    }
+}
+
+TEST_CASE("a fat-tree is the same link by link") {
+    std::string graph;
+    const auto link = [&](const std::string& a, const std::string& b) {
+        graph += "link " + a + " " + b + " 10Gb/s\n";
+    };
+    for (int pod = 0; pod < 4; ++pod)
+        for (int i = 0; i < 2; ++i) {
+            for (int host = 0; host < 2; ++host)
+                link(fmt::format("{}", pod * 4 + i * 2 + host), fmt::format("edge{}.{}", pod, i));
+            for (int j = 0; j < 2; ++j) {
+                link(fmt::format("edge{}.{}", pod, i), fmt::format("agg{}.{}", pod, j));
+                link(fmt::format("agg{}.{}", pod, i), fmt::format("core{}", 2 * i + j));
+            }
+        }
+    const auto checked = dsl::check_schedule(test::request(Collective::all_reduce, "direct", "16"));
+    CHECK(dsl::find_network(graph, checked->levels()).switches() == 20);
+    for (const char* schedule : {"direct", "ring", "halving", "flat(direct, doubling)"})
+        CHECK(units(schedule, "16", graph) == exactly(units(schedule, "16", "fattree(4)@10Gb/s,0us")));
+    // The tree is too thin for what crosses pods.
+    CHECK(units("direct", "16", "fattree(4)/4@10Gb/s,0us") > 4);
+}
+
+TEST_CASE("BlueConnect's levels carry what its paper says, in all six orders") {
+    for (const char* sizes : {"4, 16, 3", "4, 3, 16", "16, 4, 3", "16, 3, 4", "3, 4, 16", "3, 16, 4"})
+        CHECK(units(own("rings"), own(fmt::format("three({})", sizes))) == exactly(2 * 191.0 / 192));
+    const dsl::Prediction prediction = predicted(own("rings"), own("three"));
+    const double volumes[] = {1.5, 0.46875, 2 * 2.0 / 3 / 64};
+    for (std::size_t i = 0; i < 3; ++i) {
+        CHECK(prediction.levels[i].seconds * rate / bytes == exactly(volumes[i]));
+        CHECK(prediction.levels[i].bytes == exactly(192 * volumes[i] * bytes));
+    }
+}
+
+TEST_CASE("on Minsky, BlueConnect and a ring take what equations 9 and 6 say") {
+    const double alpha = 300 * us, size = 100e6;
+    for (const auto& [nodes, racks, ring, levels] :
+         {std::tuple(4, 1, 24.0, 20.3), {16, 1, 53.5, 30.5}, {16, 2, 92.1, 31.6}, {16, 3, 130.5, 32.4}}) {
+        const double ranks = 4 * nodes * racks;
+        const std::string topology = own(fmt::format("minsky({}, {})", nodes, racks));
+        const double flat = predicted("ring", topology, "", {.ideal = true}, size).seconds;
+        CHECK(flat == exactly(2 * (ranks - 1) * (alpha + size / ranks / 12.5e9)));
+        CHECK(flat == Approx(ring * 1e-3).epsilon(0.003));
+        const double shared = 12.5e9 / 4;  // of the NIC, by 4 GPUs
+        const dsl::Prediction blue = predicted(own("rings"), topology, "", {.ideal = true}, size);
+        CHECK(blue.seconds == exactly(2 * (3 + (nodes - 1) + (racks - 1)) * alpha + 1.5 * size / 32e9 +
+                                      2 * (nodes - 1.0) / nodes / 4 * size / shared +
+                                      2 * (racks - 1.0) / racks / (4 * nodes) * size / shared));
+        CHECK(blue.latency == exactly(2 * (3 + (nodes - 1) + (racks - 1)) * alpha));
+        CHECK(blue.seconds == Approx(levels * 1e-3).epsilon(0.003));
+    }
+}
+
+TEST_CASE("ideal messages cost a latency, and their bytes") {
+    CHECK(predicted("exchange", "4").seconds == exactly(20 * us + 3 * bytes / rate));
+    CHECK(predicted("ring", "4").seconds == exactly(6 * (20 * us + bytes / 4 / rate)));
+    CHECK(predicted("ring", "4").latency == exactly(6 * 20 * us));
+    // 16 tiles leave one after the other, each after its latency, and the last passes two links.
+    CHECK(predicted("chain", "3", "", {.ideal = true}, bytes, Collective::broadcast).seconds ==
+          exactly(17 * (bytes / 16 / rate + 20 * us)));
+    // By hop: up to five links.
+    CHECK(predicted("exchange", "16", "fattree(4)@10Gb/s,1us; latency hop", {.ideal = true}, 1).latency ==
+          exactly(6 * us));
+}
+
+TEST_CASE("where an estimate and a calibrated prediction model the same, they are the same") {
+    // Loads are equal here, and no rank has several strands. A prediction of strands lets each go its own
+    // way.
+    for (const char* schedule :
+         {"ring", "direct", "exchange", "butterfly", "halving", "blueconnect", "nested"})
+        for (const char* topology :
+             {"4h", "4m", "4m/2", "2mx4h", "4mx2h@1Gb/s", "2x4", "2hx2m", "8h@1Gb/s", "4mx4h", "2mx2m"})
+            for (const double size : {4096.0, double(1 << 20), 1e9}) {
+                const auto checked =
+                    dsl::check_schedule(test::request(Collective::all_reduce, schedule, topology));
+                INFO(schedule << " on " << topology << " at " << size);
+                CHECK(predicted(schedule, topology, "", {}, size).seconds ==
+                      exactly(dsl::estimate(checked->graph(), checked->levels(), size)));
+            }
+    for (const char* schedule : {"binomial", "chain", "direct"}) {
+        const auto checked = dsl::check_schedule(test::request(Collective::broadcast, schedule, "4h"));
+        CHECK(predicted(schedule, "4h", "", {}, bytes, Collective::broadcast).seconds ==
+              exactly(dsl::estimate(checked->graph(), checked->levels(), bytes)));
+    }
+    const auto moves = dsl::check_schedule(test::request(Collective::all_to_all, "bruck", "4m"));
+    CHECK(predicted("bruck", "4m", "", {}, bytes, Collective::all_to_all).seconds ==
+          exactly(dsl::estimate(moves->graph(), moves->levels(), bytes)));
+    const auto strands = dsl::check_schedule(test::request(Collective::all_reduce, "bml", "bcube(4, 2)"));
+    CHECK(predicted("bml", "bcube(4, 2)", "", {}, bytes).seconds ==
+          Approx(dsl::estimate(strands->graph(), strands->levels(), bytes)).epsilon(0.01));
+}
+
+TEST_CASE("a phase waits for the rank's strands before it, and strands for what was before them") {
+    const test::TemporarySchedule file(
+        "schedule s all_reduce(x) {\n"
+        "  parallel t in 0 ..< 2 { let y = x.part(t of 2)\n"
+        "    parallel u in 0 ..< 2 { let z = y.part(u of 2) all_reduce z over world using exchange }\n"
+        "    all_reduce y over world using exchange }\n"
+        "  all_reduce x over world using exchange\n"
+        "}");
+    dsl::Library library({HOCKET_SCHEDULES_DIR});
+    const dsl::Runnable s = dsl::find_runnable(library, file.path(), Collective::all_reduce);
+    const dsl::Topology topology = dsl::grid_topology("2h");
+    // Not a right all-reduce, but as good for this: quarters, halves, and all.
+    const dsl::StepGraph graph = dsl::elaborate(s, library, topology, {0, std::nullopt, {}});
+    const dsl::Network network(topology);
+    const dsl::Predictor ideal(graph, network, {.ideal = true, .timeline = true, .certifies = true});
+    const dsl::Prediction prediction = ideal.predict(bytes);
+    CHECK(prediction.seconds == exactly(3 * (30 * us + bytes / rate)));
+    REQUIRE(prediction.timeline.size() == 14);
+    int at_first = 0, last = 0;
+    for (const dsl::MessageTimes& message : prediction.timeline) {
+        CHECK(message.arrived - message.begin == exactly(bytes / rate));
+        CHECK(message.sent == message.arrived);
+        at_first += message.begin < 31 * us;
+        last += message.begin > 2 * bytes / rate;
+    }
+    CHECK(at_first == 8);
+    CHECK(last == 2);
+}
+
+TEST_CASE("a prediction is the same each time, and says what crosses each link") {
+    const auto checked = dsl::check_schedule(test::request(Collective::all_reduce, "direct", "2x4"));
+    const dsl::Network network =
+        dsl::find_network("level l1 torus(2,2)@1GB/s,3us; routing hash(4); latency hop", checked->levels());
+    const dsl::PredictOptions options{.timeline = true, .certifies = true};
+    const dsl::Predictor predictor(checked->graph(), network, options);
+    const dsl::Prediction one = predictor.predict(12345678), two = predictor.predict(12345678),
+                          three = dsl::Predictor(checked->graph(), network, options).predict(12345678);
+    REQUIRE(one.timeline.size() == 112);
+    for (const dsl::Prediction* other : {&two, &three}) {
+        CHECK(one.seconds == other->seconds);
+        for (std::size_t i = 0; i < one.timeline.size(); ++i) {
+            CHECK(one.timeline[i].begin == other->timeline[i].begin);
+            CHECK(one.timeline[i].arrived == other->timeline[i].arrived);
+        }
+    }
+    std::vector<double> crossing(network.links().size());
+    for (const dsl::MessageTimes& message : one.timeline)
+        for (const dsl::Hop& hop : network.route(message.source, message.destination).hops)
+            crossing[hop.link] += message.bytes;
+    for (std::size_t i = 0; i < crossing.size(); ++i) CHECK(one.links[i].bytes == Approx(crossing[i]));
+    // The more, the longer.
+    CHECK(predictor.predict(12345679).seconds > one.seconds);
+}
+
+TEST_CASE("nonsense is not predicted") {
+    const auto checked = dsl::check_schedule(test::request(Collective::all_reduce, "ring", "4"));
+    const dsl::Network network(checked->levels()), other(dsl::grid_topology("2x4"));
+    const dsl::Predictor predictor(checked->graph(), network);
+    for (const double size : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity(), 1e30})
+        CHECK_THAT(test::error_of([&] { predictor.predict(size); }), Catch::Contains("can't be predicted"));
+    CHECK_THAT(test::error_of([&] { dsl::Predictor(checked->graph(), other); }),
+               Catch::Contains("a network of 8 ranks for a schedule of 4"));
+    const dsl::Network slow = dsl::find_network("ring@1e-300B/s,0us", checked->levels());
+    CHECK_THAT(test::error_of([&] { dsl::Predictor(checked->graph(), slow).predict(1e18); }),
+               Catch::Contains("longer than can be said"));
+    const dsl::Network late = dsl::find_network("ring@1GB/s,1e308s", checked->levels());
+    CHECK_THAT(test::error_of([&] { dsl::Predictor(checked->graph(), late).predict(1e18); }),
+               Catch::Contains("longer than can be said"));
+    const auto large = dsl::check_schedule(test::request(Collective::all_reduce, "ring", "64"));
+    const dsl::Network hosts(large->levels());
+    const dsl::PredictOptions hurried{.deadline = dsl::Deadline(std::chrono::duration<double>(0))};
+    CHECK_THROWS_AS(dsl::Predictor(large->graph(), hosts, hurried), dsl::DeadlineError);
+}
