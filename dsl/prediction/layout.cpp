@@ -68,9 +68,9 @@ void MessageLayout::share_cores() {
     };
     const double rate = rate_of(topology.levels[network.links()[first].level]);
     for (Rank rank = 0; rank < graph.ranks; ++rank) rates[network.core_of(rank)] = rate;
+    const bool is_instant = network.spec().routing.latency == Routing::Latency::none;
     for (const Level& level : topology.levels)
-        memory_.push_back(
-            {options.ideal ? level.latency : crowded_latency(level, local), rate / rate_of(level)});
+        memory_.push_back({is_instant ? 0 : crowded_latency(level, local), rate / rate_of(level)});
 }
 
 // ---- Nodes -------------------------------------------------------------------------------------

@@ -198,8 +198,11 @@ Route Network::route(Rank from, Rank to) const {
             at = next;
         }
     }
-    return {std::move(path.hops),
-            spec_.routing.latency == Routing::Latency::message ? path.longest : path.total};
+    using Latency = Routing::Latency;
+    const Latency latency = spec_.routing.latency;
+    return {std::move(path.hops), latency == Latency::message ? path.longest
+                                  : latency == Latency::hop   ? path.total
+                                                              : 0};
 }
 
 }  // namespace hocket::dsl

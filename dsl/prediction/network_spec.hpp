@@ -46,8 +46,8 @@ struct Routing {
     // A message between ranks that differ in several levels uses the outermost of them alone, as the engine's
     // does, or one level after the other, the innermost first, and ranks pass it on, as in BCube.
     enum class Order : std::uint8_t { outermost, digits };
-    // A message takes the largest latency of its links, or the sum.
-    enum class Latency : std::uint8_t { message, hop };
+    // A message takes the largest latency of its links, or the sum, or none.
+    enum class Latency : std::uint8_t { message, hop, none };
     Paths paths = Paths::spread;
     Order order = Order::outermost;
     Latency latency = Latency::message;

@@ -230,8 +230,11 @@ class Reader {
         Routing& routing = spec_.routing;
         if (what == "order" && (value == "outermost" || value == "digits")) {
             routing.order = value == "digits" ? Routing::Order::digits : Routing::Order::outermost;
-        } else if (what == "latency" && (value == "message" || value == "hop")) {
-            routing.latency = value == "hop" ? Routing::Latency::hop : Routing::Latency::message;
+        } else if (what == "latency" && (value == "message" || value == "hop" || value == "none")) {
+            using Latency = Routing::Latency;
+            routing.latency = value == "hop"    ? Latency::hop
+                              : value == "none" ? Latency::none
+                                                : Latency::message;
         } else if (what == "routing" && value == "spread") {
             routing.paths = Routing::Paths::spread;
         } else if (what == "routing" && value.starts_with("hash")) {
@@ -244,7 +247,7 @@ class Reader {
         } else {
             fail(words.back(), "this rule is unknown",
                  "there are: routing spread, routing hash(1), order outermost, order digits, "
-                 "latency message, latency hop");
+                 "latency message, latency hop, latency none");
         }
     }
 

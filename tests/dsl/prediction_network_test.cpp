@@ -69,6 +69,7 @@ TEST_CASE("in the order of digits ranks pass on what goes over several levels") 
           std::vector<std::string>{"port0 0 up", "port0 2 down", "port1 2 up", "port1 8 down"});
     CHECK(cube.route(0, 8).latency == Approx(20 * us));
     CHECK(dsl::find_network("order digits; latency hop", bcube(3, 2)).route(0, 8).latency == Approx(40 * us));
+    CHECK(dsl::find_network("order digits; latency none", bcube(3, 2)).route(0, 8).latency == 0);
     check_routes(cube);
 }
 

@@ -164,7 +164,9 @@ TEST_CASE("ideal messages cost a latency, and their bytes") {
     // 16 tiles leave one after the other, each after its latency, and the last passes two links.
     CHECK(predicted("chain", "3", "", {.ideal = true}, bytes, Collective::broadcast).seconds ==
           exactly(17 * (bytes / 16 / rate + 20 * us)));
-    // By hop: up to five links.
+    CHECK(predicted("ring", "4", "latency none").seconds == exactly(6 * bytes / 4 / rate));
+    CHECK(predicted("ring", "2mx2h", "latency none", {}).latency == 0);
+    // By hop: up to six links.
     CHECK(predicted("exchange", "16", "fattree(4)@10Gb/s,1us; latency hop", {.ideal = true}, 1).latency ==
           exactly(6 * us));
 }
