@@ -176,3 +176,72 @@ TEST_CASE("what is asked wrongly is answered in words, and with exit code 1") {
     CHECK_THAT(answer({"explain", "ring", "-n", "4", "-t", "2x3"}), Contains("has 6 ranks"));
     CHECK_THAT(answer({"explain", "halving", "-n", "6"}), Contains("cannot run on topology 6"));
 }
+
+TEST_CASE("predict tells the time by line and level, the bottleneck, and the same as JSON") {
+    const Finished text = schedc({"predict", "blueconnect", "-t", "4mx8h@10Gb/s", "-b", "1M", "--certify"});
+    INFO(text.err);
+    CHECK(text.exit_code == 0);
+    CHECK_THAT(text.out, StartsWith("blueconnect on 4mx8h@10Gb/s, 32 ranks, 1 MiB, calibrated"));
+    CHECK_THAT(text.out, Contains("blueconnect.sched:4  reduce_scatter x over l  by"));
+    CHECK_THAT(text.out, Contains("bottleneck: link host 0 up") && Contains("; 15 others as much"));
+    const Finished result =
+        schedc({"predict", "bml", "-t", "bcube(3,2)", "-b", "1M", "--ideal", "--json", "-N", "latency hop"});
+    REQUIRE(result.exit_code == 0);
+    const auto json = nlohmann::json::parse(result.out);
+    const double seconds = json["seconds"];
+    CHECK(seconds == Approx(80e-6 + 16.0 / 18 * (1 << 20) / 1.25e9).epsilon(1e-9));
+    for (const char* table : {"lines", "levels"}) {
+        double sum = 0;
+        for (const auto& entry : json[table]) sum += entry["seconds"].get<double>();
+        CHECK(sum == Approx(seconds));
+    }
+    CHECK(json["links"].size() == 36);
+    for (const auto& link : json["links"]) CHECK(link["busy"].get<double>() <= 1 + 1e-9);
+}
+
+TEST_CASE("predict writes a picture, a trace and a table") {
+    const std::string folder = HOCKET_TEST_FOLDER;
+    const Finished result = schedc({"predict", "ring", "-n", "4", "-b", "64K", "--timeline",
+                                    folder + "/ring.svg", "--trace", folder + "/ring.json"});
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    const auto content = [&](const std::string& name) {
+        std::ifstream stream(folder + "/" + name);
+        return std::string{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+    };
+    const std::string picture = content("ring.svg");
+    std::size_t boxes = 0;
+    for (std::size_t at = 0; (at = picture.find("<title>", at)) != std::string::npos; ++at) ++boxes;
+    CHECK(boxes == 24);
+    CHECK_THAT(picture, StartsWith("<svg ") && Catch::Matchers::EndsWith("</svg>\n"));
+    const auto trace = nlohmann::json::parse(content("ring.json"));
+    CHECK(std::count_if(trace.begin(), trace.end(), [](const auto& event) {
+              return event.value("ph", "") == "X" && event["args"]["bytes"] == 16384;
+          }) == 24);
+    const Finished sweep = schedc({"predict", "ring", "-t", "2x%", "--sweep", "bytes=1K..4K,ranks=2..4",
+                                   "--csv", folder + "/ring.csv"});
+    CHECK(sweep.exit_code == 0);
+    const std::string table = content("ring.csv");
+    CHECK(std::count(table.begin(), table.end(), '\n') == 7);
+    CHECK(std::count(sweep.out.begin(), sweep.out.end(), '\n') == 7);
+    CHECK_THAT(table, Contains("\"ring\",\"2x4\",8,4096,"));
+}
+
+TEST_CASE("predict refuses what has no time") {
+    const auto refused = [](std::vector<std::string> arguments, const std::string& message) {
+        arguments.insert(arguments.begin(), {"predict", "ring"});
+        const Finished result = schedc(arguments);
+        CHECK(result.exit_code == 1);
+        CHECK(result.out.empty());
+        CHECK_THAT(result.err, Contains(message));
+    };
+    refused({"-n", "4"}, "the size is missing");
+    refused({"-b", "1M"}, "the number of ranks is missing");
+    refused({"-n", "4", "-b", "1M", "-N", "torus(3)"}, "3 places for 4 ends");
+    refused({"-n", "4", "-b", "1M", "-N", "link 0 1 1Gb/s; link 2 3 1Gb/s"}, "no way from rank 0 to rank 2");
+    refused({"-n", "4", "-b", "1G", "-N", "ring@1e-300b/s"}, "longer than can be said");
+    refused({"-n", "4", "--sweep", "bytes=1K..2"}, "from 1024 to 2");
+    refused({"-n", "4", "--sweep", "time=1..2"}, "'time=1..2' is unknown");
+    refused({"-t", "4", "-b", "1K", "--sweep", "ranks=1..2"}, "write % for the number");
+    refused({"-n", "4", "-b", "1K", "--timeline", "/no/such/folder/a.svg"}, "/no/such/folder/a.svg");
+}

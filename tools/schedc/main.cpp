@@ -1,4 +1,4 @@
-// schedc: checks and explains schedules.
+// schedc: checks, explains and predicts schedules.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +9,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/engine/job/options.hpp"
 #include "tools/schedc/explain.hpp"
+#include "tools/schedc/predict.hpp"
 #include "tools/tool.hpp"
 
 using namespace hocket;
@@ -85,6 +86,34 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
     describe_timeout(app, options.timeout);
 }
 
+void describe_predict(CLI::App& app, tools::PredictRequest& request) {
+    app.add_option(
+        "schedule", request.schedule,
+        "a name, name(arguments), file or file:name; default: the schedule that is chosen for the topology");
+    app.add_option(
+        "-t,--topology", request.topology,
+        "levels, innermost first: 2x3, 4mx2h (4 ranks in memory on each of 2 hosts), bcube(3,2), or a file");
+    app.add_option("-b,--bytes", request.bytes, "the size of the data: 64M")
+        ->transform(CLI::AsSizeValue(false));
+    app.add_option("-N,--network", request.network,
+                   "the links, if not the topology's: 'fattree(16)@10Gb/s', 'order digits', or FILE.network");
+    app.add_option("-n,--ranks", request.ranks, "number of ranks; without --topology, all on one level")
+        ->check(CLI::Range(1, 1 << 20));
+    app.add_option("-c,--collective", request.collective,
+                   "the collective: of the choice without a schedule, or if the schedule exists for several")
+        ->transform(one_of(collectives));
+    app.add_option("--root", request.root, "the root, if the collective has one");
+    app.add_flag("--ideal", request.ideal,
+                 "messages cost latency and bytes alone: for comparing with closed forms");
+    app.add_flag("--json", request.json, "print JSON: seconds, lines, levels, links");
+    app.add_option("--timeline", request.timeline, "write a picture of all messages to this SVG file");
+    app.add_option("--trace", request.trace, "write a trace for ui.perfetto.dev to this JSON file");
+    app.add_option("--sweep", request.sweep, "predict a table: bytes=1K..1G,ranks=2..64");
+    app.add_option("--csv", request.csv, "write the table of the sweep to this file, too");
+    app.add_flag("--certify", request.certify, "check that each sharing of links is max-min fair");
+    describe_timeout(app, request.timeout);
+}
+
 // Prints a line for each definition, or its diagnostic. Returns 0 if all are valid, else 1.
 int run_check(const dsl::CheckOptions& options, bool quiet) {
     const auto print = [&](const std::string& line) {
@@ -100,7 +129,7 @@ int run_check(const dsl::CheckOptions& options, bool quiet) {
 }
 
 int run(int argc, char** argv) {
-    CLI::App app{"Checks and explains Hocket's schedules."};
+    CLI::App app{"Checks, explains and predicts Hocket's schedules."};
     app.require_subcommand(1);
     dsl::CheckOptions check;
     bool quiet = false;
@@ -108,14 +137,20 @@ int run(int argc, char** argv) {
     CLI::App* check_app =
         app.add_subcommand("check", "parse and verify every algorithm and schedule of files");
     CLI::App* explain_app = app.add_subcommand("explain", "show what a rank does, with source lines");
+    CLI::App* predict_app =
+        app.add_subcommand("predict", "say how long a schedule takes, and where the time goes");
     describe_check(*check_app, check, quiet);
+    tools::PredictRequest predict;
+    describe_predict(*predict_app, predict);
     describe_explain(*explain_app, explain);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
     }
-    check.search_path = explain.search_path = engine::resolve(engine::Choices{}).schedule_path;
+    check.search_path = explain.search_path = predict.search_path =
+        engine::resolve(engine::Choices{}).schedule_path;
+    if (predict_app->parsed()) return tools::run_predict(predict);
     return check_app->parsed() ? run_check(check, quiet) : tools::run_explain(explain);
 }
 

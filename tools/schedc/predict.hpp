@@ -1,0 +1,65 @@
+// schedc predict: says how long a schedule takes, and where the time goes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dsl/graph/step_graph.hpp"
+#include "dsl/prediction/predict.hpp"
+
+namespace hocket::tools {
+
+struct PredictRequest {
+    std::string schedule;  // empty: the one chosen for the topology
+    std::string topology, network;
+    dsl::Rank ranks = 0, root = 0;
+    std::uint64_t bytes = 0;
+    bool ideal = false, json = false, certify = false;
+    std::string timeline, trace, csv;  // files; empty: none
+    std::string sweep;                 // "bytes=1K..1G,ranks=2..64"; empty: none
+    std::optional<dsl::Collective> collective;
+    std::vector<std::string> search_path;
+    double timeout = 60;  // seconds
+};
+
+// Throws like dsl::check_schedule and dsl::Predictor. Returns 0.
+int run_predict(const PredictRequest& request);
+
+// What a prediction is of.
+struct PredictedSchedule {
+    std::string schedule, topology;
+    double bytes = 0;
+    bool ideal = false;
+};
+
+// Returns a table for people: the total, the time by source line and by level, and the links that are used
+// most.
+std::string prediction_text(const PredictedSchedule& of, const dsl::Network& network,
+                            const dsl::Prediction& prediction);
+// Returns {"schedule", "topology", "ranks", "bytes", "ideal", "seconds", "latency", "messages", "lines":
+// [{"line", "text", "algorithm_line", "seconds", "latency", "bytes", "messages"}], "levels": [...], "links":
+// [{"link", "kind", "bytes", "busy"}]}. Seconds of lines and levels are of the critical path. Links that
+// carry nothing are left out.
+std::string prediction_json(const PredictedSchedule& of, const dsl::Network& network,
+                            const dsl::Prediction& prediction);
+
+std::string seconds_text(double seconds);  // "1.25 ms": four digits
+
+// Return a picture with a row for each rank (SVG), and a trace for Perfetto, with a process for each rank.
+// Both need a prediction with a timeline.
+std::string timeline_picture(const PredictedSchedule& of, const dsl::StepGraph& graph,
+                             const dsl::Prediction& prediction);
+std::string timeline_trace(const dsl::StepGraph& graph, const dsl::Prediction& prediction);
+
+// The values of one quantity in a sweep.
+struct Sweep {
+    std::vector<double> bytes;
+    std::vector<dsl::Rank> ranks;  // empty: as the topology says
+};
+// Reads "bytes=1K..1G,ranks=2..64": from the first, each twice as large as the one before, to the last.
+// Throws DiagnosticError.
+Sweep parse_sweep(const std::string& text);
+
+}  // namespace hocket::tools

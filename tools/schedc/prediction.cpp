@@ -1,0 +1,154 @@
+// The texts of predictions.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "dsl/planning/estimate.hpp"
+#include "tools/schedc/predict.hpp"
+
+namespace hocket::tools {
+namespace {
+
+using namespace dsl;
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t most_rows = 12;  // of the table of lines
+
+// The statement that a line stands for: the one that called an algorithm, if there was one.
+Span statement_of(const StepOrigin& origin) {
+    return origin.call.file ? origin.call : origin.transfer;
+}
+
+std::string shortened(std::string text, std::size_t most) {
+    if (text.size() > most) text = text.substr(0, most - 3) + "...";
+    return text;
+}
+
+double percent(double part, double whole) {
+    return whole > 0 ? 100 * part / whole : 0;
+}
+
+std::string row(const PathShare& share, double seconds, const std::string& what) {
+    return fmt::format("  {:>10}  {:>5.1f} %  {:>5.1f} %  {:>10}  {:>9}  {}\n", seconds_text(share.seconds),
+                       percent(share.seconds, seconds), percent(share.latency, share.seconds),
+                       text_of_size(share.bytes), share.messages, what);
+}
+
+std::string heading(const char* what) {
+    return fmt::format("\n  {:>10}  {:>7}  {:>7}  {:>10}  {:>9}  {}\n", "time", "share", "latency", "bytes",
+                       "messages", what);
+}
+
+template <typename Share>
+std::vector<const Share*> by_time(const std::vector<Share>& shares) {
+    std::vector<const Share*> sorted;
+    for (const Share& share : shares)
+        if (share.messages > 0) sorted.push_back(&share);
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const Share* a, const Share* b) { return a->seconds > b->seconds; });
+    return sorted;
+}
+
+std::string lines_text(const Prediction& prediction) {
+    const std::vector<const LineShare*> lines = by_time(prediction.lines);
+    std::size_t widest = 0;
+    std::string text = heading("source line");
+    for (std::size_t i = 0; i < std::min(lines.size(), most_rows); ++i)
+        widest = std::max(widest, location_of(statement_of(lines[i]->origin)).size());
+    for (std::size_t i = 0; i < std::min(lines.size(), most_rows); ++i) {
+        const StepOrigin& origin = lines[i]->origin;
+        const std::string by = origin.call.file ? "  by " + location_of(origin.transfer) : "";
+        text += row(*lines[i], prediction.seconds,
+                    fmt::format("{:<{}}  {}{}", location_of(statement_of(origin)), widest,
+                                shortened(folded_text(statement_of(origin)), 60), by));
+    }
+    if (lines.size() > most_rows)
+        text += fmt::format("  and {} more (--json has all)\n", lines.size() - most_rows);
+    return text;
+}
+
+std::string links_text(const Network& network, const Prediction& prediction) {
+    if (prediction.links.empty() || prediction.seconds <= 0) return "";
+    const double most = prediction.links[prediction.busiest].busy;
+    const auto alike = std::count_if(prediction.links.begin(), prediction.links.end(),
+                                     [&](const LinkUse& use) { return use.busy >= most * (1 - 1e-6); });
+    const NetworkLink& link = network.links()[prediction.busiest];
+    return fmt::format("\nbottleneck: link {}, {:.1f} % used: {} at {:.4g} GB/s{}\n", link.name, 100 * most,
+                       text_of_size(prediction.links[prediction.busiest].bytes), link.rate / 1e9,
+                       alike > 1 ? fmt::format("; {} others as much", alike - 1) : "");
+}
+
+Json share_json(const PathShare& share) {
+    return {{"seconds", share.seconds},
+            {"latency", share.latency},
+            {"bytes", share.bytes},
+            {"messages", share.messages}};
+}
+
+}  // namespace
+
+std::string seconds_text(double seconds) {
+    for (const auto& [unit, name] : {std::pair(1.0, "s"), {1e-3, "ms"}, {1e-6, "us"}})
+        if (seconds >= unit) return fmt::format("{:.4g} {}", seconds / unit, name);
+    return fmt::format("{:.4g} us", seconds * 1e6);
+}
+
+std::string prediction_text(const PredictedSchedule& of, const Network& network,
+                            const Prediction& prediction) {
+    std::string text = fmt::format(
+        "{} on {}{}, {} ranks, {}, {}\n{}: latency {:.1f} %, bytes {:.1f} %; {} messages\n", of.schedule,
+        of.topology,
+        network.spec().text.empty() ? ""
+                                    : fmt::format(", network \"{}\"", shortened(network.spec().text, 60)),
+        network.ranks(), text_of_size(of.bytes), of.ideal ? "ideal" : "calibrated",
+        seconds_text(prediction.seconds), percent(prediction.latency, prediction.seconds),
+        percent(prediction.seconds - prediction.latency, prediction.seconds), prediction.messages);
+    if (prediction.messages == 0) return text;
+    text += lines_text(prediction) + heading("level");
+    for (const LevelShare& level : prediction.levels)
+        if (level.messages > 0) text += row(level, prediction.seconds, level.name);
+    return text + links_text(network, prediction);
+}
+
+std::string prediction_json(const PredictedSchedule& of, const Network& network,
+                            const Prediction& prediction) {
+    Json json = {{"schedule", of.schedule},
+                 {"topology", of.topology},
+                 {"network", network.spec().text},
+                 {"ranks", network.ranks()},
+                 {"switches", network.switches()},
+                 {"bytes", of.bytes},
+                 {"ideal", of.ideal},
+                 {"seconds", prediction.seconds},
+                 {"latency", prediction.latency},
+                 {"messages", prediction.messages},
+                 {"lines", Json::array()},
+                 {"levels", Json::array()},
+                 {"links", Json::array()}};
+    for (const LineShare& line : prediction.lines) {
+        Json entry = {{"line", location_of(statement_of(line.origin))},
+                      {"text", folded_text(statement_of(line.origin))}};
+        if (line.origin.call.file) entry["algorithm_line"] = location_of(line.origin.transfer);
+        entry.update(share_json(line));
+        json["lines"].push_back(entry);
+    }
+    for (const LevelShare& level : prediction.levels) {
+        Json entry = {{"level", level.name}};
+        entry.update(share_json(level));
+        json["levels"].push_back(entry);
+    }
+    for (std::size_t i = 0; i < prediction.links.size(); ++i) {
+        const LinkUse& use = prediction.links[i];
+        if (use.bytes > 0)
+            json["links"].push_back({{"link", network.links()[i].name},
+                                     {"kind", name_of(network.links()[i].kind)},
+                                     {"rate", network.links()[i].rate},
+                                     {"bytes", use.bytes},
+                                     {"busy", use.busy}});
+    }
+    return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace hocket::tools
