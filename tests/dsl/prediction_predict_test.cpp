@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -190,6 +191,10 @@ TEST_CASE("where an estimate and a calibrated prediction model the same, they ar
         CHECK(predicted(schedule, "4h", "", {}, bytes, Collective::broadcast).seconds ==
               exactly(dsl::estimate(checked->graph(), checked->levels(), bytes)));
     }
+    // Only the root's link is crowded.
+    const auto gathered = dsl::check_schedule(test::request(Collective::gather, "direct", "4h"));
+    CHECK(predicted("direct", "4h", "", {}, bytes, Collective::gather).seconds ==
+          exactly(dsl::estimate(gathered->graph(), gathered->levels(), bytes)));
     const auto moves = dsl::check_schedule(test::request(Collective::all_to_all, "bruck", "4m"));
     CHECK(predicted("bruck", "4m", "", {}, bytes, Collective::all_to_all).seconds ==
           exactly(dsl::estimate(moves->graph(), moves->levels(), bytes)));
@@ -198,9 +203,19 @@ TEST_CASE("where an estimate and a calibrated prediction model the same, they ar
           Approx(dsl::estimate(strands->graph(), strands->levels(), bytes)).epsilon(0.01));
 }
 
+TEST_CASE("a rank works for the messages of its strands one after the other") {
+    const test::TemporarySchedule file(
+        "schedule s all_reduce(x) {\n"
+        "  parallel t in 0 ..< 2 { let y = x.part(t of 2) all_reduce y over world using exchange } }");
+    // The second leaves after two fifths of a latency, when the first has long been sent.
+    CHECK(predicted(file.path(), "2h", "", {}, 2).seconds == exactly(1.2 * 30 * us + 1 / rate));
+    CHECK(predicted(file.path(), "2h", "", {.ideal = true}, 2).seconds == exactly(30 * us + 2 / rate));
+}
+
 TEST_CASE("a phase waits for the rank's strands before it, and strands for what was before them") {
     const test::TemporarySchedule file(
         "schedule s all_reduce(x) {\n"
+        "  all_reduce x over world using exchange\n"
         "  parallel t in 0 ..< 2 { let y = x.part(t of 2)\n"
         "    parallel u in 0 ..< 2 { let z = y.part(u of 2) all_reduce z over world using exchange }\n"
         "    all_reduce y over world using exchange }\n"
@@ -209,22 +224,22 @@ TEST_CASE("a phase waits for the rank's strands before it, and strands for what 
     dsl::Library library({HOCKET_SCHEDULES_DIR});
     const dsl::Runnable s = dsl::find_runnable(library, file.path(), Collective::all_reduce);
     const dsl::Topology topology = dsl::grid_topology("2h");
-    // Not a right all-reduce, but as good for this: quarters, halves, and all.
+    // Not a right all-reduce, but as good for this: all, quarters, halves, and all.
     const dsl::StepGraph graph = dsl::elaborate(s, library, topology, {0, std::nullopt, {}});
     const dsl::Network network(topology);
     const dsl::Predictor ideal(graph, network, {.ideal = true, .timeline = true, .certifies = true});
     const dsl::Prediction prediction = ideal.predict(bytes);
-    CHECK(prediction.seconds == exactly(3 * (30 * us + bytes / rate)));
-    REQUIRE(prediction.timeline.size() == 14);
-    int at_first = 0, last = 0;
+    CHECK(prediction.seconds == exactly(4 * (30 * us + bytes / rate)));
+    REQUIRE(prediction.timeline.size() == 16);
+    std::array<int, 4> begun{};  // by the messages before, one after the other
     for (const dsl::MessageTimes& message : prediction.timeline) {
         CHECK(message.arrived - message.begin == exactly(bytes / rate));
         CHECK(message.sent == message.arrived);
-        at_first += message.begin < 31 * us;
-        last += message.begin > 2 * bytes / rate;
+        const double place = (message.begin - 30 * us) / (30 * us + bytes / rate);
+        CHECK(place == Approx(std::round(place)).margin(1e-9));
+        ++begun.at(static_cast<std::size_t>(std::round(place)));
     }
-    CHECK(at_first == 8);
-    CHECK(last == 2);
+    CHECK(begun == std::array{2, 8, 4, 2});
 }
 
 TEST_CASE("a prediction is the same each time, and says what crosses each link") {
