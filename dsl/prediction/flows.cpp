@@ -39,12 +39,15 @@ RouteId Flows::add_route(std::span<const Hop> hops) {
 
 FlowId Flows::start(RouteId route, double bytes) {
     Group& group = groups_[route];
-    mark(route);
     if (group.members.empty()) {
         group.progress = 0;
         group.rate = 0;
         join(route);
     }
+    mark(route, 1);
+    // Its links are not full before they would be if all had the same rate.
+    for (const Hop& hop : hops_of(group))
+        slowest_ = std::min(slowest_, links_[hop.link].rate / links_[hop.link].flows);
     group.progress += group.rate * (now_ - group.since);
     group.since = now_;
     group.members.push_back({group.progress + bytes, flows_});
@@ -71,12 +74,14 @@ const std::vector<FlowId>& Flows::advance(double time) {
         group.since = now_;
         // The first ends by definition, whatever rounding says.
         const double reached = group.progress + group.rate * same_time * time;
+        const std::size_t before = group.members.size();
         do {
             ended_.push_back(group.members.front().flow);
             std::pop_heap(group.members.begin(), group.members.end(), std::greater<>());
             group.members.pop_back();
         } while (!group.members.empty() && group.members.front().end <= reached);
-        mark(route);
+        mark(route, static_cast<double>(group.members.size()) - static_cast<double>(before));
+        slowest_ = std::min(slowest_, group.rate);
         if (group.members.empty()) leave(route);
     }
     std::sort(ended_.begin(), ended_.end());
@@ -89,14 +94,15 @@ double Flows::next_event() {
     return events_.empty() ? std::numeric_limits<double>::infinity() : events_.top().time;
 }
 
-// The rates of the flows on these links have to be found again.
-void Flows::mark(RouteId route) {
+// The rates of the flows on these links have to be found again. flows: how many came, or went.
+void Flows::mark(RouteId route, double flows) {
     Group& group = groups_[route];
     group.changed = true;
     ++group.version;
     for (const Hop& hop : hops_of(group)) {
-        if (std::exchange(links_[hop.link].dirty, true)) continue;
-        dirty_.push_back(hop.link);
+        LinkState& link = links_[hop.link];
+        link.flows += flows * hop.share;
+        if (!std::exchange(link.dirty, true)) dirty_.push_back(hop.link);
     }
 }
 
@@ -117,6 +123,7 @@ void Flows::leave(RouteId route) {
         groups[position] = groups.back();
         positions_[groups_[groups[position].route].first_hop + groups[position].hop] = position;
         groups.pop_back();
+        if (groups.empty()) links_[hops_[group.first_hop + i].link].flows = 0;  // without what rounding left
     }
 }
 
@@ -124,17 +131,22 @@ void Flows::settle() {
     for (const LinkId link : dirty_) {
         if (!links_[link].dirty) continue;  // solved with another
         collect(link);
-        if (groups_seen_.empty()) continue;
-        fill();
-        if (certifies_) certify();
+        if (!groups_seen_.empty()) {
+            fill();
+            ++solutions_;
+        }
+        if (certifies_) to_certify_.insert(to_certify_.end(), links_seen_.begin(), links_seen_.end());
         for (const RouteId route : groups_seen_) apply(route);
-        ++solutions_;
     }
     dirty_.clear();
+    slowest_ = never_slower;
+    if (certifies_) certify();
+    to_certify_.clear();
 }
 
-// Finds all that shares links with this one, directly or through others.
+// Finds all that shares links with this one, directly or through others, and is not slower than what changed.
 void Flows::collect(LinkId first) {
+    const double slowest = slowest_ * (1 - certified_to);
     ++component_;
     links_seen_.assign(1, first);
     groups_seen_.clear();
@@ -145,6 +157,7 @@ void Flows::collect(LinkId first) {
         deadline_.check(sharing_links, 1 + link.groups.size());
         for (const Place& place : link.groups) {
             Group& group = groups_[place.route];
+            if (group.rate < slowest && !group.changed) continue;
             if (std::exchange(group.seen, component_) == component_) continue;
             groups_seen_.push_back(place.route);
             for (const Hop& hop : hops_of(group))
@@ -161,14 +174,21 @@ void Flows::fill() {
     std::vector<Level> heap;
     for (const LinkId id : links_seen_) {
         LinkState& link = links_[id];
-        link.left = link.rate;
+        long double taken = 0;  // by slower flows; a thousand of them leave little, of which rounding is much
         link.weight = 0;
-        link.open = link.groups.size();
+        link.open = 0;
         for (const Place& place : link.groups) {
             const Group& group = groups_[place.route];
-            link.weight +=
+            const double weight =
                 static_cast<double>(group.members.size()) * hops_[group.first_hop + place.hop].share;
+            if (group.seen != component_) {
+                taken += static_cast<long double>(weight) * group.rate;
+            } else {
+                link.weight += weight;
+                ++link.open;
+            }
         }
+        link.left = std::max(0.0, static_cast<double>(link.rate - taken));
         if (link.open > 0) heap.push_back({link.left / link.weight, id});
     }
     for (const RouteId route : groups_seen_) groups_[route].frozen = false;
@@ -207,7 +227,7 @@ void Flows::freeze(const std::vector<LinkId>& full, double rate) {
         deadline_.check(sharing_links, links_[id].groups.size());
         for (const Place& place : links_[id].groups) {
             Group& group = groups_[place.route];
-            if (std::exchange(group.frozen, true)) continue;
+            if (group.seen != component_ || std::exchange(group.frozen, true)) continue;
             group.next_rate = rate;
             for (const Hop& hop : hops_of(group)) {
                 LinkState& link = links_[hop.link];
@@ -238,38 +258,41 @@ void Flows::apply(RouteId route) {
     events_.push({now_ + left / group.rate, route, group.version});
 }
 
-void Flows::certify() const {
-    const auto load_of = [&](const LinkState& link) {
-        double load = 0;
-        for (const Place& place : link.groups) {
-            const Group& group = groups_[place.route];
-            load += static_cast<double>(group.members.size()) * group.next_rate *
-                    hops_[group.first_hop + place.hop].share;
-        }
-        return load;
-    };
-    const auto fastest_on = [&](const LinkState& link) {
-        double fastest = 0;
-        for (const Place& place : link.groups) fastest = std::max(fastest, groups_[place.route].next_rate);
-        return fastest;
-    };
-    std::unordered_map<LinkId, std::pair<double, double>> known;
-    for (const LinkId id : links_seen_) {
-        const auto& [load, fastest] = known[id] = {load_of(links_[id]), fastest_on(links_[id])};
-        if (load > links_[id].rate * (1 + certified_to))
-            throw std::logic_error(
-                fmt::format("link {} carries {} of {} bytes a second", id, load, links_[id].rate));
+Flows::Use Flows::use_of(LinkId link) const {
+    Use use;
+    for (const Place& place : links_[link].groups) {
+        const Group& group = groups_[place.route];
+        use.load +=
+            static_cast<double>(group.members.size()) * group.rate * hops_[group.first_hop + place.hop].share;
+        use.fastest = std::max(use.fastest, group.rate);
     }
-    for (const RouteId route : groups_seen_) {
-        const Group& group = groups_[route];
-        const auto is_bottleneck = [&](const Hop& hop) {
-            const auto& [load, fastest] = known.at(hop.link);
-            return load >= links_[hop.link].rate * (1 - certified_to) &&
-                   group.next_rate >= fastest * (1 - certified_to);
-        };
-        const auto hops = hops_of(group);
-        if (std::none_of(hops.begin(), hops.end(), is_bottleneck))
-            throw std::logic_error(fmt::format("route {} has no bottleneck", route));
+    return use;
+}
+
+// Checks all flows on the links that were looked at, also those whose rates were not found again.
+void Flows::certify() const {
+    std::unordered_map<LinkId, Use> known;
+    const auto used = [&](LinkId link) {
+        const auto [entry, is_new] = known.try_emplace(link);
+        if (is_new) entry->second = use_of(link);
+        return entry->second;
+    };
+    for (const LinkId link : to_certify_) {
+        const double rate = links_[link].rate;
+        if (used(link).load > rate * (1 + certified_to))
+            throw std::logic_error(
+                fmt::format("link {} carries {} of {} bytes a second", link, used(link).load, rate));
+        for (const Place& place : links_[link].groups) {
+            const Group& group = groups_[place.route];
+            const auto is_bottleneck = [&](const Hop& hop) {
+                const Use use = used(hop.link);
+                return use.load >= links_[hop.link].rate * (1 - certified_to) &&
+                       group.rate >= use.fastest * (1 - certified_to);
+            };
+            const auto hops = hops_of(group);
+            if (std::none_of(hops.begin(), hops.end(), is_bottleneck))
+                throw std::logic_error(fmt::format("route {} has no bottleneck", place.route));
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 // Simulates flows that share links: at each moment every flow has its max-min fair rate. Event-driven: rates
 // change when a flow begins or ends, and only those of flows that share links with it, directly or through
-// others.
+// others, and that are not slower. (All rates grow alike until links are full. Up to the rate of a flow, it
+// is the same whether that flow is there or not.)
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <queue>
 #include <span>
 #include <vector>
@@ -50,6 +52,7 @@ class Flows {
     std::size_t solutions() const { return solutions_; }
 
   private:
+    static constexpr double never_slower = std::numeric_limits<double>::infinity();
     struct Member {
         double end;  // the group's progress at which it ends
         FlowId flow;
@@ -73,6 +76,7 @@ class Flows {
     struct LinkState {
         double rate;
         std::vector<Place> groups;  // that have flows
+        double flows = 0;           // the sum of their shares
         std::uint64_t seen = 0;
         bool dirty = false;
         // While rates are found:
@@ -98,7 +102,11 @@ class Flows {
     std::span<const Hop> hops_of(const Group& group) const {
         return {hops_.data() + group.first_hop, group.hops};
     }
-    void mark(RouteId route);
+    void mark(RouteId route, double flows);
+    struct Use {
+        double load = 0, fastest = 0;
+    };
+    Use use_of(LinkId link) const;
     void join(RouteId route);
     void leave(RouteId route);
     void settle();
@@ -117,13 +125,15 @@ class Flows {
     std::vector<Group> groups_;             // by route
     std::vector<LinkState> links_;
     std::vector<LinkId> dirty_;
+    double slowest_ =
+        never_slower;  // what is slower has the same rate after all changes since the last solution
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     std::vector<FlowId> ended_;
     FlowId flows_ = 0;
     std::size_t solutions_ = 0;
     std::uint64_t component_ = 0;
     // Of the part of the network that is being solved:
-    std::vector<LinkId> links_seen_, touched_;
+    std::vector<LinkId> links_seen_, touched_, to_certify_;
     std::vector<RouteId> groups_seen_;
 };
 
