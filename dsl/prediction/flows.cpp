@@ -62,10 +62,10 @@ double Flows::next() {
 
 const std::vector<FlowId>& Flows::advance(double time) {
     ended_.clear();
-    const double upto = time + same_time * time;
+    const double until = time + same_time * time;
     double next_end = next();
     now_ = std::max(now_, time);
-    for (; next_end <= upto; next_end = next_event()) {
+    for (; next_end <= until; next_end = next_event()) {
         deadline_.check(sharing_links);
         const RouteId route = events_.top().route;
         events_.pop();
