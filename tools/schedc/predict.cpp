@@ -71,48 +71,72 @@ PredictOptions options_of(const PredictRequest& request, const Deadline& deadlin
     return {request.ideal, !request.timeline.empty() || !request.trace.empty(), request.certify, deadline};
 }
 
-// Predicts each size for each number of ranks. A schedule that isn't named is chosen for each.
-int run_sweep(const PredictRequest& request) {
-    Sweep sweep = parse_sweep(request.sweep);
-    if (sweep.bytes.empty()) {
-        if (request.bytes == 0)
-            throw NotFoundError("the size is missing: --bytes 64M, or --sweep bytes=1K..1G");
-        sweep.bytes = {static_cast<double>(request.bytes)};
+// What a sweep keeps from one size to the next: most sizes share a schedule.
+class SweptSchedule {
+  public:
+    explicit SweptSchedule(const PredictRequest& request) : request_(request) {}
+
+    Prediction predict(const PlanRequest& plan, double bytes) {
+        if (!checked_ || request_.schedule.empty()) take(planner_.check(plan), plan.deadline);
+        return predictor_->predict(bytes);
     }
-    const bool scales = !sweep.ranks.empty();
-    if (scales && !request.topology.empty() && request.topology.find('%') == std::string::npos)
+    const CheckedSchedule& schedule() const { return *checked_; }
+    // Another number of ranks follows.
+    void forget() {
+        predictor_.reset();
+        checked_.reset();
+    }
+
+  private:
+    void take(std::unique_ptr<CheckedSchedule> next, const Deadline& deadline) {
+        if (checked_ && next->fingerprint() == checked_->fingerprint()) return;
+        forget();
+        checked_ = std::move(next);
+        const Topology& topology = checked_->levels();
+        network_ =
+            std::make_unique<Network>(find_network(with_ranks(request_.network, topology.ranks()), topology));
+        predictor_ =
+            std::make_unique<Predictor>(checked_->graph(), *network_, options_of(request_, deadline));
+    }
+
+    const PredictRequest& request_;
+    Planner planner_;
+    std::unique_ptr<CheckedSchedule> checked_;
+    std::unique_ptr<Network> network_;
+    std::unique_ptr<Predictor> predictor_;
+};
+
+Sweep sweep_of(const PredictRequest& request) {
+    Sweep sweep = parse_sweep(request.sweep);
+    if (sweep.bytes.empty() && request.bytes == 0)
+        throw NotFoundError("the size is missing: --bytes 64M, or --sweep bytes=1K..1G");
+    if (sweep.bytes.empty()) sweep.bytes = {static_cast<double>(request.bytes)};
+    if (!sweep.ranks.empty() && !request.topology.empty() && request.topology.find('%') == std::string::npos)
         throw DiagnosticError(
             Span(), fmt::format("sweep over ranks: topology {} has one number of ranks", request.topology),
             "write % for the number: --topology 8x%; or leave the topology out");
-    if (!scales) sweep.ranks = {0};
+    if (sweep.ranks.empty()) sweep.ranks = {0};
+    return sweep;
+}
+
+// Predicts each size for each number of ranks. A schedule that isn't named is chosen for each.
+int run_sweep(const PredictRequest& request) {
+    const Sweep sweep = sweep_of(request);
+    SweptSchedule swept(request);
     std::string csv = "schedule,topology,ranks,bytes,seconds,latency\n";
     fmt::print("{:>8}  {:>10}  {:>12}  {:>8}  {}\n", "ranks", "bytes", "time", "latency", "schedule");
-    Planner planner;
-    for (const Rank ranks : sweep.ranks) {
-        std::string name;
-        std::unique_ptr<CheckedSchedule> checked;
-        std::unique_ptr<Network> network;
-        std::unique_ptr<Predictor> predictor;
+    for (const Rank given : sweep.ranks) {
+        swept.forget();
         for (const double bytes : sweep.bytes) {
-            const PlanRequest plan = plan_request(request, ranks, bytes);
-            if (!checked || request.schedule.empty()) {
-                auto next = planner.check(plan);
-                if (!checked || next->fingerprint() != checked->fingerprint()) {
-                    predictor.reset();
-                    checked = std::move(next);
-                    network = std::make_unique<Network>(find_network(
-                        with_ranks(request.network, checked->levels().ranks()), checked->levels()));
-                    predictor = std::make_unique<Predictor>(checked->graph(), *network,
-                                                            options_of(request, plan.deadline));
-                }
-            }
-            const Prediction prediction = predictor->predict(bytes);
-            fmt::print("{:>8}  {:>10}  {:>12}  {:>6.1f} %  {}\n", checked->levels().ranks(),
-                       text_of_size(bytes), seconds_text(prediction.seconds),
+            const Prediction prediction = swept.predict(plan_request(request, given, bytes), bytes);
+            const CheckedSchedule& schedule = swept.schedule();
+            const Rank ranks = schedule.levels().ranks();
+            fmt::print("{:>8}  {:>10}  {:>12}  {:>6.1f} %  {}\n", ranks, text_of_size(bytes),
+                       seconds_text(prediction.seconds),
                        prediction.seconds > 0 ? 100 * prediction.latency / prediction.seconds : 0,
-                       checked->name());
-            csv += fmt::format("\"{}\",\"{}\",{},{:.0f},{},{}\n", checked->name(), checked->topology(),
-                               checked->levels().ranks(), bytes, prediction.seconds, prediction.latency);
+                       schedule.name());
+            csv += fmt::format("\"{}\",\"{}\",{},{:.0f},{},{}\n", schedule.name(), schedule.topology(), ranks,
+                               bytes, prediction.seconds, prediction.latency);
         }
     }
     if (!request.csv.empty()) write_result(request.csv, csv);
