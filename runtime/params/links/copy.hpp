@@ -8,20 +8,25 @@
 
 namespace hocket::params {
 
-// Copies like memcpy(3), but at the same speed for any alignment. Blocks begin at a page, and memory from
-// malloc(3) 16 bytes into one, so one is often a few bytes ahead of the other, modulo the page size:
-// - Source ahead: `rep movsb`, which the C library uses from about 4 KiB on, takes three times as long on
-// some
-//   processors (AMD Zen 3). So the copy is divided into strips for which it uses other instructions.
-// - Destination ahead: those instructions take three times as long (AMD Zen 4), because each load seems to
-//   depend on a store just before it. `rep movsb` does not.
+// Copies like memcpy(3), but by the processor's string instruction, in strips. Blocks are larger than a
+// core's cache, and begin at a page, while memory from malloc(3) begins 16 bytes into one:
+// - Loads and stores, as the C library makes them for short copies, fetch each line of the destination before
+//   they write it. For 64 MiB they reach half the rate of the string instruction (AMD Zen 4).
+// - A single string instruction for the whole copy takes three times as long on some processors (AMD Zen 3)
+//   if the source is a few bytes ahead of the destination, modulo the page size. In strips it does not.
+// In a cache the C library would be twice as fast on Zen 4 if the destination is ahead. A push and a pull of
+// 64 MiB take 42.4 ms with this function, 45.8 with memcpy, and 53 where that depends on the alignment.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes) {
-    constexpr std::uint64_t page = 4096, strip = 2048;
-    const std::uint64_t ahead =
-        (reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from)) % page;
-    const std::uint64_t step = ahead > 0 && ahead < page / 2 ? bytes : strip;
-    for (std::uint64_t at = 0; at < bytes; at += step)
-        std::memcpy(to + at, from + at, std::min(step, bytes - at));
+#if defined(__x86_64__)
+    constexpr std::uint64_t word = sizeof(std::uint64_t), strip = 2048;
+    while (bytes >= word) {
+        const std::uint64_t now = std::min(strip, bytes - bytes % word);
+        std::uint64_t words = now / word;
+        asm volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words) : : "memory");
+        bytes -= now;
+    }
+#endif
+    std::memcpy(to, from, bytes);
 }
 
 }  // namespace hocket::params

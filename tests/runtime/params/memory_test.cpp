@@ -5,7 +5,10 @@
 
 #include <cstring>
 #include <fstream>
+#include <random>
+#include <vector>
 
+#include "runtime/params/links/copy.hpp"
 #include "runtime/transport/net/frame.hpp"
 #include "tests/support/processes.hpp"
 #include "tests/support/test.hpp"
@@ -70,4 +73,20 @@ TEST_CASE("what another process shows is found where it lies, and read without a
     const auto outcomes = processes.wait();
     CHECK(outcomes[0].text == "");
     CHECK(outcomes[1].text == (address_space_is_the_sanitizers ? "skipped" : ""));
+}
+
+TEST_CASE("a copy of any size and alignment has the source's bytes, and touches nothing else") {
+    std::mt19937 random(20261128);
+    std::vector<std::byte> from(20000), to;
+    for (std::byte& byte : from) byte = static_cast<std::byte>(random());
+    for (int i = 0; i < 2000; ++i) {
+        const std::size_t bytes = random() % (i % 2 ? 100 : 9000), source = random() % 5000,
+                          place = random() % 5000;
+        to.assign(15000, std::byte{1});
+        std::vector<std::byte> expected = to;
+        std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(source), bytes,
+                    expected.begin() + static_cast<std::ptrdiff_t>(place));
+        copy_bytes(to.data() + place, from.data() + source, bytes);
+        REQUIRE(to == expected);
+    }
 }
