@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "dsl/base/diagnostic.hpp"
@@ -15,6 +16,10 @@ using LinkKind = NetworkLink::Kind;
 void add_link(std::vector<NetworkLink>& links, NetworkLink link) {
     if (links.size() >= most_links)
         throw DiagnosticError(Span(), fmt::format("a network of more than {} links", most_links));
+    if (!(link.rate > 0) || std::isinf(link.rate))
+        throw DiagnosticError(Span(),
+                              fmt::format("link {}: a rate of {} bytes a second", link.name, link.rate),
+                              "a rate must be finite and more than 0, also the sum of many: 10Gb/s");
     links.push_back(std::move(link));
 }
 

@@ -140,6 +140,7 @@ void Flows::settle() {
     }
     dirty_.clear();
     slowest_ = never_slower;
+    forget_stale_events();
     if (certifies_) certify();
     to_certify_.clear();
 }
@@ -245,6 +246,11 @@ void Flows::freeze(const std::vector<LinkId>& full, double rate) {
     }
 }
 
+// Returns the time at which the group's next flow ends.
+double Flows::end_of(const Group& group) {
+    return group.since + std::max(0.0, group.members.front().end - group.progress) / group.rate;
+}
+
 // Takes over the rate that was found.
 void Flows::apply(RouteId route) {
     Group& group = groups_[route];
@@ -254,8 +260,18 @@ void Flows::apply(RouteId route) {
     group.rate = group.next_rate;
     group.changed = false;
     ++group.version;
-    const double left = std::max(0.0, group.members.front().end - group.progress);
-    events_.push({now_ + left / group.rate, route, group.version});
+    events_.push({end_of(group), route, group.version});
+}
+
+// Rates mostly rise, so that the events of former rates lie late in the queue and would pile up there.
+void Flows::forget_stale_events() {
+    if (events_.size() <= 2 * groups_.size() + 1024) return;
+    std::vector<Event> valid;
+    for (RouteId route = 0; route < groups_.size(); ++route) {
+        const Group& group = groups_[route];
+        if (!group.members.empty()) valid.push_back({end_of(group), route, group.version});
+    }
+    events_ = decltype(events_)(std::greater<>(), std::move(valid));
 }
 
 Flows::Use Flows::use_of(LinkId link) const {

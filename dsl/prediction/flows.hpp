@@ -114,6 +114,8 @@ class Flows {
     void fill();
     void freeze(const std::vector<LinkId>& full, double rate);
     void apply(RouteId route);
+    static double end_of(const Group& group);
+    void forget_stale_events();
     void certify() const;
     double next_event();
 

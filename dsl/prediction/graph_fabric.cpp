@@ -17,6 +17,7 @@ namespace {
 using Vertex = std::uint32_t;
 constexpr std::uint16_t unreachable = std::numeric_limits<std::uint16_t>::max();
 constexpr std::size_t most_distances = std::size_t{1} << 28;  // ranks by vertices: half a GiB
+constexpr std::size_t most_looks = std::size_t{1} << 31;      // ranks by links: some seconds
 
 struct Edge {
     Vertex from, to;
@@ -53,10 +54,12 @@ class Graph final : public Fabric {
 
 Graph::Graph(std::vector<Edge> edges, std::size_t ranks, std::size_t vertices)
     : ranks_(ranks), vertices_(vertices), edges_(std::move(edges)), first_(vertices + 1, 0), back_(vertices) {
-    if (vertices_ >= unreachable || ranks_ * vertices_ > most_distances)
-        throw DiagnosticError(
-            Span(), fmt::format("a graph of {} vertices and {} ranks is too large", vertices_, ranks_),
-            "larger clusters have regular kinds: fattree, torus, switch");
+    if (vertices_ >= unreachable || ranks_ * vertices_ > most_distances ||
+        ranks_ * edges_.size() > most_looks)
+        throw DiagnosticError(Span(),
+                              fmt::format("a graph of {} vertices, {} links and {} ranks is too large",
+                                          vertices_, edges_.size(), ranks_),
+                              "larger clusters have regular kinds: fattree, torus, switch");
     std::stable_sort(edges_.begin(), edges_.end(),
                      [](const Edge& a, const Edge& b) { return a.from < b.from; });
     for (const Edge& edge : edges_) {

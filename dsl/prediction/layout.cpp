@@ -13,6 +13,7 @@ namespace hocket::dsl {
 namespace {
 
 constexpr const char* laying_out_messages = "predicting: laying out messages";
+constexpr std::size_t most_hops = std::size_t{1} << 26;  // a GiB
 
 // Turns pairs (index, item) into a list for each index.
 void make_lists(std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs, std::size_t size,
@@ -49,7 +50,7 @@ MessageLayout::MessageLayout(const StepGraph& step_graph, const Network& its_net
     for (std::size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
         while (end < steps.size() && steps[end].phase == steps[begin].phase) ++end;
         counter.check(laying_out_messages, end - begin);
-        add_phase(begin, end);
+        add_phase(begin, end, counter);
     }
     make_lists(edges_, nodes(), after_begin_, after_);
     make_lists(waits_list_, nodes(), waits_begin_, waits_);
@@ -124,10 +125,17 @@ NodeId MessageLayout::node_of(std::uint32_t strand, Rank rank) {
 
 // ---- Messages ----------------------------------------------------------------------------------
 
-std::uint32_t MessageLayout::path_between(Rank from, Rank to) {
+std::uint32_t MessageLayout::path_between(Rank from, Rank to, DeadlineCounter& counter) {
     const std::uint64_t key = std::uint64_t(std::uint32_t(from)) << 32 | std::uint32_t(to);
     const auto [entry, is_new] = path_numbers_.try_emplace(key, static_cast<std::uint32_t>(paths.size()));
-    if (is_new) paths.push_back(network.route(from, to));
+    if (!is_new) return entry->second;
+    paths.push_back(network.route(from, to));
+    const std::size_t hops = paths.back().hops.size();
+    counter.check(laying_out_messages, hops);
+    if ((hops_ += hops) > most_hops)
+        throw DiagnosticError(
+            Span(), fmt::format("the ways of all messages are more than {} links together", most_hops),
+            "predict it on fewer ranks, or on a network of fewer links between them");
     return entry->second;
 }
 
@@ -138,7 +146,7 @@ bool MessageLayout::fetches(const Step& step) const {
            is_memory(network.topology().levels[network.level_between(step.source, step.destination)]);
 }
 
-void MessageLayout::add_phase(std::size_t begin, std::size_t end) {
+void MessageLayout::add_phase(std::size_t begin, std::size_t end, DeadlineCounter& counter) {
     ++phases_;
     order_.clear();
     std::vector<std::uint32_t> fetched;
@@ -164,7 +172,7 @@ void MessageLayout::add_phase(std::size_t begin, std::size_t end) {
             ++parts[from], ++parts[to];
             waits_list_.emplace_back(from, static_cast<MessageId>(messages.size()));
             sources.push_back(1);
-            const std::uint32_t path = path_between(step.source, step.destination);
+            const std::uint32_t path = path_between(step.source, step.destination, counter);
             messages.push_back({0, 0, paths[path].latency, step.source, step.destination, from, to,
                                 step.origin, step.phase, rounds_.empty() ? 0 : rounds_[order_[i]], path,
                                 network.level_between(step.source, step.destination)});
@@ -180,12 +188,12 @@ void MessageLayout::add_phase(std::size_t begin, std::size_t end) {
         while (last < fetched.size() &&
                graph.steps[fetched[last]].destination == graph.steps[fetched[first]].destination)
             ++last;
-        add_fetch({fetched.data() + first, last - first});
+        add_fetch({fetched.data() + first, last - first}, counter);
     }
 }
 
 // The steps of one phase to one rank, region by region. The fetch begins when all its sources are ready.
-void MessageLayout::add_fetch(std::span<const std::uint32_t> steps) {
+void MessageLayout::add_fetch(std::span<const std::uint32_t> steps, DeadlineCounter& counter) {
     const Step& first = graph.steps[steps[0]];
     const Rank destination = first.destination;
     const auto id = static_cast<MessageId>(messages.size());
@@ -199,7 +207,7 @@ void MessageLayout::add_fetch(std::span<const std::uint32_t> steps) {
                   first.origin,
                   first.phase,
                   rounds_[steps[0]],
-                  path_between(destination, destination),
+                  path_between(destination, destination, counter),
                   -1};
     std::vector<NodeId> waits{fetch.to};
     for (std::size_t i = 0; i < steps.size(); ++i) {

@@ -81,11 +81,11 @@ class MessageLayout {
     }
     Progress& progress(std::uint32_t strand, Rank rank);
     std::vector<NodeId>& last_of(std::uint32_t strand, Rank rank);
-    void add_phase(std::size_t begin, std::size_t end);
+    void add_phase(std::size_t begin, std::size_t end, DeadlineCounter& counter);
     NodeId node_of(std::uint32_t strand, Rank rank);
-    void add_fetch(std::span<const std::uint32_t> steps);
+    void add_fetch(std::span<const std::uint32_t> steps, DeadlineCounter& counter);
     bool fetches(const Step& step) const;
-    std::uint32_t path_between(Rank from, Rank to);
+    std::uint32_t path_between(Rank from, Rank to, DeadlineCounter& counter);
     void order_by_round();
     void share_cores();
 
@@ -98,6 +98,7 @@ class MessageLayout {
     std::uint32_t phases_ = 0;
     std::unordered_map<std::uint64_t, Progress> progress_;  // by strand and rank
     std::unordered_map<std::uint64_t, std::uint32_t> path_numbers_;
+    std::size_t hops_ = 0;              // of all paths
     std::vector<std::uint64_t> order_;  // scratch
     Pairs edges_, waits_list_;
     std::vector<std::size_t> after_begin_, waits_begin_;

@@ -35,7 +35,8 @@ class Network {
     // Returns the level by which the engine joins two ranks: the outermost in which they differ; one of
     // medium memory only if no other differs.
     int level_between(Rank a, Rank b) const;
-    // Returns the link for what a rank moves within its buffers; most_links if the topology has no memory.
+    // Returns the link for what a rank moves within its buffers; most_links if there is none: the topology
+    // has no memory, or the network is given as a whole.
     LinkId core_of(Rank rank) const;
 
   private:

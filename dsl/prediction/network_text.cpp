@@ -22,15 +22,16 @@ struct Word {
 };
 using Statement = std::vector<Word>;
 
-// Divides a text into statements of words. Blanks inside parentheses don't count.
-std::vector<Statement> statements_of(const SourceFile& file) {
-    std::vector<Statement> statements(1);
+// Calls call(statement) for each statement, divided into words. Blanks inside parentheses don't count.
+template <typename Call>
+void for_statements(const SourceFile& file, Call call) {
+    Statement statement;
     const std::string& text = file.text;
     Word word;
     int depth = 0;
     const auto end_word = [&](std::size_t at) {
         word.span.end = static_cast<std::uint32_t>(at);
-        if (!word.text.empty()) statements.back().push_back(word);
+        if (!word.text.empty()) statement.push_back(word);
         word.text.clear();
     };
     for (std::size_t i = 0; i <= text.size(); ++i) {
@@ -42,7 +43,8 @@ std::vector<Statement> statements_of(const SourceFile& file) {
         if (c == '\n' || c == ';') {
             end_word(i);
             depth = 0;
-            if (!statements.back().empty()) statements.emplace_back();
+            if (!statement.empty()) call(std::as_const(statement));
+            statement.clear();
         } else if (c == ' ' || c == '\t' || c == '\r') {
             if (depth == 0) end_word(i);
         } else {
@@ -51,8 +53,6 @@ std::vector<Statement> statements_of(const SourceFile& file) {
             word.text += c;
         }
     }
-    statements.pop_back();
-    return statements;
 }
 
 // Reads a number at the beginning of `text`, and removes it.
@@ -218,6 +218,7 @@ class Reader {
             if (topology_.levels[i].name != words[1].text) continue;
             if (topology_.levels[i].medium == Medium::memory)
                 fail(words[1], "this level is memory, which has no links", "only its cores carry bytes");
+            if (!spec_.levels[i].text.empty()) fail(words[1], "this level has a kind already", "");
             spec_.levels[i] = fabric_in(words[2]);
             return;
         }
@@ -269,7 +270,7 @@ NetworkSpec parse_network(const std::string& name, const std::string& text, cons
         throw DiagnosticError(Span(), fmt::format("{}: a text of more than 64 MiB", name));
     NetworkSpec spec;
     Reader reader(topology, spec);
-    for (const Statement& statement : statements_of(file)) reader.read(statement);
+    for_statements(file, [&](const Statement& statement) { reader.read(statement); });
     spec.text = name.ends_with(".network") ? name : text;
     return spec;
 }

@@ -46,7 +46,7 @@ class Predictor::Run {
     // What one end of a link gets in a round.
     struct Arrivals {
         double received = 0;
-        std::vector<LinkId> from;
+        std::vector<std::uint64_t> from;
     };
 
     double bytes_of(const Message& message) const { return message.flow * bytes_; }
@@ -132,7 +132,11 @@ void Predictor::Run::find_crowds() {
         ends.clear();
         for (; end < order.size() && messages[order[end]].round == messages[order[begin]].round; ++end) {
             Arrivals& arrivals = ends[hops_of(order[end]).back().link];
-            const LinkId from = hops_of(order[end]).front().link;
+            // A message that spreads over several links is counted by its sender.
+            const Hop& first = hops_of(order[end]).front();
+            const std::uint64_t from =
+                first.share == 1 ? first.link
+                                 : most_links + static_cast<std::uint64_t>(messages[order[end]].source);
             arrivals.received += bytes_of(messages[order[end]]);
             const bool is_known =
                 std::find(arrivals.from.begin(), arrivals.from.end(), from) != arrivals.from.end();

@@ -233,7 +233,6 @@ TEST_CASE("solutions of large random networks are certified, and the same each t
                 starts.push_back({double(random() % 50), route, 1 + double(random() % 1000)});
         }
         std::vector<double> ends = ends_of(flows, starts);
-        // No link carried more than it can.
         CHECK(*std::min_element(ends.begin(), ends.end()) > 0);
         return ends;
     };

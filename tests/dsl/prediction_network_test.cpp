@@ -217,14 +217,42 @@ TEST_CASE("a file has the same statements as an argument") {
     CHECK_THAT(network_error(folder.path() + "/b.network"), Catch::Contains("b.network:2:12: error"));
 }
 
+TEST_CASE("a rate that sums or divisions make impossible is refused") {
+    for (const char* text : {"fattree(4)@1e308B/s", "switch/100@5e-324B/s"}) {
+        INFO(text);
+        CHECK_THAT(network_error(text), Catch::Contains("bytes a second"));
+    }
+}
+
+TEST_CASE("a level has one kind") {
+    CHECK_THAT(network_error("level l0 ring; level l0 mesh"),
+               Catch::Contains("this level has a kind already: 'l0'"));
+}
+
 TEST_CASE("any text is a network or gets a diagnostic") {
-    const std::vector<std::string> words = {
-        "link",   "level",     "routing",  "order",      "latency", "ring",    "mesh", "torus(2,2)",
-        "torus(", "switch",    "switch/2", "fattree(4)", "@1GB/s",  "@",       ",",    "1us",
-        "10Gb/s", "1Gb/s",     "0",        "1",          "2",       "3",       "a",    "b",
-        "both",   "one",       "way",      "spread",     "hash",    "hash(7)", "hop",  "message",
-        "digits", "outermost", "l0",       "l1",         "#",       ")",       "(",    "/",
-        "\xff",   "99999999",  "-1",       "1e308GB/s",  "torus(4)"};
+    const std::vector<std::string> words = {"link",     "level",
+                                            "routing",  "order",
+                                            "latency",  "ring",
+                                            "mesh",     "torus(2,2)",
+                                            "torus(",   "switch",
+                                            "switch/2", "fattree(4)",
+                                            "@1GB/s",   "@",
+                                            ",",        "1us",
+                                            "10Gb/s",   "1Gb/s",
+                                            "0",        "1",
+                                            "2",        "3",
+                                            "a",        "b",
+                                            "both",     "one",
+                                            "way",      "spread",
+                                            "hash",     "hash(7)",
+                                            "hop",      "message",
+                                            "digits",   "outermost",
+                                            "l0",       "l1",
+                                            "#",        ")",
+                                            "(",        "/",
+                                            "\xff",     "99999999",
+                                            "-1",       "1e308GB/s",
+                                            "torus(4)", "switch@1e308B/s"};
     std::mt19937 random(35);
     const auto below = [&](std::size_t most) { return random() % most; };
     std::size_t networks = 0, refused = 0;
