@@ -297,6 +297,7 @@ void Shard::resume(Link& link, const Json& note) {
     else if (!root_->resume(worker, group, recollection)) {
         workers_.erase(worker);
         link.user = nullptr;
+        deliver();
         return refuse(
             "the server was replaced, and goes on without this worker, which came back too late: its "
             "updates might count twice");
