@@ -32,7 +32,7 @@ namespace {
 
 // Captures the size, then `m` and cores, or `h`, rate, prefix and unit.
 const std::regex short_level(
-    "([0-9]{1,6})(?:(m)(?:/([0-9]{1,6}))?|(h)(?:@([0-9]{1,15}(?:[.][0-9]{1,9})?)([kMGT]?)([bB])/s)?)?");
+    "([0-9]{1,7})(?:(m)(?:/([0-9]{1,6}))?|(h)(?:@([0-9]{1,15}(?:[.][0-9]{1,9})?)([kMGT]?)([bB])/s)?)?");
 
 // Returns the rate in whole bytes per second.
 double rate_of(const std::smatch& level) {

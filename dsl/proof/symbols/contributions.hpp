@@ -1,6 +1,7 @@
 // Sets of ranks, each stored once, so that two sets are equal exactly if their numbers are.
 #pragma once
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "dsl/base/collective.hpp"
+#include "dsl/base/diagnostic.hpp"
 
 namespace hocket::dsl {
 
@@ -118,6 +120,12 @@ class Contributions {
 
     // Appends a set, which is still empty.
     std::uint64_t* append() {
+        if (count_ * words_ > most_words)
+            throw DiagnosticError(
+                Span(),
+                fmt::format("too large to verify: {} ranks, whose contributions mix in more than {} ways",
+                            ranks_, count_ - 1),
+                "fewer ranks, or a schedule over levels");
         if (count_ == blocks_.size() * sets_of_a_block)
             blocks_.push_back(std::make_unique<std::uint64_t[]>(sets_of_a_block * words_));
         std::uint64_t* bits = bits_of(count_++);
@@ -138,6 +146,7 @@ class Contributions {
         return -1;
     }
 
+    static constexpr std::size_t most_words = std::size_t{1} << 28;  // 2 GiB
     std::size_t words_;
     Rank ranks_;
     struct {
