@@ -26,13 +26,18 @@ using Algorithms = std::vector<const ast::Algorithm*>;
 
 using Graph = std::shared_ptr<const StepGraph>;
 
+// Laying out the steps of all ranks would take too long; the root's own then stand for them.
+bool is_for_one(const StepGraph& own, Rank ranks) {
+    return double(own.steps.size()) * ranks / 2 > step_limit;
+}
+
 // Estimates a schedule or algorithm on a topology. `own` is the graph of the root's steps. The estimate is
 // made from the steps of all ranks, which are stored in `whole` if that is not null; if those would be too
 // many, from the root's own.
 Estimate estimate_of(const StepGraph& own, const Runnable& runnable, const Library& library,
                      const Topology& topology, Rank root, const Chooser& chooser, const Deadline& deadline,
                      Graph* whole = nullptr) {
-    if (double(own.steps.size()) * topology.ranks() / 2 > step_limit) return {own, topology, root, deadline};
+    if (is_for_one(own, topology.ranks())) return {own, topology, root, deadline};
     auto graph = std::make_shared<const StepGraph>(
         elaborate(runnable, library, topology, {root, std::nullopt, chooser, {}, deadline}));
     Estimate estimate(*graph, topology, std::nullopt, deadline);
@@ -408,6 +413,18 @@ Chosen choose_schedule(Library& library, const Topology& topology, Collective co
                        std::uint64_t bytes, const Deadline& deadline) {
     Proofs proofs(library, topology, deadline);
     return Choices(library, topology, proofs, deadline).schedule(collective, root, bytes);
+}
+
+double estimate_as_candidate(const StepGraph& graph, const Topology& topology, double bytes,
+                             const Deadline& deadline) {
+    StepGraph own = graph;
+    std::erase_if(own.steps, [&](const Step& step) {
+        return step.source != graph.root && step.destination != graph.root;
+    });
+    const bool for_one = is_for_one(own, graph.ranks);
+    return Estimate(for_one ? own : graph, topology, for_one ? std::optional(graph.root) : std::nullopt,
+                    deadline)
+        .seconds(bytes, deadline);
 }
 
 std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,

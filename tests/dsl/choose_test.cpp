@@ -317,3 +317,14 @@ TEST_CASE("the candidates begin with the choice, and each does something else") 
                 CHECK(different.size() == names.size());
             }
 }
+
+TEST_CASE("a schedule that is laid out is estimated as it is when it's a candidate") {
+    // On 300 ranks one rank's steps stand for all.
+    for (const char* topology : {"2mx3h", "bcube(3,2)", "300"})
+        for (const Collective collective : {Collective::all_reduce, Collective::broadcast}) {
+            const dsl::Chosen choice = chosen(topology, MiB, collective);
+            const auto schedule = checked(choice.name, topology, MiB, collective);
+            INFO(topology << ": " << choice.why);
+            CHECK(dsl::estimate_as_candidate(schedule->graph(), schedule->levels(), MiB) == choice.seconds);
+        }
+}

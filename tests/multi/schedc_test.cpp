@@ -142,6 +142,20 @@ TEST_CASE("explain shows a rank's steps with their source lines") {
     CHECK_THAT(chosen.out, Contains("chosen: ") && Contains("reduce_scatter over l1 (3 ranks): ring"));
 }
 
+TEST_CASE("explain says how long a named schedule takes, as its rivals' choice does") {
+    const std::string text = schedc({"explain", "-t", "2mx3h", "-b", "64K"}).out;
+    const auto all = text.find("chosen: ");
+    REQUIRE(all != std::string::npos);
+    for (const std::string name : {"ring", "bml", "exchange", "double_tree"}) {
+        const auto begin = text.find(" " + name + " ", all) + name.size() + 2;
+        const std::string time = text.substr(begin, text.find(" us", begin) + 3 - begin);
+        const Finished named = schedc({"explain", name, "-t", "2mx3h", "-b", "64K"});
+        INFO(named.out);
+        CHECK_THAT(named.out, Contains("\n64 KiB takes " + time + ", by estimate\n"));
+    }
+    CHECK_THAT(schedc({"explain", "ring", "-t", "2mx3h"}).out, !Contains("by estimate"));
+}
+
 TEST_CASE("explain emits every stage") {
     CHECK_THAT(schedc({"explain", "ring", "-e", "ast"}).out,
                Contains("for s in 1 ..< g.size") && Contains("x[(r - s)] : r +> (r + 1)"));

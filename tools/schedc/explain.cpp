@@ -69,11 +69,15 @@ double milliseconds(Clock::time_point from, Clock::time_point to) {
     return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-int print_steps(const CheckedSchedule& checked, const RankProgram& program, double check_ms,
-                double project_ms) {
+int print_steps(const PlanRequest& request, const CheckedSchedule& checked, const RankProgram& program,
+                double check_ms, double project_ms) {
     fmt::print("{}", explain(program));
     fmt::print("\n{}", traffic_text(program));
     for (const std::string& choice : checked.choices()) fmt::print("chosen: {}\n", choice);
+    if (const auto bytes = static_cast<double>(request.bytes); bytes > 0)
+        fmt::print(
+            "{} takes {}, by estimate\n", text_of_size(bytes),
+            text_of_time(estimate_as_candidate(checked.graph(), checked.levels(), bytes, request.deadline)));
     fmt::print("checked for all {} ranks in {:.1f} ms, projected onto rank {} in {:.2f} ms\n", program.ranks,
                check_ms, program.rank, project_ms);
     return 0;
@@ -113,7 +117,7 @@ int run_explain(const ExplainOptions& options) {
     else if (options.emit == "json")
         fmt::print("{}\n", json_text(programs));
     else if (options.emit == "steps")
-        return print_steps(*checked, programs[0], milliseconds(start, verified),
+        return print_steps(request, *checked, programs[0], milliseconds(start, verified),
                            milliseconds(verified, projected));
     else
         return print_code(programs[0], options);
