@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "tests/multi/process.hpp"
 #include "tests/support/test.hpp"
@@ -241,6 +242,43 @@ TEST_CASE("predict writes a picture, a trace and a table") {
     CHECK_THAT(table, Contains("\"ring\",\"2x4\",8,4096,"));
 }
 
+TEST_CASE("a sweep compares schedules: a column and a curve each, and a gap where one does not run") {
+    const std::string folder = HOCKET_TEST_FOLDER;
+    const std::string small = folder + "/small.sched";
+    std::ofstream(small)
+        << "schedule few all_reduce(x) where ranks < 4 { all_reduce x over world using exchange }";
+    const Finished result = schedc({"predict", "ring", small, "direct", "--sweep", "bytes=1K..4K,ranks=2..4",
+                                    "--csv", folder + "/curves.csv", "--svg", folder + "/curves.svg"});
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    const std::regex heading("^ *ranks +bytes +ring +few +direct\n");
+    CHECK(std::regex_search(result.out, heading));
+    const std::regex with_gap("\n +4 +1 KiB +[0-9.]+ us +- +[0-9.]+ us\n");
+    CHECK(std::regex_search(result.out, with_gap));
+    CHECK(std::count(result.out.begin(), result.out.end(), '\n') == 7);
+    const auto content = [&](const std::string& name) {
+        std::ifstream stream(folder + "/" + name);
+        return std::string{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+    };
+    const std::string csv = content("curves.csv");
+    CHECK(std::count(csv.begin(), csv.end(), '\n') == 1 + 3 * 3 + 3 * 2);
+    // Each prediction of the table is that of its schedule alone.
+    const auto alone =
+        nlohmann::json::parse(schedc({"predict", "direct", "-n", "4", "-b", "2K", "--json"}).out);
+    CHECK_THAT(csv, Contains("\"direct\",\"4\",4,2048," + nlohmann::json(alone["seconds"]).dump()));
+    const std::string picture = content("curves.svg");
+    const auto occurrences = [&](const std::string& what) {
+        std::size_t found = 0;
+        for (std::size_t at = 0; (at = picture.find(what, at)) != std::string::npos; ++at) ++found;
+        return found;
+    };
+    CHECK(occurrences("<circle ") == 3 * 3 + 3 * 2);
+    CHECK(occurrences("<polyline ") == 2 * (3 + 2));  // of each curve, and in the legend
+    CHECK_THAT(picture,
+               Contains(">direct, 4 ranks<") && Contains(">2 KiB<") && Contains("prefers-color-scheme"));
+    CHECK_THAT(picture, StartsWith("<svg ") && Catch::Matchers::EndsWith("</svg>\n"));
+}
+
 TEST_CASE("predict refuses what has no time") {
     const auto refused = [](std::vector<std::string> arguments, const std::string& message) {
         arguments.insert(arguments.begin(), {"predict", "ring"});
@@ -257,5 +295,8 @@ TEST_CASE("predict refuses what has no time") {
     refused({"-n", "4", "--sweep", "bytes=1K..2"}, "from 1024 to 2");
     refused({"-n", "4", "--sweep", "time=1..2"}, "'time=1..2' is unknown");
     refused({"-t", "4", "-b", "1K", "--sweep", "ranks=1..2"}, "write % for the number");
+    refused({"direct", "-n", "4", "-b", "1K"}, "2 schedules at once");
+    refused({"rnig", "-n", "4", "--sweep", "bytes=1K"}, "there is no schedule 'rnig'");
+    refused({"halving", "-n", "6", "--sweep", "bytes=1K"}, "cannot run on topology 6");
     refused({"-n", "4", "-b", "1K", "--timeline", "/no/such/folder/a.svg"}, "/no/such/folder/a.svg");
 }

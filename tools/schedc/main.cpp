@@ -87,9 +87,10 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
 }
 
 void describe_predict(CLI::App& app, tools::PredictRequest& request) {
-    app.add_option(
-        "schedule", request.schedule,
-        "a name, name(arguments), file or file:name; default: the schedule that is chosen for the topology");
+    app.add_option("schedule", request.schedules,
+                   "a name, name(arguments), file or file:name; with --sweep also several; default: the "
+                   "schedule that is "
+                   "chosen for the topology");
     app.add_option(
         "-t,--topology", request.topology,
         "levels, innermost first: 2x3, 4mx2h (4 ranks in memory on each of 2 hosts), bcube(3,2), or a file");
@@ -108,8 +109,11 @@ void describe_predict(CLI::App& app, tools::PredictRequest& request) {
     app.add_flag("--json", request.json, "print JSON: seconds, lines, levels, links");
     app.add_option("--timeline", request.timeline, "write a picture of all messages to this SVG file");
     app.add_option("--trace", request.trace, "write a trace for ui.perfetto.dev to this JSON file");
-    app.add_option("--sweep", request.sweep, "predict a table: bytes=1K..1G,ranks=2..64");
-    app.add_option("--csv", request.csv, "write the table of the sweep to this file, too");
+    CLI::Option* sweep =
+        app.add_option("--sweep", request.sweep, "predict a table: bytes=1K..1G,ranks=2..64");
+    app.add_option("--csv", request.csv, "write the table of the sweep to this file, too")->needs(sweep);
+    app.add_option("--svg", request.svg, "draw the table of the sweep as curves in this file, too")
+        ->needs(sweep);
     app.add_flag("--certify", request.certify, "check that each sharing of links is max-min fair");
     describe_timeout(app, request.timeout);
 }

@@ -7,18 +7,19 @@
 #include <vector>
 
 #include "dsl/graph/step_graph.hpp"
+#include "dsl/planning/compile.hpp"
 #include "dsl/prediction/predict.hpp"
 
 namespace hocket::tools {
 
 struct PredictRequest {
-    std::string schedule;  // empty: the one chosen for the topology
+    std::vector<std::string> schedules;  // none: the one chosen for the topology; several: for a sweep
     std::string topology, network;
     dsl::Rank ranks = 0, root = 0;
     std::uint64_t bytes = 0;
     bool ideal = false, json = false, certify = false;
-    std::string timeline, trace, csv;  // files; empty: none
-    std::string sweep;                 // "bytes=1K..1G,ranks=2..64"; empty: none
+    std::string timeline, trace, csv, svg;  // files; empty: none
+    std::string sweep;                      // "bytes=1K..1G,ranks=2..64"; empty: none
     std::optional<dsl::Collective> collective;
     std::vector<std::string> search_path;
     double timeout = 60;  // seconds
@@ -53,13 +54,15 @@ std::string timeline_picture(const PredictedSchedule& of, const dsl::StepGraph& 
                              const dsl::Prediction& prediction);
 std::string timeline_trace(const dsl::StepGraph& graph, const dsl::Prediction& prediction);
 
-// The values of one quantity in a sweep.
-struct Sweep {
-    std::vector<double> bytes;
-    std::vector<dsl::Rank> ranks;  // empty: as the topology says
-};
-// Reads "bytes=1K..1G,ranks=2..64": from the first, each twice as large as the one before, to the last.
-// Throws DiagnosticError.
-Sweep parse_sweep(const std::string& text);
+std::string escaped_text(const std::string& text);  // for SVG
+
+// Returns what to plan for one schedule of the request. ranks: 0 if the topology says it.
+dsl::PlanRequest plan_request(const PredictRequest& request, const std::string& schedule, dsl::Rank ranks,
+                              double bytes);
+dsl::PredictOptions options_of(const PredictRequest& request, const dsl::Deadline& deadline);
+// Returns the topology of this many ranks: each % in the text stands for the number.
+std::string with_ranks(std::string text, dsl::Rank ranks);
+// Throws Error with the path.
+void write_result(const std::string& path, const std::string& text);
 
 }  // namespace hocket::tools

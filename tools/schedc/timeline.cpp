@@ -21,17 +21,6 @@ constexpr double lane = 9, gap = 5, axis_height = 34;
 constexpr std::array colours = {"#9ecae1", "#fdae6b", "#a1d99b", "#bcbddc",
                                 "#fdd0a2", "#c7e9c0", "#dadaeb", "#c6dbef"};
 
-std::string escaped_text(const std::string& text) {
-    std::string safe;
-    for (const char c : text)
-        safe += c == '<'   ? "&lt;"
-                : c == '>' ? "&gt;"
-                : c == '&' ? "&amp;"
-                : c == '"' ? "&quot;"
-                           : std::string(1, c);
-    return safe;
-}
-
 // Gives each message a lane of its sender, so that messages that are under way at the same time don't cover
 // each other. Returns the lane of each message, and sets the number of lanes of each rank.
 std::vector<int> lanes_of(const Prediction& prediction, std::map<Rank, std::vector<double>>& busy_until) {
@@ -81,6 +70,17 @@ std::string axis(double y, double seconds, double scale) {
 }
 
 }  // namespace
+
+std::string escaped_text(const std::string& text) {
+    std::string safe;
+    for (const char c : text)
+        safe += c == '<'   ? "&lt;"
+                : c == '>' ? "&gt;"
+                : c == '&' ? "&amp;"
+                : c == '"' ? "&quot;"
+                           : std::string(1, c);
+    return safe;
+}
 
 std::string timeline_picture(const PredictedSchedule& of, const StepGraph& graph,
                              const Prediction& prediction) {

@@ -1,0 +1,220 @@
+#include "tools/schedc/sweep.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <memory>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/planning/compile.hpp"
+#include "dsl/planning/estimate.hpp"
+
+namespace hocket::tools {
+namespace {
+
+using namespace dsl;
+
+constexpr std::size_t most_points = 10000;  // of a sweep
+
+std::int64_t amount_in(std::string_view text, const std::string& whole) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+    const auto prefix = unit.empty() ? 0 : std::string_view(" KMGT").find(unit[0]);
+    if (error != std::errc() || prefix == std::string_view::npos || prefix == unit.size() - 1 ||
+        unit.size() > 1 || !(number >= 1) || number * std::pow(1024, prefix) >= 0x1p62)
+        throw DiagnosticError(Span(), fmt::format("sweep '{}': '{}' is no amount", whole, text),
+                              "amounts are like 8, 64K or 1G, from 1 on: bytes=1K..1G,ranks=2..64");
+    return std::llround(number * std::pow(1024, prefix));
+}
+
+// What a sweep keeps from one size to the next, of one schedule on one number of ranks: most sizes share it.
+class SweptSchedule {
+  public:
+    // All references must outlive it.
+    SweptSchedule(const PredictRequest& request, const std::string& schedule, Planner& planner)
+        : request_(request), schedule_(schedule), planner_(planner) {}
+
+    SweptPoint predict(Rank ranks, double bytes) {
+        const PlanRequest plan = plan_request(request_, schedule_, ranks, bytes);
+        if (!checked_ || schedule_.empty()) take(planner_.check(plan), plan.deadline);
+        const Prediction prediction = predictor_->predict(bytes);
+        return {checked_->name(),   checked_->topology(), checked_->levels().ranks(), bytes,
+                prediction.seconds, prediction.latency};
+    }
+
+  private:
+    void take(std::unique_ptr<CheckedSchedule> next, const Deadline& deadline) {
+        if (checked_ && next->fingerprint() == checked_->fingerprint()) return;
+        predictor_.reset();
+        checked_ = std::move(next);
+        const Topology& topology = checked_->levels();
+        network_ =
+            std::make_unique<Network>(find_network(with_ranks(request_.network, topology.ranks()), topology));
+        predictor_ =
+            std::make_unique<Predictor>(checked_->graph(), *network_, options_of(request_, deadline));
+    }
+
+    const PredictRequest& request_;
+    const std::string& schedule_;
+    Planner& planner_;
+    std::unique_ptr<CheckedSchedule> checked_;
+    std::unique_ptr<Network> network_;
+    std::unique_ptr<Predictor> predictor_;
+};
+
+Sweep sweep_of(const PredictRequest& request) {
+    Sweep sweep = parse_sweep(request.sweep);
+    if (sweep.bytes.empty() && request.bytes == 0)
+        throw NotFoundError("the size is missing: --bytes 64M, or --sweep bytes=1K..1G");
+    if (sweep.bytes.empty()) sweep.bytes = {static_cast<double>(request.bytes)};
+    if (!sweep.ranks.empty() && !request.topology.empty() && request.topology.find('%') == std::string::npos)
+        throw DiagnosticError(
+            Span(), fmt::format("sweep over ranks: topology {} has one number of ranks", request.topology),
+            "write % for the number: --topology 8x%; or leave the topology out");
+    if (sweep.ranks.empty()) sweep.ranks = {0};
+    return sweep;
+}
+
+// The points of one schedule: a column of the table.
+class Column {
+  public:
+    Column(const PredictRequest& request, const std::string& schedule, Planner& planner)
+        : request_(request), schedule_(schedule), planner_(planner), name_(schedule) {}
+
+    const std::string& name() const { return name_; }
+
+    // Predicts each size. A schedule among several may lack a number of ranks that it does not run on.
+    std::vector<std::optional<SweptPoint>> predict(Rank ranks, const std::vector<double>& sizes) {
+        std::vector<std::optional<SweptPoint>> points;
+        SweptSchedule swept(request_, schedule_, planner_);
+        try {
+            for (const double bytes : sizes) points.emplace_back(swept.predict(ranks, bytes));
+            if (!schedule_.empty()) name_ = points[0]->schedule;
+        } catch (const DiagnosticError& error) {
+            if (request_.schedules.size() < 2) throw;
+            if (!fault_) fault_ = std::current_exception();
+        }
+        has_points_ = has_points_ || !points.empty();
+        points.resize(sizes.size());
+        return points;
+    }
+    void throw_if_empty() const {
+        if (!has_points_ && fault_) std::rethrow_exception(fault_);
+    }
+
+  private:
+    const PredictRequest& request_;
+    const std::string& schedule_;
+    Planner& planner_;
+    std::string name_;
+    bool has_points_ = false;
+    std::exception_ptr fault_;  // the first
+};
+
+std::string row_of_one(const SweptPoint& point) {
+    return fmt::format("{:>8}  {:>10}  {:>12}  {:>6.1f} %  {}\n", point.ranks, text_of_size(point.bytes),
+                       seconds_text(point.seconds),
+                       point.seconds > 0 ? 100 * point.latency / point.seconds : 0, point.schedule);
+}
+
+// A column for each schedule.
+std::string table_of(const SweptTable& table) {
+    if (table.schedules.size() == 1) {
+        std::string text = fmt::format("{:>8}  {:>10}  {:>12}  {:>8}  {}\n", "ranks", "bytes", "time",
+                                       "latency", "schedule");
+        for (const auto& row : table.rows) text += row_of_one(*row[0]);
+        return text;
+    }
+    std::string text = fmt::format("{:>8}  {:>10}", "ranks", "bytes");
+    const auto width_of = [&](std::size_t column) {
+        return std::max<std::size_t>(table.schedules[column].size(), 10);
+    };
+    for (std::size_t i = 0; i < table.schedules.size(); ++i)
+        text += fmt::format("  {:>{}}", table.schedules[i], width_of(i));
+    for (const auto& row : table.rows) {
+        const auto known = std::find_if(row.begin(), row.end(), [](const auto& point) { return !!point; });
+        if (known == row.end()) continue;
+        text += fmt::format("\n{:>8}  {:>10}", (*known)->ranks, text_of_size((*known)->bytes));
+        for (std::size_t i = 0; i < row.size(); ++i)
+            text += fmt::format("  {:>{}}", row[i] ? seconds_text(row[i]->seconds) : "-", width_of(i));
+    }
+    return text + "\n";
+}
+
+std::string csv_of(const SweptTable& table) {
+    std::string csv = "schedule,topology,ranks,bytes,seconds,latency\n";
+    for (const auto& row : table.rows)
+        for (const auto& point : row)
+            if (point)
+                csv += fmt::format("\"{}\",\"{}\",{},{:.0f},{},{}\n", point->schedule, point->topology,
+                                   point->ranks, point->bytes, point->seconds, point->latency);
+    return csv;
+}
+
+// Predicts each size for each number of ranks. A schedule that isn't named is chosen for each.
+SweptTable predict_all(const PredictRequest& request, const Sweep& sweep) {
+    const std::vector<std::string> asked =
+        request.schedules.empty() ? std::vector<std::string>{""} : request.schedules;
+    Planner planner;
+    std::vector<Column> columns;
+    for (const std::string& schedule : asked) columns.emplace_back(request, schedule, planner);
+    SweptTable table;
+    for (const Rank ranks : sweep.ranks) {
+        const std::size_t first = table.rows.size();
+        table.rows.resize(first + sweep.bytes.size());
+        for (Column& column : columns) {
+            const auto points = column.predict(ranks, sweep.bytes);
+            for (std::size_t i = 0; i < points.size(); ++i) table.rows[first + i].push_back(points[i]);
+        }
+    }
+    for (const Column& column : columns) {
+        column.throw_if_empty();
+        table.schedules.push_back(column.name());
+    }
+    return table;
+}
+
+}  // namespace
+
+int run_sweep(const PredictRequest& request) {
+    const SweptTable table = predict_all(request, sweep_of(request));
+    fmt::print("{}", table_of(table));
+    if (!request.csv.empty()) write_result(request.csv, csv_of(table));
+    if (!request.svg.empty()) write_result(request.svg, curves_picture(table));
+    return 0;
+}
+
+Sweep parse_sweep(const std::string& text) {
+    Sweep sweep;
+    constexpr const char* hint = "a sweep is like bytes=1K..1G, ranks=2..64, or both with a comma between";
+    for (std::size_t begin = 0, end = 0; begin <= text.size(); begin = end + 1) {
+        end = std::min(text.find(',', begin), text.size());
+        const std::string part = text.substr(begin, end - begin);
+        const std::size_t equals = part.find('='), dots = part.find("..");
+        const std::string what = part.substr(0, equals);
+        if (equals == std::string::npos || (what != "bytes" && what != "ranks"))
+            throw DiagnosticError(Span(), fmt::format("sweep '{}': '{}' is unknown", text, part), hint);
+        const std::string_view values = std::string_view(part).substr(equals + 1);
+        const std::size_t split = dots == std::string::npos ? values.size() : dots - equals - 1;
+        const std::int64_t first = amount_in(values.substr(0, split), text);
+        const std::int64_t last = split == values.size() ? first : amount_in(values.substr(split + 2), text);
+        if (last < first || (what == "ranks" && last > most_ranks))
+            throw DiagnosticError(Span(), fmt::format("sweep '{}': from {} to {}", text, first, last), hint);
+        for (std::int64_t value = first; value <= last; value *= 2) {
+            if (what == "bytes")
+                sweep.bytes.push_back(static_cast<double>(value));
+            else
+                sweep.ranks.push_back(static_cast<Rank>(value));
+        }
+    }
+    if (sweep.bytes.size() * std::max<std::size_t>(sweep.ranks.size(), 1) > most_points)
+        throw DiagnosticError(Span(), fmt::format("a sweep of more than {} points", most_points));
+    return sweep;
+}
+
+}  // namespace hocket::tools
