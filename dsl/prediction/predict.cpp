@@ -29,7 +29,7 @@ constexpr double never = std::numeric_limits<double>::infinity();
 // One prediction: the messages of a layout for one size.
 class Predictor::Run {
   public:
-    Run(const MessageLayout& layout, double bytes);
+    Run(const MessageLayout& layout, double bytes, const Deadline& deadline);
     Prediction run();
 
   private:
@@ -95,12 +95,12 @@ class Predictor::Run {
     std::vector<double> left_, sent_, arrived_;
 };
 
-Predictor::Run::Run(const MessageLayout& layout, double bytes)
+Predictor::Run::Run(const MessageLayout& layout, double bytes, const Deadline& deadline)
     : layout_(layout),
       bytes_(bytes),
       is_ideal_(layout.options.ideal),
-      flows_(layout.rates, layout.options.certifies, layout.options.deadline),
-      deadline_(layout.options.deadline),
+      flows_(layout.rates, layout.options.certifies, deadline),
+      deadline_(deadline),
       free_(static_cast<std::size_t>(layout.graph.ranks), 0),
       route_by_path_(layout.paths.size(), nothing),
       use_(layout.rates.size()),
@@ -360,11 +360,11 @@ void Predictor::Run::add_timeline(Prediction& prediction) const {
 Predictor::Predictor(const StepGraph& graph, const Network& network, const PredictOptions& options)
     : layout_(graph, network, options) {}
 
-Prediction Predictor::predict(double bytes) const {
+Prediction Predictor::predict(double bytes, const Deadline& deadline) const {
     if (!(bytes > 0) || !(bytes <= 0x1p63))
         throw DiagnosticError(Span(), fmt::format("a size of {} bytes can't be predicted", bytes),
-                              "a size is more than 0, and less than 2^63: 64K, 1G");
-    return Run(layout_, bytes).run();
+                              "a size is more than 0, and at most 2^63: 64K, 1G");
+    return Run(layout_, bytes, deadline).run();
 }
 
 }  // namespace hocket::dsl

@@ -75,7 +75,9 @@ class Predictor {
     Predictor(const StepGraph& graph, const Network& network, const PredictOptions& options = {});
 
     // bytes: of x. Throws DiagnosticError for a size or a time that is not finite, and DeadlineError.
-    Prediction predict(double bytes) const;
+    Prediction predict(double bytes) const { return predict(bytes, layout_.options.deadline); }
+    // With another deadline than that of the options.
+    Prediction predict(double bytes, const Deadline& deadline) const;
 
   private:
     class Run;

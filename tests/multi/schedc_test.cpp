@@ -279,6 +279,27 @@ TEST_CASE("a sweep compares schedules: a column and a curve each, and a gap wher
     CHECK_THAT(picture, StartsWith("<svg ") && Catch::Matchers::EndsWith("</svg>\n"));
 }
 
+TEST_CASE("a row of a sweep is what a prediction of that size alone gives") {
+    // Its algorithms depend on the size.
+    const std::string csv = std::string(HOCKET_TEST_FOLDER) + "/times.csv", hosts = "4mx8h@100Gb/s";
+    REQUIRE(
+        schedc({"predict", "blueconnect", "-t", hosts, "--sweep", "bytes=1K..1M", "--csv", csv}).exit_code ==
+        0);
+    std::ifstream stream(csv);
+    const std::string table{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+    for (const std::string bytes : {"1024", "1048576"}) {
+        const Finished one = schedc({"predict", "blueconnect", "-t", hosts, "-b", bytes, "--json"});
+        const nlohmann::json seconds = nlohmann::json::parse(one.out)["seconds"];
+        CHECK_THAT(table, Contains("32," + bytes + "," + seconds.dump()));
+    }
+    // Numbers of ranks that a schedule does not run on are left out.
+    const Finished some = schedc({"predict", "halving", "--sweep", "ranks=4..8", "-t", "%x1", "-b", "1K"});
+    CHECK(std::count(some.out.begin(), some.out.end(), '\n') == 3);
+    const Finished none = schedc({"predict", "halving", "--sweep", "ranks=3..24", "-b", "1K"});
+    CHECK(none.exit_code == 1);
+    CHECK_THAT(none.err, Contains("cannot run on topology 3"));
+}
+
 TEST_CASE("predict refuses what has no time") {
     const auto refused = [](std::vector<std::string> arguments, const std::string& message) {
         arguments.insert(arguments.begin(), {"predict", "ring"});
@@ -294,6 +315,9 @@ TEST_CASE("predict refuses what has no time") {
     refused({"-n", "4", "-b", "1G", "-N", "ring@1e-300b/s"}, "longer than can be said");
     refused({"-n", "4", "--sweep", "bytes=1K..2"}, "from 1024 to 2");
     refused({"-n", "4", "--sweep", "time=1..2"}, "'time=1..2' is unknown");
+    refused({"-n", "4", "-b", "1K", "--sweep", "ranks=2..4"}, "both --ranks and a sweep over ranks");
+    refused({"-n", "4", "-b", "1K", "--sweep", "bytes=2..4"}, "both --bytes and a sweep over bytes");
+    refused({"-n", "4", "--sweep", "bytes=2..4,bytes=8"}, "are given twice");
     refused({"-t", "4", "-b", "1K", "--sweep", "ranks=1..2"}, "write % for the number");
     refused({"direct", "-n", "4", "-b", "1K"}, "2 schedules at once");
     refused({"rnig", "-n", "4", "--sweep", "bytes=1K"}, "there is no schedule 'rnig'");

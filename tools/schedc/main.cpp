@@ -41,9 +41,8 @@ CLI::Validator one_of(const Map& map) {
         names + "}");
 }
 
-void describe_timeout(CLI::App& app, double& seconds) {
-    app.add_option("--timeout", seconds,
-                   "the longest that planning one schedule on one topology may take: seconds")
+void describe_timeout(CLI::App& app, double& seconds, const std::string& what) {
+    app.add_option("--timeout", seconds, "the longest that " + what + " may take: seconds")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
 }
@@ -58,7 +57,7 @@ void describe_check(CLI::App& app, dsl::CheckOptions& options, bool& quiet) {
            "check algorithms on groups of these sizes instead of 1 to 17, 32, 64 and what `where` allows")
         ->check(CLI::Range(1, 1 << 20));
     app.add_flag("-q,--quiet", quiet, "print only what is wrong");
-    describe_timeout(app, options.timeout);
+    describe_timeout(app, options.timeout, "planning one schedule on one topology");
 }
 
 void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
@@ -83,7 +82,7 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
         ->capture_default_str();
     app.add_option("-d,--dtype", options.type, "llvm, asm: element type")->transform(one_of(types));
     app.add_option("-o,--op", options.op, "llvm, asm: reduction")->transform(one_of(ops));
-    describe_timeout(app, options.timeout);
+    describe_timeout(app, options.timeout, "planning one schedule on one topology");
 }
 
 void describe_predict(CLI::App& app, tools::PredictRequest& request) {
@@ -115,7 +114,8 @@ void describe_predict(CLI::App& app, tools::PredictRequest& request) {
     app.add_option("--svg", request.svg, "draw the table of the sweep as curves in this file, too")
         ->needs(sweep);
     app.add_flag("--certify", request.certify, "check that each sharing of links is max-min fair");
-    describe_timeout(app, request.timeout);
+    for (const char* one : {"--json", "--timeline", "--trace"}) sweep->excludes(app.get_option(one));
+    describe_timeout(app, request.timeout, "planning a schedule and predicting one size");
 }
 
 // Prints a line for each definition, or its diagnostic. Returns 0 if all are valid, else 1.

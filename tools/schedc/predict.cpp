@@ -45,7 +45,7 @@ PlanRequest plan_request(const PredictRequest& request, const std::string& sched
     plan.schedule = schedule;
     plan.topology = ranks > 0 ? with_ranks(request.topology, ranks) : request.topology;
     plan.search_path = request.search_path;
-    plan.ranks = plan.topology.empty() || ranks == 0 ? std::max(ranks, request.ranks) : 0;
+    plan.ranks = ranks == 0 ? request.ranks : plan.topology.empty() ? ranks : 0;
     plan.root = request.root;
     plan.bytes = static_cast<std::uint64_t>(bytes);
     plan.deadline = Deadline(std::chrono::duration<double>(request.timeout));
@@ -62,6 +62,9 @@ PredictOptions options_of(const PredictRequest& request, const Deadline& deadlin
 int run_predict(const PredictRequest& request) {
     if (!request.sweep.empty()) return run_sweep(request);
     if (request.bytes == 0) throw NotFoundError("the size is missing: --bytes 64M");
+    if (request.bytes > std::uint64_t{1} << 62)
+        throw DiagnosticError(Span(), fmt::format("{} bytes are too many", request.bytes),
+                              "a size is at most 2^62: 64K, 1G");
     if (request.schedules.size() > 1)
         throw DiagnosticError(Span(), fmt::format("{} schedules at once", request.schedules.size()),
                               "--sweep bytes=1K..1G compares several");
@@ -70,7 +73,7 @@ int run_predict(const PredictRequest& request) {
     const auto checked = check_schedule(plan);
     const Network network = find_network(request.network, checked->levels());
     const Prediction prediction = Predictor(checked->graph(), network, options_of(request, plan.deadline))
-                                      .predict(static_cast<double>(request.bytes));
+                                      .predict(static_cast<double>(request.bytes), plan.deadline);
     const PredictedSchedule of{checked->name(), checked->topology(), static_cast<double>(request.bytes),
                                request.ideal};
     if (prediction.timeline.size() > most_drawn)

@@ -41,14 +41,15 @@ class SweptSchedule {
 
     SweptPoint predict(Rank ranks, double bytes) {
         const PlanRequest plan = plan_request(request_, schedule_, ranks, bytes);
-        if (!checked_ || schedule_.empty()) take(planner_.check(plan), plan.deadline);
-        const Prediction prediction = predictor_->predict(bytes);
+        // Also a named schedule may choose algorithms by the size.
+        take(planner_.check(plan));
+        const Prediction prediction = predictor_->predict(bytes, plan.deadline);
         return {checked_->name(),   checked_->topology(), checked_->levels().ranks(), bytes,
                 prediction.seconds, prediction.latency};
     }
 
   private:
-    void take(std::unique_ptr<CheckedSchedule> next, const Deadline& deadline) {
+    void take(std::unique_ptr<CheckedSchedule> next) {
         if (checked_ && next->fingerprint() == checked_->fingerprint()) return;
         predictor_.reset();
         checked_ = std::move(next);
@@ -56,7 +57,7 @@ class SweptSchedule {
         network_ =
             std::make_unique<Network>(find_network(with_ranks(request_.network, topology.ranks()), topology));
         predictor_ =
-            std::make_unique<Predictor>(checked_->graph(), *network_, options_of(request_, deadline));
+            std::make_unique<Predictor>(checked_->graph(), *network_, options_of(request_, no_deadline));
     }
 
     const PredictRequest& request_;
@@ -71,6 +72,10 @@ Sweep sweep_of(const PredictRequest& request) {
     Sweep sweep = parse_sweep(request.sweep);
     if (sweep.bytes.empty() && request.bytes == 0)
         throw NotFoundError("the size is missing: --bytes 64M, or --sweep bytes=1K..1G");
+    if (!sweep.bytes.empty() && request.bytes > 0)
+        throw DiagnosticError(Span(), "both --bytes and a sweep over bytes", "leave one of them out");
+    if (!sweep.ranks.empty() && request.ranks > 0)
+        throw DiagnosticError(Span(), "both --ranks and a sweep over ranks", "leave one of them out");
     if (sweep.bytes.empty()) sweep.bytes = {static_cast<double>(request.bytes)};
     if (!sweep.ranks.empty() && !request.topology.empty() && request.topology.find('%') == std::string::npos)
         throw DiagnosticError(
@@ -88,7 +93,7 @@ class Column {
 
     const std::string& name() const { return name_; }
 
-    // Predicts each size. A schedule among several may lack a number of ranks that it does not run on.
+    // Predicts each size. Numbers of ranks that the schedule does not run on are left out.
     std::vector<std::optional<SweptPoint>> predict(Rank ranks, const std::vector<double>& sizes) {
         std::vector<std::optional<SweptPoint>> points;
         SweptSchedule swept(request_, schedule_, planner_);
@@ -96,7 +101,6 @@ class Column {
             for (const double bytes : sizes) points.emplace_back(swept.predict(ranks, bytes));
             if (!schedule_.empty()) name_ = points[0]->schedule;
         } catch (const DiagnosticError& error) {
-            if (request_.schedules.size() < 2) throw;
             if (!fault_) fault_ = std::current_exception();
         }
         has_points_ = has_points_ || !points.empty();
@@ -127,7 +131,8 @@ std::string table_of(const SweptTable& table) {
     if (table.schedules.size() == 1) {
         std::string text = fmt::format("{:>8}  {:>10}  {:>12}  {:>8}  {}\n", "ranks", "bytes", "time",
                                        "latency", "schedule");
-        for (const auto& row : table.rows) text += row_of_one(*row[0]);
+        for (const auto& row : table.rows)
+            if (row[0]) text += row_of_one(*row[0]);
         return text;
     }
     std::string text = fmt::format("{:>8}  {:>10}", "ranks", "bytes");
@@ -205,6 +210,8 @@ Sweep parse_sweep(const std::string& text) {
         const std::int64_t last = split == values.size() ? first : amount_in(values.substr(split + 2), text);
         if (last < first || (what == "ranks" && last > most_ranks))
             throw DiagnosticError(Span(), fmt::format("sweep '{}': from {} to {}", text, first, last), hint);
+        if (what == "bytes" ? !sweep.bytes.empty() : !sweep.ranks.empty())
+            throw DiagnosticError(Span(), fmt::format("sweep '{}': {} are given twice", text, what), hint);
         for (std::int64_t value = first; value <= last; value *= 2) {
             if (what == "bytes")
                 sweep.bytes.push_back(static_cast<double>(value));
