@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/named_file.hpp"
@@ -40,21 +41,29 @@ std::string read_file(const std::string& path) {
     }
 }
 
-// Returns the files of the folder. Adds a text to `missing` if the folder does not exist.
-std::vector<std::string> schedule_files(const std::string& folder, std::vector<std::string>& missing) {
-    std::vector<std::string> paths;
-    for (const std::string& place : {folder, folder + "/topologies"}) {
+struct FoundFile {
+    bool is_compared;
+    std::string path;
+
+    friend auto operator<=>(const FoundFile&, const FoundFile&) = default;
+};
+
+// Returns the files of the folder, in order of precedence. Adds a text to `missing` if it does not exist.
+std::vector<FoundFile> schedule_files(const std::string& folder, std::vector<std::string>& missing) {
+    std::vector<FoundFile> files;
+    for (const auto& [place, is_compared] :
+         {std::pair(folder, false), {folder + "/topologies", false}, {folder + "/compared", true}}) {
         std::error_code error;
         for (fs::directory_iterator entry(place, error), end; !error && entry != end; entry.increment(error))
-            if (entry->path().extension() == ".sched") paths.push_back(entry->path().string());
+            if (entry->path().extension() == ".sched") files.push_back({is_compared, entry->path().string()});
         if (!error) continue;
         const std::string what = fmt::format("cannot read the folder {}: {}", place, error.message());
         if (error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
             throw ReadError(what + advice_for(error.value()));
         if (place == folder) missing.push_back(what);
     }
-    std::sort(paths.begin(), paths.end());
-    return paths;
+    std::sort(files.begin(), files.end());
+    return files;
 }
 
 // Returns the shortest path to a file, because people read messages in some working directory. That directory
@@ -69,13 +78,15 @@ std::string display_path(const std::string& path) {
 // Returns the first definition of each name, which is the one that `find` returns.
 template <typename Definition, typename Files>
 std::vector<const Definition*> distinct(const Files& files, std::vector<Definition> ast::File::*member,
-                                        Collective collective) {
-    std::map<std::string, const Definition*> found;
+                                        Collective collective, Library::Which which) {
+    std::map<std::string, std::pair<const Definition*, bool>> found;
     for (const auto& file : files)
         for (const Definition& definition : file->tree.*member)
-            if (definition.collective == collective) found.emplace(definition.name.text, &definition);
+            if (definition.collective == collective)
+                found.try_emplace(definition.name.text, &definition, file->is_compared);
     std::vector<const Definition*> result;
-    for (const auto& [name, definition] : found) result.push_back(definition);
+    for (const auto& [name, known] : found)
+        if (which == Library::Which::all || !known.second) result.push_back(known.first);
     return result;
 }
 
@@ -132,9 +143,9 @@ std::string file_of(const std::string& text) {
 
 Library::Library(const std::vector<std::string>& search_path) : search_path_(search_path) {
     for (const std::string& folder : search_path)
-        for (const std::string& path : schedule_files(folder, broken_)) {
+        for (const auto& [is_compared, path] : schedule_files(folder, broken_)) {
             try {
-                add(display_path(path), read_file(path), false);
+                files_.push_back(parsed(display_path(path), read_file(path), is_compared));
             } catch (const ReadError&) {
                 throw;
             } catch (const std::runtime_error& error) {
@@ -143,17 +154,19 @@ Library::Library(const std::vector<std::string>& search_path) : search_path_(sea
         }
 }
 
-const ast::File& Library::add(const std::string& path, std::string text, bool first) {
+std::shared_ptr<const Library::Entry> Library::parsed(const std::string& path, std::string text,
+                                                      bool is_compared) {
     auto entry = std::make_shared<Entry>();
     entry->source = {path, std::move(text)};
     entry->tree = parse(entry->source);
+    entry->is_compared = is_compared;
     reject_duplicates(entry->tree);
-    return (*files_.insert(first ? files_.begin() : files_.end(), std::move(entry)))->tree;
+    return entry;
 }
 
 const ast::File& Library::load(const std::string& path) {
     const ast::File*& file = loaded_[path];
-    if (!file) file = &add(path, read_file(path), true);
+    if (!file) file = &(*files_.insert(files_.begin(), parsed(path, read_file(path), false)))->tree;
     return *file;
 }
 
@@ -189,12 +202,12 @@ std::vector<std::string> Library::update_names() const {
     return names_of(files_, &ast::File::updates);
 }
 
-std::vector<const ast::Algorithm*> Library::algorithms(Collective collective) const {
-    return distinct(files_, &ast::File::algorithms, collective);
+std::vector<const ast::Algorithm*> Library::algorithms(Collective collective, Which which) const {
+    return distinct(files_, &ast::File::algorithms, collective, which);
 }
 
-std::vector<const ast::Schedule*> Library::schedules(Collective collective) const {
-    return distinct(files_, &ast::File::schedules, collective);
+std::vector<const ast::Schedule*> Library::schedules(Collective collective, Which which) const {
+    return distinct(files_, &ast::File::schedules, collective, which);
 }
 
 std::string Library::where_looked() const {

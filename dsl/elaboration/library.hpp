@@ -1,6 +1,7 @@
 // The available .sched files, and lookups in them by name.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -23,9 +24,9 @@ class ReadError : public std::runtime_error {
 // shares the files read so far with the original, and owns those that it loads later. Not thread-safe.
 class Library {
   public:
-    // Reads all *.sched files of the folders, and of their topologies/ folders; the first folder has
-    // precedence. Skips files that don't parse or cannot be read, and folders that don't exist; "not found"
-    // messages name them. Throws ReadError.
+    // Reads all *.sched files of the folders, and of their topologies/ and compared/ folders; the first
+    // folder has precedence. Skips files that don't parse or cannot be read, and folders that don't exist;
+    // "not found" messages name them. Throws ReadError.
     explicit Library(const std::vector<std::string>& search_path);
 
     // Loads a file, which gets precedence over all others; reads it once. Throws DiagnosticError,
@@ -43,9 +44,12 @@ class Library {
     std::vector<std::string> operator_names() const;
     std::vector<std::string> update_names() const;
 
+    // What a compared/ folder holds is there to be compared with, so it runs only if it is named.
+    enum class Which : std::uint8_t { all, for_choice };
+
     // Return the definitions that `find` returns, one per name, sorted by name.
-    std::vector<const ast::Algorithm*> algorithms(Collective collective) const;
-    std::vector<const ast::Schedule*> schedules(Collective collective) const;
+    std::vector<const ast::Algorithm*> algorithms(Collective collective, Which which = Which::all) const;
+    std::vector<const ast::Schedule*> schedules(Collective collective, Which which = Which::all) const;
 
     // Returns the details for "not found" messages: the places searched, the existing names, the skipped
     // files.
@@ -63,8 +67,9 @@ class Library {
     struct Entry {
         SourceFile source;
         ast::File tree;
+        bool is_compared;  // lies in a compared/ folder
     };
-    const ast::File& add(const std::string& path, std::string text, bool first);
+    static std::shared_ptr<const Entry> parsed(const std::string& path, std::string text, bool is_compared);
 
     std::vector<std::shared_ptr<const Entry>> files_;  // in order of precedence
     std::map<std::string, const ast::File*> loaded_;   // by path

@@ -83,7 +83,7 @@ class Choices::ForGroups {
         if (!is_new) return entry->second;
         // If data come from a root, only one of the groups over these levels has them at a time.
         const Topology levels = restricted_to(group, topology_, !contract_of(collective).spreads());
-        for (const ast::Algorithm* algorithm : library_.algorithms(collective)) {
+        for (const ast::Algorithm* algorithm : library_.algorithms(collective, Library::Which::for_choice)) {
             try {
                 if (!is_allowed(*algorithm, group)) continue;
                 const Runnable runnable{nullptr, algorithm, {}, algorithm->name.text};
@@ -240,7 +240,7 @@ struct Choices::Entrant {
     std::shared_ptr<Known> known;
 };
 
-// All schedules and algorithms that the library has for a collective.
+// All schedules and algorithms of a collective that may be chosen.
 struct Choices::Field {
     Rank root;
     std::vector<Entrant> entrants;
@@ -271,9 +271,10 @@ Choices::Field& Choices::field(Collective collective, Rank root) {
     field = std::make_unique<Field>();
     field->root = root;
     std::set<std::string> names;  // in the form that PlanRequest::schedule takes
-    for (const ast::Schedule* schedule : library_.schedules(collective)) names.insert(schedule->name.text);
-    for (const ast::Algorithm* algorithm : library_.algorithms(collective))
-        names.insert(algorithm->name.text);
+    for (const ast::Schedule* schedule : library_.schedules(collective, Library::Which::for_choice))
+        names.insert(schedule->name.text);
+    for (const ast::Algorithm* algorithm : library_.algorithms(collective, Library::Which::for_choice))
+        if (!library_.find_schedule(algorithm->name.text, collective)) names.insert(algorithm->name.text);
     for (const std::string& name : names) {
         try {
             field->entrants.push_back({find_runnable(library_, name, collective), std::make_shared<Known>()});

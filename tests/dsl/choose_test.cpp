@@ -1,6 +1,7 @@
 #include "dsl/planning/choose.hpp"
 
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -153,6 +154,31 @@ TEST_CASE("only what is right is chosen") {
         test::error_of(
             [&] { dsl::choose_schedule(library, dsl::grid_topology("4h"), Collective::broadcast, 0, KiB); }),
         Contains("there is no schedule for broadcast that runs on topology 4h") && Contains(folder.path()));
+}
+
+TEST_CASE("what is in a compared folder runs by its name, and is never chosen") {
+    const test::TemporaryFolder folder;
+    std::filesystem::create_directory(folder.path() + "/compared");
+    folder.write("a.sched",
+                 "algorithm slow all_reduce(x) over g { each r in g where r > 0 x : r +> 0\n"
+                 " for r in 1 ..< g.size x : 0 -> r }\n"
+                 "algorithm named all_reduce(x) over g { each r in g, q in g where q != r x : r +> q }\n"
+                 "schedule level all_reduce(x) { all_reduce x over world }\n");
+    folder.write("compared/b.sched",
+                 "algorithm fast all_reduce(x) over g { each r in g, q in g where q != r x : r +> q }\n"
+                 "schedule named all_reduce(x) { all_reduce x over world using fast }\n");
+    const auto check = [&](const std::string& schedule) {
+        return dsl::check_schedule({Collective::all_reduce, schedule, "4h", {folder.path()}});
+    };
+    for (const char* schedule : {"fast", "named"}) {
+        CHECK(check(schedule)->name() == schedule);
+        CHECK(check(schedule)->choices().empty());
+    }
+    // The name would run the schedule, so the algorithm is taken inside a schedule alone.
+    const auto choice = check("");
+    CHECK(choice->name() == "level");
+    CHECK_THAT(choice->choices()[0], Contains(" slow ") && !Contains(" fast ") && !Contains(" named "));
+    CHECK_THAT(choice->choices()[1], Contains(": named ") && !Contains(" fast "));
 }
 
 TEST_CASE("inside a schedule, the choice is for the part that the group works on") {
