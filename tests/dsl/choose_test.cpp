@@ -181,6 +181,23 @@ TEST_CASE("what is in a compared folder runs by its name, and is never chosen") 
     CHECK_THAT(choice->choices()[1], Contains(": named ") && !Contains(" fast "));
 }
 
+TEST_CASE("the library's compared folder leaves all choices as they are without it") {
+    const test::TemporaryFolder folder;
+    namespace fs = std::filesystem;
+    fs::copy(HOCKET_SCHEDULES_DIR, folder.path(), fs::copy_options::recursive);
+    REQUIRE(fs::remove_all(folder.path() + "/compared") > 1);
+    for (const Collective collective : all_collectives)
+        for (const char* topology : {"5", "4m", "3mx2h", "2mx4h@1Gb/s", "2x2x3"})
+            for (const std::uint64_t bytes : {std::uint64_t{8}, 64 * KiB, 64 * MiB}) {
+                dsl::PlanRequest request{collective, "", topology, {folder.path()}};
+                request.bytes = bytes;
+                const auto without = dsl::check_schedule(request),
+                           with = checked("", topology, bytes, collective);
+                CHECK(with->choices() == without->choices());
+                CHECK(with->fingerprint() == without->fingerprint());
+            }
+}
+
 TEST_CASE("inside a schedule, the choice is for the part that the group works on") {
     const auto sizes = [](const dsl::CheckedSchedule& schedule) {
         std::vector<std::string> result;

@@ -30,10 +30,9 @@ const test::TemporarySchedule& files() {
         "  level gpu[4] { medium device latency 300us bandwidth 32GB/s }\n"
         "  level node[nodes] { medium fabric latency 300us bandwidth 12.5GB/s shared by gpu }\n"
         "  level rack[racks] { medium fabric latency 300us bandwidth 200GB/s shared by node } }\n"
-        "schedule rings all_reduce(x) {\n"
-        "  for l in levels          reduce_scatter x over l using ring\n"
-        "  for l in levels.reversed all_gather     x over l using ring\n"
-        "}\n"
+        "topology hosts(nodes = 16) {\n"
+        "  level gpu[4] { medium device latency 300us bandwidth 32GB/s }\n"
+        "  level node[nodes] { medium fabric latency 300us bandwidth 12.5GB/s shared by gpu } }\n"
         "schedule nothing all_reduce(x) { all_reduce x over world using exchange }\n");
     return file;
 }
@@ -130,8 +129,8 @@ TEST_CASE("a fat-tree is the same link by link") {
 
 TEST_CASE("BlueConnect's levels carry what its paper says, in all six orders") {
     for (const char* sizes : {"4, 16, 3", "4, 3, 16", "16, 4, 3", "16, 3, 4", "3, 4, 16", "3, 16, 4"})
-        CHECK(units(own("rings"), own(fmt::format("three({})", sizes))) == exactly(2 * 191.0 / 192));
-    const dsl::Prediction prediction = predicted(own("rings"), own("three"));
+        CHECK(units("rings", own(fmt::format("three({})", sizes))) == exactly(2 * 191.0 / 192));
+    const dsl::Prediction prediction = predicted("rings", own("three"));
     const double volumes[] = {1.5, 0.46875, 2 * 2.0 / 3 / 64};
     for (std::size_t i = 0; i < 3; ++i) {
         CHECK(prediction.levels[i].seconds * rate / bytes == exactly(volumes[i]));
@@ -149,13 +148,54 @@ TEST_CASE("on Minsky, BlueConnect and a ring take what equations 9 and 6 say") {
         CHECK(flat == exactly(2 * (ranks - 1) * (alpha + size / ranks / 12.5e9)));
         CHECK(flat == Approx(ring * 1e-3).epsilon(0.003));
         const double shared = 12.5e9 / 4;  // of the NIC, by 4 GPUs
-        const dsl::Prediction blue = predicted(own("rings"), topology, "", {.ideal = true}, size);
+        const dsl::Prediction blue = predicted("rings", topology, "", {.ideal = true}, size);
         CHECK(blue.seconds == exactly(2 * (3 + (nodes - 1) + (racks - 1)) * alpha + 1.5 * size / 32e9 +
                                       2 * (nodes - 1.0) / nodes / 4 * size / shared +
                                       2 * (racks - 1.0) / racks / (4 * nodes) * size / shared));
         CHECK(blue.latency == exactly(2 * (3 + (nodes - 1) + (racks - 1)) * alpha));
         CHECK(blue.seconds == Approx(levels * 1e-3).epsilon(0.003));
     }
+}
+
+TEST_CASE("on Minsky, collectives of two levels take what equation 7 says") {
+    const double alpha = 300 * us, size = 100e6, host = 2 * (5 * alpha + 1.5 * size / 32e9);
+    for (const auto& [nodes, paper] : {std::pair(4, 25.6), {16, 29.8}, {32, 30.9}, {48, 56.2}}) {
+        const bool halves = nodes != 48;  // no power of two: a ring
+        const double seconds = predicted(halves ? "two_level(halving, doubling)" : "two_level",
+                                         own(fmt::format("hosts({})", nodes)), "", {.ideal = true}, size)
+                                   .seconds;
+        const double steps = halves ? std::log2(nodes) : nodes - 1;
+        CHECK(seconds == exactly(host + 2 * (steps * alpha + (nodes - 1.0) / nodes * size / 12.5e9)));
+        CHECK(seconds == Approx(paper * 1e-3).epsilon(0.002));
+    }
+}
+
+TEST_CASE("servers' links carry their parts of all ranks' gradients, and no more") {
+    for (const auto& [ranks, servers] : {std::pair(4, 1), {8, 2}, {9, 3}, {8, 8}})
+        CHECK(units(fmt::format("parameter_server({})", servers), own(fmt::format("flat({})", ranks))) ==
+              exactly(2 * (ranks - 1.0) / servers));
+}
+
+TEST_CASE("pipelined trees come close to carrying all data twice, each link in each direction") {
+    for (const int ranks : {16, 32}) {
+        const dsl::Prediction prediction =
+            predicted("pipelined_tree(64)", own(fmt::format("flat({})", ranks)));
+        CHECK(prediction.seconds * rate / bytes < 2.2);
+        for (const dsl::LinkUse& use : prediction.links) CHECK(use.bytes <= 2 * bytes * (1 + 1e-9));
+    }
+}
+
+TEST_CASE("CommLib's four schedules come in its order") {
+    // 25 million float16. A selected one is 6 bytes with its index, and the prediction counts 4, so its share
+    // is half as large again.
+    std::vector<double> ms;
+    for (const char* schedule : {"naive_ag(0.015)", "pipelined_tree(32)", "torus", "hitopk(0.015)"})
+        ms.push_back(predicted(schedule, "cloud", "", {.ideal = true}, 50e6).seconds * 1e3);
+    CHECK(ms[0] == Approx(64.8).epsilon(0.002));
+    CHECK(ms[1] > 32.3);  // which leaves out what it takes to fill the pipeline
+    CHECK(ms[1] < 40);
+    CHECK(ms[2] == Approx(31.6).epsilon(0.002));
+    CHECK(ms[3] == Approx(8.4).epsilon(0.005));
 }
 
 TEST_CASE("ideal messages cost a latency, and their bytes") {

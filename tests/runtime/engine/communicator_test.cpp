@@ -278,6 +278,23 @@ TEST_CASE(
         }
 }
 
+TEST_CASE("schedules to compare with are right over memory and TCP, on 2 to 9 ranks") {
+    const std::vector<std::pair<int, const char*>> topologies{{2, "2x1"}, {3, "1x3"}, {4, "2x2"}, {5, "5x1"},
+                                                              {6, "2x3"}, {7, "1x7"}, {8, "4x2"}, {9, "3x3"}};
+    for (const char* provider : {"", "tcp"})
+        for (const auto& [ranks, topology] : topologies) {
+            const auto outcomes = run_ranks(
+                {ranks, {{"HOCKET_PROVIDER", provider}, {"HOCKET_TOPOLOGY", topology}}, 120}, [](int) {
+                    const auto comm = join();
+                    for (const char* schedule :
+                         {"two_level", "rings", "pipelined_tree(3)", "parameter_server(2)"})
+                        check_collective<float>(*comm, {.schedule = schedule}, {1, 7, 5003});
+                });
+            INFO(provider << " " << topology);
+            CHECK(test::problems(outcomes) == "");
+        }
+}
+
 TEST_CASE("what local peers wrote to a copy of the output is read there") {
     for (const char* schedule : {"binomial", "chain", "scatter", "tree"}) {
         const auto outcomes = run_ranks({4, {{"HOCKET_SCHEDULE", schedule}}, 60}, [](int) {
