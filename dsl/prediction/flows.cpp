@@ -6,8 +6,8 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <stdexcept>
-#include <unordered_map>
 #include <utility>
 
 namespace hocket::dsl {
@@ -27,13 +27,16 @@ Flows::Flows(std::vector<double> rates, bool certifies, const Deadline& deadline
     }
 }
 
-RouteId Flows::add_route(std::span<const Hop> hops) {
+RouteId Flows::add_route(std::span<const Hop> hops, int priority) {
     if (hops.empty()) throw std::invalid_argument("a route without links");
     Group& group = groups_.emplace_back();
     group.first_hop = hops_.size();
     group.hops = static_cast<std::uint32_t>(hops.size());
     hops_.insert(hops_.end(), hops.begin(), hops.end());
     positions_.resize(hops_.size());
+    group.priority = priority;
+    const auto place = std::lower_bound(priorities_.begin(), priorities_.end(), priority, std::greater<>());
+    if (place == priorities_.end() || *place != priority) priorities_.insert(place, priority);
     return static_cast<RouteId>(groups_.size() - 1);
 }
 
@@ -45,7 +48,8 @@ FlowId Flows::start(RouteId route, double bytes) {
         join(route);
     }
     mark(route, 1);
-    // Its links are not full before they would be if all had the same rate.
+    // Its links are not full before they would be if all had the same rate, unless others go first.
+    if (priorities_.size() > 1) slowest_ = 0;
     for (const Hop& hop : hops_of(group))
         slowest_ = std::min(slowest_, links_[hop.link].rate / links_[hop.link].flows);
     group.progress += group.rate * (now_ - group.since);
@@ -99,6 +103,7 @@ void Flows::mark(RouteId route, double flows) {
     Group& group = groups_[route];
     group.changed = true;
     ++group.version;
+    most_urgent_ = std::max(most_urgent_, group.priority);
     for (const Hop& hop : hops_of(group)) {
         LinkState& link = links_[hop.link];
         link.flows += flows * hop.share;
@@ -141,11 +146,18 @@ void Flows::settle() {
     dirty_.clear();
     slowest_ = never_slower;
     forget_stale_events();
+    most_urgent_ = lowest;
     if (certifies_) certify();
     to_certify_.clear();
 }
 
-// Finds all that shares links with this one, directly or through others, and is not slower than what changed.
+// Whether its rate is the same after what changed.
+bool Flows::stays(const Group& group, double slowest) const {
+    if (group.changed || group.priority < most_urgent_) return false;
+    return group.priority > most_urgent_ || group.rate < slowest;
+}
+
+// Finds all that shares links with this one, directly or through others, but for what stays.
 void Flows::collect(LinkId first) {
     const double slowest = slowest_ * (1 - certified_to);
     ++component_;
@@ -158,7 +170,7 @@ void Flows::collect(LinkId first) {
         deadline_.check(sharing_links, 1 + link.groups.size());
         for (const Place& place : link.groups) {
             Group& group = groups_[place.route];
-            if (group.rate < slowest && !group.changed) continue;
+            if (stays(group, slowest)) continue;
             if (std::exchange(group.seen, component_) == component_) continue;
             groups_seen_.push_back(place.route);
             for (const Hop& hop : hops_of(group))
@@ -168,31 +180,49 @@ void Flows::collect(LinkId first) {
     }
 }
 
+// Each priority shares what higher ones have left.
+void Flows::fill() {
+    for (const LinkId id : links_seen_) begin_filling(links_[id]);
+    for (const RouteId route : groups_seen_) groups_[route].frozen = false;
+    for (const int priority : priorities_) {
+        fill_class(priority);
+        if (priority == priorities_.back()) break;
+        for (const LinkId id : links_seen_)  // what rounding leaves is nothing
+            if (links_[id].left < links_[id].rate * same_rate) links_[id].left = 0;
+    }
+}
+
+// Finds what the flows that stay leave of the link.
+void Flows::begin_filling(LinkState& link) {
+    long double taken = 0;  // a thousand of them leave little, of which rounding is much
+    for (const Place& place : link.groups) {
+        const Group& group = groups_[place.route];
+        if (group.seen == component_) continue;
+        const double weight =
+            static_cast<double>(group.members.size()) * hops_[group.first_hop + place.hop].share;
+        taken += static_cast<long double>(weight) * group.rate;
+    }
+    link.left = std::max(0.0, static_cast<double>(link.rate - taken));
+}
+
 // Progressive filling: the rates of all flows grow alike, until a link is full and stops those on it. A
 // link's level, the rate at which it is full, never falls when others stop, so that a stale one is looked at
 // again only when its turn comes.
-void Flows::fill() {
+void Flows::fill_class(int priority) {
     std::vector<Level> heap;
     for (const LinkId id : links_seen_) {
         LinkState& link = links_[id];
-        long double taken = 0;  // by slower flows; a thousand of them leave little, of which rounding is much
         link.weight = 0;
         link.open = 0;
         for (const Place& place : link.groups) {
             const Group& group = groups_[place.route];
-            const double weight =
+            if (group.seen != component_ || group.priority != priority) continue;
+            link.weight +=
                 static_cast<double>(group.members.size()) * hops_[group.first_hop + place.hop].share;
-            if (group.seen != component_) {
-                taken += static_cast<long double>(weight) * group.rate;
-            } else {
-                link.weight += weight;
-                ++link.open;
-            }
+            ++link.open;
         }
-        link.left = std::max(0.0, static_cast<double>(link.rate - taken));
         if (link.open > 0) heap.push_back({link.left / link.weight, id});
     }
-    for (const RouteId route : groups_seen_) groups_[route].frozen = false;
     std::priority_queue<Level, std::vector<Level>, std::greater<>> levels(std::greater<>(), std::move(heap));
     std::vector<LinkId> full;
     while (!levels.empty()) {
@@ -218,17 +248,18 @@ void Flows::fill() {
             else
                 levels.push({now, other.link});
         }
-        freeze(full, level);
+        freeze(full, level, priority);
     }
 }
 
-void Flows::freeze(const std::vector<LinkId>& full, double rate) {
+void Flows::freeze(const std::vector<LinkId>& full, double rate, int priority) {
     touched_.clear();
     for (const LinkId id : full) {
         deadline_.check(sharing_links, links_[id].groups.size());
         for (const Place& place : links_[id].groups) {
             Group& group = groups_[place.route];
-            if (group.seen != component_ || std::exchange(group.frozen, true)) continue;
+            if (group.seen != component_ || group.priority != priority) continue;
+            if (std::exchange(group.frozen, true)) continue;
             group.next_rate = rate;
             for (const Hop& hop : hops_of(group)) {
                 LinkState& link = links_[hop.link];
@@ -274,34 +305,34 @@ void Flows::forget_stale_events() {
     events_ = decltype(events_)(std::greater<>(), std::move(valid));
 }
 
-Flows::Use Flows::use_of(LinkId link) const {
+Flows::Use Flows::use_of(LinkId link, int priority) const {
     Use use;
     for (const Place& place : links_[link].groups) {
         const Group& group = groups_[place.route];
+        if (group.priority < priority) continue;
         use.load +=
             static_cast<double>(group.members.size()) * group.rate * hops_[group.first_hop + place.hop].share;
-        use.fastest = std::max(use.fastest, group.rate);
+        if (group.priority == priority) use.fastest = std::max(use.fastest, group.rate);
     }
     return use;
 }
 
 // Checks all flows on the links that were looked at, also those whose rates were not found again.
 void Flows::certify() const {
-    std::unordered_map<LinkId, Use> known;
-    const auto used = [&](LinkId link) {
-        const auto [entry, is_new] = known.try_emplace(link);
-        if (is_new) entry->second = use_of(link);
+    std::map<std::pair<LinkId, int>, Use> known;
+    const auto used = [&](LinkId link, int priority) {
+        const auto [entry, is_new] = known.try_emplace({link, priority});
+        if (is_new) entry->second = use_of(link, priority);
         return entry->second;
     };
     for (const LinkId link : to_certify_) {
-        const double rate = links_[link].rate;
-        if (used(link).load > rate * (1 + certified_to))
-            throw std::logic_error(
-                fmt::format("link {} carries {} of {} bytes a second", link, used(link).load, rate));
+        const double rate = links_[link].rate, load = used(link, lowest).load;
+        if (load > rate * (1 + certified_to))
+            throw std::logic_error(fmt::format("link {} carries {} of {} bytes a second", link, load, rate));
         for (const Place& place : links_[link].groups) {
             const Group& group = groups_[place.route];
             const auto is_bottleneck = [&](const Hop& hop) {
-                const Use use = used(hop.link);
+                const Use use = used(hop.link, group.priority);
                 return use.load >= links_[hop.link].rate * (1 - certified_to) &&
                        group.rate >= use.fastest * (1 - certified_to);
             };

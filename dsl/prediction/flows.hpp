@@ -23,7 +23,8 @@ using RouteId = std::uint32_t;
 // Events whose times differ by no more than this, relative to the time, are one event.
 inline constexpr double same_time = 1e-12;
 
-// A flow is max-min fair if it has a bottleneck: a link that is full, and on which no other flow is faster. A
+// A flow is max-min fair if it has a bottleneck: a link that is full, and on which no other flow of its
+// priority is faster, and none of a lower one has anything. A
 // flow that loads a link with only a share of its rate takes that part of the link.
 //
 // Time begins at 0 and never goes back. Everything is in an order that depends on the calls alone. Not
@@ -36,8 +37,9 @@ class Flows {
     explicit Flows(std::vector<double> rates, bool certifies = false, const Deadline& deadline = no_deadline);
 
     // hops: at least one, each with a different link. Flows of one route have equal rates and are drained
-    // together.
-    RouteId add_route(std::span<const Hop> hops);
+    // together. Flows of a higher priority share links as if the others were not there; these share what is
+    // left, which may be nothing.
+    RouteId add_route(std::span<const Hop> hops, int priority = 0);
 
     // Starts a flow now, and returns its number: 0, 1, ... bytes: more than 0.
     FlowId start(RouteId route, double bytes);
@@ -53,6 +55,7 @@ class Flows {
 
   private:
     static constexpr double never_slower = std::numeric_limits<double>::infinity();
+    static constexpr int lowest = std::numeric_limits<int>::min();
     struct Member {
         double end;  // the group's progress at which it ends
         FlowId flow;
@@ -66,6 +69,7 @@ class Flows {
         std::uint32_t hops = 0, version = 0;
         std::uint64_t seen = 0;  // the last solution that it was part of
         double progress = 0, since = 0, rate = 0, next_rate = 0;
+        int priority = 0;
         bool changed = false, frozen = false;
         std::vector<Member> members;  // a heap, the next to end first
     };
@@ -104,15 +108,19 @@ class Flows {
     }
     void mark(RouteId route, double flows);
     struct Use {
-        double load = 0, fastest = 0;
+        double load = 0;     // of this priority, and of higher ones
+        double fastest = 0;  // of this priority
     };
-    Use use_of(LinkId link) const;
+    Use use_of(LinkId link, int priority) const;
     void join(RouteId route);
     void leave(RouteId route);
     void settle();
     void collect(LinkId first);
+    bool stays(const Group& group, double slowest) const;
     void fill();
-    void freeze(const std::vector<LinkId>& full, double rate);
+    void begin_filling(LinkState& link);
+    void fill_class(int priority);
+    void freeze(const std::vector<LinkId>& full, double rate, int priority);
     void apply(RouteId route);
     static double end_of(const Group& group);
     void forget_stale_events();
@@ -127,6 +135,8 @@ class Flows {
     std::vector<Group> groups_;             // by route
     std::vector<LinkState> links_;
     std::vector<LinkId> dirty_;
+    std::vector<int> priorities_;  // of all routes, the highest first
+    int most_urgent_ = lowest;     // priority of what changed since the last solution
     double slowest_ =
         never_slower;  // what is slower has the same rate after all changes since the last solution
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;

@@ -23,11 +23,12 @@ struct ExactFlow {
     std::vector<std::pair<std::size_t, Rational>> hops;  // link, share
     Rational begin, left, rate, end;
     bool is_done = false;
+    int priority = 0;
 };
 
 // Sets the max-min fair rates of the flows: all grow alike, and those on a full link stop.
-void share(std::vector<ExactFlow*> flows, const std::vector<Rational>& rates) {
-    std::vector<Rational> left = rates;
+void share_what_is_left(std::vector<ExactFlow*> flows, std::vector<Rational>& left) {
+    const std::vector<Rational>& rates = left;
     while (!flows.empty()) {
         std::vector<Rational> weight(rates.size());
         for (const ExactFlow* flow : flows)
@@ -54,6 +55,16 @@ void share(std::vector<ExactFlow*> flows, const std::vector<Rational>& rates) {
     }
 }
 
+// One priority after the other, the highest first.
+void share(const std::vector<ExactFlow*>& flows, std::vector<Rational> left) {
+    for (const int priority : {2, 1, 0}) {
+        std::vector<ExactFlow*> its;
+        for (ExactFlow* flow : flows)
+            if (flow->priority == priority) its.push_back(flow);
+        share_what_is_left(its, left);
+    }
+}
+
 // Finds the exact end of each flow.
 void simulate(std::vector<ExactFlow>& flows, const std::vector<Rational>& rates) {
     for (Rational now;;) {
@@ -70,6 +81,7 @@ void simulate(std::vector<ExactFlow>& flows, const std::vector<Rational>& rates)
         if (active.empty() && !next) return;
         share(active, rates);
         for (const ExactFlow* flow : active) {
+            if (flow->rate == Rational(0)) continue;
             const Rational end = now + quotient(flow->left, flow->rate);
             if (!next || end < *next) next = end;
         }
@@ -171,6 +183,8 @@ TEST_CASE("flows on random networks end when an exact solver says") {
         std::vector<ExactFlow> exact;
         std::vector<Start> starts;
         std::vector<dsl::RouteId> routes;
+        std::vector<int> priorities;
+        const std::uint32_t most_priorities = trial % 2 ? 3 : 1;
         std::vector<std::vector<std::pair<std::size_t, Rational>>> all_hops;
         const bool spreads = below(2) == 0;
         for (std::int64_t i = 1 + below(4); i > 0; --i) {
@@ -182,14 +196,16 @@ TEST_CASE("flows on random networks end when an exact solver says") {
                     hops.push_back({static_cast<dsl::LinkId>(link), part.value()});
                     exact_hops.emplace_back(link, part);
                 }
-            routes.push_back(flows.add_route(hops));
+            priorities.push_back(static_cast<int>(below(most_priorities)));
+            routes.push_back(flows.add_route(hops, priorities.back()));
             all_hops.push_back(exact_hops);
         }
         for (std::int64_t i = 1 + below(7); i > 0; --i) {
             const std::size_t route =
                 static_cast<std::size_t>(below(static_cast<std::uint32_t>(routes.size())));
             const std::int64_t begin = below(4), bytes = 1 + below(8);
-            exact.push_back({all_hops[route], Rational(begin), Rational(bytes), {}, {}});
+            exact.push_back(
+                {all_hops[route], Rational(begin), Rational(bytes), {}, {}, false, priorities[route]});
             starts.push_back({double(begin), routes[route], double(bytes)});
         }
         try {
@@ -218,7 +234,7 @@ TEST_CASE("flows on random networks end when an exact solver says") {
 }
 
 TEST_CASE("solutions of large random networks are certified, and the same each time") {
-    const auto run = [] {
+    const auto run = [](int priorities) {
         std::mt19937 random(7);
         std::vector<double> rates;
         for (int i = 0; i < 60; ++i) rates.push_back(1 + double(random() % 1000) / 7);
@@ -228,7 +244,7 @@ TEST_CASE("solutions of large random networks are certified, and the same each t
             std::vector<dsl::Hop> hops;
             for (dsl::LinkId link = random() % 20; link < 60; link += 1 + random() % 40)
                 hops.push_back({link, 1.0 / double(1 + random() % 3)});
-            const dsl::RouteId route = flows.add_route(hops);
+            const dsl::RouteId route = flows.add_route(hops, i % priorities);
             for (int j = random() % 3; j >= 0; --j)
                 starts.push_back({double(random() % 50), route, 1 + double(random() % 1000)});
         }
@@ -236,7 +252,7 @@ TEST_CASE("solutions of large random networks are certified, and the same each t
         CHECK(*std::min_element(ends.begin(), ends.end()) > 0);
         return ends;
     };
-    CHECK(run() == run());
+    for (const int priorities : {1, 3}) CHECK(run(priorities) == run(priorities));
 }
 
 TEST_CASE("following flows stops at a deadline") {
