@@ -1,0 +1,228 @@
+#include "dsl/prediction/simulation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/prediction/flows.hpp"
+#include "dsl/prediction/streams.hpp"
+#include "dsl/prediction/worker_trees.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+constexpr double no_event = std::numeric_limits<double>::infinity();
+constexpr double most_flows = 50e6;  // of a workload, with all chunks of all iterations
+
+[[noreturn]] void refuse(const Job& job, const std::string& what, const std::string& hint) {
+    throw DiagnosticError(Span(), fmt::format("job {}: {}", job.name, what), hint);
+}
+
+void check_numbers(const Job& job) {
+    const auto is_time = [](double seconds) { return seconds >= 0 && std::isfinite(seconds); };
+    if (!(job.bytes > 0) || !std::isfinite(job.bytes))
+        refuse(job, fmt::format("a model of {} bytes", job.bytes), "a size is finite and more than 0");
+    if (!is_time(job.compute) || !is_time(job.start))
+        refuse(job, fmt::format("{} s of computation from {} s on", job.compute, job.start),
+               "times are finite, and 0 or more");
+    if (job.iterations < 1) refuse(job, fmt::format("{} iterations", job.iterations), "at least 1");
+    if (job.data == 0) return;
+    if (!(job.data > 0 && job.slowest > 0 && job.fastest >= job.slowest && job.compute > 0) ||
+        !std::isfinite(job.data) || !std::isfinite(job.fastest))
+        refuse(job,
+               fmt::format("{} bytes of data at {} to {} bytes a second, {} s an iteration", job.data,
+                           job.slowest, job.fastest, job.compute),
+               "all are finite and more than 0, the slower rate first");
+}
+
+void check(const Job& job, Rank hosts) {
+    check_numbers(job);
+    if (job.workers < 1 || job.servers < 1)
+        refuse(job, fmt::format("{} workers, {} servers", job.workers, job.servers), "at least one of each");
+    if (job.placement == Job::Placement::random && std::max(job.workers, job.servers) > hosts)
+        refuse(job, fmt::format("{} workers, {} servers, {} hosts", job.workers, job.servers, hosts),
+               "workers are drawn on different hosts, and servers are; \"order\" puts several on a host");
+    if (job.tree.kind == WorkerTree::Kind::degree && job.tree.degree < 1)
+        refuse(job, fmt::format("a tree of degree {}", job.tree.degree), "at least 1");
+    const double flows = 2.0 * job.workers * job.servers * std::max(job.chunks, 1u) * job.iterations;
+    if (flows > most_flows)
+        refuse(job, fmt::format("{} flows", flows),
+               "fewer chunks or iterations; with data, the last iteration stands for all");
+}
+
+void check(const Workload& workload, const Network& network) {
+    for (const Job& job : workload.jobs) check(job, network.ranks());
+    if (workload.rack < 1)
+        throw DiagnosticError(Span(), fmt::format("racks of {} hosts", workload.rack), "at least 1");
+}
+
+std::vector<double> rates_of(const Network& network) {
+    std::vector<double> rates;
+    for (const NetworkLink& link : network.links()) rates.push_back(link.rate);
+    return rates;
+}
+
+class Simulation {
+  public:
+    Simulation(const Workload& workload, const Network& network, bool certifies, const Deadline& deadline)
+        : workload_(workload), flows_(rates_of(network), certifies, deadline), maker_(network, flows_) {
+        times_.link_bytes.resize(network.links().size());
+        for (std::size_t i = 0; i < workload.jobs.size(); ++i) add(i, network);
+    }
+
+    WorkloadTimes run() {
+        while (true) {
+            double time = flows_.next();
+            for (const Running& job : jobs_) time = std::min(time, job.timer);
+            if (time == no_event) break;
+            for (const FlowId flow : flows_.advance(time)) end_chunk(owners_[flow]);
+            for (std::uint32_t i = 0; i < jobs_.size(); ++i) go_on(i);
+        }
+        for (std::size_t i = 0; i < jobs_.size(); ++i) count_data(i);
+        times_.flows = owners_.size();
+        times_.solutions = flows_.solutions();
+        return std::move(times_);
+    }
+
+  private:
+    enum class Stage : std::uint8_t { computing, pushing, pulling, over };
+    struct StreamState {
+        std::uint32_t sent = 0;  // chunks
+        bool sends = false;
+    };
+    struct Running {
+        PlacedJob placed;
+        std::vector<Stream> push, pull;
+        std::vector<StreamState> states;  // of the streams of this stage
+        Stage stage = Stage::computing;
+        double timer = no_event;  // when it has computed
+        std::size_t open = 0;     // streams that have not sent all
+        double stage_began = 0;
+
+        const std::vector<Stream>& streams() const { return stage == Stage::pushing ? push : pull; }
+    };
+    struct Owner {
+        std::uint32_t job, stream;
+    };
+
+    void add(std::size_t number, const Network& network) {
+        const Job& spec = workload_.jobs[number];
+        Running& job = jobs_.emplace_back();
+        JobTimes& times = times_.jobs.emplace_back();
+        job.placed = place(spec, number, workload_.seed, workload_.rack, network.ranks());
+        for (const bool pulls : {false, true}) {
+            (pulls ? job.pull : job.push) = maker_.streams_of(spec, job.placed, pulls);
+            const std::vector<double> loads = maker_.take_loads();
+            double& most = pulls ? times.pull_load : times.push_load;
+            for (std::size_t link = 0; link < loads.size(); ++link) {
+                most = std::max(most, loads[link] / network.links()[link].rate);
+                times_.link_bytes[link] += loads[link];
+            }
+        }
+        job.timer = spec.start + spec.compute;
+    }
+
+    void begin(std::uint32_t number, Stage stage) {
+        Running& job = jobs_[number];
+        job.stage = stage;
+        job.stage_began = flows_.now();
+        job.timer = no_event;
+        job.open = job.streams().size();
+        job.states.assign(job.open, {});
+        for (std::uint32_t i = 0; i < job.states.size(); ++i) send({number, i});
+    }
+
+    bool may_send(const Running& job, std::uint32_t stream) const {
+        const StreamState& state = job.states[stream];
+        const Stream& its = job.streams()[stream];
+        const auto has_sent = [&](std::uint32_t need) { return job.states[need].sent > state.sent; };
+        return !state.sends && state.sent < its.chunks &&
+               std::all_of(its.needs.begin(), its.needs.end(), has_sent);
+    }
+
+    // Sends the next chunk of a stream, if there is one, and what can go because it went in no time.
+    void send(Owner first) {
+        Running& job = jobs_[first.job];
+        waiting_.push_back(first.stream);
+        while (!waiting_.empty()) {
+            const std::uint32_t stream = waiting_.back();
+            waiting_.pop_back();
+            if (!may_send(job, stream)) continue;
+            const Stream& its = job.streams()[stream];
+            if (its.is_local) {
+                count_chunk(job, stream);
+                continue;
+            }
+            job.states[stream].sends = true;
+            owners_.push_back({first.job, stream});
+            flows_.start(its.route, its.bytes);
+        }
+    }
+
+    void count_chunk(Running& job, std::uint32_t stream) {
+        const Stream& its = job.streams()[stream];
+        if (++job.states[stream].sent == its.chunks) --job.open;
+        waiting_.push_back(stream);
+        waiting_.insert(waiting_.end(), its.feeds.begin(), its.feeds.end());
+    }
+
+    void end_chunk(Owner owner) {
+        Running& job = jobs_[owner.job];
+        job.states[owner.stream].sends = false;
+        count_chunk(job, owner.stream);
+        send(owner);
+    }
+
+    // Takes a job to its next stages, as far as it can go now.
+    void go_on(std::uint32_t number) {
+        Running& job = jobs_[number];
+        const Job& spec = workload_.jobs[number];
+        std::vector<ExchangeTimes>& exchanges = times_.jobs[number].exchanges;
+        const double now = flows_.now();
+        if (job.stage == Stage::computing && job.timer <= now) {
+            exchanges.push_back({now, 0, 0});
+            begin(number, Stage::pushing);
+        }
+        if (job.stage == Stage::pushing && job.open == 0) {
+            exchanges.back().push = now - job.stage_began;
+            begin(number, Stage::pulling);
+        }
+        if (job.stage == Stage::pulling && job.open == 0) {
+            exchanges.back().pull = now - job.stage_began;
+            const bool is_over = exchanges.size() == static_cast<std::size_t>(spec.iterations);
+            job.stage = is_over ? Stage::over : Stage::computing;
+            job.timer = is_over ? no_event : now + spec.compute;
+            times_.jobs[number].end = now;
+        }
+    }
+
+    void count_data(std::size_t number) {
+        const Job& spec = workload_.jobs[number];
+        if (spec.data == 0) return;
+        JobTimes& times = times_.jobs[number];
+        const ExchangeTimes& last = times.exchanges.back();
+        times.rounds = std::ceil(spec.data / (jobs_[number].placed.slowest * spec.compute));
+        times.all_data = times.rounds * (spec.compute + last.push + last.pull);
+    }
+
+    const Workload& workload_;
+    Flows flows_;
+    StreamMaker maker_;
+    std::vector<Running> jobs_;
+    std::vector<Owner> owners_;           // by flow
+    std::vector<std::uint32_t> waiting_;  // streams that may be able to send
+    WorkloadTimes times_;
+};
+
+}  // namespace
+
+WorkloadTimes simulate(const Workload& workload, const Network& network, bool certifies,
+                       const Deadline& deadline) {
+    check(workload, network);
+    return Simulation(workload, network, certifies, deadline).run();
+}
+
+}  // namespace hocket::dsl
