@@ -1,4 +1,4 @@
-// schedc: checks, explains and predicts schedules.
+// schedc: checks, explains and predicts schedules, and simulates jobs of parameter servers.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +10,7 @@
 #include "runtime/engine/job/options.hpp"
 #include "tools/schedc/explain.hpp"
 #include "tools/schedc/predict.hpp"
+#include "tools/schedc/simulate.hpp"
 #include "tools/tool.hpp"
 
 using namespace hocket;
@@ -118,6 +119,20 @@ void describe_predict(CLI::App& app, tools::PredictRequest& request) {
     describe_timeout(app, request.timeout, "planning a schedule and predicting one size");
 }
 
+void describe_simulate(CLI::App& app, tools::SimulateRequest& request) {
+    app.add_option("workload", request.workload, "hosts, network and jobs, as JSON")->required();
+    app.add_option("-N,--network", request.network, "the links, if not the file's: 'fattree(16)/4@10Gb/s'");
+    app.add_option("--seeds", request.seeds,
+                   "draw places, trees and routes this often, with one seed after the other")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    app.add_flag("--json", request.json, "print JSON: each exchange of each job, bytes of links");
+    app.add_flag("--certify", request.certify, "check that each sharing of links is max-min fair");
+    app.add_option("--timeout", request.timeout, "the longest that all may take: seconds")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+}
+
 // Prints a line for each definition, or its diagnostic. Returns 0 if all are valid, else 1.
 int run_check(const dsl::CheckOptions& options, bool quiet) {
     const auto print = [&](const std::string& line) {
@@ -143,10 +158,14 @@ int run(int argc, char** argv) {
     CLI::App* explain_app = app.add_subcommand("explain", "show what a rank does, with source lines");
     CLI::App* predict_app =
         app.add_subcommand("predict", "say how long a schedule takes, and where the time goes");
+    CLI::App* simulate_app =
+        app.add_subcommand("simulate", "say how long jobs of parameter servers take on a network");
     describe_check(*check_app, check, quiet);
     tools::PredictRequest predict;
     describe_predict(*predict_app, predict);
     describe_explain(*explain_app, explain);
+    tools::SimulateRequest simulate;
+    describe_simulate(*simulate_app, simulate);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -154,6 +173,7 @@ int run(int argc, char** argv) {
     }
     check.search_path = explain.search_path = predict.search_path =
         engine::resolve(engine::Choices{}).schedule_path;
+    if (simulate_app->parsed()) return tools::run_simulate(simulate);
     if (predict_app->parsed()) return tools::run_predict(predict);
     return check_app->parsed() ? run_check(check, quiet) : tools::run_explain(explain);
 }
