@@ -127,11 +127,12 @@ TEST_CASE("groups that don't touch each other go side by side, and share what th
 
 TEST_CASE("more bytes never take less time") {
     for (const test::Case& item : test::cases())
-        for (const char* topology : {"4", "4m/2", "2mx2h@1Gb/s", "2x4", "8h"}) {
-            if (*item.schedule == '\0') continue;
+        for (const char* topology : {"4", "4m/2", "2mx2h@1Gb/s", "2x4", "8h"}) {  // all are powers of two
+            const bool needs_levels = std::string_view(item.schedule).starts_with("two_level");
+            const bool has_levels = std::string_view(topology).find('x') != std::string_view::npos;
+            if (*item.schedule == '\0' || (needs_levels && !has_levels)) continue;
             dsl::Library library({HOCKET_SCHEDULES_DIR});
-            const auto checked = dsl::check_schedule(
-                test::request(item.collective, item.schedule, topology));  // all are powers of two
+            const auto checked = dsl::check_schedule(test::request(item.collective, item.schedule, topology));
             const dsl::StepGraph graph = checked->graph();
             const dsl::Estimate estimate(graph, checked->levels());
             double before = 0;

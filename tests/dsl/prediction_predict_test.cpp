@@ -43,7 +43,9 @@ std::string own(const std::string& name) {
 dsl::Prediction predicted(const std::string& schedule, const std::string& topology,
                           const std::string& network = "", dsl::PredictOptions options = {.ideal = true},
                           double size = bytes, Collective collective = Collective::all_reduce) {
-    const auto checked = dsl::check_schedule(test::request(collective, schedule, topology));
+    dsl::PlanRequest request = test::request(collective, schedule, topology);
+    request.bytes = static_cast<std::uint64_t>(size);
+    const auto checked = dsl::check_schedule(request);
     const dsl::Network links = dsl::find_network(network, checked->levels());
     options.certifies = true;
     const dsl::Prediction prediction = dsl::Predictor(checked->graph(), links, options).predict(size);
@@ -220,8 +222,9 @@ TEST_CASE("where an estimate and a calibrated prediction model the same, they ar
         for (const char* topology :
              {"4h", "4m", "4m/2", "2mx4h", "4mx2h@1Gb/s", "2x4", "2hx2m", "8h@1Gb/s", "4mx4h", "2mx2m"})
             for (const double size : {4096.0, double(1 << 20), 1e9}) {
-                const auto checked =
-                    dsl::check_schedule(test::request(Collective::all_reduce, schedule, topology));
+                dsl::PlanRequest request = test::request(Collective::all_reduce, schedule, topology);
+                request.bytes = static_cast<std::uint64_t>(size);
+                const auto checked = dsl::check_schedule(request);
                 INFO(schedule << " on " << topology << " at " << size);
                 CHECK(predicted(schedule, topology, "", {}, size).seconds ==
                       exactly(dsl::estimate(checked->graph(), checked->levels(), size)));
