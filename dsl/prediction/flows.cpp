@@ -279,6 +279,8 @@ void Flows::freeze(const std::vector<LinkId>& full, double rate, int priority) {
 
 // Returns the time at which the group's next flow ends.
 double Flows::end_of(const Group& group) {
+    if (!(group.rate > 0))
+        return std::numeric_limits<double>::infinity();  // flows of higher priority take all
     return group.since + std::max(0.0, group.members.front().end - group.progress) / group.rate;
 }
 

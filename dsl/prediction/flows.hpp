@@ -46,7 +46,7 @@ class Flows {
     // Returns the time at which the next flow ends; infinity if there is none.
     double next();
     // Goes on to this time, at most next(), and returns the flows that end there, ascending. Valid until the
-    // next call.
+    // next advance().
     const std::vector<FlowId>& advance(double time);
 
     double now() const { return now_; }

@@ -15,7 +15,8 @@ namespace hocket::dsl {
 namespace {
 
 constexpr double no_event = std::numeric_limits<double>::infinity();
-constexpr double most_flows = 50e6;  // of a workload, with all chunks of all iterations
+constexpr double most_edges = 50e6;  // of all trees, with all chunks of all iterations
+constexpr const char* simulating = "simulating jobs of parameter servers";
 
 [[noreturn]] void refuse(const Job& job, const std::string& what, const std::string& hint) {
     throw DiagnosticError(Span(), fmt::format("job {}: {}", job.name, what), hint);
@@ -47,14 +48,27 @@ void check(const Job& job, Rank hosts) {
                "workers are drawn on different hosts, and servers are; \"order\" puts several on a host");
     if (job.tree.kind == WorkerTree::Kind::degree && job.tree.degree < 1)
         refuse(job, fmt::format("a tree of degree {}", job.tree.degree), "at least 1");
-    const double flows = 2.0 * job.workers * job.servers * std::max(job.chunks, 1u) * job.iterations;
-    if (flows > most_flows)
-        refuse(job, fmt::format("{} flows", flows),
-               "fewer chunks or iterations; with data, the last iteration stands for all");
+}
+
+// Returns the edges of the job's trees, for pushes and for pulls, with all their chunks.
+double edges_of(const Job& job) {
+    const double edges = 2.0 * job.workers * job.servers;
+    const bool is_fluid = job.chunks == 0 && job.tree.kind != WorkerTree::Kind::direct;
+    return is_fluid ? edges : edges * std::max(job.chunks, 1u) * job.iterations;
 }
 
 void check(const Workload& workload, const Network& network) {
-    for (const Job& job : workload.jobs) check(job, network.ranks());
+    double edges = 0;
+    for (const Job& job : workload.jobs) {
+        check(job, network.ranks());
+        edges += edges_of(job);
+        if (edges > most_edges)
+            refuse(job,
+                   fmt::format("with it the workload has {} edges of trees, more than {}", edges, most_edges),
+                   "each worker is an edge for each server, in each direction, and with chunks for each "
+                   "chunk of "
+                   "each iteration; with data, the last iteration stands for all");
+    }
     if (workload.rack < 1)
         throw DiagnosticError(Span(), fmt::format("racks of {} hosts", workload.rack), "at least 1");
 }
@@ -68,20 +82,27 @@ std::vector<double> rates_of(const Network& network) {
 class Simulation {
   public:
     Simulation(const Workload& workload, const Network& network, bool certifies, const Deadline& deadline)
-        : workload_(workload), flows_(rates_of(network), certifies, deadline), maker_(network, flows_) {
+        : workload_(workload),
+          deadline_(deadline),
+          flows_(rates_of(network), certifies, deadline),
+          maker_(network, flows_, deadline_) {
         times_.link_bytes.resize(network.links().size());
         for (std::size_t i = 0; i < workload.jobs.size(); ++i) add(i, network);
     }
 
     WorkloadTimes run() {
         while (true) {
+            deadline_.check(simulating, 1 + jobs_.size());
             double time = flows_.next();
             for (const Running& job : jobs_) time = std::min(time, job.timer);
             if (time == no_event) break;
             for (const FlowId flow : flows_.advance(time)) end_chunk(owners_[flow]);
             for (std::uint32_t i = 0; i < jobs_.size(); ++i) go_on(i);
         }
-        for (std::size_t i = 0; i < jobs_.size(); ++i) count_data(i);
+        for (std::size_t i = 0; i < jobs_.size(); ++i) {
+            require_end(i);
+            count_data(i);
+        }
         times_.flows = owners_.size();
         times_.solutions = flows_.solutions();
         return std::move(times_);
@@ -135,9 +156,10 @@ class Simulation {
         for (std::uint32_t i = 0; i < job.states.size(); ++i) send({number, i});
     }
 
-    bool may_send(const Running& job, std::uint32_t stream) const {
+    bool may_send(const Running& job, std::uint32_t stream) {
         const StreamState& state = job.states[stream];
         const Stream& its = job.streams()[stream];
+        deadline_.check(simulating, 1 + its.needs.size());
         const auto has_sent = [&](std::uint32_t need) { return job.states[need].sent > state.sent; };
         return !state.sends && state.sent < its.chunks &&
                std::all_of(its.needs.begin(), its.needs.end(), has_sent);
@@ -199,6 +221,13 @@ class Simulation {
         }
     }
 
+    // A flow without a rate, or one of more bytes than times can tell, never ends.
+    void require_end(std::size_t number) const {
+        if (jobs_[number].stage != Stage::over || !std::isfinite(times_.jobs[number].end))
+            refuse(workload_.jobs[number], "it takes longer than can be said",
+                   "its bytes, or the network's rates, are out of any range");
+    }
+
     void count_data(std::size_t number) {
         const Job& spec = workload_.jobs[number];
         if (spec.data == 0) return;
@@ -206,9 +235,13 @@ class Simulation {
         const ExchangeTimes& last = times.exchanges.back();
         times.rounds = std::ceil(spec.data / (jobs_[number].placed.slowest * spec.compute));
         times.all_data = times.rounds * (spec.compute + last.push + last.pull);
+        if (!std::isfinite(times.all_data))
+            refuse(spec, "all its data take longer than can be said",
+                   "its data or rates are out of any range");
     }
 
     const Workload& workload_;
+    DeadlineCounter deadline_;
     Flows flows_;
     StreamMaker maker_;
     std::vector<Running> jobs_;

@@ -1,14 +1,33 @@
 #include "dsl/prediction/streams.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "dsl/base/diagnostic.hpp"
+
 namespace hocket::dsl {
+namespace {
+
+constexpr const char* finding_routes = "finding the routes of trees of workers";
+
+}  // namespace
+
+void StreamMaker::count_hops(std::size_t hops) {
+    constexpr std::size_t most = std::size_t{1} << 26;  // a GiB
+    if ((hops_ += hops) > most)
+        throw DiagnosticError(Span(),
+                              fmt::format("the routes of all trees are more than {} links together", most),
+                              "fewer workers or servers, or a network of fewer links between hosts");
+}
 
 const StreamMaker::Way& StreamMaker::way(Ends ends, int priority) {
     const auto [entry, is_new] = ways_.try_emplace({ends, priority});
     if (is_new) {
         std::vector<Hop> hops = network_.route(ends.first, ends.second).hops;
+        deadline_.check(finding_routes, hops.size());
+        count_hops(hops.size());
         entry->second = {flows_.add_route(hops, priority), std::move(hops)};
     }
     return entry->second;
@@ -31,9 +50,12 @@ Stream StreamMaker::single(Ends ends, const Job& job) {
 Stream StreamMaker::whole_tree(const std::vector<Ends>& edges, const Job& job) {
     const double bytes = job.bytes / job.servers;
     std::vector<double> shares(network_.links().size());
+    deadline_.check(finding_routes, shares.size() / 16);  // quick ones
     for (const Ends& ends : edges) {
         if (ends.first == ends.second) continue;
-        for (const Hop& hop : network_.route(ends.first, ends.second).hops) shares[hop.link] += hop.share;
+        const Route route = network_.route(ends.first, ends.second);
+        deadline_.check(finding_routes, route.hops.size());
+        for (const Hop& hop : route.hops) shares[hop.link] += hop.share;
     }
     std::vector<Hop> hops;
     for (std::size_t link = 0; link < shares.size(); ++link)
@@ -41,6 +63,7 @@ Stream StreamMaker::whole_tree(const std::vector<Ends>& edges, const Job& job) {
             hops.push_back({static_cast<LinkId>(link), shares[link]});
             loads_[link] += bytes * shares[link];
         }
+    count_hops(hops.size());
     Stream stream;
     stream.bytes = bytes;
     stream.is_local = hops.empty();

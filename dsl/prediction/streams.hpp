@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "dsl/base/deadline.hpp"
 #include "dsl/prediction/flows.hpp"
 #include "dsl/prediction/network.hpp"
 #include "dsl/prediction/worker_trees.hpp"
@@ -25,10 +26,11 @@ struct Stream {
 // Makes streams, and the routes that they share.
 class StreamMaker {
   public:
-    StreamMaker(const Network& network, Flows& flows)
-        : network_(network), flows_(flows), loads_(network.links().size()) {}
+    StreamMaker(const Network& network, Flows& flows, DeadlineCounter& deadline)
+        : network_(network), flows_(flows), deadline_(deadline), loads_(network.links().size()) {}
 
-    // pulls: from the servers, not to them.
+    // pulls: from the servers, not to them. Throws DiagnosticError for routes that take too much memory, and
+    // DeadlineError.
     std::vector<Stream> streams_of(const Job& job, const PlacedJob& placed, bool pulls);
     // Returns the bytes on each link since the last call.
     std::vector<double> take_loads();
@@ -39,6 +41,7 @@ class StreamMaker {
         RouteId route;
         std::vector<Hop> hops;
     };
+    void count_hops(std::size_t hops);
     const Way& way(Ends ends, int priority);
     Stream single(Ends ends, const Job& job);
     Stream whole_tree(const std::vector<Ends>& edges, const Job& job);
@@ -47,6 +50,8 @@ class StreamMaker {
 
     const Network& network_;
     Flows& flows_;
+    DeadlineCounter& deadline_;
+    std::size_t hops_ = 0;  // of all routes
     std::map<std::pair<Ends, int>, Way> ways_;
     std::vector<double> loads_;
 };

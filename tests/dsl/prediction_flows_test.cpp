@@ -255,6 +255,22 @@ TEST_CASE("solutions of large random networks are certified, and the same each t
     for (const int priorities : {1, 3}) CHECK(run(priorities) == run(priorities));
 }
 
+TEST_CASE("a flow that ends where it is, but gets no rate, waits for those before it") {
+    dsl::Flows flows({1});
+    const dsl::Hop hop[] = {{0, 1}};
+    const dsl::RouteId low = flows.add_route(hop, 0), high = flows.add_route(hop, 1);
+    flows.start(low, 1e30);
+    flows.next();
+    flows.advance(6e17);
+    flows.start(high, 1e6);
+    // One byte is nothing beside what the other flow of its route has sent.
+    const dsl::FlowId small = flows.start(low, 1);
+    const double end = flows.next();
+    CHECK(end == Approx(6e17 + 1e6).epsilon(1e-15));
+    CHECK(flows.advance(end).size() == 1);
+    CHECK(flows.advance(flows.next()) == std::vector<dsl::FlowId>{small});
+}
+
 TEST_CASE("following flows stops at a deadline") {
     const dsl::Deadline deadline(std::chrono::duration<double>(0));
     dsl::Flows flows({1}, false, deadline);

@@ -291,8 +291,17 @@ TEST_CASE("a workload that makes no sense is refused") {
     CHECK_THAT(refused([](dsl::Job& job) { job.iterations = 0; }), Catch::Contains("0 iterations"));
     CHECK_THAT(refused([](dsl::Job& job) { job.start = -1; }), Catch::Contains("from -1 s on"));
     CHECK_THAT(refused([](dsl::Job& job) { job.tree = {Kind::degree, 0}; }), Catch::Contains("degree 0"));
-    CHECK_THAT(refused([](dsl::Job& job) { job.chunks = 1u << 30; }), Catch::Contains("flows"));
+    CHECK_THAT(refused([](dsl::Job& job) { job.chunks = 1u << 30; }), Catch::Contains("edges of trees"));
     CHECK_THAT(refused([](dsl::Job& job) { job.data = 1; }), Catch::Contains("bytes of data"));
+    dsl::Job large = job_of(2, 1, 40);
+    large.chunks = 8'000'000;
+    CHECK_THAT(test::error_of([&] {
+                   dsl::simulate({{large, large}}, network);
+               }),
+               Catch::Contains("64000000 edges of trees") || Catch::Contains("6.4e+07 edges of trees"));
+    large = job_of(2, 1, 1e30);
+    CHECK_THAT(test::error_of([&] { dsl::simulate(one(large), network_of(4, "switch@1e-300B/s")); }),
+               Catch::Contains("job test: it takes longer than can be said"));
     CHECK_THAT(refused([](dsl::Job& job) {
                    job.workers = 5;
                    job.placement = Placement::random;

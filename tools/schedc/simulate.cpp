@@ -7,6 +7,7 @@
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/named_file.hpp"
+#include "dsl/base/readable.hpp"
 #include "dsl/prediction/simulation.hpp"
 #include "tools/schedc/predict.hpp"
 
@@ -59,8 +60,9 @@ std::string workload_text(const ClusterWorkload& cluster, const std::string& net
                           const std::vector<SeedRun>& runs) {
     std::string text = fmt::format(
         "{} jobs on {} hosts{}, seeds {} to {}: {} flows, {} solutions\n", cluster.workload.jobs.size(),
-        cluster.hosts, network.empty() ? "" : fmt::format(", network \"{}\"", network), runs.front().seed,
-        runs.back().seed, runs.front().times.flows, runs.front().times.solutions);
+        cluster.hosts,
+        network.empty() ? "" : fmt::format(", network \"{}\"", readable(network.substr(0, 80))),
+        runs.front().seed, runs.back().seed, runs.front().times.flows, runs.front().times.solutions);
     for (std::size_t i = 0; i < cluster.workload.jobs.size(); ++i) {
         const Job& job = cluster.workload.jobs[i];
         const auto row = [&](const char* what, auto of) {
@@ -114,7 +116,7 @@ std::string workload_json(const ClusterWorkload& cluster, const std::string& net
 
 }  // namespace
 
-int run_simulate(const SimulateRequest& request) {
+int run_simulate(const SimulateRequest& request) try {
     const ClusterWorkload cluster = read_workload(request.workload);
     const std::string network = request.network.empty() ? cluster.network : request.network;
     const Deadline deadline{std::chrono::duration<double>(request.timeout)};
@@ -124,6 +126,12 @@ int run_simulate(const SimulateRequest& request) {
     fmt::print("{}", request.json ? workload_json(cluster, network, runs) + "\n"
                                   : workload_text(cluster, network, runs));
     return 0;
+} catch (const DeadlineError&) {
+    throw DeadlineError(
+        fmt::format("the simulation was not done within {:g} s\n"
+                    "  hint: give it more time (--timeout), or fewer jobs, iterations, chunks, "
+                    "priorities or seeds",
+                    request.timeout));
 }
 
 }  // namespace hocket::tools

@@ -39,17 +39,25 @@ class SweptSchedule {
     SweptSchedule(const PredictRequest& request, const std::string& schedule, Planner& planner)
         : request_(request), schedule_(schedule), planner_(planner) {}
 
-    SweptPoint predict(Rank ranks, double bytes) {
+    // Returns nothing, and notes why, if the schedule does not run on these ranks.
+    std::optional<SweptPoint> predict(Rank ranks, double bytes, std::exception_ptr& why) {
         const PlanRequest plan = plan_request(request_, schedule_, ranks, bytes);
         // Also a named schedule may choose algorithms by the size.
-        take(planner_.check(plan));
+        std::unique_ptr<CheckedSchedule> next;
+        try {
+            next = planner_.check(plan);
+        } catch (const DiagnosticError&) {
+            if (!why) why = std::current_exception();
+            return std::nullopt;
+        }
+        take(std::move(next), plan.deadline);
         const Prediction prediction = predictor_->predict(bytes, plan.deadline);
-        return {checked_->name(),   checked_->topology(), checked_->levels().ranks(), bytes,
-                prediction.seconds, prediction.latency};
+        return SweptPoint{checked_->name(),   checked_->topology(), checked_->levels().ranks(), bytes,
+                          prediction.seconds, prediction.latency};
     }
 
   private:
-    void take(std::unique_ptr<CheckedSchedule> next) {
+    void take(std::unique_ptr<CheckedSchedule> next, const Deadline& deadline) {
         if (checked_ && next->fingerprint() == checked_->fingerprint()) return;
         predictor_.reset();
         checked_ = std::move(next);
@@ -57,7 +65,7 @@ class SweptSchedule {
         network_ =
             std::make_unique<Network>(find_network(with_ranks(request_.network, topology.ranks()), topology));
         predictor_ =
-            std::make_unique<Predictor>(checked_->graph(), *network_, options_of(request_, no_deadline));
+            std::make_unique<Predictor>(checked_->graph(), *network_, options_of(request_, deadline));
     }
 
     const PredictRequest& request_;
@@ -97,14 +105,12 @@ class Column {
     std::vector<std::optional<SweptPoint>> predict(Rank ranks, const std::vector<double>& sizes) {
         std::vector<std::optional<SweptPoint>> points;
         SweptSchedule swept(request_, schedule_, planner_);
-        try {
-            for (const double bytes : sizes) points.emplace_back(swept.predict(ranks, bytes));
-            if (!schedule_.empty()) name_ = points[0]->schedule;
-        } catch (const DiagnosticError& error) {
-            if (!fault_) fault_ = std::current_exception();
+        for (const double bytes : sizes) {
+            points.push_back(swept.predict(ranks, bytes, fault_));
+            if (!points.back()) continue;
+            has_points_ = true;
+            if (!schedule_.empty()) name_ = points.back()->schedule;
         }
-        has_points_ = has_points_ || !points.empty();
-        points.resize(sizes.size());
         return points;
     }
     void throw_if_empty() const {

@@ -72,8 +72,11 @@ class Members {
 
     void end() const {
         if (used_ == object_.size()) return;
-        throw DiagnosticError(Span(), fmt::format("{}: a member is unknown", place_),
-                              "the members are " + known_);
+        for (const auto& [name, value] : object_.items())
+            if ((", " + known_ + ", ").find(", " + name + ", ") == std::string::npos)
+                throw DiagnosticError(
+                    Span(), fmt::format("{} has no member '{}'", place_, readable(name.substr(0, 80))),
+                    "the members are " + known_);
     }
 
     const std::string& place() const { return place_; }
