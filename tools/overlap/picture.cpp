@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tools/overlap/report.hpp"
+#include "tools/picture.hpp"
 
 namespace hocket::overlap_tool {
 namespace {
@@ -16,33 +17,6 @@ constexpr double title_height = 24, row_height = 26, gap = 6;  // of a plan
 constexpr double plan_height = title_height + 2 * row_height + gap + 18;
 constexpr double top = 30, axis_height = 34;
 constexpr double narrowest_number = 9;  // for each digit, in pixels: a narrower box has no number
-constexpr int most_marks = 12;          // of the axis
-
-std::string escaped(const std::string& text) {
-    std::string safe;
-    for (const char c : text) switch (c) {
-            case '<':
-                safe += "&lt;";
-                break;
-            case '>':
-                safe += "&gt;";
-                break;
-            case '&':
-                safe += "&amp;";
-                break;
-            default:
-                safe += c;
-        }
-    return safe;
-}
-
-// Returns 1, 2 or 5 times a power of ten.
-double step_of(double seconds) {
-    double step = seconds > 0 ? std::pow(10.0, std::floor(std::log10(seconds / most_marks))) : 1.0;
-    for (const double factor : {2.0, 2.5, 2.0})
-        if (seconds / step > most_marks) step *= factor;
-    return step;
-}
 
 class Picture {
   public:
@@ -50,7 +24,8 @@ class Picture {
         : profile_(profile), scale_(seconds > 0 ? width / seconds : 0) {}
 
     void text(double x, double y, const std::string& text, const char* more = "") {
-        drawn_ += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\"{}>{}</text>\n", x, y, more, escaped(text));
+        drawn_ += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\"{}>{}</text>\n", x, y, more,
+                              tools::escaped_text(text));
     }
 
     // tip: shown when the mouse points at the box.
@@ -60,7 +35,7 @@ class Picture {
         drawn_ += fmt::format(
             "<rect class=\"{}\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\"><title>{}: "
             "{:.6g} s</title></rect>\n",
-            kind, x, y, wide, row_height, escaped(tip), to - from);
+            kind, x, y, wide, row_height, tools::escaped_text(tip), to - from);
         if (wide >= narrowest_number * static_cast<double>(number.size()) && !number.empty())
             text(x + wide / 2, y + row_height / 2 + 4, number, " text-anchor=\"middle\"");
     }
@@ -79,7 +54,7 @@ class Picture {
     void axis(double y) {
         drawn_ += fmt::format("<line x1=\"{0:.2f}\" y1=\"{1:.2f}\" x2=\"{2:.2f}\" y2=\"{1:.2f}\"/>\n", left,
                               y, left + width);
-        const double step = step_of(scale_ > 0 ? width / scale_ : 0);
+        const double step = tools::axis_step(scale_ > 0 ? width / scale_ : 0);
         for (int mark = 0; scale_ * step * mark <= width; ++mark) {
             const double x = left + scale_ * step * mark;
             drawn_ += fmt::format("<line x1=\"{0:.2f}\" y1=\"{1:.2f}\" x2=\"{0:.2f}\" y2=\"{2:.2f}\"/>\n", x,

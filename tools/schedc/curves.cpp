@@ -8,6 +8,7 @@
 #include <set>
 
 #include "dsl/planning/estimate.hpp"
+#include "tools/picture.hpp"
 #include "tools/schedc/sweep.hpp"
 
 namespace hocket::tools {

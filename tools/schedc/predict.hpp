@@ -54,8 +54,6 @@ std::string timeline_picture(const PredictedSchedule& of, const dsl::StepGraph& 
                              const dsl::Prediction& prediction);
 std::string timeline_trace(const dsl::StepGraph& graph, const dsl::Prediction& prediction);
 
-std::string escaped_text(const std::string& text);  // for SVG
-
 // Returns what to plan for one schedule of the request. ranks: 0 if the topology says it.
 dsl::PlanRequest plan_request(const PredictRequest& request, const std::string& schedule, dsl::Rank ranks,
                               double bytes);

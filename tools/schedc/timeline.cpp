@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "dsl/planning/estimate.hpp"
+#include "tools/picture.hpp"
 #include "tools/schedc/predict.hpp"
 
 namespace hocket::tools {
@@ -48,20 +49,11 @@ std::string message_name(const StepGraph& graph, const MessageTimes& message) {
     return location_of(origin.transfer);
 }
 
-// Returns a step of the axis: 1, 2 or 5 times a power of ten.
-double axis_step(double seconds) {
-    if (!(seconds > 0)) return 1;
-    double step = std::pow(10.0, std::floor(std::log10(seconds / 10)));
-    for (const double factor : {2.0, 2.5, 2.0})
-        if (seconds / step > 12) step *= factor;
-    return step;
-}
-
 std::string axis(double y, double seconds, double scale) {
     std::string drawn = fmt::format("<line x1=\"{0:.2f}\" y1=\"{1:.2f}\" x2=\"{2:.2f}\" y2=\"{1:.2f}\"/>\n",
                                     left, y, left + width);
     const double step = axis_step(seconds);
-    for (int mark = 0; mark <= 12 && step * mark <= seconds; ++mark)
+    for (int mark = 0; mark <= most_marks_of_axis && step * mark <= seconds; ++mark)
         drawn += fmt::format(
             "<line x1=\"{0:.2f}\" y1=\"{1:.2f}\" x2=\"{0:.2f}\" y2=\"{2:.2f}\"/>\n"
             "<text x=\"{0:.2f}\" y=\"{3:.2f}\" text-anchor=\"middle\">{4:.6g}{5}</text>\n",
@@ -70,17 +62,6 @@ std::string axis(double y, double seconds, double scale) {
 }
 
 }  // namespace
-
-std::string escaped_text(const std::string& text) {
-    std::string safe;
-    for (const char c : text)
-        safe += c == '<'   ? "&lt;"
-                : c == '>' ? "&gt;"
-                : c == '&' ? "&amp;"
-                : c == '"' ? "&quot;"
-                           : std::string(1, c);
-    return safe;
-}
 
 std::string timeline_picture(const PredictedSchedule& of, const StepGraph& graph,
                              const Prediction& prediction) {
