@@ -47,14 +47,17 @@ std::vector<int> complete_tree(const std::vector<int>& order, int degree) {
     return parents;
 }
 
-// Of each rack's workers, in this order, number `head`, counted around, is the rack's head.
-std::vector<int> rack_tree(const std::vector<int>& order, const std::vector<Rank>& hosts, int rack,
-                           std::size_t head) {
+// One of each rack's workers is the rack's head: with drawn orders any, otherwise another one for each
+// server.
+std::vector<int> rack_tree(const Job& job, const std::vector<int>& order, const std::vector<Rank>& hosts,
+                           int rack, std::size_t server) {
     std::map<Rank, std::vector<int>> racks;
     std::vector<int> parents(order.size());
     for (const int worker : order) racks[hosts[static_cast<std::size_t>(worker)] / rack].push_back(worker);
     for (const auto& [number, members] : racks) {
-        const int its_head = members[head % members.size()];
+        const int its_head = members[job.placement == Job::Placement::random
+                                         ? server % members.size()
+                                         : members.size() * server / static_cast<std::size_t>(job.servers)];
         for (const int worker : members)
             parents[static_cast<std::size_t>(worker)] = worker == its_head ? the_server : its_head;
     }
@@ -77,7 +80,7 @@ std::vector<int> tree_of(const Job& job, const std::vector<Rank>& workers, int s
     if (job.tree.kind == WorkerTree::Kind::direct) return std::vector<int>(workers.size(), the_server);
     const std::vector<int> order = order_of_workers(job, server, draws);
     return job.tree.kind == WorkerTree::Kind::rack
-               ? rack_tree(order, workers, rack, static_cast<std::size_t>(server))
+               ? rack_tree(job, order, workers, rack, static_cast<std::size_t>(server))
                : complete_tree(order, job.tree.degree);
 }
 
@@ -99,18 +102,6 @@ PlacedJob place(const Job& job, std::size_t number, std::uint64_t seed, int rack
         placed.slowest =
             std::min(placed.slowest, job.slowest + (job.fastest - job.slowest) * rate_draws.part());
     return placed;
-}
-
-int depth_of(const std::vector<int>& parents) {
-    int deepest = 0;
-    for (std::size_t worker = 0; worker < parents.size(); ++worker) {
-        int depth = 1;
-        for (int above = parents[worker]; above != the_server;
-             above = parents[static_cast<std::size_t>(above)])
-            ++depth;
-        deepest = std::max(deepest, depth);
-    }
-    return deepest;
 }
 
 }  // namespace hocket::dsl

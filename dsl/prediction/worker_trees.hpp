@@ -16,10 +16,8 @@ struct PlacedJob {
     double slowest = 0;                     // of the rates at which workers read
 };
 
-// number: of the job, so that jobs draw differently.
+// With Job::Placement::order, trees are those of the parameter service (params::Tree). number: of the job, so
+// that jobs draw differently.
 PlacedJob place(const Job& job, std::size_t number, std::uint64_t seed, int rack, Rank hosts);
-
-// Returns how many workers lie one below the other, at most.
-int depth_of(const std::vector<int>& parents);
 
 }  // namespace hocket::dsl

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "dsl/prediction/worker_trees.hpp"
 #include "runtime/base/error.hpp"
 
 namespace {
@@ -151,4 +152,35 @@ TEST_CASE("a rack has another head for each server") {
     shape.server = 1;
     CHECK(Tree(shape, groups).children(the_server) == Workers{2, 6});
     CHECK(Tree(shape, groups).children(2) == Workers{0, 1, 3});
+}
+
+TEST_CASE("a simulated job has the service's trees") {
+    using Simulated = hocket::dsl::WorkerTree;
+    const std::map<std::string, Simulated> kinds = {{"direct", {}},
+                                                    {"rack", {Simulated::Kind::rack}},
+                                                    {"degree 1", {Simulated::Kind::degree, 1}},
+                                                    {"binary", {Simulated::Kind::degree, 2}},
+                                                    {"degree 3", {Simulated::Kind::degree, 3}}};
+    for (const auto& [name, tree] : kinds)
+        for (int workers = 1; workers <= 14; ++workers)
+            for (int servers = 1; servers <= 5; ++servers) {
+                hocket::dsl::Job job;
+                job.workers = workers;
+                job.servers = servers;
+                job.tree = tree;
+                job.placement = hocket::dsl::Job::Placement::order;
+                const auto placed = hocket::dsl::place(job, 0, 1, 4, 64);
+                Shape shape = Shape::parse(name);
+                shape.server_groups.assign(static_cast<std::size_t>(servers), -1);
+                for (; shape.server < placed.parents.size(); ++shape.server) {
+                    const Tree real(shape, in_groups_of(4, static_cast<Worker>(workers)));
+                    for (Worker worker = 0; worker < static_cast<Worker>(workers); ++worker) {
+                        INFO(name << ", " << workers << " workers, server " << shape.server << ": "
+                                  << worker);
+                        const int above = placed.parents[shape.server][worker];
+                        CHECK(real.parent(worker) ==
+                              (above == hocket::dsl::the_server ? the_server : static_cast<Worker>(above)));
+                    }
+                }
+            }
 }
