@@ -27,8 +27,9 @@ using Algorithms = std::vector<const ast::Algorithm*>;
 using Graph = std::shared_ptr<const StepGraph>;
 
 // Laying out the steps of all ranks would take too long; the root's own then stand for them.
-bool is_for_one(const StepGraph& own, Rank ranks) {
-    return double(own.steps.size()) * ranks / 2 > step_limit;
+// own_steps: the root's.
+bool is_for_one(std::size_t own_steps, Rank ranks) {
+    return double(own_steps) * ranks / 2 > step_limit;
 }
 
 // Estimates a schedule or algorithm on a topology. `own` is the graph of the root's steps. The estimate is
@@ -37,7 +38,7 @@ bool is_for_one(const StepGraph& own, Rank ranks) {
 Estimate estimate_of(const StepGraph& own, const Runnable& runnable, const Library& library,
                      const Topology& topology, Rank root, const Chooser& chooser, const Deadline& deadline,
                      Graph* whole = nullptr) {
-    if (is_for_one(own, topology.ranks())) return {own, topology, root, deadline};
+    if (is_for_one(own.steps.size(), topology.ranks())) return {own, topology, root, deadline};
     auto graph = std::make_shared<const StepGraph>(
         elaborate(runnable, library, topology, {root, std::nullopt, chooser, {}, deadline}));
     Estimate estimate(*graph, topology, std::nullopt, deadline);
@@ -418,14 +419,15 @@ Chosen choose_schedule(Library& library, const Topology& topology, Collective co
 
 double estimate_as_candidate(const StepGraph& graph, const Topology& topology, double bytes,
                              const Deadline& deadline) {
-    StepGraph own = graph;
-    std::erase_if(own.steps, [&](const Step& step) {
+    const auto is_others = [&](const Step& step) {
         return step.source != graph.root && step.destination != graph.root;
-    });
-    const bool for_one = is_for_one(own, graph.ranks);
-    return Estimate(for_one ? own : graph, topology, for_one ? std::optional(graph.root) : std::nullopt,
-                    deadline)
-        .seconds(bytes, deadline);
+    };
+    const auto others = std::count_if(graph.steps.begin(), graph.steps.end(), is_others);
+    if (!is_for_one(graph.steps.size() - static_cast<std::size_t>(others), graph.ranks))
+        return Estimate(graph, topology, std::nullopt, deadline).seconds(bytes, deadline);
+    StepGraph own = graph;
+    std::erase_if(own.steps, is_others);
+    return Estimate(own, topology, graph.root, deadline).seconds(bytes, deadline);
 }
 
 std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,

@@ -48,7 +48,7 @@ std::unique_ptr<const Fabric> make_fabric(const FabricSpec& spec, const FabricPl
 std::unique_ptr<const Fabric> make_graph(const std::vector<GraphLink>& graph, Rank ranks,
                                          std::vector<NetworkLink>& links, std::size_t& switches);
 
-// Throws DiagnosticError if the network gets too many links.
+// Throws DiagnosticError if the network gets too many links, or the link's rate is 0 or infinite.
 void add_link(std::vector<NetworkLink>& links, NetworkLink link);
 
 // Returns a number that is drawn from others.

@@ -13,7 +13,6 @@ namespace hocket::dsl {
 namespace {
 
 constexpr const char* laying_out_messages = "predicting: laying out messages";
-constexpr std::size_t most_hops = std::size_t{1} << 26;  // a GiB
 
 // Turns pairs (index, item) into a list for each index.
 void make_lists(std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs, std::size_t size,

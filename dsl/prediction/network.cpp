@@ -52,10 +52,6 @@ Rank rank_with(const Topology& topology, const std::vector<int>& levels, std::si
     return rank;
 }
 
-bool in_memory(const Topology& topology, int level) {
-    return topology.levels[level].medium == Medium::memory;
-}
-
 void check_figures(const std::string& what, double rate, double latency) {
     if (!(rate > 0) || std::isinf(rate))
         throw DiagnosticError(Span(), fmt::format("{}: a rate of {} bytes a second", what, rate),
@@ -101,7 +97,7 @@ void Network::add_cores() {
 
 void Network::add_level(int level) {
     LevelFabrics& fabrics = levels_.emplace_back();
-    if (in_memory(topology_, level)) return;
+    if (is_memory(topology_.levels[level])) return;
     const FabricSpec& spec = spec_.levels[static_cast<std::size_t>(level)];
     const Level& own = topology_.levels[level];
     const double rate = spec.rate > 0 ? spec.rate : own.bandwidth;
@@ -116,7 +112,7 @@ void Network::add_level(int level) {
         if (std::find(sharing.begin(), sharing.end(), other) != sharing.end()) continue;
         // A non-blocking switch is only its ends, so one does for all.
         const bool numbers = is_plain || other == level ||
-                             (fabrics.joins_inner && (other < level || in_memory(topology_, other)));
+                             (fabrics.joins_inner && (other < level || is_memory(topology_.levels[other])));
         (numbers ? fabrics.numbering : fabrics.choosing).push_back(other);
     }
     const std::size_t count = size_over(topology_, fabrics.choosing);
@@ -170,7 +166,7 @@ void Network::outermost(Rank from, Rank to, std::uint64_t key, RoutePath& path) 
     const int level = level_between(from, to);
     const LevelFabrics& fabrics = levels_[static_cast<std::size_t>(level)];
     Rank via = from;
-    if (!fabrics.joins_inner && !in_memory(topology_, level)) {
+    if (!fabrics.joins_inner && !is_memory(topology_.levels[level])) {
         for (const int other : fabrics.choosing)
             via += (topology_.coordinate(to, other) - topology_.coordinate(via, other)) *
                    topology_.stride(other);

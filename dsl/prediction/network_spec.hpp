@@ -55,6 +55,7 @@ struct Routing {
 };
 
 inline constexpr std::size_t most_links = std::size_t{1} << 22;  // of a network
+inline constexpr std::size_t most_hops = std::size_t{1} << 26;   // of all routes together: a GiB
 
 // What joins the ranks of a level, or all ranks.
 struct FabricSpec {

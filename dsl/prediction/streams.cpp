@@ -15,11 +15,10 @@ constexpr const char* finding_routes = "finding the routes of trees of workers";
 }  // namespace
 
 void StreamMaker::count_hops(std::size_t hops) {
-    constexpr std::size_t most = std::size_t{1} << 26;  // a GiB
-    if ((hops_ += hops) > most)
-        throw DiagnosticError(Span(),
-                              fmt::format("the routes of all trees are more than {} links together", most),
-                              "fewer workers or servers, or a network of fewer links between hosts");
+    if ((hops_ += hops) > most_hops)
+        throw DiagnosticError(
+            Span(), fmt::format("the routes of all trees are more than {} links together", most_hops),
+            "fewer workers or servers, or a network of fewer links between hosts");
 }
 
 const StreamMaker::Way& StreamMaker::way(Ends ends, int priority) {
