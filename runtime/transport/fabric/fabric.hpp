@@ -26,7 +26,7 @@ struct Message {
     // For Fabric's own use, with libfabric's providers:
     std::span<const Segment> segments;  // the destination of a received message; empty for a sent one
     int peer = -1;
-    std::unique_ptr<std::byte[]> bounce;  // the whole message, if the provider takes fewer segments
+    std::shared_ptr<void> held;  // what stands for the segments with the provider, until the completion
 };
 
 struct Completion {

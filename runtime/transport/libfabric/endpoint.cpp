@@ -11,6 +11,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/transport/libfabric/endpoint_objects.hpp"
 #include "runtime/transport/libfabric/libfabric.hpp"
+#include "runtime/transport/libfabric/message_memory.hpp"
 #include "runtime/transport/libfabric/provider.hpp"
 #include "runtime/transport/libfabric/signal_guard.hpp"
 
@@ -24,17 +25,6 @@ static_assert(sizeof(Message::provider_context) >= sizeof(fi_context2));
 constexpr auto shortest_nap = 5us, longest_nap = 200us;
 // A provider's descriptor may stay silent when only a poll makes progress, so no sleep on it is longer.
 constexpr auto longest_sleep = 10ms;
-
-// Messages with more segments go through a bounce buffer, even if the provider would take more.
-constexpr std::size_t most_entries = 16;
-
-// Copies a message out of its bounce buffer once it has been received, and frees the buffer.
-void empty_bounce(const Completion& completion) {
-    Message& message = *completion.message;
-    if (completion.ok && !message.segments.empty())
-        SegmentCursor(message.segments).write(message.bounce.get(), completion.bytes);
-    message.bounce.reset();
-}
 
 class FabricEndpoint : public Fabric {
   public:
@@ -53,10 +43,8 @@ class FabricEndpoint : public Fabric {
     void abandon() override { close(); }
 
   private:
-    bool post_send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
-                   Message& message);
-    bool post_receive(std::uint64_t tag, Message& message);
-    bool posted(const char* what, int peer, ssize_t code) const;
+    fi_addr_t address_of(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
+    bool posted(const char* what, int peer, ssize_t code);
     Completion failed_completion();
     void sleep(std::chrono::microseconds at_most);
     void close();
@@ -64,8 +52,8 @@ class FabricEndpoint : public Fabric {
 
     std::string provider_;
     bool uses_rxm_ = false;
-    std::size_t most_sent_segments_ = 1, most_received_segments_ = 1;  // of one message to the provider
     EndpointObjects objects_;
+    MessageMemory memory_;
     std::vector<fi_addr_t> peers_;
     std::size_t in_flight_ = 0;
     std::chrono::microseconds nap_ = shortest_nap;
@@ -75,12 +63,9 @@ class FabricEndpoint : public Fabric {
 FabricEndpoint::FabricEndpoint(const std::string& provider, const std::string& source_address) {
     const Info info = choose_provider(provider, source_address);
     provider_ = info->fabric_attr->prov_name;
-    uses_rxm_ = provider_.find("ofi_rxm") != provider_.npos;
-    // Over rxm of 1.17 a receive never ends if its buffer is too short for a long message of several
-    // segments: rxm waits for as many reads as there are segments, but issues fewer.
-    most_sent_segments_ = uses_rxm_ ? 1 : std::min(info->tx_attr->iov_limit, most_entries);
-    most_received_segments_ = std::min(info->rx_attr->iov_limit, most_entries);
+    uses_rxm_ = has_rxm(*info);
     objects_ = open_endpoint(*info);
+    memory_ = MessageMemory(*info, objects_);
 }
 
 void FabricEndpoint::connect(std::span<const std::string> addresses, const Patience&) {
@@ -102,39 +87,18 @@ bool FabricEndpoint::send(int peer, std::uint64_t tag, std::uint32_t checksum,
     require_open();
     message.segments = {};
     message.peer = peer;
-    const bool done = post_send(tag, checksum, segments, message);
-    if (done) ++in_flight_;
-    return done;
-}
-
-bool FabricEndpoint::post_send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
-                               Message& message) {
-    const fi_addr_t to = peers_[message.peer];
-    Segment whole = segments.front();
-    if (segments.size() > 1 && segments.size() <= most_sent_segments_) {
-        std::array<iovec, most_entries> entries;
-        const fi_msg_tagged what{.msg_iov = entries.data(),
-                                 .desc = nullptr,
-                                 .iov_count = SegmentCursor(segments).describe(entries, SIZE_MAX),
-                                 .addr = to,
-                                 .tag = tag,
-                                 .ignore = 0,
-                                 .context = message.provider_context,
-                                 .data = checksum};
-        return posted("send to", message.peer,
-                      fi_tsendmsg(objects_.endpoint.get(), &what, FI_REMOTE_CQ_DATA | FI_COMPLETION));
-    }
-    if (segments.size() > 1) {
-        whole.bytes = bytes_in(segments);
-        if (!message.bounce) {  // otherwise this is a repeated attempt
-            message.bounce = std::make_unique_for_overwrite<std::byte[]>(whole.bytes);
-            SegmentCursor(segments).read(message.bounce.get(), whole.bytes);
-        }
-        whole.data = message.bounce.get();
-    }
-    return posted("send to", message.peer,
-                  fi_tsenddata(objects_.endpoint.get(), whole.data, whole.bytes, nullptr, checksum, to, tag,
-                               message.provider_context));
+    auto places = memory_.find(segments, MessageMemory::Direction::send, message);
+    if (!places) return false;
+    const fi_msg_tagged what{.msg_iov = places->entries.data(),
+                             .desc = places->descriptors.data(),
+                             .iov_count = places->count,
+                             .addr = address_of(peer),
+                             .tag = tag,
+                             .ignore = 0,
+                             .context = message.provider_context,
+                             .data = checksum};
+    return posted("send to", peer,
+                  fi_tsendmsg(objects_.endpoint.get(), &what, FI_REMOTE_CQ_DATA | FI_COMPLETION));
 }
 
 bool FabricEndpoint::receive(int peer, std::uint64_t tag, std::span<const Segment> segments,
@@ -142,39 +106,24 @@ bool FabricEndpoint::receive(int peer, std::uint64_t tag, std::span<const Segmen
     require_open();
     message.segments = segments;
     message.peer = peer;
-    const bool done = post_receive(tag, message);
-    if (done) ++in_flight_;
-    return done;
+    auto places = memory_.find(segments, MessageMemory::Direction::receive, message);
+    if (!places) return false;
+    const fi_msg_tagged what{.msg_iov = places->entries.data(),
+                             .desc = places->descriptors.data(),
+                             .iov_count = places->count,
+                             .addr = address_of(peer),
+                             .tag = tag,
+                             .ignore = 0,
+                             .context = message.provider_context,
+                             .data = 0};
+    return posted("receive from", peer, fi_trecvmsg(objects_.endpoint.get(), &what, FI_COMPLETION));
 }
 
-bool FabricEndpoint::post_receive(std::uint64_t tag, Message& message) {
-    const fi_addr_t from = peers_[message.peer];
-    Segment whole = message.segments.front();
-    if (message.segments.size() > 1 && message.segments.size() <= most_received_segments_) {
-        std::array<iovec, most_entries> entries;
-        const fi_msg_tagged what{.msg_iov = entries.data(),
-                                 .desc = nullptr,
-                                 .iov_count = SegmentCursor(message.segments).describe(entries, SIZE_MAX),
-                                 .addr = from,
-                                 .tag = tag,
-                                 .ignore = 0,
-                                 .context = message.provider_context,
-                                 .data = 0};
-        return posted("receive from", message.peer,
-                      fi_trecvmsg(objects_.endpoint.get(), &what, FI_COMPLETION));
+bool FabricEndpoint::posted(const char* what, int peer, ssize_t code) {
+    if (code == 0) {
+        ++in_flight_;
+        return true;
     }
-    if (message.segments.size() > 1) {
-        whole.bytes = bytes_in(message.segments);
-        if (!message.bounce) message.bounce = std::make_unique_for_overwrite<std::byte[]>(whole.bytes);
-        whole.data = message.bounce.get();
-    }
-    return posted("receive from", message.peer,
-                  fi_trecv(objects_.endpoint.get(), whole.data, whole.bytes, nullptr, from, tag, 0,
-                           message.provider_context));
-}
-
-bool FabricEndpoint::posted(const char* what, int peer, ssize_t code) const {
-    if (code == 0) return true;
     if (code == -FI_EAGAIN || code == -FI_ENOMEM) return false;
     throw Error(Status::transport, fmt::format("libfabric's provider '{}' could not {} rank {}: {}",
                                                provider_, what, peer, fi_strerror(static_cast<int>(-code))));
@@ -203,7 +152,7 @@ std::size_t FabricEndpoint::poll(std::span<Completion> completions) {
         completion.ok = true;
         completion.bytes = entry.len;
         completion.checksum = static_cast<std::uint32_t>(entry.data);
-        if (completion.message->bounce) empty_bounce(completion);
+        memory_.end(completion);
         ++taken;
     }
     in_flight_ -= taken;
@@ -226,7 +175,7 @@ Completion FabricEndpoint::failed_completion() {
                     fmt::format("libfabric's provider '{}' reports a failure that belongs to "
                                 "no message: {}",
                                 provider_, completion.error));
-    completion.message->bounce.reset();
+    memory_.end(completion);
     return completion;
 }
 
@@ -253,11 +202,15 @@ void FabricEndpoint::sleep(std::chrono::microseconds at_most) {
 }
 
 void FabricEndpoint::close() {
-    if (uses_rxm_ && in_flight_ > 0)
-        objects_.keep_for_ever();  // rxm of libfabric 1.17 can crash when it is closed in the middle of a
-                                   // long message
-    else
-        objects_.close();
+    // rxm of libfabric 1.17 can crash when it is closed in the middle of a long message.
+    if (uses_rxm_ && in_flight_ > 0) {
+        memory_.keep_for_ever();
+        objects_.keep_for_ever();
+        return;
+    }
+    objects_.endpoint.reset();
+    memory_.close();
+    objects_.close();
 }
 
 void FabricEndpoint::require_open() const {

@@ -7,12 +7,19 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
+#include <cstdlib>
+
 #include "runtime/base/error.hpp"
 
 namespace hocket::transport {
 namespace {
 
-constexpr const char* file_name = "libfabric.so.1";
+// HOCKET_LIBFABRIC names the library's file if it is none that the loader finds, as that of a network's
+// vendor.
+const char* file_name() {
+    const char* named = std::getenv("HOCKET_LIBFABRIC");
+    return named && *named ? named : "libfabric.so.1";
+}
 
 struct Library {
     decltype(&::fi_getinfo) getinfo;
@@ -27,11 +34,11 @@ struct Library {
     throw Error(Status::transport,
                 fmt::format("cannot load {}, which this provider needs: {}; install libfabric 1.17 or "
                             "later (Debian, Ubuntu: apt install libfabric1)",
-                            file_name, why == nullptr ? "unknown reason" : why));
+                            file_name(), why == nullptr ? "unknown reason" : why));
 }
 
 Library load() {
-    void* handle = dlopen(file_name, RTLD_NOW | RTLD_LOCAL);
+    void* handle = dlopen(file_name(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) refuse_library();
     const auto find = [&](auto& function, const char* name) {
         void* found = dlsym(handle, name);

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "runtime/base/error.hpp"
+#include "runtime/transport/libfabric/registrations.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -29,7 +30,7 @@ Info make_hints(const std::string& provider) {
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
     hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
-    hints->domain_attr->mr_mode = 0;  // excludes providers that need buffers registered
+    hints->domain_attr->mr_mode = accepted_mr_modes;
     if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());
     return hints;
 }
@@ -88,6 +89,10 @@ Info choose_provider(const std::string& provider, const std::string& source_addr
             order_of(*info) < order_of(*best))
             best = info;
     return Info(fi_dupinfo(best));
+}
+
+bool has_rxm(const fi_info& info) {
+    return std::string_view(info.fabric_attr->prov_name).find("ofi_rxm") != std::string_view::npos;
 }
 
 }  // namespace hocket::transport

@@ -18,4 +18,7 @@ using Info = std::unique_ptr<fi_info, InfoDeleter>;
 // Error(transport) naming the existing providers.
 Info choose_provider(const std::string& provider, const std::string& source_address);
 
+// Returns true if libfabric's rxm makes datagrams of the provider's connections.
+bool has_rxm(const fi_info& info);
+
 }  // namespace hocket::transport

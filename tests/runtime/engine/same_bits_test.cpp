@@ -1,6 +1,6 @@
 // Random schedules above the size of a tile: the same bits in every memory, provider, host layout, tile,
-// executor and thread mode, and while buffers become shared by use. Each rank places its buffers at random.
-// HOCKET_SAME_BITS_SEEDS = "first:last" runs other schedules.
+// executor and thread mode, while buffers become shared by use, and whatever libfabric demands. Each rank
+// places its buffers at random. HOCKET_SAME_BITS_SEEDS = "first:last" runs other schedules.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstdlib>
@@ -25,6 +25,11 @@ using test::expect;
 namespace {
 
 constexpr int most_ranks = 6;
+
+// By the number of ranks: see tests/support/demanding_fabric.
+constexpr const char* demands_of_libfabric[] = {"", "local,virt_addr,allocated,prov_key,late=9",
+                                                "local,endpoint,segments=2", "local,again=5",
+                                                "segments=1,again=3,late=30"};
 
 // A schedule, and the operation that runs with it.
 struct Work : test::RandomSchedule {
@@ -242,7 +247,13 @@ TEST_CASE("random schedules give the same bits, whatever they run on") {
     std::size_t compared = 0;
     for (const auto& [ranks, all] : test::random_schedules(folder.path(), seeds, most_ranks)) {
         const auto outcomes = test::run_ranks(
-            {ranks, {{"HOCKET_TIMEOUT_MS", "30000"}}, static_cast<int>(60 + all.size() * 3)}, [&](int rank) {
+            {ranks,
+             {{"HOCKET_TIMEOUT_MS", "30000"},
+              {"HOCKET_LIBFABRIC", HOCKET_DEMANDING_LIBFABRIC},
+              {"HOCKET_DEMANDS",
+               demands_of_libfabric[static_cast<std::size_t>(ranks) % std::size(demands_of_libfabric)]}},
+             static_cast<int>(60 + all.size() * 3)},
+            [&](int rank) {
                 for (const test::RandomSchedule& schedule : all) compare(work_of(schedule), rank);
                 const bool can_share = transport::obstacle_to_sharing_by_use().empty();
                 expect(shared_by_use > 0 || !can_share || all.size() < 4, "some buffers to be shared by use");

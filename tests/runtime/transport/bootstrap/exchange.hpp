@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/engine/job/open_fabric.hpp"
+#include "tests/runtime/transport/fabric/providers.hpp"
 #include "tests/runtime/transport/fabric/segment_lists.hpp"
 #include "tests/support/processes.hpp"
 
@@ -19,7 +20,7 @@ inline transport::Patience for_seconds(int seconds) {
 }
 
 inline std::unique_ptr<transport::Fabric> open_connected(Rank rank, const std::string& provider) {
-    auto fabric = engine::open_fabric(provider);
+    auto fabric = engine::open_fabric(prepare_provider(provider));
     fabric->connect(rank.job.all_gather(fabric->local_address(), std::chrono::seconds(5)), for_seconds(5));
     rank.job.all_gather("connected", std::chrono::seconds(5));
     return fabric;

@@ -18,7 +18,7 @@ using namespace hocket::transport;
 using namespace std::chrono_literals;
 
 TEST_CASE("a killed or stopped peer can be given up at once, and the buffers are then free") {
-    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(from_range(providers));
     const int signal = GENERATE(SIGKILL, SIGSTOP);
     const Listener listener;
     Processes ranks(15);

@@ -22,7 +22,7 @@ using namespace hocket::transport;
 using namespace std::chrono_literals;
 
 TEST_CASE("messages arrive whole, with their checksum, at every size") {
-    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(from_range(providers));
     require_success(run_job(
         3,
         [&](Rank rank) {
@@ -59,7 +59,7 @@ TEST_CASE("messages arrive whole, with their checksum, at every size") {
 }
 
 TEST_CASE("many messages in flight arrive whole, unexpected and out of order") {
-    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(from_range(providers));
     const bool reversed = GENERATE(false, true);
     INFO(provider << (reversed ? ", reversed" : ", in order"));
     require_success(run_job(
@@ -92,8 +92,9 @@ TEST_CASE("many messages in flight arrive whole, unexpected and out of order") {
         60));
 }
 
+// udp of libfabric 1.17 cuts such a message without a word.
 TEST_CASE("a message longer than its buffer is reported as truncated") {
-    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(from_range(providers_but("udp")));
     const std::size_t bytes = GENERATE(1000u, 4096u, 4097u, 100000u, 1000000u);
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
@@ -109,7 +110,8 @@ TEST_CASE("a message longer than its buffer is reported as truncated") {
             std::memset(data.data() + data.size(), 0x5a, 64);
             flow.receive(0, 5, data);
             const Completion completion = flow.finish().front();
-            expect(!completion.ok && completion.truncated, "truncation, got: " + completion.error);
+            expect(!completion.ok && completion.truncated,
+                   fmt::format("truncation, got {} bytes: {}", completion.bytes, completion.error));
             for (int i = 0; i < 64; ++i)
                 expect(data.data()[data.size() + i] == 0x5a, "nothing behind the buffer");
         }
@@ -137,7 +139,7 @@ std::vector<std::size_t> lengths_of(int form) {
 }  // namespace
 
 TEST_CASE("messages go from segments into segments, divided otherwise on each side") {
-    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(from_range(providers));
     const bool early = GENERATE(false, true);
     INFO(provider << (early ? ", early" : ""));
     require_success(run_job(
@@ -171,8 +173,9 @@ TEST_CASE("messages go from segments into segments, divided otherwise on each si
         60));
 }
 
+// udp of libfabric 1.17 cuts such a message without a word.
 TEST_CASE("a message longer than its segments is truncated and leaves what lies between them alone") {
-    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(from_range(providers_but("udp")));
     const std::size_t bytes = GENERATE(1000u, 4097u, 100000u);
     const std::size_t pieces = GENERATE(2u, 5u, 40u);
     INFO(provider << ", " << bytes << " bytes, " << pieces << " segments");
@@ -203,7 +206,7 @@ TEST_CASE("a message longer than its segments is truncated and leaves what lies 
 }
 
 TEST_CASE("a shorter message than the buffer tells its length") {
-    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(from_range(providers));
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
         Flow flow(*fabric);
@@ -217,7 +220,7 @@ TEST_CASE("a shorter message than the buffer tells its length") {
 }
 
 TEST_CASE("waiting ends with a message, with another descriptor's event, and with the time") {
-    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(from_range(providers));
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
         Flow flow(*fabric);
@@ -247,8 +250,9 @@ TEST_CASE("waiting ends with a message, with another descriptor's event, and wit
     }));
 }
 
+// net of libfabric 1.17 has one stream to each peer, in which messages wait for those before them.
 TEST_CASE("a long message that nobody asks for does not keep those behind it") {
-    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp");
+    const std::string provider = GENERATE(from_range(providers_but("net")));
     const std::size_t bytes = GENERATE(100u, 100000u, 16u << 20);
     const bool sleeps = GENERATE(true, false);
     INFO(provider << (sleeps ? ", sleeping" : ", polling alone"));

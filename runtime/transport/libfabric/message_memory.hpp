@@ -1,0 +1,65 @@
+// Where libfabric's provider finds the bytes of messages: in the caller's segments, registered if the
+// provider asks for that, or in a copy.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "runtime/transport/fabric/fabric.hpp"
+#include "runtime/transport/libfabric/registrations.hpp"
+
+namespace hocket::transport {
+
+class MessageMemory {
+  public:
+    enum class Direction { send, receive };
+
+    // Messages with more segments are copied, even if the provider would take more.
+    static constexpr std::size_t most_entries = 16;
+
+    // What the provider is given. Descriptors are those of registered memory.
+    struct Places {
+        std::array<iovec, most_entries> entries;
+        std::array<void*, most_entries> descriptors{};
+        std::size_t count = 0;
+    };
+
+    MessageMemory() = default;
+    // The objects must live until close().
+    MessageMemory(const fi_info& info, const EndpointObjects& objects);
+
+    // nullopt: the provider has no room now. Call it again for the same message if the provider refused the
+    // message: a copy and registrations are kept in Message::held. Throws Error(transport).
+    std::optional<Places> find(std::span<const Segment> segments, Direction direction, Message& message);
+
+    // Call once for a message that has ended, before its completion is passed on: copies what was received
+    // to its segments, and lets go of what was held.
+    void end(const Completion& completion);
+
+    void close() { registrations_.close(); }  // after the endpoint, before the domain
+    void keep_for_ever() { registrations_.keep_for_ever(); }
+
+  private:
+    struct Held;
+
+    std::shared_ptr<Held> hold(std::span<const Segment> segments, std::size_t bytes, Direction direction);
+    bool register_all(std::span<const Segment> segments, Direction direction, Held& held);
+    void let_go(Held& held);
+    [[noreturn]] void refuse_size(std::size_t bytes) const;
+    std::size_t most_segments(Direction direction) const {
+        return direction == Direction::send ? most_sent_segments_ : most_received_segments_;
+    }
+
+    std::string provider_;
+    std::size_t most_sent_segments_ = 1, most_received_segments_ = 1;  // of one message to the provider
+    std::size_t most_bytes_ = 0;                                       // of a message
+    Registrations registrations_;
+};
+
+}  // namespace hocket::transport

@@ -1,0 +1,44 @@
+// The providers that the tests of Fabric run over.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/support/processes.hpp"
+
+namespace hocket::test {
+
+// Hocket's own, libfabric's, and one that demands what those of real networks do (support/demanding_fabric):
+// "ofi+tcp that demands local,again=3".
+inline const std::vector<std::string> providers = {
+    "tcp",
+    "ofi+tcp",
+    "net",
+    "sockets",
+    "udp",
+    "ofi+tcp that demands local,virt_addr,allocated,prov_key",
+    "ofi+tcp that demands local,endpoint,again=3,late=20",
+    "ofi+tcp that demands local,segments=2",
+    "net that demands local,again=2,segments=1",
+};
+
+// Without one that breaks a promise of Fabric, whatever it demands.
+inline std::vector<std::string> providers_but(const std::string& name) {
+    std::vector<std::string> others;
+    for (const std::string& provider : providers)
+        if (provider != name && !provider.starts_with(name + " ")) others.push_back(provider);
+    return others;
+}
+
+// Prepares this process for a provider of the list, before its first endpoint; returns the name to open.
+inline std::string prepare_provider(const std::string& provider) {
+    static const std::string separator = " that demands ";
+    const std::size_t at = provider.find(separator);
+    if (at == provider.npos) return provider;
+    setenv("HOCKET_LIBFABRIC", HOCKET_DEMANDING_LIBFABRIC, 1);
+    setenv("HOCKET_DEMANDS", provider.substr(at + separator.size()).c_str(), 1);
+    return provider.substr(0, at);
+}
+
+}  // namespace hocket::test
