@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <regex>
+#include <sstream>
 #include <stdexcept>
 
 namespace hocket::bench {
@@ -59,9 +60,27 @@ bool all_agree(hkt_comm* comm, bool holds) {
     return all == 1;
 }
 
+void on_rank_0(hkt_comm* comm, const std::function<void()>& call) {
+    std::string problem;
+    try {
+        if (hkt_comm_rank(comm) == 0) call();
+    } catch (const std::exception& error) {
+        problem = error.what();
+    }
+    if (!all_agree(comm, problem.empty()))
+        throw std::runtime_error(problem.empty() ? "rank 0 could not do its part: it says why" : problem);
+}
+
 std::string info(hkt_comm* comm, const char* key) {
     const char* value = hkt_comm_info(comm, key);
     return value != nullptr ? value : "?";
+}
+
+std::vector<std::string> schedule_folders(hkt_comm* comm) {
+    std::istringstream path(info(comm, "schedule_path"));
+    std::vector<std::string> folders;
+    for (std::string folder; std::getline(path, folder, ':');) folders.push_back(folder);
+    return folders;
 }
 
 // An explanation begins like "rank 0 of 4: all_reduce by ring on 4, ...".

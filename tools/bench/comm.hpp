@@ -1,8 +1,10 @@
 // The C ABI as hocket-bench uses it: handles that free themselves, and errors as exceptions.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "capi/hocket.h"
 #include "tools/bench/data.hpp"
@@ -43,8 +45,15 @@ Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op,
 // Returns true if `holds` is true on every rank. Collective.
 bool all_agree(hkt_comm* comm, bool holds);
 
+// Runs the call on rank 0 alone; if it throws a std::exception, all ranks throw std::runtime_error.
+// Collective.
+void on_rank_0(hkt_comm* comm, const std::function<void()>& call);
+
 // Returns a fact about the communicator, "?" if there is none.
 std::string info(hkt_comm* comm, const char* key);
+
+// Returns the folders in which the communicator finds schedules.
+std::vector<std::string> schedule_folders(hkt_comm* comm);
 
 // Returns the schedule that the plan runs, no matter who chose it.
 std::string schedule_of(hkt_plan* plan);

@@ -19,6 +19,7 @@
 #include "tools/bench/kernel_options.hpp"
 #include "tools/bench/memory.hpp"
 #include "tools/bench/options.hpp"
+#include "tools/bench/predictions.hpp"
 #include "tools/bench/report.hpp"
 #include "tools/bench/runner.hpp"
 #include "tools/bench/time.hpp"
@@ -129,8 +130,9 @@ class Bench {
     std::uint64_t round_ = 0;
 };
 
+// predictions: of rank 0, or null.
 void run_table(const Options& options, const Device* device, hkt_comm* comm, Method method, hkt_type type,
-               hkt_op op, int root, Report& report) {
+               hkt_op op, int root, Predictions* predictions, Report& report) {
     const int rank = hkt_comm_rank(comm), ranks = hkt_comm_size(comm);
     std::deque<Runner> runners;
     for (hkt_executor executor : options.executors) {
@@ -143,9 +145,13 @@ void run_table(const Options& options, const Device* device, hkt_comm* comm, Met
         const auto out_of_place = bench.measure(layout, runners, false);
         std::vector<Measurement> in_place;
         if (layout.subject.has_in_place()) in_place = bench.measure(layout, runners, true);
-        for (std::size_t r = 0; r < runners.size(); ++r)
-            report.add({layout, options.executors[r], runners[r].schedule(layout), out_of_place[r],
-                        in_place.empty() ? std::nullopt : std::optional(in_place[r])});
+        for (std::size_t r = 0; r < runners.size(); ++r) {
+            Row row{layout, options.executors[r], runners[r].schedule(layout), out_of_place[r],
+                    in_place.empty() ? std::nullopt : std::optional(in_place[r])};
+            if (options.predict)
+                on_rank_0(comm, [&] { row.predicted_us = predictions->microseconds(layout, row.schedule); });
+            report.add(row);
+        }
     }
 }
 
@@ -204,6 +210,8 @@ int run(Options options) {
     // Comes before anything is started: the communicator would also use the schedule for its own collectives.
     const std::string schedule = usual_schedule(options, comm.get(), first_root);
     const auto json = open_json(options.json_file, comm.get());
+    std::optional<Predictions> predictions;
+    if (options.predict) on_rank_0(comm.get(), [&] { predictions.emplace(comm.get(), options.network); });
     const Method method =
         options.back_to_back || !share_clock(comm.get()) ? Method::back_to_back : Method::span;
     const bool all_roots = options.subject.contract().has_root() && options.root == -1;
@@ -211,7 +219,8 @@ int run(Options options) {
     report.print_header();
     for (const auto& [type, op] : pairs_of(options))
         for (int root = first_root; root < (all_roots ? ranks : first_root + 1); ++root)
-            run_table(options, device.get(), comm.get(), method, type, op, root, report);
+            run_table(options, device.get(), comm.get(), method, type, op, root,
+                      predictions ? &*predictions : nullptr, report);
     if (report.empty())
         throw std::runtime_error(
             fmt::format("no size up to {} B has an element for each of the {} ranks: "

@@ -151,7 +151,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
     app.add_option("-r,--root", options.root, "where the collective has one; -1: each rank in turn")
         ->capture_default_str();
     app.add_option("--schedule", options.schedule, "name in the library, or a .sched file");
-    app.add_option("--topology", options.topology,
+    app.add_option("-t,--topology", options.topology,
                    "\"2x3\" (innermost first), \"bcube(3,2)\" or a .sched file");
     app.add_option("--provider", options.provider,
                    "for all messages: tcp, or one of libfabric's; default: memory inside a host");
@@ -166,6 +166,11 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         ->capture_default_str();
     app.add_flag("--back-to-back", options.back_to_back,
                  "time a loop without barriers, as always where ranks share no clock");
+    auto* predict = app.add_flag("--predict", options.predict,
+                                 "print the predicted time beside the measured one, and their ratio");
+    app.add_option("-N,--network", options.network,
+                   "the links for --predict, if they are not the topology's: as schedc predict takes them")
+        ->needs(predict);
     app.add_option("--json", options.json_file, "write everything to this file too");
     app.add_flag("-v,--verbose", options.verbose,
                  "print rank 0's steps, and for each size the schedule and why");
@@ -186,6 +191,9 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         if (!options.subject.has_plans() && executor == "both")
             throw CLI::ValidationError("--executor both takes a plan for each, and " + collective +
                                        " has none: run it once with jit, and once with interpreter");
+        if (options.predict && !options.subject.has_plans())
+            throw CLI::ValidationError("--predict is for what a schedule runs alike on all ranks: " +
+                                       collective + " has no prediction");
         if (options.subject.is_messages() && !options.schedule.empty())
             throw CLI::ValidationError("--schedule is for collectives: " + collective + " has none");
     } catch (const CLI::ParseError& error) {

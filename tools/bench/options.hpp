@@ -27,6 +27,8 @@ struct Options {
     std::string schedule, topology, provider, json_file;
     bool back_to_back = false;               // see time.hpp
     MemoryKind memory = MemoryKind::shared;  // of the buffers
+    bool predict = false;
+    std::string network;  // that predictions take; "": the topology's links
     bool verbose = false;
 };
 

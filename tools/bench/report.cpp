@@ -66,6 +66,13 @@ nlohmann::ordered_json json_of(const Layout& layout, const std::optional<Measure
     return json;
 }
 
+// The predicted time, and its ratio to the measured one.
+std::string prediction_columns(const Row& row) {
+    if (!row.predicted_us) return "";
+    return fmt::format("  {:>9}  {:5.2f}", time_text(*row.predicted_us),
+                       *row.predicted_us / row.out_of_place.timing.time_us);
+}
+
 }  // namespace
 
 std::vector<Measurement> Row::ways() const {
@@ -110,9 +117,11 @@ void Report::print_header() const {
     fmt::print("#{:>11}  {:>12}  {:>8}  {:>10}  {:>6}", "size", "count", "type", "redop", "root");
     for (int way = 0; way < 2; ++way)
         fmt::print("  {:>7}  {:>6}  {:>6} {:>6}", "time", "algbw", "busbw", "#wrong");
+    if (options_.predict) fmt::print("  {:>9}  {:>5}", "predicted", "ratio");
     fmt::print("\n#{:>11}  {:>12}  {:>8}  {:>10}  {:>6}", "(B)", "(elements)", "", "", "");
     for (int way = 0; way < 2; ++way)
         fmt::print("  {:>7}  {:>6}  {:>6} {:>6}", "(us)", "(GB/s)", "(GB/s)", "");
+    if (options_.predict) fmt::print("  {:>9}", "(us)");
     fmt::print("\n");
     tools::flush_output();
 }
@@ -123,8 +132,8 @@ void Report::add(const Row& row) {
     const Layout& layout = row.layout;
     fmt::print("{:12}  {:12}  {:>8}  {:>10}  {:6}", layout.larger_bytes(), layout.count,
                hkt_type_name(layout.type), op_name(layout), root_of(layout));
-    fmt::print("{}{}{}\n", columns(layout, row.out_of_place, options_.check),
-               columns(layout, row.in_place, options_.check),
+    fmt::print("{}{}{}{}\n", columns(layout, row.out_of_place, options_.check),
+               columns(layout, row.in_place, options_.check), prediction_columns(row),
                options_.executors.size() > 1 ? fmt::format("  # {}", name_of(row.executor)) : "");
     if (!options_.verbose) return;
     std::istringstream lines(row.schedule);
@@ -209,7 +218,7 @@ void Report::write_json(std::ostream& stream) const {
         {"warmup", options_.warmup},
         {"statistic", statistic_of(about_.method)}};
     json["rows"] = nlohmann::ordered_json::array();
-    for (const Row& row : rows_)
+    for (const Row& row : rows_) {
         json["rows"].push_back({{"size_bytes", row.layout.larger_bytes()},
                                 {"count", row.layout.count},
                                 {"type", hkt_type_name(row.layout.type)},
@@ -219,6 +228,8 @@ void Report::write_json(std::ostream& stream) const {
                                 {"schedule", row.schedule.substr(0, row.schedule.find('\n'))},
                                 {"out_of_place", json_of(row.layout, row.out_of_place, options_.check)},
                                 {"in_place", json_of(row.layout, row.in_place, options_.check)}});
+        if (row.predicted_us) json["rows"].back()["predicted_us"] = *row.predicted_us;
+    }
     if (options_.check) {
         json["wrong"] = wrong();
         json["out_of_bounds"] = out_of_bounds();

@@ -27,6 +27,7 @@ struct Row {
     std::string schedule;  // the schedule for this size; from the second line on, the reason. "": unknown
     Measurement out_of_place;
     std::optional<Measurement> in_place;
+    std::optional<double> predicted_us = std::nullopt;  // out of place; known to rank 0
 
     std::vector<Measurement> ways() const;  // both, or the one that exists
     double time_us() const;                 // over both ways

@@ -9,6 +9,7 @@
 #include "dsl/base/named_file.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/planning/estimate.hpp"
+#include "dsl/planning/predictable.hpp"
 #include "runtime/base/error.hpp"
 #include "tools/schedc/sweep.hpp"
 #include "tools/tool.hpp"
@@ -70,19 +71,20 @@ int run_predict(const PredictRequest& request) {
                               "--sweep bytes=1K..1G compares several");
     const std::string schedule = request.schedules.empty() ? "" : request.schedules[0];
     const PlanRequest plan = plan_request(request, schedule, 0, static_cast<double>(request.bytes));
-    const auto checked = check_schedule(plan);
-    const Network network = find_network(request.network, checked->levels());
-    const Prediction prediction = Predictor(checked->graph(), network, options_of(request, plan.deadline))
-                                      .predict(static_cast<double>(request.bytes), plan.deadline);
-    const PredictedSchedule of{checked->name(), checked->topology(), static_cast<double>(request.bytes),
+    const PredictableSchedule laid_out(check_schedule(plan), request.network,
+                                       options_of(request, plan.deadline));
+    const Prediction prediction = laid_out.predict(static_cast<double>(request.bytes), plan.deadline);
+    const CheckedSchedule& checked = laid_out.schedule();
+    const Network& network = laid_out.network();
+    const PredictedSchedule of{checked.name(), checked.topology(), static_cast<double>(request.bytes),
                                request.ideal};
     if (prediction.timeline.size() > most_drawn)
         throw DiagnosticError(
             Span(), fmt::format("{} messages are too many to show", prediction.timeline.size()),
             fmt::format("a timeline or trace has at most {}: take fewer ranks", most_drawn));
     if (!request.timeline.empty())
-        write_result(request.timeline, timeline_picture(of, checked->graph(), prediction));
-    if (!request.trace.empty()) write_result(request.trace, timeline_trace(checked->graph(), prediction));
+        write_result(request.timeline, timeline_picture(of, checked.graph(), prediction));
+    if (!request.trace.empty()) write_result(request.trace, timeline_trace(checked.graph(), prediction));
     fmt::print("{}", request.json ? prediction_json(of, network, prediction) + "\n"
                                   : prediction_text(of, network, prediction));
     return 0;

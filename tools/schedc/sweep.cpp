@@ -8,10 +8,12 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <optional>
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/planning/estimate.hpp"
+#include "dsl/planning/predictable.hpp"
 
 namespace hocket::tools {
 namespace {
@@ -51,29 +53,24 @@ class SweptSchedule {
             return std::nullopt;
         }
         take(std::move(next), plan.deadline);
-        const Prediction prediction = predictor_->predict(bytes, plan.deadline);
-        return SweptPoint{checked_->name(),   checked_->topology(), checked_->levels().ranks(), bytes,
-                          prediction.seconds, prediction.latency};
+        const Prediction prediction = laid_out_->predict(bytes, plan.deadline);
+        const CheckedSchedule& checked = laid_out_->schedule();
+        return SweptPoint{checked.name(), checked.topology(), checked.levels().ranks(),
+                          bytes,          prediction.seconds, prediction.latency};
     }
 
   private:
     void take(std::unique_ptr<CheckedSchedule> next, const Deadline& deadline) {
-        if (checked_ && next->fingerprint() == checked_->fingerprint()) return;
-        predictor_.reset();
-        checked_ = std::move(next);
-        const Topology& topology = checked_->levels();
-        network_ =
-            std::make_unique<Network>(find_network(with_ranks(request_.network, topology.ranks()), topology));
-        predictor_ =
-            std::make_unique<Predictor>(checked_->graph(), *network_, options_of(request_, deadline));
+        if (laid_out_ && next->fingerprint() == laid_out_->schedule().fingerprint()) return;
+        laid_out_.reset();
+        const std::string network = with_ranks(request_.network, next->levels().ranks());
+        laid_out_.emplace(std::move(next), network, options_of(request_, deadline));
     }
 
     const PredictRequest& request_;
     const std::string& schedule_;
     Planner& planner_;
-    std::unique_ptr<CheckedSchedule> checked_;
-    std::unique_ptr<Network> network_;
-    std::unique_ptr<Predictor> predictor_;
+    std::optional<PredictableSchedule> laid_out_;
 };
 
 Sweep sweep_of(const PredictRequest& request) {

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <sstream>
 #include <stdexcept>
 
 #include "capi/vocabulary.hpp"
@@ -61,7 +60,7 @@ class Tuner {
           comm_(comm),
           speaks_(hkt_comm_rank(comm) == 0),
           method_(bench::share_clock(comm) ? bench::Method::span : bench::Method::back_to_back),
-          library_(folders(bench::info(comm, "schedule_path"))),
+          library_(bench::schedule_folders(comm)),
           topology_(dsl::find_topology(library_, bench::info(comm, "topology"), hkt_comm_size(comm))) {}
 
     engine::Tuning measure_all() {
@@ -81,13 +80,6 @@ class Tuner {
     }
 
   private:
-    static std::vector<std::string> folders(const std::string& path) {
-        std::istringstream stream(path);
-        std::vector<std::string> result;
-        for (std::string folder; std::getline(stream, folder, ':');) result.push_back(folder);
-        return result;
-    }
-
     static dsl::Collective as_dsl(hkt_collective collective) {
         return capi::find_collective(collective).value();
     }
@@ -174,19 +166,6 @@ class Tuner {
     dsl::Topology topology_;
 };
 
-// Runs the call on rank 0 only; if it fails, all ranks fail.
-template <typename Call>
-void on_rank_0(hkt_comm* comm, Call call) {
-    std::string problem;
-    try {
-        if (hkt_comm_rank(comm) == 0) call();
-    } catch (const std::exception& error) {
-        problem = error.what();
-    }
-    if (!bench::all_agree(comm, problem.empty()))
-        throw std::runtime_error(problem.empty() ? "rank 0 has no table to write to" : problem);
-}
-
 // Results in the file are kept, so it must be a table. It is written once now, so that an unwritable file is
 // noticed before the measurement.
 engine::TuningTable table_in(const std::string& file) {
@@ -206,7 +185,7 @@ int run(Options options) {
     const int ranks = hkt_comm_size(comm.get());
     if (ranks == 1)
         throw std::runtime_error("one rank has nothing to choose: start this with hocket-run -n N");
-    on_rank_0(comm.get(), [&] {
+    bench::on_rank_0(comm.get(), [&] {
         if (options.file.empty())
             throw std::runtime_error("there is no HOME to write the table in: name a file with -o");
         engine::write_tuning(options.file, table_in(options.file));
@@ -218,7 +197,7 @@ int run(Options options) {
         fmt::print("# hocket-tune {}: {} ranks, topology {}, provider {}; about {:.0f} s, float32\n",
                    hkt_version(), ranks, shape.topology, shape.provider, options.seconds);
     const engine::Tuning tuning = Tuner(options, comm.get()).measure_all();
-    on_rank_0(comm.get(), [&] {
+    bench::on_rank_0(comm.get(), [&] {
         engine::TuningTable table = table_in(options.file);
         merge(table, {{shape, tuning}});
         engine::write_tuning(options.file, table);

@@ -1,0 +1,39 @@
+#include "tools/bench/predictions.hpp"
+
+#include <chrono>
+
+#include "capi/vocabulary.hpp"
+
+namespace hocket::bench {
+namespace {
+
+// The other ranks wait meanwhile, and shorter than an operation may take.
+constexpr std::chrono::seconds longest_prediction{30};
+
+}  // namespace
+
+Predictions::Predictions(hkt_comm* comm, std::string network) : network_(std::move(network)) {
+    request_.topology = info(comm, "topology");
+    request_.search_path = schedule_folders(comm);
+    request_.ranks = hkt_comm_size(comm);
+    dsl::Library library = planner_.library(request_.search_path);
+    dsl::find_network(network_, dsl::find_topology(library, request_.topology, request_.ranks));
+}
+
+double Predictions::microseconds(const Layout& layout, const std::string& schedule) {
+    const auto bytes = static_cast<double>(layout.larger_bytes());
+    if (bytes == 0) return 0;
+    request_.collective = capi::find_collective(layout.subject.collective).value();
+    request_.schedule = schedule.substr(0, schedule.find('\n'));
+    request_.root = layout.root;
+    request_.bytes = layout.larger_bytes();
+    request_.deadline = dsl::Deadline(longest_prediction);
+    auto checked = planner_.check(request_);
+    if (!laid_out_ || laid_out_->schedule().fingerprint() != checked->fingerprint()) {
+        laid_out_.reset();
+        laid_out_.emplace(std::move(checked), network_, dsl::PredictOptions{.deadline = request_.deadline});
+    }
+    return laid_out_->predict(bytes, request_.deadline).seconds * 1e6;
+}
+
+}  // namespace hocket::bench
