@@ -40,9 +40,11 @@ std::string named(const FabricPlace& place, const std::string& rest) {
 // Adds a link up and a link down for each end; the ids follow each other. The latency is counted going up.
 LinkId add_ends(const FabricPlace& place, std::vector<NetworkLink>& links, double latency_down) {
     const auto first = static_cast<LinkId>(links.size());
-    for (const std::string& end : place.ends) {
-        add_link(links, {named(place, end + " up"), place.rate, place.latency, LinkKind::up, place.level});
-        add_link(links, {named(place, end + " down"), place.rate, latency_down, LinkKind::down, place.level});
+    for (std::size_t i = 0; i < place.ends.size(); ++i) {
+        const std::string& end = place.ends[i];
+        const double rate = place.rates.empty() ? place.rate : place.rates[i];
+        add_link(links, {named(place, end + " up"), rate, place.latency, LinkKind::up, place.level});
+        add_link(links, {named(place, end + " down"), rate, latency_down, LinkKind::down, place.level});
     }
     return first;
 }

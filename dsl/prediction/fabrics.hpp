@@ -38,6 +38,7 @@ struct FabricPlace {
     std::vector<std::string> ends;  // their names; their number is the fabric's size
     double rate = 0, latency = 0;   // of each link
     int level = -1;
+    std::vector<double> rates = {};  // by end, of a switch's links; empty: all have the same
 };
 
 // Adds the fabric's links to `links`, and its switches to `switches`. Throws DiagnosticError. spreads: all

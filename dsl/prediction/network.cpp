@@ -123,6 +123,11 @@ void Network::add_level(int level) {
             own.name + (count > 1 ? fmt::format(" of {}", base) : ""), {}, rate, latency, level};
         for (std::size_t end = 0; end < ends; ++end)
             place.ends.push_back(std::to_string(base + rank_with(topology_, fabrics.numbering, end)));
+        for (const EndRate& end : spec_.ends)
+            if (end.level == level && number_over(topology_, fabrics.choosing, Rank(end.rank)) == i) {
+                place.rates.resize(ends, rate);
+                place.rates[number_over(topology_, fabrics.numbering, Rank(end.rank))] = end.rate;
+            }
         std::size_t switches = 0;
         fabrics.fabrics.push_back(make_fabric(spec, place, spreads(), links_, switches));
         switches_ += is_plain ? ends / static_cast<std::size_t>(own.size) : switches;

@@ -79,12 +79,21 @@ struct GraphLink {
     double rate = 0, latency = 0;
 };
 
+// The rate of the links of one end of a level, if it is not the level's. The end is the one that the rank
+// uses.
+struct EndRate {
+    int level = 0;
+    std::int64_t rank = 0;
+    double rate = 0;
+};
+
 // How the links follow from a topology. If `whole` or `graph` is given, the topology's levels stand for no
 // links, and only number the ranks.
 struct NetworkSpec {
     Routing routing;
     std::vector<FabricSpec> levels;  // by level, or empty: each is a non-blocking switch
-    std::vector<FabricSpec> whole;   // at most one
+    std::vector<EndRate> ends;
+    std::vector<FabricSpec> whole;  // at most one
     std::vector<GraphLink> graph;
     std::string text;  // as it was written; empty: as the topology says
 };

@@ -91,11 +91,11 @@ double latency_in(std::string_view text, const Word& word) {
     return *number * unit;
 }
 
-std::int64_t integer_in(std::string_view text, const Word& word) {
+std::int64_t integer_in(std::string_view text, const Word& word, std::string_view example = kinds) {
     std::int64_t number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || end != text.data() + text.size() || number < 0)
-        fail(word, "this has no whole number in its parentheses", fmt::format("for example: {}", kinds));
+        fail(word, "this is, or has, no whole number", fmt::format("for example: {}", example));
     return number;
 }
 
@@ -170,13 +170,16 @@ class Reader {
             link(statement);
         else if (first == "level")
             level(statement);
+        else if (first == "end")
+            end(statement);
         else if (first == "routing" || first == "order" || first == "latency")
             rule(statement);
         else if (statement.size() == 1)
             whole(statement[0]);
         else
-            fail(statement[0], "this is no statement of a network",
-                 "there are: link, level, routing, order, latency, or a kind such as fattree(16)@10Gb/s");
+            fail(
+                statement[0], "this is no statement of a network",
+                "there are: link, level, end, routing, order, latency, or a kind such as fattree(16)@10Gb/s");
         if (!spec_.graph.empty() + !spec_.whole.empty() + has_levels_ > 1)
             fail(statement[0], "this is a second network",
                  "a text has links, or levels, or one kind for all ranks");
@@ -210,19 +213,37 @@ class Reader {
         if (words.size() != 3)
             fail(words[0], "this level is not complete",
                  fmt::format("level NAME KIND, with a kind of: {}", kinds));
+        FabricSpec& spec = spec_.levels[level_in(words[1])];
+        if (!spec.text.empty()) fail(words[1], "this level has a kind already", "");
+        spec = fabric_in(words[2]);
+    }
+
+    // The rate of the links of one end of a switch.
+    void end(const Statement& words) {
+        if (words.size() != 4)
+            fail(words[0], "this end is not complete", "end LEVEL RANK RATE: end host 3 1Gb/s");
+        const std::size_t level = level_in(words[1]);
+        const std::int64_t rank = integer_in(words[2].text, words[2], "end host 3 1Gb/s");
+        if (rank >= topology_.ranks())
+            fail(words[2], "there is no such rank",
+                 fmt::format("there are {}, from 0 on", topology_.ranks()));
+        if (spec_.levels[level].kind != FabricSpec::Kind::crossbar)
+            fail(words[1], "the ends of this level have no rates of their own", "those of a switch have");
+        spec_.ends.push_back({static_cast<int>(level), rank, rate_in(words[3].text, words[3])});
+    }
+
+    std::size_t level_in(const Word& word) {
         has_levels_ = true;
         spec_.levels.resize(topology_.levels.size());
         std::string known;
         for (std::size_t i = 0; i < topology_.levels.size(); ++i) {
             known += (known.empty() ? "" : ", ") + topology_.levels[i].name;
-            if (topology_.levels[i].name != words[1].text) continue;
+            if (topology_.levels[i].name != word.text) continue;
             if (topology_.levels[i].medium == Medium::memory)
-                fail(words[1], "this level is memory, which has no links", "only its cores carry bytes");
-            if (!spec_.levels[i].text.empty()) fail(words[1], "this level has a kind already", "");
-            spec_.levels[i] = fabric_in(words[2]);
-            return;
+                fail(word, "this level is memory, which has no links", "only its cores carry bytes");
+            return i;
         }
-        fail(words[1], "there is no such level", fmt::format("topology {} has: {}", topology_.name, known));
+        fail(word, "there is no such level", fmt::format("topology {} has: {}", topology_.name, known));
     }
 
     void rule(const Statement& words) {

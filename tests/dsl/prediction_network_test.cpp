@@ -63,6 +63,30 @@ TEST_CASE("a level of a topology is a switch with a link up and one down for eac
     check_routes(cube);
 }
 
+TEST_CASE("an end of a switch may have links of another rate") {
+    const auto rate = [](const dsl::Network& network, dsl::Rank from, dsl::Rank to, std::size_t hop) {
+        return network.links()[network.route(from, to).hops[hop].link].rate;
+    };
+    const dsl::Network hosts =
+        dsl::find_network("end host 3 80Mb/s", dsl::grid_topology("2mx3h@8Gb/s"));  // of ranks 2 and 3
+    for (const dsl::Rank rank : {2, 3}) {
+        CHECK(rate(hosts, rank, 0, 0) == 1e7);
+        CHECK(rate(hosts, rank, 0, 1) == 1e9);
+        CHECK(rate(hosts, 0, rank, 1) == 1e7);
+    }
+    CHECK(rate(hosts, 0, 4, 0) == 1e9);
+    CHECK(rate(hosts, 0, 4, 1) == 1e9);
+    // Behind another kind for the level, in one of its switches.
+    const dsl::Network cube =
+        dsl::find_network("level port1 switch/2@8Gb/s; end port1 4 1MB/s; order digits", bcube(3, 2));
+    CHECK(names(cube, 4, 1) ==
+          std::vector<std::string>{"port1 of 1 4 up", "port1 of 1 switch", "port1 of 1 1 down"});
+    CHECK(rate(cube, 4, 1, 0) == 1e6);
+    CHECK(rate(cube, 1, 4, 2) == 1e6);
+    CHECK(rate(cube, 1, 7, 0) == 1e9);
+    CHECK(rate(cube, 4, 3, 0) == dsl::Level().bandwidth);  // its link of the other level
+}
+
 TEST_CASE("in the order of digits ranks pass on what goes over several levels") {
     const dsl::Network cube = dsl::find_network("order digits", bcube(3, 2));
     CHECK(names(cube, 0, 8) ==
@@ -188,6 +212,13 @@ TEST_CASE("nonsense about a network gets a diagnostic") {
         {"level l0 ring; mesh", "second network"},
         {"level l7 ring", "no such level"},
         {"level l0", "not complete"},
+        {"end l0 1", "not complete"},
+        {"end l7 1 1Gb/s", "no such level"},
+        {"end l0 4 1Gb/s", "no such rank"},
+        {"end l0 -1 1Gb/s", "whole number"},
+        {"end l0 1 fast", "no rate"},
+        {"level l0 ring; end l0 1 1Gb/s", "no rates of their own"},
+        {"end l0 1 1Gb/s; ring", "second network"},
         {"routing best", "rule is unknown"},
         {"routing hash(1,2)", "no such routing"},
         {"order", "rule is unknown"},
