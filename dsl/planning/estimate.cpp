@@ -88,12 +88,8 @@ void Estimate::add_moves(const StepGraph& graph, const std::vector<std::uint32_t
     if (!moves_.empty()) rounds_.push_back(moves_.size());
 }
 
-// An end is numbered by the lowest rank that uses it.
 std::uint64_t Estimate::end_of(int level, Rank rank) const {
-    Rank lowest = rank;
-    for (const int other : links_[level].sharing)
-        lowest -= topology_.coordinate(rank, other) * topology_.stride(other);
-    return std::uint64_t(level) << 32 | std::uint32_t(lowest);
+    return std::uint64_t(level) << 32 | std::uint32_t(dsl::end_of(topology_, links_[level].sharing, rank));
 }
 
 // ---- Clocks ------------------------------------------------------------------------------------

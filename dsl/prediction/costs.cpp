@@ -21,6 +21,12 @@ std::vector<int> sharing_levels(const Topology& topology, int level) {
     return result;
 }
 
+Rank end_of(const Topology& topology, const std::vector<int>& sharing, Rank rank) {
+    Rank lowest = rank;
+    for (const int level : sharing) lowest -= topology.coordinate(rank, level) * topology.stride(level);
+    return lowest;
+}
+
 int level_between(const Topology& topology, Rank a, Rank b) {
     int memory = 0;
     for (int level = static_cast<int>(topology.levels.size()); level-- > 0;) {

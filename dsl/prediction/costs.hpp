@@ -40,6 +40,10 @@ inline bool is_memory(const Level& level) {
 // Returns the levels whose ranks share one end of this level's links.
 std::vector<int> sharing_levels(const Topology& topology, int level);
 
+// Returns the lowest of the ranks that use this rank's end of a link, by which the end is numbered. sharing:
+// sharing_levels of the link's level.
+Rank end_of(const Topology& topology, const std::vector<int>& sharing, Rank rank);
+
 // Returns the level by which two ranks are joined: the outermost in which their coordinates differ. Levels of
 // medium memory count only if no other level differs.
 int level_between(const Topology& topology, Rank a, Rank b);

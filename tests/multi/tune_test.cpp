@@ -1,7 +1,10 @@
 // hocket-tune between real processes: later jobs run by its table.
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "dsl/base/collective.hpp"
 #include "tests/multi/process.hpp"
@@ -109,6 +112,66 @@ TEST_CASE("a folder of schedules that is not there is a warning, from rank 0") {
                    !Contains("[1] hocket: warning") && !Contains("warning: " + folder + ","));
     CHECK_THAT(said(folder), !Contains("warning"));
     std::filesystem::remove(folder);
+}
+
+TEST_CASE("the levels of a topology are measured, and written as one that other tools read") {
+    const std::string file = std::string(HOCKET_TEST_FOLDER) + "/levels.sched";
+    struct Job {
+        const char *ranks, *topology, *provider, *levels;
+    };
+    for (const Job& job :
+         {Job{"2", "", "", "local[2] { medium memory"}, Job{"4", "2x2", "tcp", "l0[2] { medium fabric"},
+          Job{"3", "", "tcp", "l0[3] { medium fabric"},
+          Job{"4", "2mx2h", "tcp", "host[2] { medium fabric"}}) {
+        CAPTURE(job.ranks, job.topology, job.provider);
+        std::filesystem::remove(file);
+        const auto tuned = hocket::test::run(
+            {HOCKET_RUN, "-n", job.ranks, HOCKET_TUNE, "--topology", file, "--seconds", "0.2"}, 60s,
+            {{"HOCKET_TOPOLOGY", job.topology}, {"HOCKET_PROVIDER", job.provider}});
+        INFO(tuned.out << tuned.err);
+        REQUIRE(tuned.exit_code == 0);
+        CHECK_THAT(tuned.out, Contains("written to " + file));
+        std::ifstream stream(file);
+        const std::string text{std::istreambuf_iterator<char>(stream), {}};
+        CHECK_THAT(text, Contains(job.levels));
+        const std::regex figures(R"(latency ([0-9.e+-]+)us  bandwidth ([0-9.e+-]+)([MG])B/s)");
+        const std::sregex_iterator first(text.begin(), text.end(), figures), none;
+        CHECK(std::distance(first, none) == (std::strchr(job.topology, 'x') ? 2 : 1));
+        for (auto level = first; level != none; ++level) {
+            const double rate = std::stod((*level)[2]) * ((*level)[3] == "G" ? 1e9 : 1e6);
+            CHECK(std::stod((*level)[1]) > 0.01);  // us
+            CHECK(std::stod((*level)[1]) < 1e6);
+            CHECK(rate > 1e5);  // bytes per second
+            CHECK(rate < 1e13);
+        }
+        const auto predicted =
+            hocket::test::run({HOCKET_SCHEDC, "predict", "ring", "-t", file, "-b", "1M"}, 20s);
+        CHECK(predicted.exit_code == 0);
+        CHECK_THAT(predicted.out, Contains("ring on measured, " + std::string(job.ranks) + " ranks"));
+        const auto later = hocket::test::run({HOCKET_RUN, "-n", job.ranks, HOCKET_BENCH, "all_reduce", "-b",
+                                              "4K", "-e", "4K", "-n", "1", "--predict"},
+                                             60s, {{"HOCKET_TOPOLOGY", file}});
+        CHECK(later.exit_code == 0);
+        CHECK_THAT(later.out, Contains("topology " + file));
+    }
+    std::filesystem::remove(file);
+}
+
+TEST_CASE("a topology that cannot be written is said before it is measured") {
+    const auto said = [](const std::string& file, const Words& more = {}) {
+        Words command{HOCKET_RUN, "-n", "2", HOCKET_TUNE, "--topology", file};
+        command.insert(command.end(), more.begin(), more.end());
+        const auto result = hocket::test::run(command, 20s);
+        CHECK(result.exit_code != 0);
+        CHECK_THAT(result.out, !Contains("level"));
+        return result.err;
+    };
+    CHECK_THAT(said("levels"), Contains("the name of a topology's file ends in .sched"));
+    CHECK_THAT(said("/no/such/place/levels.sched"), Contains("there is no folder /no/such/place"));
+    CHECK_THAT(said("levels.sched", {"--collective", "broadcast"}), Contains("excludes"));
+    const auto alone = hocket::test::run({HOCKET_TUNE, "--topology", "levels.sched"}, 20s);
+    CHECK(alone.exit_code == 1);
+    CHECK_THAT(alone.err, Contains("hocket-run -n N"));
 }
 
 TEST_CASE("what cannot be is said before anything is measured") {

@@ -1,5 +1,5 @@
 // hocket-tune: measures all schedules that a job of this shape can choose from, and writes down which is the
-// fastest for which sizes. It measures through the public C ABI only.
+// fastest for which sizes; or the levels of its topology. It measures through the public C ABI only.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +21,7 @@
 #include "tools/tool.hpp"
 #include "tools/tune/options.hpp"
 #include "tools/tune/race.hpp"
+#include "tools/tune/topology.hpp"
 
 namespace hocket::tune {
 namespace {
@@ -178,13 +179,18 @@ engine::TuningTable table_in(const std::string& file) {
     }
 }
 
-int run(Options options) {
+bench::Comm join() {
+    bench::Comm comm = bench::join({});
+    if (hkt_comm_size(comm.get()) == 1)
+        throw std::runtime_error("one rank has nothing to measure: start this with hocket-run -n N");
+    return comm;
+}
+
+int run_table(Options options) {
     if (options.file.empty()) options.file = engine::resolve({}).tuning;
     setenv("HOCKET_TUNING", "off", 1);  // this job must not use the table that it makes
-    const bench::Comm comm = bench::join({});
+    const bench::Comm comm = join();
     const int ranks = hkt_comm_size(comm.get());
-    if (ranks == 1)
-        throw std::runtime_error("one rank has nothing to choose: start this with hocket-run -n N");
     bench::on_rank_0(comm.get(), [&] {
         if (options.file.empty())
             throw std::runtime_error("there is no HOME to write the table in: name a file with -o");
@@ -203,6 +209,12 @@ int run(Options options) {
         engine::write_tuning(options.file, table);
     });
     if (speaks) fmt::print("# written to {}\n", options.file);
+    return 0;
+}
+
+int run(const Options& options) {
+    if (options.topology_file.empty()) return run_table(options);
+    measure_topology(join().get(), options.topology_file, options.seconds);
     return 0;
 }
 

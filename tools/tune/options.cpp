@@ -23,7 +23,7 @@ std::vector<std::string> collective_names() {
 std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exit_code) {
     CLI::App app{
         "Measures which schedules are the fastest for a job of this shape, and writes the table that later "
-        "jobs choose by. Start it with hocket-run -n N.",
+        "jobs choose by; or measures the levels of its topology. Start it with hocket-run -n N.",
         "hocket-tune"};
     Options options;
     std::vector<std::string> names = collective_names();
@@ -43,20 +43,30 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
     app.add_option("-f,--stepfactor", options.factor, "multiply by this from size to size")
         ->check(CLI::Range(2, 1 << 20))
         ->capture_default_str();
-    app.add_option("--seconds", options.seconds, "how long to measure, about; making plans takes more time")
-        ->check(CLI::Range(0.1, 86400.0))
-        ->capture_default_str();
+    app.add_option("--seconds", options.seconds,
+                   "how long to measure, about (60; with --topology 10); making plans takes more time")
+        ->check(CLI::Range(0.1, 86400.0));
+    auto* topology = app.add_option(
+        "--topology", options.topology_file,
+        "measure the levels of the job's topology instead, and write it with their figures to this .sched "
+        "file");
+    for (const char* other : {"--output", "--collective", "--minbytes", "--maxbytes", "--stepfactor"})
+        topology->excludes(other);
     try {
         app.parse(argc, argv);
         if (options.min_bytes < 1 || options.min_bytes > options.max_bytes ||
             options.max_bytes > std::size_t{1} << 48)
             throw CLI::ValidationError("sizes go from 1 byte, --minbytes up to --maxbytes");
+        if (*topology && !options.topology_file.ends_with(".sched"))
+            throw CLI::ValidationError("--topology " + options.topology_file +
+                                       ": the name of a topology's file ends in .sched");
     } catch (const CLI::ParseError& error) {
         std::ostringstream out, err;
         exit_code = app.exit(error, out, err) == 0 ? 0 : 2;
         if (!quiet) fmt::print("{}", out.str()), write_log(err.str(), endless_patience);
         return std::nullopt;
     }
+    if (options.seconds == 0) options.seconds = options.topology_file.empty() ? 60 : 10;
     options.collectives.resize(names.size());
     for (std::size_t i = 0; i < names.size(); ++i)
         hkt_collective_from_name(names[i].c_str(), &options.collectives[i]);

@@ -13,8 +13,9 @@ namespace hocket::tune {
 struct Options {
     std::vector<hkt_collective> collectives;
     std::size_t min_bytes = 4, max_bytes = 64 << 20, factor = 8;
-    double seconds = 60;  // approximate time to measure
-    std::string file;     // "": where later jobs look for it
+    double seconds = 0;         // approximate time to measure
+    std::string file;           // "": where later jobs look for it
+    std::string topology_file;  // measures levels, and writes this file; "": measures schedules
 };
 
 // Returns nothing and sets exit_code if the program should end (help, or an error that was printed).
