@@ -171,6 +171,46 @@ TEST_CASE("sizes that round to the same are one row, those that round to nothing
     CHECK(result.err.find("raise --maxbytes") != std::string::npos);
 }
 
+TEST_CASE("a predicted time stands beside each measured one: that of schedc predict") {
+    const std::string network = "level l0 switch@100MB/s,50us";
+    const auto json = bench(
+        4, "all_reduce",
+        {"-b", "4K", "-e", "1M", "-f", "16", "-t", "2x2", "--schedule", "ring", "--predict", "-N", network});
+    REQUIRE(json["rows"].size() == 3);
+    for (const auto& row : json["rows"]) {
+        const auto said = hocket::test::run({HOCKET_SCHEDC, "predict", "ring", "-t", "2x2", "-N", network,
+                                             "--json", "-b", std::to_string(row["size_bytes"].get<int>())},
+                                            20s);
+        const double seconds = nlohmann::json::parse(said.out)["seconds"];
+        CHECK(seconds > 50e-6);
+        CHECK(row["predicted_us"].get<double>() == Approx(seconds * 1e6));
+    }
+    const auto of_file = bench(2, "all_reduce",
+                               {"-b", "4K", "-e", "4K", "--predict", "--schedule",
+                                std::string(HOCKET_SCHEDULES) + "/ring.sched:ring"});
+    CHECK(of_file["rows"][0]["predicted_us"] > 0);
+    const auto table = hocket::test::run(
+        {HOCKET_RUN, "-n", "2", HOCKET_BENCH, "all_gather", "-b", "64K", "-e", "64K", "-n", "1", "--predict"},
+        60s);
+    CHECK(table.out.find("predicted  ratio") != std::string::npos);
+    CHECK(bench(2, "all_gather", {"-b", "64K", "-e", "64K"})["rows"][0].count("predicted_us") == 0);
+}
+
+TEST_CASE("what cannot be predicted is refused before it is measured") {
+    const auto said = [](const Words& options) {
+        Words command{HOCKET_RUN, "-n", "2", HOCKET_BENCH};
+        command.insert(command.end(), options.begin(), options.end());
+        const auto result = hocket::test::run(command, 60s);
+        CHECK(result.exit_code != 0);
+        CHECK(result.out.find("busbw") == std::string::npos);
+        return result.err;
+    };
+    CHECK(said({"sendrecv", "--predict"}).find("sendrecv has no prediction") != std::string::npos);
+    CHECK(said({"all_reduce", "--predict", "-N", "hypercube"}).find("there is no such kind of network") !=
+          std::string::npos);
+    CHECK(said({"all_reduce", "-N", "ring"}).find("--network requires --predict") != std::string::npos);
+}
+
 TEST_CASE("a JSON file that cannot be written ends the run before it measures") {
     const auto result = hocket::test::run({HOCKET_RUN, "-n", "2", "--timeout", "30", HOCKET_BENCH,
                                            "all_reduce", "--json", "/no/such/folder/x.json"},

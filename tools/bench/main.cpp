@@ -144,12 +144,15 @@ void run_table(const Options& options, const Device* device, hkt_comm* comm, Met
          layouts_for(options.subject, type, op, root, rank, ranks, sizes_of(options))) {
         const auto out_of_place = bench.measure(layout, runners, false);
         std::vector<Measurement> in_place;
-        if (layout.subject.has_in_place()) in_place = bench.measure(layout, runners, true);
+        if (layout.subject.has_in_place() && !options.predict)
+            in_place = bench.measure(layout, runners, true);
         for (std::size_t r = 0; r < runners.size(); ++r) {
             Row row{layout, options.executors[r], runners[r].schedule(layout), out_of_place[r],
                     in_place.empty() ? std::nullopt : std::optional(in_place[r])};
+            // A plan's name for its schedule has no file.
+            const std::string& schedule = options.schedule.empty() ? row.schedule : options.schedule;
             if (options.predict)
-                on_rank_0(comm, [&] { row.predicted_us = predictions->microseconds(layout, row.schedule); });
+                on_rank_0(comm, [&] { row.predicted_us = predictions->microseconds(layout, schedule); });
             report.add(row);
         }
     }

@@ -166,8 +166,10 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         ->capture_default_str();
     app.add_flag("--back-to-back", options.back_to_back,
                  "time a loop without barriers, as always where ranks share no clock");
-    auto* predict = app.add_flag("--predict", options.predict,
-                                 "print the predicted time beside the measured one, and their ratio");
+    auto* predict =
+        app.add_flag("--predict", options.predict,
+                     "measure out of place alone, and print the predicted time beside the measured one, and "
+                     "their ratio");
     app.add_option("-N,--network", options.network,
                    "the links for --predict, if they are not the topology's: as schedc predict takes them")
         ->needs(predict);

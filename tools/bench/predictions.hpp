@@ -18,8 +18,7 @@ class Predictions {
     // std::runtime_error if there is no such network.
     Predictions(hkt_comm* comm, std::string network);
 
-    // schedule: the one that the plan runs for this size, and from the second line on anything. Throws
-    // std::runtime_error.
+    // schedule: what PlanRequest takes; from the second line on anything. Throws std::runtime_error.
     double microseconds(const Layout& layout, const std::string& schedule);
 
   private:
