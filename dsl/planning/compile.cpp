@@ -9,6 +9,7 @@
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/planning/choose.hpp"
+#include "dsl/planning/tiling.hpp"
 #include "dsl/projection/project.hpp"
 #include "dsl/proof/order.hpp"
 
@@ -104,7 +105,9 @@ class Checked : public CheckedSchedule {
         program.topology = topology();
         program.fingerprint = fingerprint();
         program.memory_is_shared = std::set(hosts_.begin(), hosts_.end()).size() < hosts_.size();
-        if (program.memory_is_shared && host.size() < hosts_.size()) program.most_messages = most_messages();
+        if (program.memory_is_shared && host.size() < hosts_.size())
+            program.most_messages =
+                most_messages(graph(), [&](Rank a, Rank b) { return hosts_[a] == hosts_[b]; });
         return program;
     }
 
@@ -116,24 +119,6 @@ class Checked : public CheckedSchedule {
     const std::vector<std::string>& choices() const override { return choices_; }
 
   private:
-    // Returns the most messages between hosts that any rank sends and receives. A phase has one for each pair
-    // of ranks.
-    std::uint64_t most_messages() const {
-        const StepGraph& graph = this->graph();
-        std::vector<std::uint64_t> messages(static_cast<std::size_t>(graph.ranks), 0);
-        std::set<std::pair<Rank, Rank>> pairs;
-        std::uint32_t phase = 0;
-        for (const Step& step : graph.steps) {
-            if (step.phase != phase) pairs.clear();
-            phase = step.phase;
-            if (hosts_[step.source] == hosts_[step.destination]) continue;
-            if (!pairs.emplace(step.source, step.destination).second) continue;
-            for (const Rank rank : {step.source, step.destination})
-                ++messages[static_cast<std::size_t>(rank)];
-        }
-        return *std::max_element(messages.begin(), messages.end());
-    }
-
     std::shared_ptr<Planner::Site> site_;
     Rank root_;
     std::vector<int> hosts_;

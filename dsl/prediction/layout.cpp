@@ -41,7 +41,10 @@ MessageLayout::MessageLayout(const StepGraph& step_graph, const Network& its_net
     for (const Region& region : graph.regions) shares_.push_back(share_of(graph, region));
     for (const NetworkLink& link : network.links()) rates.push_back(link.rate);
     share_cores();
-    if (!options.ideal) rounds_ = Rounds(graph).of_steps(options.deadline, laying_out_messages);
+    if (options.tiles > 1)  // different rounds of tiles are on the links at once
+        rounds_.assign(graph.steps.size(), 0);
+    else if (!options.ideal)
+        rounds_ = Rounds(graph).of_steps(options.deadline, laying_out_messages);
     current_.assign(static_cast<std::size_t>(graph.ranks), nothing);
     current_phase_.assign(static_cast<std::size_t>(graph.ranks), 0);
     DeadlineCounter counter(options.deadline);
@@ -174,7 +177,7 @@ void MessageLayout::add_phase(std::size_t begin, std::size_t end, DeadlineCounte
             const std::uint32_t path = path_between(step.source, step.destination, counter);
             messages.push_back({0, 0, paths[path].latency, step.source, step.destination, from, to,
                                 step.origin, step.phase, rounds_.empty() ? 0 : rounds_[order_[i]], path,
-                                network.level_between(step.source, step.destination)});
+                                network.level_between(step.source, step.destination), tile_of(step.strand)});
         }
         messages.back().flow = messages.back().moved += shares_[step.region];
     }
@@ -207,7 +210,8 @@ void MessageLayout::add_fetch(std::span<const std::uint32_t> steps, DeadlineCoun
                   first.phase,
                   rounds_[steps[0]],
                   path_between(destination, destination, counter),
-                  -1};
+                  -1,
+                  tile_of(first.strand)};
     std::vector<NodeId> waits{fetch.to};
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const Step& step = graph.steps[steps[i]];

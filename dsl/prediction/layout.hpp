@@ -24,6 +24,8 @@ struct PredictOptions {
     bool timeline = false;   // keep the times of all messages
     bool certifies = false;  // check that each solution is max-min fair
     Deadline deadline = {};
+    // The graph is this many starts (dsl/planning/tiling.hpp). On links, an earlier one goes first.
+    std::uint32_t tiles = 1;
 };
 
 class MessageLayout {
@@ -41,6 +43,7 @@ class MessageLayout {
         std::uint32_t round;  // of calibrated predictions
         std::uint32_t path;   // index into paths
         std::int32_t level;
+        std::uint32_t tile = 0;
         // The receiver's core gets it when all sources are ready.
         bool is_fetch() const { return from == nothing; }
     };
@@ -75,6 +78,10 @@ class MessageLayout {
         double latency, scale;  // scale: of the rate of cores to the level's
     };
 
+    std::uint32_t tile_of(std::uint32_t strand) const {
+        const auto strands = static_cast<std::uint32_t>(graph.strands.size());
+        return options.tiles > 1 ? (strand - 1) / ((strands - 1) / options.tiles) : 0;
+    }
     static std::span<const std::uint32_t> list(const std::vector<std::size_t>& begin,
                                                const std::vector<std::uint32_t>& items, std::uint32_t index) {
         return {items.data() + begin[index], begin[index + 1] - begin[index]};

@@ -155,20 +155,22 @@ void Predictor::Run::find_crowds() {
 RouteId Predictor::Run::route_of(MessageId id) {
     const Message& message = layout_.messages[id];
     const double crowd = is_ideal_ ? 1 : crowds_[id];
+    const int priority = -static_cast<int>(message.tile);
     if (message.is_fetch()) {
         const Hop core{layout_.network.core_of(message.destination), 1};
-        const auto [entry, is_new] = crowded_routes_[~std::uint64_t{0}].try_emplace(core.link, 0);
-        if (is_new) entry->second = flows_.add_route({&core, 1});
+        const auto [entry, is_new] = crowded_routes_[~std::uint64_t{message.tile}].try_emplace(core.link, 0);
+        if (is_new) entry->second = flows_.add_route({&core, 1}, priority);
         return entry->second;
     }
-    RouteId& known = crowd == 1 ? route_by_path_[message.path]
-                                : crowded_routes_[std::bit_cast<std::uint64_t>(crowd)]
-                                      .try_emplace(message.path, nothing)
-                                      .first->second;
+    RouteId& known = crowd == 1 && message.tile == 0
+                         ? route_by_path_[message.path]
+                         : crowded_routes_[std::bit_cast<std::uint64_t>(crowd) + message.tile]
+                               .try_emplace(message.path, nothing)
+                               .first->second;
     if (known == nothing) {
         std::vector<Hop> hops = layout_.paths[message.path].hops;
         hops.back().share *= crowd;
-        known = flows_.add_route(hops);
+        known = flows_.add_route(hops, priority);
     }
     return known;
 }

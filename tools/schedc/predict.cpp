@@ -71,8 +71,7 @@ int run_predict(const PredictRequest& request) {
                               "--sweep bytes=1K..1G compares several");
     const std::string schedule = request.schedules.empty() ? "" : request.schedules[0];
     const PlanRequest plan = plan_request(request, schedule, 0, static_cast<double>(request.bytes));
-    const PredictableSchedule laid_out(check_schedule(plan), request.network,
-                                       options_of(request, plan.deadline));
+    PredictableSchedule laid_out(check_schedule(plan), request.network, options_of(request, plan.deadline));
     const Prediction prediction = laid_out.predict(static_cast<double>(request.bytes), plan.deadline);
     const CheckedSchedule& checked = laid_out.schedule();
     const Network& network = laid_out.network();

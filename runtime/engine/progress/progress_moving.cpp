@@ -2,6 +2,7 @@
 // have ended.
 #include <algorithm>
 
+#include "dsl/planning/tiling.hpp"
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/progress/progress.hpp"
 #include "runtime/engine/run/graph_run.hpp"
@@ -96,7 +97,7 @@ std::size_t Progress::window() const {
     std::size_t messages = 0, end = 0;
     while (end < in_flight_.size()) {
         messages += in_flight_[end]->messages();
-        if (end > 0 && messages > window_messages) break;
+        if (end > 0 && messages > dsl::window_messages) break;
         // A slot can be reused once its last tile and all tiles before that are complete.
         if (in_flight_[end]->sequence() - in_flight_.front()->sequence() >= LocalPeers::slots) break;
         ++end;

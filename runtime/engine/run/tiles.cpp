@@ -2,19 +2,11 @@
 
 #include <algorithm>
 
+#include "dsl/planning/tiling.hpp"
 #include "runtime/engine/run/execution.hpp"
 
 namespace hocket::engine {
 namespace {
-
-// Returns the number of tiles that can be in flight together.
-std::uint64_t most_tiles(const dsl::RankProgram& program) {
-    const std::uint64_t in_window = window_messages / std::max<std::uint64_t>(program.most_messages, 1);
-    return std::clamp<std::uint64_t>(in_window, 1, LocalPeers::slots);
-}
-
-// Smaller tiles are not worth their messages, many of which carry one rank's share of the tile.
-constexpr std::uint64_t least_tile_bytes = 256 * 1024, least_bytes_a_rank = 32 * 1024;
 
 // Each stretch is a kernel call of its own, and a part of its own in a message: with a schedule of hundreds
 // of chunks, short stretches would make hundreds of both. A choice, not a measurement.
@@ -39,10 +31,10 @@ void divide(Start& start) {
     const std::uint64_t element = element_size(start.plan->type());
     const std::uint64_t count = start.plan->elements_of_x(start.count), bytes = count * element;
     start.tiling = Tiling(count);
-    if (bytes < 2 * least_tile_bytes || !is_divided(program)) return;
-    const std::uint64_t least =
-        std::max(least_tile_bytes, least_bytes_a_rank * static_cast<std::uint64_t>(program.ranks));
-    const std::uint64_t wanted = std::clamp<std::uint64_t>(bytes / least, 1, most_tiles(program));
+    if (!is_divided(program)) return;
+    static_assert(LocalPeers::slots == dsl::most_tiles);
+    const std::uint64_t wanted = dsl::tiles_for(bytes, program.ranks, program.most_messages);
+    if (wanted == 1) return;
     const std::uint64_t chunk = (bytes + program.chunks - 1) / program.chunks,
                         equal =
                             ((chunk + wanted - 1) / wanted + stretch_unit - 1) / stretch_unit * stretch_unit,

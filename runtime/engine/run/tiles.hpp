@@ -16,10 +16,6 @@
 
 namespace hocket::engine {
 
-// The limit of messages in flight. Providers have queues of about a thousand. A queue full of unexpected
-// messages can block those for which a receive is posted.
-inline constexpr std::size_t window_messages = 256;
-
 // Returns true if starts of the program may be divided between hosts: then every element has the same
 // position in all ranks' buffers, and no computation needs more than one element.
 bool can_be_divided(const dsl::RankProgram& program);
