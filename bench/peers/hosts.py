@@ -25,8 +25,8 @@ class NotPermitted(HostsError):
     pass
 
 
-def call(*command):
-    done = subprocess.run(command, capture_output=True, text=True)
+def call(*command, given=""):
+    done = subprocess.run(command, capture_output=True, text=True, input=given)
     if done.returncode != 0:
         raise HostsError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
@@ -84,8 +84,8 @@ class Hosts:
             raise NotPermitted("namespaces are not permitted here: " + holder.stderr.read().strip())
         return holder.pid
 
-    def _in(self, pid, command):
-        return call("nsenter", "-t", str(pid), "--net", *command.split())
+    def _in(self, pid, command, given=""):
+        return call("nsenter", "-t", str(pid), "--net", *command.split(), given=given)
 
     def _link_all(self):
         self._in(self.switch, f"ip link add {LINK} type bridge")
@@ -99,11 +99,14 @@ class Hosts:
         self._in(self.switch, f"ip link set {port} master {bridge} up")
         self._in(pid, f"ip address add {self.address(host)}/24 dev {LINK}")
         self._in(pid, f"ip link set {LINK} up")
-        self._hold_to_rate(self.switch, port)
-        self._hold_to_rate(pid, LINK)
+        self._hold_to_rate(self.switch, port, self._rate_of(host))
+        self._hold_to_rate(pid, LINK, self._rate_of(host))
 
-    def _hold_to_rate(self, pid, interface, bits_per_second=None):
-        bucket = f"rate {bits_per_second or self.bits_per_second:.0f}bit burst {BURST_BYTES} latency {self.queue_ms}ms"
+    def _rate_of(self, _host):
+        return self.bits_per_second
+
+    def _hold_to_rate(self, pid, interface, bits_per_second):
+        bucket = f"rate {bits_per_second:.0f}bit burst {BURST_BYTES} latency {self.queue_ms}ms"
         self._in(pid, f"ip link set {interface} gso_max_size {PACKET_BYTES}")
         self._in(pid, f"tc qdisc add dev {interface} root tbf {bucket}")
 

@@ -1,4 +1,4 @@
-"""Runs the programs of one job: starts and awaits them together, and reads their report."""
+"""Runs the programs of one job: starts and awaits them together, and reads what the first one says."""
 
 import json
 import os
@@ -57,8 +57,8 @@ def _wait_for_all(processes):
         time.sleep(0.02)
 
 
-def run(programs, folder):
-    """Returns the report of the first program, its last line of JSON, when all have ended."""
+def output_of(programs, folder):
+    """Returns the output of the first program, when all have ended."""
     os.makedirs(folder, exist_ok=True)
     with ExitStack() as stack:
         started = [_start(program, folder, number, stack) for number, program in enumerate(programs)]
@@ -68,7 +68,12 @@ def run(programs, folder):
                 how = "did not end in time" if process.poll() is None else f"ended with {process.poll()}"
                 said = " | ".join(line.strip() for line in _text(errors).splitlines()[-3:])
                 raise JobError(f"{' '.join(program.command)} {how}: {said or 'it says nothing'}")
-        lines = _text(started[0][1]).splitlines()
+        return _text(started[0][1])
+
+
+def run(programs, folder):
+    """Returns the report of the first program, its last line of JSON, when all have ended."""
+    lines = output_of(programs, folder).splitlines()
     if not lines or not lines[-1].startswith("{"):
         raise JobError(f"{' '.join(programs[0].command)} has no report")
     return json.loads(lines[-1])
