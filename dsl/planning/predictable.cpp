@@ -29,7 +29,8 @@ PredictableSchedule::PredictableSchedule(std::unique_ptr<CheckedSchedule> checke
     const StepGraph& graph = checked_->graph();
     const Topology& topology = checked_->levels();
     const bool knows_memory = network_->core_of(0) < most_links;
-    if (options.ideal || !knows_memory || !may_be_divided(graph, topology)) return;
+    const bool has_room = graph.steps.size() <= most_steps / 2;
+    if (options.ideal || !knows_memory || !has_room || !may_be_divided(graph, topology)) return;
     messages_ = most_messages(
         graph, [&](Rank a, Rank b) { return is_memory(topology.levels[level_between(topology, a, b)]); });
 }
