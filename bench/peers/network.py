@@ -84,7 +84,7 @@ def between_hosts(builds, names, hosts):
 
 def over_loopback(builds, names):
     drivers = build.DRIVERS
-    over_tcp = {"HOCKET_PROVIDER": "tcp"}
+    over_tcp = {"HOCKET_PROVIDER_FOR_ALL": "tcp"}
     only_tcp = {"pml": "ob1", "btl": "self,tcp", "btl_tcp_if_include": "lo"}
     every = {
         "openmpi": libraries.open_mpi(drivers, settings=only_tcp),

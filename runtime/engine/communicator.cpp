@@ -91,8 +91,8 @@ void Communicator::log_joining() const {
     const Options& options = this->options();
     const Agreement& agreement = connections_->agreement();
     const record::Origin& own = recorder_->origin();
-    const std::string why = !options.provider.empty() ? "HOCKET_PROVIDER or the program asks for it"
-                            : size() == 1             ? "there is no other rank"
+    const std::string why = size() == 1                              ? "there is no other rank"
+                            : options.provider_carries_all           ? "HOCKET_PROVIDER_FOR_ALL asks for it"
                             : connections_->local_peers() == nullptr ? "no other rank is on this host"
                             : connections_->fabric() == nullptr
                                 ? "all ranks are on this host"

@@ -379,7 +379,7 @@ TEST_CASE("differences that send no message are noticed as hocket.h says") {
 
     // A rank that sends no message is asked.
     auto by_messages = soon;
-    by_messages["HOCKET_PROVIDER"] = "tcp";
+    by_messages["HOCKET_PROVIDER_FOR_ALL"] = "tcp";
     const auto count_0_by_messages = run_ranks({3, by_messages}, [&](int rank) {
         const Comm comm;
         std::vector<float> x(100);
@@ -410,8 +410,8 @@ TEST_CASE("differences that send no message are noticed as hocket.h says") {
 TEST_CASE("after a kill every call says so, everywhere, long before a heartbeat is missed") {
     auto* time_of_death = static_cast<double*>(shared_memory(sizeof(double)));
     for (const char* provider : {"", "tcp"}) {
-        const auto outcomes =
-            run_ranks({4, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int rank) {
+        const auto outcomes = run_ranks(
+            {4, {{"HOCKET_PROVIDER_FOR_ALL", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int rank) {
                 hkt_comm* comm = nullptr;
                 if (hkt_comm_create(nullptr, &comm) != HKT_SUCCESS)
                     throw std::runtime_error(hkt_last_error());
@@ -524,7 +524,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a rank that waits in a monitored barrier moves what others need of it") {
-    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [](int rank) {
         Comm comm;
         std::vector<float> data(1 << 20, 1.0f);
         hkt_request* request = nullptr;
@@ -667,7 +667,7 @@ std::vector<std::byte> with_nans(const FloatBits& type, std::size_t count, int r
 TEST_CASE("a NaN stays a NaN with every executor, type and operator, and all else has the same bits") {
     constexpr std::size_t count = 777;
     for (const char* provider : {"", "tcp"}) {
-        const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", provider}}}, [](int) {
+        const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER_FOR_ALL", provider}}}, [](int) {
             const Comm comm;
             const int rank = hkt_comm_rank(comm);
             for (const FloatBits& type : float_types)

@@ -326,7 +326,8 @@ TEST_CASE("a size that differs is found by the receive, and ends both ranks") {
                              {2, 1, HKT_INT32, HKT_INT64, "of 8 bytes (2 elements of 4)"}})
         for (const Way& way : {ways[0], ways[1], ways[5]}) {
             const auto outcomes = run_ranks(
-                {3, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "20000"}}}, [&](int rank) {
+                {3, {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", "20000"}}},
+                [&](int rank) {
                     setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
                     const Comm joined = join();
                     hkt_comm* comm = joined.get();
@@ -398,7 +399,8 @@ TEST_CASE("a message that never comes, or that nobody takes, ends with the deadl
     for (const Way& way : {ways[0], ways[1], ways[5]})
         for (const bool sends : {false, true}) {
             const auto outcomes = run_ranks(
-                {2, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "700"}}}, [&](int rank) {
+                {2, {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", "700"}}},
+                [&](int rank) {
                     setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
                     only_rank_0_has_a_short_deadline(rank);
                     const Comm joined = join();
@@ -445,8 +447,8 @@ TEST_CASE("a rank that waits in a large send to itself is told to start it with 
 
 TEST_CASE("a receive that ends with the deadline tells which messages of its peer are here") {
     for (const Way& way : {ways[0], ways[1], ways[5]}) {
-        const auto outcomes =
-            run_ranks({2, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "700"}}}, [&](int rank) {
+        const auto outcomes = run_ranks(
+            {2, {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", "700"}}}, [&](int rank) {
                 setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
                 only_rank_0_has_a_short_deadline(rank);
                 const Comm joined = join();
@@ -478,8 +480,8 @@ TEST_CASE("a receive that ends with the deadline tells which messages of its pee
 
 TEST_CASE("where both ranks wait in a send to each other, the deadline's words say so") {
     for (const Way& way : {ways[0], ways[1], ways[5]}) {
-        const auto outcomes =
-            run_ranks({2, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "700"}}}, [&](int rank) {
+        const auto outcomes = run_ranks(
+            {2, {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", "700"}}}, [&](int rank) {
                 setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
                 only_rank_0_has_a_short_deadline(rank);
                 const Comm joined = join();
@@ -506,27 +508,30 @@ TEST_CASE("where both ranks wait in a send to each other, the deadline's words s
 TEST_CASE("a dead rank, and one that has left, end the messages that need it") {
     for (const Way& way : {ways[0], ways[1], ways[5]})
         for (const bool dies : {true, false}) {
-            const auto outcomes = run_ranks(
-                {3, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "20000"}}}, [&](int rank) {
-                    setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
-                    const Comm joined = join();
-                    hkt_comm* comm = joined.get();
-                    Bytes bytes(100'000);
-                    hkt_request* request = nullptr;
-                    if (rank == 0) hkt_recv(bytes.data(), bytes.size(), HKT_UINT8, 2, 8, comm, &request);
-                    if (rank == 1) hkt_send(bytes.data(), bytes.size(), HKT_UINT8, 2, 8, comm, &request);
-                    const hkt_status met = hkt_barrier(comm);
-                    if (rank == 2) {
-                        expect(met == HKT_SUCCESS, hkt_comm_last_error(comm));
-                        if (dies) raise(SIGKILL);
-                        return;
-                    }
-                    const hkt_status status = hkt_wait(request);
-                    expect_failure(comm, status, HKT_ERROR_PEER_LOST,
-                                   {dies ? "rank 2 was lost" : "rank 2 has left the job",
-                                    rank == 0 ? "receive of 100000 bytes from rank 2, tag 8"
-                                              : "send of 100000 bytes to rank 2, tag 8"});
-                });
+            const auto outcomes =
+                run_ranks({3, {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", "20000"}}},
+                          [&](int rank) {
+                              setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
+                              const Comm joined = join();
+                              hkt_comm* comm = joined.get();
+                              Bytes bytes(100'000);
+                              hkt_request* request = nullptr;
+                              if (rank == 0)
+                                  hkt_recv(bytes.data(), bytes.size(), HKT_UINT8, 2, 8, comm, &request);
+                              if (rank == 1)
+                                  hkt_send(bytes.data(), bytes.size(), HKT_UINT8, 2, 8, comm, &request);
+                              const hkt_status met = hkt_barrier(comm);
+                              if (rank == 2) {
+                                  expect(met == HKT_SUCCESS, hkt_comm_last_error(comm));
+                                  if (dies) raise(SIGKILL);
+                                  return;
+                              }
+                              const hkt_status status = hkt_wait(request);
+                              expect_failure(comm, status, HKT_ERROR_PEER_LOST,
+                                             {dies ? "rank 2 was lost" : "rank 2 has left the job",
+                                              rank == 0 ? "receive of 100000 bytes from rank 2, tag 8"
+                                                        : "send of 100000 bytes to rank 2, tag 8"});
+                          });
             INFO("hosts " << way.hosts << ", provider '" << way.provider << "', dies " << dies);
             CHECK(outcomes[0].text + outcomes[1].text == "");
             CHECK(outcomes[0].ok);

@@ -131,10 +131,11 @@ TEST_CASE(
     for (const char* provider : {"", "tcp"})
         for (const char* hosts : {"aaaa", "aabb"})
             for (const int ranks : {1, 2, 4}) {
-                const auto outcomes = run_ranks({ranks, {{"HOCKET_PROVIDER", provider}}, 120}, [&](int rank) {
-                    setenv("HOCKET_HOST_ID", std::string(1, hosts[rank]).c_str(), 1);
-                    everything(join().get());
-                });
+                const auto outcomes =
+                    run_ranks({ranks, {{"HOCKET_PROVIDER_FOR_ALL", provider}}, 120}, [&](int rank) {
+                        setenv("HOCKET_HOST_ID", std::string(1, hosts[rank]).c_str(), 1);
+                        everything(join().get());
+                    });
                 INFO(provider << " " << hosts << " " << ranks);
                 CHECK(problems(outcomes) == "");
             }

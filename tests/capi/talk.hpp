@@ -66,7 +66,8 @@ inline constexpr Way ways[] = {{"aaaa", ""}, {"abcd", ""},    {"aabb", ""},
 inline void on_every_way(int ranks, const std::function<void(const Talk&)>& body) {
     for (const Way& way : ways) {
         const auto outcomes = run_ranks(
-            {ranks, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "60000"}}, 150}, [&](int rank) {
+            {ranks, {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", "60000"}}, 150},
+            [&](int rank) {
                 setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
                 const Comm comm = join();
                 body({comm.get()});

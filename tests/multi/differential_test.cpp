@@ -54,7 +54,7 @@ struct Way {
 
 const std::vector<Way>& ways() {
     static const std::vector<Way> all{{"memory", {}, ""},
-                                      {"tcp", {{"HOCKET_PROVIDER", "tcp"}}, ""},
+                                      {"tcp", {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}, ""},
                                       {"hosts in pairs", {}, "export HOCKET_HOST_ID=$((RANK / 2)); "},
                                       {"hosts in turn", {}, "export HOCKET_HOST_ID=$((RANK % 2)); "}};
     return all;

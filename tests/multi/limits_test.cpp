@@ -86,8 +86,8 @@ TEST_CASE("ranks without descriptors for their connections say at once how many 
     // With 60 s to join, those that waited would still run when the job is ended.
     for (const char* descriptors : {"12", "13", "14"}) {
         CAPTURE(descriptors);
-        const auto outcomes =
-            run_limited({"create", "-1", "descriptors", descriptors}, "60000", {{"HOCKET_PROVIDER", "tcp"}});
+        const auto outcomes = run_limited({"create", "-1", "descriptors", descriptors}, "60000",
+                                          {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}});
         const int status = outcomes[0].status;
         // A limit that is enough for the connections may not be for the schedules, which are read next.
         const std::string reason =
@@ -133,9 +133,9 @@ TEST_CASE("what one rank cannot read for a plan ends the operation on all, with 
     const char* provider = GENERATE("", "tcp");
     const char* rank = GENERATE("0", "1");
     CAPTURE(provider, rank);
-    check_same(
-        run_limited({"all_reduce", rank, "descriptors", "3"}, "20000", {{"HOCKET_PROVIDER", provider}}), io,
-        "cannot read the folder " HOCKET_SCHEDULES ": Too many open files");
+    check_same(run_limited({"all_reduce", rank, "descriptors", "3"}, "20000",
+                           {{"HOCKET_PROVIDER_FOR_ALL", provider}}),
+               io, "cannot read the folder " HOCKET_SCHEDULES ": Too many open files");
 }
 
 TEST_CASE("a rank whose working folder was removed does what the others do") {

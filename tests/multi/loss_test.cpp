@@ -31,9 +31,9 @@ TEST_CASE("kill -9 of a rank: the others end within a second, and name it") {
     const int victim = GENERATE(0, 2);
     const std::string schedule = GENERATE("blueconnect", "bml");
     CAPTURE(provider, victim, schedule);
-    Process process(
-        {HOCKET_RUN, "-n", "4", "--grace", "10", "--timeout", "40", HOCKET_ENDLESS, schedule},
-        {{"HOCKET_TOPOLOGY", schedule == "bml" ? "bcube(2,2)" : "2x2"}, {"HOCKET_PROVIDER", provider}});
+    Process process({HOCKET_RUN, "-n", "4", "--grace", "10", "--timeout", "40", HOCKET_ENDLESS, schedule},
+                    {{"HOCKET_TOPOLOGY", schedule == "bml" ? "bcube(2,2)" : "2x2"},
+                     {"HOCKET_PROVIDER_FOR_ALL", provider}});
     for (int rank = 0; rank < 4; ++rank) REQUIRE(process.wait_for_output(tag(rank) + "running as ", 30s));
     const pid_t pid = std::stoi(process.output_after(tag(victim) + "running as "));
     const std::int64_t killed = now_ms();

@@ -107,7 +107,7 @@ TEST_CASE("a rank that is late: the report names it, and where the others wait; 
                                    "rank 1, since ",
                                    "rank 3, since "};
     if (provider == "tcp") texts.emplace_back("schedules/ring.sched:");
-    check_reports("late", texts, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}});
+    check_reports("late", texts, {{"HOCKET_PROVIDER_FOR_ALL", provider}, {"HOCKET_SCHEDULE", "ring"}});
 }
 
 TEST_CASE("after the timeout there is a report, too") {
@@ -281,7 +281,8 @@ TEST_CASE("what the variables of the recorder may be") {
 TEST_CASE("a monitored barrier names all ranks that are absent, and breaks nothing") {
     const std::string provider = GENERATE("", "tcp");
     CAPTURE(provider);
-    const Finished result = hocket::test::run(job({}, "barrier"), 60s, {{"HOCKET_PROVIDER", provider}});
+    const Finished result =
+        hocket::test::run(job({}, "barrier"), 60s, {{"HOCKET_PROVIDER_FOR_ALL", provider}});
     INFO(result.out << result.err);
     CHECK(result.exit_code == 0);
     const auto first = lines_with_prefix(result.out, "[0] ");
@@ -309,10 +310,10 @@ TEST_CASE("HOCKET_LOG=info says who joins and leaves, and which schedule runs an
                                              {{"HOCKET_LOG", "INFO"},
                                               {"HOCKET_SCHEDULE", "ring"},
                                               {"HOCKET_EXECUTOR", "interpreter"},
-                                              {"HOCKET_PROVIDER", "tcp"}});
+                                              {"HOCKET_PROVIDER_FOR_ALL", "tcp"}});
     INFO(named.err);
     CHECK_THAT(named.err, Contains("schedule ring (the communicator's schedule); executor interpreter"));
-    CHECK_THAT(named.err, Contains("provider tcp (HOCKET_PROVIDER or the program asks for it"));
+    CHECK_THAT(named.err, Contains("provider tcp (HOCKET_PROVIDER_FOR_ALL or the program asks for it"));
 
     const Finished quiet = hocket::test::run(job({}, ""), 60s, {{"HOCKET_LOG", "warn"}});
     CHECK(quiet.err.empty());

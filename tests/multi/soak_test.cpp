@@ -36,7 +36,7 @@ TEST_CASE("the soak passes by memory, and by messages alone") {
     CAPTURE(provider);
     const auto result = hocket::test::run({HOCKET_RUN, "-n", "4", "--timeout", "200", HOCKET_SOAK,
                                            "--seconds", "3", "--most", "16K", "--seed", "7"},
-                                          210s, {{"HOCKET_PROVIDER", provider}});
+                                          210s, {{"HOCKET_PROVIDER_FOR_ALL", provider}});
     INFO(result.out << result.err);
     CHECK(result.exit_code == 0);
     for (const char* counted :

@@ -76,8 +76,9 @@ TEST_CASE("a trace has each rank's operations, and in them the steps by source l
     CAPTURE(provider);
     const TemporaryFolder folder;
     const std::string path = folder.path() + "/trace.json";
-    const Finished result = hocket::test::run(bench({HOCKET_RUN, "-n", "3", "--trace", path}, "4M"), 60s,
-                                              {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}});
+    const Finished result =
+        hocket::test::run(bench({HOCKET_RUN, "-n", "3", "--trace", path}, "4M"), 60s,
+                          {{"HOCKET_PROVIDER_FOR_ALL", provider}, {"HOCKET_SCHEDULE", "ring"}});
     INFO(result.out << result.err);
     REQUIRE(result.exit_code == 0);
     CHECK_THAT(result.err, Contains("the trace is in " + path) && Contains("of 3 ranks"));
@@ -155,7 +156,7 @@ TEST_CASE("a rank that is killed, and those that it leaves behind, are in the tr
     const TemporaryFolder folder;
     const std::string path = folder.path() + "/trace.json";
     Process process({HOCKET_RUN, "-n", "3", "--grace", "20", "--trace", path, HOCKET_ENDLESS},
-                    {{"HOCKET_PROVIDER", "tcp"}});
+                    {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}});
     REQUIRE(process.wait_for_output("[1] running as ", 40s));
     std::this_thread::sleep_for(2s);  // a rank writes its records to the file each second
     kill(std::stoi(process.output_after("[1] running as ")), SIGKILL);
@@ -177,7 +178,7 @@ TEST_CASE("a job that hangs and is ended has what it hung in") {
     const std::string path = folder.path() + "/trace.json";
     const Finished result = hocket::test::run(
         {HOCKET_RUN, "-n", "4", "--timeout", "8", "--trace", path, HOCKET_STUCK_RANKS, "late"}, 90s,
-        {{"HOCKET_PROVIDER", "tcp"}, {"HOCKET_SCHEDULE", "ring"}});
+        {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}, {"HOCKET_SCHEDULE", "ring"}});
     INFO(result.out << result.err);
     CHECK(result.exit_code == 124);
     auto slices = slices_in(path);

@@ -127,7 +127,7 @@ TEST_CASE("the levels of a topology are measured, and written as one that other 
         std::filesystem::remove(file);
         const auto tuned = hocket::test::run(
             {HOCKET_RUN, "-n", job.ranks, HOCKET_TUNE, "--topology", file, "--seconds", "0.2"}, 60s,
-            {{"HOCKET_TOPOLOGY", job.topology}, {"HOCKET_PROVIDER", job.provider}});
+            {{"HOCKET_TOPOLOGY", job.topology}, {"HOCKET_PROVIDER_FOR_ALL", job.provider}});
         INFO(tuned.out << tuned.err);
         REQUIRE(tuned.exit_code == 0);
         CHECK_THAT(tuned.out, Contains("written to " + file));

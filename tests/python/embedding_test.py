@@ -25,7 +25,7 @@ class Embedding(unittest.TestCase):
         for method in ("fork", "forkserver", "spawn"):
             for provider in ("", "tcp"):
                 with self.subTest(method=method, provider=provider):
-                    self.check_ranks(method, HOCKET_PROVIDER=provider)
+                    self.check_ranks(method, HOCKET_PROVIDER_FOR_ALL=provider)
 
     def test_multiprocessing_beside_a_progress_thread(self):
         self.check_ranks("fork", HOCKET_PROGRESS="thread")

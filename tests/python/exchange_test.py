@@ -299,7 +299,7 @@ class Ranks(unittest.TestCase):
             (2, "", ["refusals", "ends_in_an_iteration", "interrupts", "threads", "closing"]), (3, "tcp", []))
         for ranks, provider, more in runs:
             with self.subTest(ranks=ranks, provider=provider):
-                code, said = self.run_ranks(ranks, parts + more, ranks * (len(parts) + len(more)), HOCKET_PROVIDER=provider)
+                code, said = self.run_ranks(ranks, parts + more, ranks * (len(parts) + len(more)), HOCKET_PROVIDER_FOR_ALL=provider)
                 self.assertEqual(code, 0, said)
 
     def test_a_rank_is_lost(self):

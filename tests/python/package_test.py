@@ -311,7 +311,7 @@ class Ranks(unittest.TestCase):
                 with self.subTest(ranks=ranks, provider=provider):
                     code, said = running.run([HOCKET_RUN, "-n", str(ranks), "--timeout", "100", sys.executable,
                                               os.path.join(HERE, "package_rank.py"), "all"], 120,
-                                             HOCKET_PROVIDER=provider, HOCKET_TEST_FOLDER=folder)
+                                             HOCKET_PROVIDER_FOR_ALL=provider, HOCKET_TEST_FOLDER=folder)
                     self.assertEqual(code, 0, said)
                     self.assertEqual(said.count("right: "), 11 * ranks, said)
 

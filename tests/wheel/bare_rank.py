@@ -40,7 +40,8 @@ with hocket.init() as comm:
         except hocket.Error as error:
             print(f"right: {comm.info('provider')}; {words(error)}", flush=True)
 try:
-    hocket.init(provider="ofi+tcp", timeout=30)
+    os.environ["HOCKET_PROVIDER_FOR_ALL"] = "ofi+tcp"
+    hocket.init(timeout=30)
     sys.exit("there is a provider without libfabric")
 except hocket.Error as error:
     print(f"right: {words(error)}", flush=True)

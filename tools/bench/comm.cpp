@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <regex>
 #include <sstream>
 #include <stdexcept>
@@ -36,6 +37,8 @@ Comm join(const Options& options) {
     how.provider = null_if_empty(options.provider);
     if (!options.subject.has_plans()) how.schedule = null_if_empty(options.schedule);
     if (options.executors.size() == 1) how.executor = options.executors[0];
+    if (!options.provider_for_all.empty())
+        setenv("HOCKET_PROVIDER_FOR_ALL", options.provider_for_all.c_str(), 1);
     hkt_comm* comm = nullptr;
     check(hkt_comm_create(&how, &comm), nullptr, "cannot join the job");
     return Comm(comm);

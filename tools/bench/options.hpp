@@ -24,7 +24,7 @@ struct Options {
     std::vector<hkt_op> ops{HKT_SUM};
     int root = 0;                                               // -1: each rank in turn
     std::vector<hkt_executor> executors{HKT_EXECUTOR_DEFAULT};  // two: interleaved
-    std::string schedule, topology, provider, json_file;
+    std::string schedule, topology, provider, provider_for_all, json_file;
     bool back_to_back = false;               // see time.hpp
     MemoryKind memory = MemoryKind::shared;  // of the buffers
     bool predict = false;

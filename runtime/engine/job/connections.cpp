@@ -104,15 +104,15 @@ void Connections::meet() {
     in_dsl([&] { dsl::check_topology(options_.topology, options_.schedule_path, options_.world_size); });
     if (options_.topology.empty())
         options_.topology =
-            options_.provider.empty() ? topology_of(agreement_) : std::to_string(options_.world_size);
+            options_.provider_carries_all ? std::to_string(options_.world_size) : topology_of(agreement_);
     open_window(std::move(invitation));
     open_fabric();
 }
 
-// A provider that was named in the options carries all messages; then no memory is shared.
+// No memory is shared if the options name a provider for all messages.
 void Connections::open_window(transport::WindowInvitation invitation) {
     const auto host_of = [&](int rank) { return agreement_.hosts[static_cast<std::size_t>(rank)]; };
-    const bool shares = options_.provider.empty();
+    const bool shares = !options_.provider_carries_all;
     std::vector<dsl::Rank> members;
     std::vector<std::string> names;
     int self = 0;
@@ -153,7 +153,7 @@ void Connections::open_fabric() {
 // would itself report another one.
 JobShape Connections::shape() const {
     const bool shares =
-        options_.provider.empty() && std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) > 1;
+        !options_.provider_carries_all && std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) > 1;
     std::string provider = shares ? "memory" : "";
     if (fabric_) provider += (shares ? ", " : "") + fabric_->provider();
     return {options_.topology, provider, size()};

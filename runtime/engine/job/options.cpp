@@ -259,7 +259,9 @@ Options resolve(const Choices& choices, const Environment& environment) {
     const auto text = [&](const std::optional<std::string>& choice, const char* name) {
         return choice ? *choice : reader.text(name).value_or("");
     };
-    options.provider = text(choices.provider, "HOCKET_PROVIDER");
+    const std::string for_all = reader.text("HOCKET_PROVIDER_FOR_ALL").value_or("");
+    options.provider_carries_all = !for_all.empty();
+    options.provider = options.provider_carries_all ? for_all : text(choices.provider, "HOCKET_PROVIDER");
     options.host_id = reader.text("HOCKET_HOST_ID").value_or("");
     // The ranks that a new process joins have outgrown the topology that they had declared.
     if (!choices.is_newcomer) options.topology = text(choices.topology, "HOCKET_TOPOLOGY");

@@ -24,7 +24,7 @@ namespace {
 
 // Memory between ranks of one host, messages, and both.
 const std::vector<std::map<std::string, std::string>> ways = {
-    {}, {{"HOCKET_PROVIDER", "tcp"}}, {{"HOCKET_PROVIDER", "ofi+tcp"}}};
+    {}, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}, {{"HOCKET_PROVIDER_FOR_ALL", "ofi+tcp"}}};
 
 // A sum over all ranks, out of place; each rank gives rank + 1.
 void require_sum(hkt_comm* comm, std::size_t count, const std::string& when) {

@@ -23,7 +23,7 @@ using namespace hocket::test;
 namespace {
 
 const std::vector<std::map<std::string, std::string>> ways = {
-    {}, {{"HOCKET_PROVIDER", "tcp"}}, {{"HOCKET_PROVIDER", "ofi+tcp"}}};
+    {}, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}, {{"HOCKET_PROVIDER_FOR_ALL", "ofi+tcp"}}};
 
 Comm split(hkt_comm* comm, std::int32_t color, std::int32_t key) {
     hkt_comm* group = nullptr;
@@ -300,7 +300,7 @@ TEST_CASE("ranks that wait in a circle over several groups are told so, and what
     };
     for (const char* provider : {"", "tcp"}) {
         INFO(provider);
-        std::map<std::string, std::string> environment{{"HOCKET_PROVIDER", provider},
+        std::map<std::string, std::string> environment{{"HOCKET_PROVIDER_FOR_ALL", provider},
                                                        {"HOCKET_TIMEOUT_MS", "2500"}};
         const int before = named.value();
         // A rank is asked once where it waits, and may be on its way there.

@@ -29,7 +29,8 @@ namespace {
 using Environment = std::map<std::string, std::string>;
 using namespace std::chrono_literals;
 
-const std::vector<Environment> ways = {{}, {{"HOCKET_PROVIDER", "tcp"}}, {{"HOCKET_PROVIDER", "ofi+tcp"}}};
+const std::vector<Environment> ways = {
+    {}, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}, {{"HOCKET_PROVIDER_FOR_ALL", "ofi+tcp"}}};
 
 // Ids that one process makes and others wait for, in memory that all share.
 class Ids {
@@ -208,7 +209,7 @@ TEST_CASE("whoever is lost is replaced by a new process, again and again") {
 }
 
 TEST_CASE("a rank that was given up and runs again disturbs nobody of the new communicator") {
-    for (const Environment& way : {Environment{}, Environment{{"HOCKET_PROVIDER", "tcp"}}}) {
+    for (const Environment& way : {Environment{}, Environment{{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}) {
         const Ids ids(2);
         auto* const pid = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
         auto* const has_heard = static_cast<std::atomic<bool>*>(shared_memory(sizeof(std::atomic<bool>)));

@@ -25,7 +25,7 @@ using namespace hocket::test;
 namespace {
 
 const std::vector<std::map<std::string, std::string>> ways = {
-    {}, {{"HOCKET_PROVIDER", "tcp"}}, {{"HOCKET_PROVIDER", "ofi+tcp"}}};
+    {}, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}, {{"HOCKET_PROVIDER_FOR_ALL", "ofi+tcp"}}};
 
 std::vector<std::int32_t> lost_of(hkt_comm* comm) {
     std::size_t count = 0;

@@ -10,7 +10,7 @@
 namespace hocket::test {
 
 inline const std::vector<std::map<std::string, std::string>> ways = {
-    {}, {{"HOCKET_PROVIDER", "tcp"}}, {{"HOCKET_PROVIDER", "ofi+tcp"}}};
+    {}, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}, {{"HOCKET_PROVIDER_FOR_ALL", "ofi+tcp"}}};
 
 inline Comm join_with_thread() {
     hkt_comm_options options = HKT_COMM_OPTIONS_INIT;

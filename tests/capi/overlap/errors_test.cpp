@@ -206,7 +206,7 @@ TEST_CASE("a schedule that keeps a state is refused") {
 
 TEST_CASE("a rank that ends fails the others, again and again") {
     const auto outcomes =
-        run_ranks({3, {{"HOCKET_TIMEOUT_MS", "20000"}, {"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+        run_ranks({3, {{"HOCKET_TIMEOUT_MS", "20000"}, {"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [](int rank) {
             const Comm comm = join_with(HKT_PROGRESS_THREAD);
             OverlapModel model;
             const Overlap overlap = opened(comm.get(), model);

@@ -97,7 +97,7 @@ TEST_CASE("gradients among ranks have the same bits with every plan") {
     for (const Way& way : {Way{3, "", "", true}, Way{4, "tcp", "2x2", true, 2}, Way{3, "tcp", "", false},
                            Way{1, "", "", false}}) {
         std::map<std::string, std::string> environment{{"HOCKET_TIMEOUT_MS", "30000"}};
-        if (*way.provider) environment["HOCKET_PROVIDER"] = way.provider;
+        if (*way.provider) environment["HOCKET_PROVIDER_FOR_ALL"] = way.provider;
         if (*way.topology) environment["HOCKET_TOPOLOGY"] = way.topology;
         const auto outcomes = run_ranks({way.ranks, environment}, [&](int) {
             const Comm comm = join_with_thread();
@@ -121,7 +121,7 @@ TEST_CASE("gradients among ranks have the same bits with every plan") {
 }
 
 TEST_CASE("all ranks run one plan, and know its profile") {
-    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [](int rank) {
         const Comm comm = join_with_thread();
         OverlapModel model;
         const Overlap overlap = open(comm.get(), model, options_of(HKT_OVERLAP_OPTIMUM, 5));

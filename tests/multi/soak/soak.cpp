@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <bit>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "tests/multi/soak/stream.hpp"
@@ -40,7 +41,10 @@ hkt_comm_options any_kind_of_communicator(Chance& chance, int ranks) {
     if (ranks == 4 && chance.one_in(3)) options.topology = chance.one_in(2) ? "2x2" : "bcube(2,2)";
     if (chance.one_in(4)) options.schedule = chance.one_in(2) ? "ring" : "blueconnect";
     if (chance.one_in(2)) options.executor = HKT_EXECUTOR_INTERPRETER;
-    if (chance.one_in(4)) options.provider = "tcp";
+    static const bool is_given = std::getenv("HOCKET_PROVIDER_FOR_ALL") != nullptr;
+    const bool goes_by_tcp = chance.one_in(4);
+    if (!is_given && goes_by_tcp) setenv("HOCKET_PROVIDER_FOR_ALL", "tcp", 1);
+    if (!is_given && !goes_by_tcp) unsetenv("HOCKET_PROVIDER_FOR_ALL");
     return options;
 }
 

@@ -265,7 +265,7 @@ TEST_CASE(
                               {5, "", "direct"}}) {
             const auto outcomes =
                 run_ranks({c.ranks,
-                           {{"HOCKET_PROVIDER", provider},
+                           {{"HOCKET_PROVIDER_FOR_ALL", provider},
                             {"HOCKET_TOPOLOGY", c.topology},
                             {"HOCKET_SCHEDULE", c.schedule}},
                            120},
@@ -284,7 +284,8 @@ TEST_CASE("schedules to compare with are right over memory and TCP, on 2 to 9 ra
     for (const char* provider : {"", "tcp"})
         for (const auto& [ranks, topology] : topologies) {
             const auto outcomes = run_ranks(
-                {ranks, {{"HOCKET_PROVIDER", provider}, {"HOCKET_TOPOLOGY", topology}}, 120}, [](int) {
+                {ranks, {{"HOCKET_PROVIDER_FOR_ALL", provider}, {"HOCKET_TOPOLOGY", topology}}, 120},
+                [](int) {
                     const auto comm = join();
                     for (const char* schedule :
                          {"two_level", "rings", "pipelined_tree(3)", "parameter_server(2)"})
@@ -595,7 +596,7 @@ TEST_CASE("a barrier holds everybody until the last one comes") {
 TEST_CASE("sizes that come out the same share a plan; messages need none of their own for small ones") {
     for (const char* provider : {"", "tcp"}) {
         const auto outcomes =
-            run_ranks({3, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int) {
+            run_ranks({3, {{"HOCKET_PROVIDER_FOR_ALL", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int) {
                 const auto comm = join();
                 const auto plan = [&](std::uint64_t count) {
                     return comm->plans().cached_plan({}, count).get();
@@ -656,7 +657,7 @@ TEST_CASE("communicators may be left at different times, with operations unfinis
 
 TEST_CASE("a rank that is done serves those that are late") {
     for (const char* provider : {"", "ofi+tcp", "tcp"}) {
-        const auto outcomes = run_ranks({4, {{"HOCKET_PROVIDER", provider}}}, [](int rank) {
+        const auto outcomes = run_ranks({4, {{"HOCKET_PROVIDER_FOR_ALL", provider}}}, [](int rank) {
             const auto comm = join();
             if (rank == 3)
                 std::this_thread::sleep_for(200ms);  // the others are at their goodbyes by now, or wait
@@ -671,8 +672,8 @@ TEST_CASE("a mismatch that two ranks notice is told to all, though the others wa
     for (const char* provider : {"", "ofi+tcp", "tcp"})
         for (const bool leaves : {false, true}) {
             const test::Tally known, started;
-            const auto outcomes =
-                run_ranks({5, {{"HOCKET_PROVIDER", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int rank) {
+            const auto outcomes = run_ranks(
+                {5, {{"HOCKET_PROVIDER_FOR_ALL", provider}, {"HOCKET_SCHEDULE", "ring"}}}, [&](int rank) {
                     auto comm = join();
                     const std::uint64_t count = rank == 2 ? 1001 : 1000;
                     auto data = values<float>(rank, count);
@@ -728,7 +729,7 @@ TEST_CASE("a deadline that passes on one rank ends the operation on all") {
 TEST_CASE("while rank 0 is stopped, what takes too long ends with the same status on all") {
     auto* rank_0 = static_cast<pid_t*>(test::shared_memory(sizeof(pid_t)));
     const test::Tally met, known;
-    const auto outcomes = run_ranks({4, {{"HOCKET_PROVIDER", "tcp"}}}, [&](int rank) {
+    const auto outcomes = run_ranks({4, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [&](int rank) {
         // Rank 1 closes its connections first, and the others see only that.
         const char* timeout = rank == 1 ? "1000" : "3000";
         setenv("HOCKET_TIMEOUT_MS", timeout, 1);
@@ -754,7 +755,7 @@ TEST_CASE("while rank 0 is stopped, what takes too long ends with the same statu
 
 TEST_CASE("a rank that leaves does not end what the others still do") {
     const test::Tally gone;
-    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [&](int rank) {
+    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [&](int rank) {
         auto comm = join();
         comm->exchanges().barrier();
         if (rank == 2) {
@@ -771,7 +772,7 @@ TEST_CASE("a rank that leaves does not end what the others still do") {
 }
 
 TEST_CASE("a rank that cannot open its fabric tells the others why") {
-    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [](int rank) {
         if (rank == 1) setenv("HOCKET_FABRIC_ADDR", "203.0.113.7", 1);
         const double begin = test::now_ms();
         const auto text = failure_of([] { join(); });

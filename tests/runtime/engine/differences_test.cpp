@@ -179,7 +179,7 @@ void check_together(const Way& way, std::span<const Case> cases) {
     auto* const failed =
         static_cast<std::atomic<int>*>(test::shared_memory(cases.size() * sizeof(std::atomic<int>)));
     const auto outcomes = run_ranks(
-        {ranks, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "40000"}}}, [&](int rank) {
+        {ranks, {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", "40000"}}}, [&](int rank) {
             if (!way.hosts.empty()) setenv("HOCKET_HOST_ID", way.hosts[rank].c_str(), 1);
             const auto parent = Communicator::create(engine::resolve({}));
             int rendezvous = 0;
@@ -284,7 +284,8 @@ TEST_CASE("a rank that is late, or has gone on to compute, is known by what it s
     for (const Way& way : ways()) {
         const test::Tally have_come, seen;
         const auto outcomes = run_ranks(
-            {ranks, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "40000"}}}, [&](int rank) {
+            {ranks, {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", "40000"}}},
+            [&](int rank) {
                 if (!way.hosts.empty()) setenv("HOCKET_HOST_ID", way.hosts[rank].c_str(), 1);
                 const auto comm = Communicator::create(engine::resolve({}));
                 std::vector<float> data(512, 1);
@@ -320,7 +321,8 @@ TEST_CASE("what a message shows is named by what was started, though its sender 
     for (const Way& way : ways()) {
         const test::Tally failed;
         const auto outcomes = run_ranks(
-            {ranks, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "40000"}}}, [&](int rank) {
+            {ranks, {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", "40000"}}},
+            [&](int rank) {
                 if (!way.hosts.empty()) setenv("HOCKET_HOST_ID", way.hosts[rank].c_str(), 1);
                 const auto comm = Communicator::create(engine::resolve({}));
                 std::vector<float> data(512, 1);
@@ -347,7 +349,8 @@ TEST_CASE("a TIMEOUT does not blame ranks that come by, or wait again, for one t
         for (const bool comes_by : {true, false}) {
             const test::Tally ended;
             const auto outcomes = run_ranks(
-                {ranks, {{"HOCKET_PROVIDER", provider}, {"HOCKET_TIMEOUT_MS", "3000"}}}, [&](int rank) {
+                {ranks, {{"HOCKET_PROVIDER_FOR_ALL", provider}, {"HOCKET_TIMEOUT_MS", "3000"}}},
+                [&](int rank) {
                     const auto comm = Communicator::create(engine::resolve({}));
                     std::vector<float> data(512, 1);
                     if (rank == 2) return ended.await(2);
@@ -377,7 +380,8 @@ TEST_CASE("a TIMEOUT names on each rank those that have not started it, however 
         for (const int late : {0, 2}) {  // the one that asks all; one of those that answer
             const test::Tally ended;
             const auto outcomes = run_ranks(
-                {ranks, {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "3000"}}}, [&](int rank) {
+                {ranks, {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", "3000"}}},
+                [&](int rank) {
                     if (!way.hosts.empty()) setenv("HOCKET_HOST_ID", way.hosts[rank].c_str(), 1);
                     const auto comm = Communicator::create(engine::resolve({}));
                     std::vector<float> data(512, 1);
@@ -409,8 +413,8 @@ TEST_CASE("a TIMEOUT does not blame ranks that are kept waiting in an earlier op
     constexpr int many = 4, late = 2;
     for (const char* const provider : {"", "tcp"}) {
         const test::Tally ended;
-        const auto outcomes =
-            run_ranks({many, {{"HOCKET_PROVIDER", provider}, {"HOCKET_TIMEOUT_MS", "2500"}}}, [&](int rank) {
+        const auto outcomes = run_ranks(
+            {many, {{"HOCKET_PROVIDER_FOR_ALL", provider}, {"HOCKET_TIMEOUT_MS", "2500"}}}, [&](int rank) {
                 const auto comm = Communicator::create(engine::resolve({}));
                 std::vector<float> data(512, 1);
                 const auto run = [&](Collective collective, const char* schedule) {

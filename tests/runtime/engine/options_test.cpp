@@ -43,7 +43,7 @@ TEST_CASE("nothing set is a world of one") {
 
 TEST_CASE("every variable reaches its field") {
     const Options options = resolved(with(job, {{"MASTER_ADDR", "10.0.0.1"},
-                                                {"HOCKET_PROVIDER", "tcp"},
+                                                {"HOCKET_PROVIDER", "verbs"},
                                                 {"HOCKET_TOPOLOGY", "2x2"},
                                                 {"HOCKET_SCHEDULE", "ring"},
                                                 {"HOCKET_SCHEDULE_PATH", "a::b/c:"},
@@ -63,7 +63,8 @@ TEST_CASE("every variable reaches its field") {
     CHECK(options.master_port == 29500);
     CHECK(options.listen_fd == -1);  // only rank 0 has one
     CHECK(options.secret == "s");
-    CHECK(options.provider == "tcp");
+    CHECK(options.provider == "verbs");
+    CHECK_FALSE(options.provider_carries_all);
     CHECK(options.topology == "2x2");
     CHECK(options.schedule == "ring");
     CHECK(options.schedule_path == std::vector<std::string>{"a", "b/c", engine::library_folder().value()});
@@ -76,6 +77,21 @@ TEST_CASE("every variable reaches its field") {
     CHECK(options.job_rank == 2);
     CHECK(options.heartbeat_timeout.count() == 700);
     CHECK(resolved(with(job, {{"RANK", "0"}, {"HOCKET_LISTEN_FD", "9"}})).listen_fd == 9);
+}
+
+TEST_CASE("a provider for all messages goes before any other") {
+    engine::Choices named;
+    named.provider = "verbs";
+    for (const engine::Choices& choices : {engine::Choices{}, named}) {
+        const Options options =
+            resolved(with(job, {{"HOCKET_PROVIDER", "efa"}, {"HOCKET_PROVIDER_FOR_ALL", "tcp"}}), choices);
+        CHECK(options.provider == "tcp");
+        CHECK(options.provider_carries_all);
+    }
+    const Options options =
+        resolved(with(job, {{"HOCKET_PROVIDER", "efa"}, {"HOCKET_PROVIDER_FOR_ALL", ""}}), named);
+    CHECK(options.provider == "verbs");
+    CHECK_FALSE(options.provider_carries_all);
 }
 
 TEST_CASE("other launchers' variables are understood, in pairs") {

@@ -224,7 +224,7 @@ template <typename Body>
 std::string on(const Way& way, Body body, const std::string& timeout_ms = "30000") {
     const auto outcomes =
         run_ranks({static_cast<int>(way.hosts.size()),
-                   {{"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", timeout_ms}},
+                   {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", timeout_ms}},
                    120},
                   [&](int rank) {
                       const auto index = static_cast<std::size_t>(rank);

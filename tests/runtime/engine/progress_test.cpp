@@ -177,7 +177,7 @@ const char* const providers[] = {"ofi+tcp", "tcp"};
 TEST_CASE("all_reduce is right on real fabrics, for any count, in and out of place, again and again") {
     for (const char* provider : providers)
         for (const int ranks : {2, 3, 5}) {
-            const auto outcomes = run_ranks({ranks, {{"HOCKET_PROVIDER", provider}}}, [&](int rank) {
+            const auto outcomes = run_ranks({ranks, {{"HOCKET_PROVIDER_FOR_ALL", provider}}}, [&](int rank) {
                 Station station;
                 const auto plan = station.ring();
                 for (const std::uint64_t count : {0, 1, 2, 3, 5, 7, 1000, 100003, 1000, 7}) {
@@ -197,7 +197,7 @@ TEST_CASE("all_reduce is right on real fabrics, for any count, in and out of pla
 
 TEST_CASE("messages of several parts arrive on real fabrics, also for counts that leave some of them empty") {
     for (const char* provider : {"tcp", "ofi+tcp"}) {
-        const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", provider}}}, [&](int rank) {
+        const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER_FOR_ALL", provider}}}, [&](int rank) {
             Station station;
             const auto plan = station.broadcast_in_parts(1);
             for (const std::uint64_t count : {0, 1, 2, 3, 5, 6, 7, 8, 1000, 1000003, 7}) {
@@ -215,7 +215,7 @@ TEST_CASE("messages of several parts arrive on real fabrics, also for counts tha
 
 TEST_CASE("a warm start allocates nothing") {
     // Over tcp: the shm fabric keeps a queue of its own, which is not the engine's.
-    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [](int rank) {
         Station station;
         for (const auto& plan : {station.ring(), station.ring_in_tiles()}) {
             const std::uint64_t count = plan->program().memory_is_shared ? 200000 : 5000;
@@ -233,7 +233,7 @@ TEST_CASE("a warm start allocates nothing") {
 
 TEST_CASE("several operations may be in flight, of one plan and of two, and end in any order") {
     for (const char* provider : providers) {
-        const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", provider}}}, [&](int rank) {
+        const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER_FOR_ALL", provider}}}, [&](int rank) {
             Station station;
             const auto ring = station.ring(), broadcast = station.broadcast(1);
             for (int round = 0; round < 3; ++round) {
@@ -267,7 +267,7 @@ TEST_CASE("several operations may be in flight, of one plan and of two, and end 
 }
 
 TEST_CASE("threads of one rank wait and start at the same time") {
-    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [](int rank) {
         Station station;
         const auto plan = station.ring();
         // The order of starts must be the same on all ranks: one thread starts, others wait.
@@ -307,8 +307,8 @@ TEST_CASE("threads of one rank wait and start at the same time") {
 TEST_CASE("different counts are a mismatch that says what this rank started") {
     for (const char* provider : providers)
         for (const std::uint64_t other : {999u, 1001u, 500000u}) {
-            const auto outcomes =
-                run_ranks({2, {{"HOCKET_PROVIDER", provider}, {"HOCKET_TIMEOUT_MS", "5000"}}}, [&](int rank) {
+            const auto outcomes = run_ranks(
+                {2, {{"HOCKET_PROVIDER_FOR_ALL", provider}, {"HOCKET_TIMEOUT_MS", "5000"}}}, [&](int rank) {
                     Station station;
                     const auto plan = station.ring();
                     const std::uint64_t count = rank == 0 ? 1000 : other;
@@ -331,7 +331,7 @@ TEST_CASE("different counts are a mismatch that says what this rank started") {
 
 TEST_CASE("a difference that sent no message is noticed with the next operation") {
     const auto outcomes =
-        run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}, {"HOCKET_TIMEOUT_MS", "5000"}}}, [](int rank) {
+        run_ranks({2, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}, {"HOCKET_TIMEOUT_MS", "5000"}}}, [](int rank) {
             Station station;
             auto values = numbers(10, rank);
             // Each rank names itself as the root, sends, and waits for nothing.
@@ -350,7 +350,7 @@ TEST_CASE("a difference that sent no message is noticed with the next operation"
 TEST_CASE("a rank that does not come is a timeout, with the step and its source line") {
     for (const char* provider : providers) {
         const test::Tally ended;
-        const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", provider}}}, [&](int rank) {
+        const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER_FOR_ALL", provider}}}, [&](int rank) {
             Station station(400ms);
             if (rank == 1) return ended.await(1);
             auto values = numbers(1000, rank);
@@ -372,8 +372,8 @@ TEST_CASE("a rank that does not come is a timeout, with the step and its source 
 TEST_CASE("many operations in flight do not block each other, however late a rank is") {
     for (const char* provider : providers) {
         const test::Tally started_all;
-        const auto outcomes =
-            run_ranks({2, {{"HOCKET_PROVIDER", provider}, {"HOCKET_TIMEOUT_MS", "20000"}}}, [&](int rank) {
+        const auto outcomes = run_ranks(
+            {2, {{"HOCKET_PROVIDER_FOR_ALL", provider}, {"HOCKET_TIMEOUT_MS", "20000"}}}, [&](int rank) {
                 Station station;
                 const auto plan = station.ring();
                 constexpr int starts = 1500;  // with more messages than any queue of a provider holds
@@ -394,7 +394,7 @@ TEST_CASE("many operations in flight do not block each other, however late a ran
 }
 
 TEST_CASE("a request that is waited for twice is refused, and does no harm") {
-    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [](int rank) {
         Station station;
         const auto plan = station.ring();  // the plan owns the memory of its requests
         auto values = numbers(100, rank);
@@ -409,7 +409,7 @@ TEST_CASE("a request that is waited for twice is refused, and does no harm") {
 
 TEST_CASE("a program that computes a bit and tests a bit runs into its deadline too") {
     const test::Tally ended;
-    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}}}, [&](int rank) {
+    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [&](int rank) {
         Station station(1s);
         auto values = numbers(100, rank);
         if (rank == 1) return ended.await(1);
@@ -425,7 +425,7 @@ TEST_CASE("a program that computes a bit and tests a bit runs into its deadline 
 
 TEST_CASE("the deadline's clock stands still while the application is away") {
     const test::Tally back;
-    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}}}, [&](int rank) {
+    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [&](int rank) {
         Station station(500ms);
         auto values = numbers(100000, rank);
         if (rank == 1) back.await(1);
@@ -445,7 +445,7 @@ TEST_CASE(
     for (const char* provider : providers) {
         constexpr int ranks = 4;
         auto* time_of_death = static_cast<double*>(test::shared_memory(sizeof(double)));
-        const auto outcomes = run_ranks({ranks, {{"HOCKET_PROVIDER", provider}}}, [&](int rank) {
+        const auto outcomes = run_ranks({ranks, {{"HOCKET_PROVIDER_FOR_ALL", provider}}}, [&](int rank) {
             Station station;
             const auto plan = station.ring();
             auto values = numbers(20000, rank);
@@ -473,7 +473,7 @@ TEST_CASE(
 
 TEST_CASE("a rank that reported before it left is not taken for one that only left") {
     const test::Tally told;
-    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER", "tcp"}}}, [&](int rank) {
+    const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [&](int rank) {
         Station station;
         if (rank == 1) return told.await(1);
         LateReport bootstrap(*station.bootstrap);
@@ -491,7 +491,7 @@ TEST_CASE("a rank that reported before it left is not taken for one that only le
 }
 
 TEST_CASE("a rank that has left is an error for whoever needs it") {
-    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER", "tcp"}}}, [](int rank) {
+    const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [](int rank) {
         Station station;
         auto values = numbers(1000, rank);
         station.run(station.ring(), values.data(), values.data(), 1000);

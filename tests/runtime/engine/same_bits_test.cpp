@@ -39,17 +39,19 @@ struct Work : test::RandomSchedule {
 
 // The connections between ranks, and the threads that move operations.
 struct Way {
-    std::string hosts;  // a letter for each rank
-    std::string provider;
-    std::string movers;  // of each rank: 't', a progress thread; 'c', its calls
-    std::string paths;   // to local peers, of each rank: 'c', through the cache; 'm', past it
+    std::string hosts;     // a letter for each rank
+    std::string provider;  // for all messages
+    std::string movers;    // of each rank: 't', a progress thread; 'c', its calls
+    std::string paths;     // to local peers, of each rank: 'c', through the cache; 'm', past it
     std::string shares =
         "";  // of each rank: 's', private buffers become shared by use; 'p', or "": they do not
+    std::string between_hosts = "";  // the provider
 
     bool uses_again() const { return !shares.empty(); }  // private buffers, often enough
     std::string text() const {
-        return fmt::format("hosts {}, provider '{}', moved by {}, handed over by {}, shared by use: {}",
-                           hosts, provider, movers, paths, shares);
+        return fmt::format(
+            "hosts {}, provider '{}' ('{}' between hosts), moved by {}, handed over by {}, shared by use: {}",
+            hosts, provider, between_hosts, movers, paths, shares);
     }
 };
 
@@ -89,7 +91,7 @@ std::vector<Way> ways_of(const Work& work) {
             ways.push_back({apart, "ofi+tcp", drawn('c', 't'), calls});
             break;
         case 2:
-            ways.push_back({mixed, "ofi+tcp", calls, drawn('c', 'm')});
+            ways.push_back({mixed, "", calls, drawn('c', 'm'), "", "ofi+tcp"});
             break;
         default:
             ways.push_back({apart, "", drawn('c', 't'), calls});
@@ -199,7 +201,8 @@ void expect_right(const Work& work, int rank, const std::vector<std::byte>& resu
 std::unique_ptr<Communicator> join(const Work& work, const Way& way, int rank) {
     setenv("HOCKET_HOST_ID", way.hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
     setenv("HOCKET_TOPOLOGY", work.topology.c_str(), 1);
-    setenv("HOCKET_PROVIDER", way.provider.c_str(), 1);
+    setenv("HOCKET_PROVIDER_FOR_ALL", way.provider.c_str(), 1);
+    setenv("HOCKET_PROVIDER", way.between_hosts.c_str(), 1);
     setenv("HOCKET_PROGRESS", way.movers[static_cast<std::size_t>(rank)] == 't' ? "thread" : "calls", 1);
     const bool shares = way.uses_again() && way.shares[static_cast<std::size_t>(rank)] == 's';
     setenv("HOCKET_SHARE_BUFFERS", shares ? "on" : "off", 1);

@@ -277,7 +277,7 @@ TEST_CASE("rank 0's table rules on all ranks, after a name and before the estima
     engine::write_tuning(folder.file("of_0"), of_three("ring"));
     engine::write_tuning(folder.file("of_1"), of_three("direct"));
     const auto outcomes =
-        test::run_ranks({3, {{"HOCKET_PROVIDER", ""}, {"HOCKET_TOPOLOGY", ""}}}, [&](int rank) {
+        test::run_ranks({3, {{"HOCKET_PROVIDER_FOR_ALL", ""}, {"HOCKET_TOPOLOGY", ""}}}, [&](int rank) {
             setenv("HOCKET_TUNING", rank == 2 ? "off" : folder.file(rank == 0 ? "of_0" : "of_1").c_str(), 1);
             const auto comm = engine::Communicator::create(engine::resolve({}));
             const std::string tuned = schedule_of(*comm, 64);
@@ -299,8 +299,8 @@ TEST_CASE("rank 0's table rules on all ranks, after a name and before the estima
 TEST_CASE("a tuned schedule that does not exist any more is one warning, and the estimate's choice") {
     const Folder folder;
     engine::write_tuning(folder.file(), of_three("gone"));
-    const auto outcomes =
-        test::run_ranks({3, {{"HOCKET_TUNING", folder.file()}, {"HOCKET_PROVIDER", ""}}}, [&](int rank) {
+    const auto outcomes = test::run_ranks(
+        {3, {{"HOCKET_TUNING", folder.file()}, {"HOCKET_PROVIDER_FOR_ALL", ""}}}, [&](int rank) {
             const std::string file = folder.file("stderr" + std::to_string(rank));
             expect(std::freopen(file.c_str(), "w", stderr) != nullptr, "no stderr");
             const auto comm = engine::Communicator::create(engine::resolve({}));

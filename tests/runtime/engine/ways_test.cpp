@@ -271,7 +271,9 @@ TEST_CASE("every way of running a schedule gives the same bits") {
                            {"abcd", "", "tcp"}}) {
         const auto outcomes = test::run_ranks(
             {ranks,
-             {{"HOCKET_TOPOLOGY", "2x2"}, {"HOCKET_PROVIDER", way.provider}, {"HOCKET_TIMEOUT_MS", "30000"}},
+             {{"HOCKET_TOPOLOGY", "2x2"},
+              {"HOCKET_PROVIDER_FOR_ALL", way.provider},
+              {"HOCKET_TIMEOUT_MS", "30000"}},
              120},
             [&](int rank) {
                 const auto comm = join(way, rank);
