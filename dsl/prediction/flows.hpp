@@ -1,24 +1,21 @@
-// Simulates flows that share links: at each moment every flow has its max-min fair rate. Event-driven: rates
-// change when a flow begins or ends, and only those of flows that share links with it, directly or through
-// others, and that are not slower. (All rates grow alike until links are full. Up to the rate of a flow, it
-// is the same whether that flow is there or not.)
+// Simulates flows that share links: at each moment every flow has its max-min fair rate
+// (dsl/prediction/sharing.hpp). Event-driven: rates change when a flow begins or ends.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <queue>
 #include <span>
 #include <vector>
 
 #include "dsl/base/deadline.hpp"
+#include "dsl/prediction/end_queue.hpp"
 #include "dsl/prediction/network_spec.hpp"
+#include "dsl/prediction/sharing.hpp"
 
 namespace hocket::dsl {
 
 using FlowId = std::uint32_t;
-using RouteId = std::uint32_t;
 
 // Events whose times differ by no more than this, relative to the time, are one event.
 inline constexpr double same_time = 1e-12;
@@ -34,7 +31,8 @@ class Flows {
     // rates: of each link, in bytes per second, finite and more than 0. certifies: each solution is checked,
     // and what is wrong throws std::logic_error. The deadline must outlive the object; it is checked by
     // next() and advance(), which throw DeadlineError.
-    explicit Flows(std::vector<double> rates, bool certifies = false, const Deadline& deadline = no_deadline);
+    explicit Flows(std::vector<double> rates, bool certifies = false, const Deadline& deadline = no_deadline)
+        : sharing_(rates, certifies, deadline), deadline_(deadline) {}
 
     // hops: at least one, each with a different link. Flows of one route have equal rates and are drained
     // together. Flows of a higher priority share links as if the others were not there; these share what is
@@ -50,12 +48,14 @@ class Flows {
     const std::vector<FlowId>& advance(double time);
 
     double now() const { return now_; }
-    double rate_of(RouteId route) const { return groups_[route].rate; }  // after next()
-    std::size_t solutions() const { return solutions_; }
+    double rate_of(RouteId route) const;                            // after next()
+    std::size_t solutions() const { return sharing_.solutions(); }  // times that rates were found
+    std::size_t visits() const { return sharing_.visits(); }        // of links, to find them
+
+    std::size_t endings() const;  // ends of flows that are queued, also those that are out of date
 
   private:
-    static constexpr double never_slower = std::numeric_limits<double>::infinity();
-    static constexpr int lowest = std::numeric_limits<int>::min();
+    using Progress = long double;  // small flows run beside large ones
     struct Member {
         double end;  // the group's progress at which it ends
         FlowId flow;
@@ -63,90 +63,52 @@ class Flows {
             return end != other.end ? end > other.end : flow > other.flow;
         }
     };
-    // The flows of one route. `progress`: the bytes that a flow has sent that was there from the beginning.
+    // The flows of one route. Its progress is what a flow has sent that was there from the beginning.
     struct Group {
-        std::size_t first_hop = 0;
-        std::uint32_t hops = 0, version = 0;
-        std::uint64_t seen = 0;  // the last solution that it was part of
-        double progress = 0, since = 0, rate = 0, next_rate = 0;
-        int priority = 0;
-        bool changed = false, frozen = false;
+        Progress ahead = 0;           // of its holder's progress
+        Progress queued = 0;          // the holder's progress at which the first member ends
         std::vector<Member> members;  // a heap, the next to end first
     };
-    struct Place {  // of a group on one of its links
+    struct Ending {
+        Progress at;
         RouteId route;
-        std::uint32_t hop;
-    };
-    struct LinkState {
-        double rate;
-        std::vector<Place> groups;  // that have flows
-        double flows = 0;           // the sum of their shares
-        std::uint64_t seen = 0;
-        bool dirty = false;
-        // While rates are found:
-        double left = 0, weight = 0, frozen_weight = 0;
-        std::size_t open = 0;
-    };
-    struct Event {
-        double time;
-        RouteId route;
-        std::uint32_t version;
-        bool operator>(const Event& other) const {
-            return time != other.time ? time > other.time : route > other.route;
+        bool operator>(const Ending& other) const {
+            return at != other.at ? at > other.at : route > other.route;
         }
     };
-    struct Level {  // the rate at which a link is full
-        double rate;
-        LinkId link;
-        bool operator>(const Level& other) const {
-            return rate != other.rate ? rate > other.rate : link > other.link;
-        }
+    // The flows that a lane holds have one rate. Its progress is what one has sent that it holds since it
+    // last held none.
+    struct Drain {
+        Progress progress = 0;
+        double since = 0, rate = 0;
+        std::vector<Ending> endings;  // a heap; what is not a group's `queued` is out of date
+        bool is_idle = true, is_late = false;
     };
 
-    std::span<const Hop> hops_of(const Group& group) const {
-        return {hops_.data() + group.first_hop, group.hops};
+    Progress progress_of(const Drain& drain) const {
+        return drain.progress + static_cast<Progress>(drain.rate) * (now_ - drain.since);
     }
-    void mark(RouteId route, double flows);
-    struct Use {
-        double load = 0;     // of this priority, and of higher ones
-        double fastest = 0;  // of this priority
-    };
-    Use use_of(LinkId link, int priority) const;
-    void join(RouteId route);
-    void leave(RouteId route);
     void settle();
-    void collect(LinkId first);
-    bool stays(const Group& group, double slowest) const;
-    void fill();
-    void begin_filling(LinkState& link);
-    void fill_class(int priority);
-    void freeze(const std::vector<LinkId>& full, double rate, int priority);
-    void apply(RouteId route);
-    static double end_of(const Group& group);
-    void forget_stale_events();
-    void certify() const;
-    double next_event();
+    void take_level(LaneId lane);
+    void move(const Sharing::Move& move);
+    void queue(RouteId route);
+    static void pop(std::vector<Ending>& endings);
+    bool is_stale(LaneId lane, const Ending& ending) const;
+    void forget_stale_endings(LaneId lane);
+    void refresh(LaneId lane);
+    void queue_lane(LaneId lane);
+    void end_on(LaneId lane, double time);
+    void end_members(Group& group, Progress reached);
 
-    double now_ = 0;
-    bool certifies_;
+    Sharing sharing_;
     DeadlineCounter deadline_;
-    std::vector<Hop> hops_;
-    std::vector<std::uint32_t> positions_;  // by hop: of the group in its link's list
-    std::vector<Group> groups_;             // by route
-    std::vector<LinkState> links_;
-    std::vector<LinkId> dirty_;
-    std::vector<int> priorities_;  // of all routes, the highest first
-    int most_urgent_ = lowest;     // priority of what changed since the last solution
-    double slowest_ =
-        never_slower;  // what is slower has the same rate after all changes since the last solution
-    std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+    double now_ = 0;
+    std::vector<Group> groups_;  // by route
+    std::vector<Drain> drains_;  // by lane
+    EndQueue ends_;              // of lanes, by when the first flow ends
+    std::vector<LaneId> late_;   // lanes whose entry there is out of date
     std::vector<FlowId> ended_;
     FlowId flows_ = 0;
-    std::size_t solutions_ = 0;
-    std::uint64_t component_ = 0;
-    // Of the part of the network that is being solved:
-    std::vector<LinkId> links_seen_, touched_, to_certify_;
-    std::vector<RouteId> groups_seen_;
 };
 
 }  // namespace hocket::dsl
