@@ -97,6 +97,7 @@ void Sharing::add_flows(RouteId route, std::int32_t flows) {
         touch(hop.lane);
     }
     group.flows += flows;
+    if (!group.is_open) held_of(route).flows = group.flows;
     if (group.flows == 0) leave(route);
 }
 
@@ -115,8 +116,8 @@ void Sharing::join(RouteId route) {
 
 void Sharing::leave(RouteId route) {
     Group& group = groups_[route];
-    const LaneId holder = std::exchange(holders_[route], no_lane);
-    if (holder != no_lane) remove_own(holder, route);
+    const LaneId holder = holders_[route];
+    if (holder != no_lane) remove_own(route);
     for (std::uint32_t i = 0; i < group.hops; ++i) {
         const LaneId id = hops_[group.first_hop + i].lane;
         Lane& lane = lanes_[id];
@@ -132,15 +133,22 @@ void Sharing::leave(RouteId route) {
 }
 
 void Sharing::add_own(LaneId id, RouteId route) {
-    std::vector<RouteId>& own = lanes_[id].own;
-    groups_[route].position = static_cast<std::uint32_t>(own.size());
-    own.push_back(route);
+    Group& group = groups_[route];
+    std::vector<Held>& own = lanes_[id].own;
+    group.position = static_cast<std::uint32_t>(own.size());
+    holders_[route] = id;
+    Held& held = own.emplace_back();
+    held.route = route;
+    held.flows = group.flows;
+    held.hops = group.hops;
+    held.is_open = group.is_open;
+    if (group.hops <= Held::most_hops) std::ranges::copy(hops_of(group), held.first_hops.begin());
 }
 
-void Sharing::remove_own(LaneId id, RouteId route) {
-    std::vector<RouteId>& own = lanes_[id].own;
+void Sharing::remove_own(RouteId route) {
+    std::vector<Held>& own = lanes_[std::exchange(holders_[route], no_lane)].own;
     const std::uint32_t position = groups_[route].position;
-    groups_[own.back()].position = position;
+    groups_[own.back().route].position = position;
     own[position] = own.back();
     own.pop_back();
 }
@@ -257,20 +265,17 @@ void Sharing::visit(LaneId id, double turn) {
 bool Sharing::open_own(LaneId id, double rate) {
     Lane& lane = lanes_[id];
     bool opens = false;
-    const auto fits = [&](const Group& group, const LaneHop& hop) {
+    const auto fits = [&](const Held& held, const LaneHop& hop) {
         const Lane& other = lanes_[hop.lane];
-        const double more = weight_of(group, hop) * (rate - lane.level);
+        const double more = weight_of(held.flows, hop) * (rate - lane.level);
         return hop.lane == id || other.capacity - other.others - rate * other.weight >= more;
     };
-    for (std::size_t i = 0; i < lane.own.size(); ++i) {
-        fetch_ahead(lane.own, i);
-        const RouteId route = lane.own[i];
-        const Group& group = groups_[route];
-        if (group.is_open) continue;
-        const auto hops = hops_of(group);
-        deadline_.check(sharing_links, group.hops);
-        if (!std::all_of(hops.begin(), hops.end(), [&](const LaneHop& hop) { return fits(group, hop); })) {
-            open(route);
+    for (const Held& held : lane.own) {
+        if (held.is_open) continue;
+        const auto hops = hops_of(held);
+        deadline_.check(sharing_links, held.hops);
+        if (!std::all_of(hops.begin(), hops.end(), [&](const LaneHop& hop) { return fits(held, hop); })) {
+            open(held.route);
             opens = true;
         }
     }
@@ -279,7 +284,7 @@ bool Sharing::open_own(LaneId id, double rate) {
 
 void Sharing::open(RouteId route) {
     Group& group = groups_[route];
-    group.is_open = true;
+    held_of(route).is_open = group.is_open = true;
     const LaneId holder = holders_[route];
     const double rate = lanes_[holder].level;
     lanes_[holder].has_opened = true;
@@ -287,7 +292,7 @@ void Sharing::open(RouteId route) {
     for (const LaneHop& hop : hops_of(group)) {
         Lane& lane = lanes_[hop.lane];
         if (hop.lane != holder) {
-            const double weight = weight_of(group, hop);
+            const double weight = weight_of(group.flows, hop);
             lane.others -= static_cast<long double>(weight) * rate;
             lane.weight += weight;
             ++lane.growing;
@@ -324,22 +329,14 @@ bool Sharing::open_faster(LaneId id) {
     return opened > 0;
 }
 
-// The flows of a lane lie anywhere in memory: fetches those that come next in a loop.
-void Sharing::fetch_ahead(const std::vector<RouteId>& routes, std::size_t index) const {
-    if (index + 12 < routes.size()) __builtin_prefetch(&groups_[routes[index + 12]]);
-    if (index + 6 < routes.size()) __builtin_prefetch(hops_.data() + groups_[routes[index + 6]].first_hop);
-}
-
 // The lane is full at this rate. It holds its own flows, and all that are open.
 void Sharing::hold(LaneId id, double rate) {
     Lane& lane = lanes_[id];
     lane.has_opened = false;
     if (!lane.own.empty() && !is_more(rate, lane.level) && !is_more(lane.level, rate)) rate = lane.level;
     if (rate != lane.level)
-        for (std::size_t i = 0; i < lane.own.size(); ++i) {
-            fetch_ahead(lane.own, i);
-            if (!groups_[lane.own[i]].is_open) shift(lane.own[i], id, lane.level, rate);
-        }
+        for (const Held& held : lane.own)
+            if (!held.is_open) shift(held, id, lane.level, rate);
     std::vector<RouteId> open;
     open.swap(lane.open);
     for (const RouteId route : open)
@@ -354,16 +351,16 @@ void Sharing::close(RouteId route, LaneId by, double rate) {
     group.is_open = false;
     const LaneId before = holders_[route];
     if (before != by) {
-        if (before != no_lane) remove_own(before, route);
+        if (before != no_lane) remove_own(route);
         add_own(by, route);
-        holders_[route] = by;
         if (std::exchange(group.moved_in, solution_) != solution_) moved_.push_back({route, before});
     }
+    held_of(route).is_open = false;
     deadline_.check(sharing_links, group.hops);
     for (const LaneHop& hop : hops_of(group)) {
         if (hop.lane == by) continue;
         Lane& lane = lanes_[hop.lane];
-        const double weight = weight_of(group, hop);
+        const double weight = weight_of(group.flows, hop);
         lane.weight -= weight;
         if (--lane.growing == 0) stop_growing(lane);
         lane.others += static_cast<long double>(weight) * rate;
@@ -373,13 +370,12 @@ void Sharing::close(RouteId route, LaneId by, double rate) {
 }
 
 // A flow that is held gets another rate.
-void Sharing::shift(RouteId route, LaneId by, double from, double to) {
-    const Group& group = groups_[route];
-    deadline_.check(sharing_links, group.hops);
-    for (const LaneHop& hop : hops_of(group)) {
+void Sharing::shift(const Held& held, LaneId by, double from, double to) {
+    deadline_.check(sharing_links, held.hops);
+    for (const LaneHop& hop : hops_of(held)) {
         if (hop.lane == by) continue;
         Lane& lane = lanes_[hop.lane];
-        const auto weight = static_cast<long double>(weight_of(group, hop));
+        const auto weight = static_cast<long double>(weight_of(held.flows, hop));
         lane.others -= weight * from;
         lane.others += weight * to;
         lane.fastest_other = std::max(lane.fastest_other, to);
@@ -427,7 +423,7 @@ Sharing::Use Sharing::use_of(LaneId id) const {
         for (const Place& place : lanes_[other].groups) {
             const Group& group = groups_[place.route];
             const double rate = lanes_[holders_[place.route]].level;
-            use.load += rate * weight_of(group, hops_[group.first_hop + place.hop]);
+            use.load += rate * weight_of(group.flows, hops_[group.first_hop + place.hop]);
             use.fastest = std::max(use.fastest, rate);
         }
         if (other == id) break;

@@ -6,6 +6,7 @@
 // change only links are looked at whose flows change, and of their flows those whose rates change.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -69,6 +70,16 @@ class Sharing {
         std::uint32_t moved_in = 0;  // the last solution that gave it another holder
         bool is_open = false;
     };
+    // A group that a lane holds, with what the inner loops need of it: groups lie anywhere in memory, a
+    // lane's own flows beside each other.
+    struct Held {
+        static constexpr std::uint32_t most_hops = 6;  // that fit here, in one line of the cache
+        RouteId route;
+        std::int32_t flows;
+        std::uint32_t hops;
+        bool is_open;
+        std::array<LaneHop, most_hops> first_hops;
+    };
     struct Place {  // of a group on one of its lanes
         RouteId route;
         std::uint32_t hop;
@@ -85,7 +96,7 @@ class Sharing {
         bool is_touched = false;
         double queued = no_level;   // the level at which it will be looked at
         std::vector<RouteId> open;  // flows that were opened
-        std::vector<RouteId> own;   // that it holds
+        std::vector<Held> own;      // that it holds
         std::vector<Place> groups;  // all that have flows
         LaneId below = no_lane;     // the same link's next lower priority
         LinkId link = 0;
@@ -108,20 +119,22 @@ class Sharing {
         }
     };
 
-    double weight_of(const Group& group, const LaneHop& hop) const {
-        return group.flows * shares_[hop.share];
+    std::span<const LaneHop> hops_of(const Held& held) const {
+        if (held.hops <= Held::most_hops) return {held.first_hops.data(), held.hops};
+        return hops_of(groups_[held.route]);
     }
+    double weight_of(std::int32_t flows, const LaneHop& hop) const { return flows * shares_[hop.share]; }
     std::uint32_t number_of_share(double share);
-    void fetch_ahead(const std::vector<RouteId>& routes, std::size_t index) const;
     std::span<const LaneHop> hops_of(const Group& group) const {
         return {hops_.data() + group.first_hop, group.hops};
     }
+    Held& held_of(RouteId route) { return lanes_[holders_[route]].own[groups_[route].position]; }
     LaneId lane_of(LinkId link, int priority);
     std::uint32_t number_of(int priority);
     void join(RouteId route);
     void leave(RouteId route);
     void add_own(LaneId id, RouteId route);
-    void remove_own(LaneId id, RouteId route);
+    void remove_own(RouteId route);
     void touch(LaneId id);
     double rate_of(const Lane& lane) const;
     double left_of(const Lane& lane) const;
@@ -140,7 +153,7 @@ class Sharing {
     bool open_faster(LaneId id);
     void hold(LaneId id, double rate);
     void close(RouteId route, LaneId by, double rate);
-    void shift(RouteId route, LaneId by, double from, double to);
+    void shift(const Held& held, LaneId by, double from, double to);
     void pass_down();
     struct Use {
         double load = 0;     // of this priority, and of higher ones
