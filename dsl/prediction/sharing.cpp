@@ -186,15 +186,22 @@ void Sharing::solve_priority(std::vector<LaneId>& touched) {
         for (const LaneId id : touched) enqueue(id);
         touched.clear();
         if (queued_ == 0) break;
-        const Turn turn = turns_.front();
-        std::pop_heap(turns_.begin(), turns_.end(), std::greater<>());
-        turns_.pop_back();
+        const Turn turn = take_turn();
         Lane& lane = lanes_[turn.lane];
         if (turn.level != lane.queued) continue;  // it has had its turn, or needs none
         dequeue(lane);
         visit(turn.lane, turn.level);
     }
     turns_.clear();
+}
+
+// Returns a turn of the lowest level. Often many are the same, and then the last costs nothing to take.
+Sharing::Turn Sharing::take_turn() {
+    if (turns_.back().level > turns_.front().level)
+        std::pop_heap(turns_.begin(), turns_.end(), std::greater<>());
+    const Turn turn = turns_.back();
+    turns_.pop_back();
+    return turn;
 }
 
 // The rate at which the lane's own and open flows fill it.

@@ -141,6 +141,7 @@ class Sharing {
     void release(LaneId id);
     void set_level(LaneId id, double level);
     void solve_priority(std::vector<LaneId>& touched);
+    Turn take_turn();
     void queue(LaneId id, double level);
     void dequeue(Lane& lane);
     void stop_growing(Lane& lane);
