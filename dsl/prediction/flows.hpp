@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -21,8 +20,8 @@ using FlowId = std::uint32_t;
 inline constexpr double same_time = 1e-12;
 
 // A flow is max-min fair if it has a bottleneck: a link that is full, and on which no other flow of its
-// priority is faster, and none of a lower one has anything. A
-// flow that loads a link with only a share of its rate takes that part of the link.
+// priority is faster, and none of a lower one has anything. A flow that loads a link with only a share of its
+// rate takes that part of the link.
 //
 // Time begins at 0 and never goes back. Everything is in an order that depends on the calls alone. Not
 // thread-safe.
