@@ -79,11 +79,11 @@ std::string computation_text(const RankProgram& program, const Op& op) {
     const Computation& computation = program.computations[op.computation];
     const std::string region = region_text(program, op), formula = formula_text(program, computation);
     if (computation.kind == Computation::Kind::total)
-        return fmt::format("compute  {} = total({}) of {}", region, formula,
+        return fmt::format("{} = total({}) of {}", region, formula,
                            region_text(program, op.reads[0][0].begin, op.reads[0][0].end));
     if (computation.kind == Computation::Kind::select) {
         const ExtraBuffer& selection = program.extra_at(computation.target).buffer;
-        return fmt::format("compute  {} = mstopk({} of {}, {})", region,
+        return fmt::format("{} = mstopk({} of {}, {})", region,
                            region_text(program, op.reads[0][0].begin, op.reads[0][0].end),
                            area_text(program, op.reads[0][0].area),
                            selection.parameter < 0
@@ -101,41 +101,51 @@ std::string computation_text(const RankProgram& program, const Op& op) {
                 : use == Computation::Sparse::Use::subtract ? " - " + what
                                                             : ", 0 where " + what;
     }
-    return fmt::format("compute  {} of {} = {}", region, area_text(program, op.area), text);
+    return fmt::format("{} of {} = {}", region, area_text(program, op.area), text);
 }
 
-std::string operation_text(const RankProgram& program, const Op& op) {
-    const std::string region = region_text(program, op);
-    switch (op.kind) {
-        case Op::Kind::send:
-            return fmt::format("send     {} of {} to {}", region, areas_text(program, op), op.peer);
-        case Op::Kind::receive: {
-            const std::string areas = areas_text(program, op);
-            return fmt::format("receive  {} from {}{}", region, op.peer,
-                               areas == "scratch" ? "" : " into " + areas);
-        }
-        case Op::Kind::copy:
-            if (op.operands[0] >= program.first_shifted())
-                return fmt::format("copy     {} to {} of {}", operand_text(program, op, op.operands[0]),
-                                   region, targets_text(program, op));
-            return fmt::format("copy     {} of {} to {}", region, area_text(program, op.operands[0]),
-                               targets_text(program, op));
-        case Op::Kind::signal:
-            return op.message == 1 ? "signal   1: entered" : fmt::format("signal   {}", op.message);
-        case Op::Kind::await:
-            return fmt::format("await    signal {} of {}{}", op.message, op.peer,
-                               op.guards_buffers ? ", which then is done with this rank's buffers" : "");
-        case Op::Kind::compute:
-            return computation_text(program, op);
-        case Op::Kind::combine:
-            break;
-    }
+std::string message_text(const RankProgram& program, const Op& op) {
+    const std::string region = region_text(program, op), areas = areas_text(program, op);
+    if (op.kind == Op::Kind::send) return fmt::format("{} of {} to {}", region, areas, op.peer);
+    return fmt::format("{} from {}{}", region, op.peer, areas == "scratch" ? "" : " into " + areas);
+}
+
+std::string order_text(const Op& op) {
+    if (op.kind == Op::Kind::signal) return op.message == 1 ? "1: entered" : fmt::format("{}", op.message);
+    return fmt::format("signal {} of {}{}", op.message, op.peer,
+                       op.guards_buffers ? ", which then is done with this rank's buffers" : "");
+}
+
+std::string copy_text(const RankProgram& program, const Op& op) {
+    const std::string region = region_text(program, op), targets = targets_text(program, op);
+    if (op.operands[0] >= program.first_shifted())
+        return fmt::format("{} to {} of {}", operand_text(program, op, op.operands[0]), region, targets);
+    return fmt::format("{} of {} to {}", region, area_text(program, op.operands[0]), targets);
+}
+
+std::string elements_text(const RankProgram& program, const Op& op) {
+    if (op.kind == Op::Kind::copy) return copy_text(program, op);
     std::string operands;
     for (const AreaId operand : op.operands)
         operands += (operands.empty() ? "" : " + ") + operand_text(program, op, operand);
     if (op.epilogue != Op::no_epilogue)
         operands += ", then " + formula_text(program, program.computations[op.epilogue]);
-    return fmt::format("combine  {} of {} = {}", region, targets_text(program, op), operands);
+    return fmt::format("{} of {} = {}", region_text(program, op), targets_text(program, op), operands);
+}
+
+// Returns what follows the operation's name.
+std::string details_text(const RankProgram& program, const Op& op) {
+    switch (Op::role_of(op.kind)) {
+        case Op::Role::message:
+            return message_text(program, op);
+        case Op::Role::order:
+            return order_text(op);
+        case Op::Role::elements:
+            return elements_text(program, op);
+        case Op::Role::computation:
+            break;
+    }
+    return computation_text(program, op);
 }
 
 // Returns the part's size relative to x.
@@ -173,8 +183,8 @@ std::string explain(const RankProgram& program) {
     for (OpId id = 0; id < program.ops.size(); ++id) {
         const Op& op = program.ops[id];
         const Origin& origin = program.origins[op.origin];
-        text += fmt::format("{:5}  {:<72}  {}{}\n", id, operation_text(program, op), origin.location,
-                            waits[id].empty() ? "" : "  after" + waits[id]);
+        text += fmt::format("{:5}  {:<7}  {:<63}  {}{}\n", id, name_of(op.kind), details_text(program, op),
+                            origin.location, waits[id].empty() ? "" : "  after" + waits[id]);
     }
     return text;
 }

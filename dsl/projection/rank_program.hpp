@@ -72,19 +72,37 @@ struct MessagePart {
     AreaId area;
 };
 
+// The operations of a program:
+//
+//   send     x[begin, end) of `area`, then the further parts, to `peer`
+//   receive  from `peer` into x[begin, end) of `area`, then into the further parts
+//   combine  area[i] = operands[0][i] op operands[1][i] op ..., left to right; one of the operands may be
+//            `area` itself
+//   copy     area[i] = operands[0][i]; does nothing if both are the same place
+//   signal   tells the local peers that signal number `message`, counted from 1, has been reached
+//   await    blocks until the local peer `peer` has reached its signal `message`
+//   compute  x[begin, end) of `area`, or the rank's piece of a selection or of sums: `computation`
+//
+// ROW(name, role, its operands: the least number, the most,
+//     what a rank does that runs it, for people; empty if it depends on another rank: reports name that rank)
+//
+// A new operation is a row, and a kernel in each executor of its role: the compiler names those that lack it.
+#define HOCKET_OPERATIONS(ROW)                                                     \
+    ROW(send, message, 0, 0, "")                                                   \
+    ROW(receive, message, 0, 0, "")                                                \
+    ROW(combine, elements, 2, any_number, "combining")                             \
+    ROW(copy, elements, 1, 1, "copying")                                           \
+    ROW(signal, order, 0, 0, "telling the ranks of this host how far this one is") \
+    ROW(await, order, 0, 0, "")                                                    \
+    ROW(compute, computation, 0, 0, "computing")
+
+#define HOCKET_NAME(name, ...) name,
+#define HOCKET_CASE(name, role, ...) \
+    case Kind::name:                 \
+        return Role::role;
 struct Op {
-    enum class Kind : std::uint8_t {
-        send,     // x[begin, end) of `area`, then the further parts, to `peer`
-        receive,  // from `peer` into x[begin, end) of `area`, then into the further parts
-        combine,  // area[i] = operands[0][i] op operands[1][i] op ..., left to right; 2 or more operands;
-                  // one of them may be `area` itself
-        copy,     // area[i] = operands[0][i]; does nothing if both are the same place
-        signal,   // tells the local peers that signal number `message`, counted from 1, has been reached
-        await,    // blocks until the local peer `peer` has reached its signal `message`
-        compute,  // x[begin, end) of `area`, or the rank's piece of a selection or of sums: `computation`
-    };
-    // The work of an operation, as far as the ways to run a program differ by it. A new kind gets a role, a
-    // name, and a kernel in each executor of that role.
+    enum class Kind : std::uint8_t { HOCKET_OPERATIONS(HOCKET_NAME) };
+    // The work of an operation, as far as the ways to run a program differ by it.
     enum class Role : std::uint8_t {
         message,      // goes to another rank, or comes from it
         order,        // moves nothing
@@ -94,8 +112,8 @@ struct Op {
     Kind kind;
     BoundaryId begin, end;
     AreaId area;
-    std::vector<AreaId> operands = {};      // combine, copy
-    std::vector<AreaId> also = {};          // combine, copy: further areas that receive the same result
+    std::vector<AreaId> operands = {};      // element-wise ones
+    std::vector<AreaId> also = {};          // element-wise ones: further areas that receive the same result
     std::vector<MessagePart> further = {};  // send, receive: the parts after the first, in order
     // compute: index into computations. reads: a part for each of its elements, then the pieces that the rank
     // holds of each of its sparse terms, and of each of its sums.
@@ -118,30 +136,36 @@ struct Op {
     bool is_message() const { return role_of(kind) == Role::message; }
     bool is_order() const { return role_of(kind) == Role::order; }
     bool is_elementwise() const { return role_of(kind) == Role::elements; }
+    // A switch instead of a look into a table, because runs ask at each operation.
     static constexpr Role role_of(Kind kind) {
-        switch (kind) {
-            case Kind::send:
-            case Kind::receive:
-                return Role::message;
-            case Kind::combine:
-            case Kind::copy:
-                return Role::elements;
-            case Kind::compute:
-                return Role::computation;
-            case Kind::signal:
-            case Kind::await:
-                break;
-        }
+        switch (kind) { HOCKET_OPERATIONS(HOCKET_CASE) }
         return Role::order;
     }
 
     std::size_t parts() const { return 1 + further.size(); }
     MessagePart part(std::size_t i) const { return i == 0 ? MessagePart{begin, end, area} : further[i - 1]; }
 };
+#undef HOCKET_NAME
+#undef HOCKET_CASE
 
+// A row of HOCKET_OPERATIONS.
+struct OperationRow {
+    std::string_view name;
+    std::size_t least_operands, most_operands;
+    std::string_view doing;
+};
+inline constexpr std::size_t any_number = SIZE_MAX;
+inline constexpr OperationRow operation_rows[] = {
+#define HOCKET_ROW(name, role, least, most, doing) {#name, least, most, doing},
+    HOCKET_OPERATIONS(HOCKET_ROW)
+#undef HOCKET_ROW
+};
+
+constexpr const OperationRow& row_of(Op::Kind kind) {
+    return operation_rows[static_cast<std::size_t>(kind)];
+}
 constexpr std::string_view name_of(Op::Kind kind) {
-    constexpr std::string_view names[] = {"send", "receive", "combine", "copy", "signal", "await", "compute"};
-    return names[static_cast<std::size_t>(kind)];
+    return row_of(kind).name;
 }
 
 // Calls call(area, begin, end) for each range that an operation reads, as boundaries of the area.

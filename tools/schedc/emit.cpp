@@ -67,7 +67,7 @@ nlohmann::ordered_json json_of(const RankProgram& program, const Op& op) {
     }
     if (op.kind == Op::Kind::compute) json["computation"] = op.computation;
     if (op.epilogue != Op::no_epilogue) json["epilogue"] = op.epilogue;
-    if (!op.operands.empty()) {
+    if (op.is_elementwise()) {
         for (const AreaId operand : op.operands) json["operands"].push_back(area_name(program, operand));
         for (const AreaId area : op.also) json["also"].push_back(area_name(program, area));
     } else {

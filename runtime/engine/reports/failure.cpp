@@ -114,28 +114,22 @@ std::string waiting_for_start(int rank) {
     return fmt::format("waiting for rank {} to start it", rank);
 }
 
+std::string awaited_text(const Execution& execution, const dsl::Op& await) {
+    if (await.message == 1) return waiting_for_start(await.peer);
+    if (await.guards_buffers || execution.bytes_of(await) == 0)
+        return fmt::format("waiting for rank {} to be done with the buffers", await.peer);
+    return fmt::format("waiting for rank {}, before {}", await.peer, region(execution, await));
+}
+
 std::string action(const Execution& execution, const dsl::Op& op) {
     if (const auto rank = execution.run().awaited_at_start()) return waiting_for_start(*rank);
-    switch (op.kind) {
-        case dsl::Op::Kind::send:
-            return fmt::format("sending {} to rank {}", region(execution, op), op.peer);
-        case dsl::Op::Kind::receive:
-            return fmt::format("waiting for {} from rank {}", region(execution, op), op.peer);
-        case dsl::Op::Kind::combine:
-            return "combining " + region(execution, op);
-        case dsl::Op::Kind::copy:
-            return "copying " + region(execution, op);
-        case dsl::Op::Kind::compute:
-            return "computing " + region(execution, op);
-        case dsl::Op::Kind::signal:
-            return "telling the ranks of this host how far this one is";
-        case dsl::Op::Kind::await:
-            break;
-    }
-    if (op.message == 1) return waiting_for_start(op.peer);
-    if (op.guards_buffers || execution.bytes_of(op) == 0)
-        return fmt::format("waiting for rank {} to be done with the buffers", op.peer);
-    return fmt::format("waiting for rank {}, before {}", op.peer, region(execution, op));
+    if (op.kind == dsl::Op::Kind::send)
+        return fmt::format("sending {} to rank {}", region(execution, op), op.peer);
+    if (op.kind == dsl::Op::Kind::receive)
+        return fmt::format("waiting for {} from rank {}", region(execution, op), op.peer);
+    if (op.kind == dsl::Op::Kind::await) return awaited_text(execution, op);
+    const std::string doing(row_of(op.kind).doing);
+    return op.is_order() ? doing : fmt::format("{} {}", doing, region(execution, op));
 }
 
 std::string state_of(const MessageRequest& message) {
