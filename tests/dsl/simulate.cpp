@@ -305,7 +305,7 @@ class Meeting {
     // Local work is done at once; a send or receive waits for its other half.
     void offer(std::size_t rank, OpId id) {
         const Op& op = programs_[rank].ops[id];
-        if (op.kind == Op::Kind::copy || op.kind == Op::Kind::combine) return finish(rank, id);
+        if (op.is_elementwise()) return finish(rank, id);
         if (op.kind == Op::Kind::signal) {
             signals_[rank] = op.message;
             finish(rank, id);

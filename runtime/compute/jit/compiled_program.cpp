@@ -12,10 +12,10 @@
 namespace hocket::jit {
 namespace {
 
-// A combine or copy: its kernels, and their arguments.
+// An element-wise operation: its kernels, and their arguments.
 struct Step {
     KernelShape shape;
-    Code code = nullptr;         // null: not a combine or copy
+    Code code = nullptr;         // null: another operation
     Kernel* streamed = nullptr;  // compiled once a count needs it
     std::uint64_t least_streamed = no_streaming;
     dsl::BoundaryId begin = 0, end = 0;
@@ -54,10 +54,8 @@ class Program final : public CompiledProgram {
 
     void run(dsl::OpId op, std::byte* const* areas, const std::uint64_t* byte_offsets) const override {
         if (op >= steps_.size() || !steps_[op].code)
-            throw Error(
-                Status::internal,
-                fmt::format("JIT: operation {} is not a combine or copy of the program; please report it",
-                            op));
+            throw Error(Status::internal,
+                        fmt::format("JIT: operation {} of the program has no kernel; please report it", op));
         const Step& step = steps_[op];
         const std::uint64_t begin = byte_offsets[step.begin], bytes = byte_offsets[step.end] - begin;
         if (bytes < step.least_streamed)
@@ -73,11 +71,22 @@ class Program final : public CompiledProgram {
     void add(const dsl::Op& op, ReduceOp reduction, const dsl::Formula& defined, std::uint32_t divisor,
              std::vector<dsl::Formula::Item> epilogue) {
         Step& step = steps_.emplace_back();
-        if (!op.is_elementwise() || !is_complete_) return;
+        if (!is_complete_) return;
         step.operands = static_cast<std::uint32_t>(op.operands.size());
         step.destinations = static_cast<std::uint32_t>(1 + op.also.size());
-        step.shape = KernelShape::of(type_, reduction, step.operands, step.destinations, divisor,
-                                     std::move(epilogue), defined.items);
+        switch (op.kind) {
+            case dsl::Op::Kind::combine:
+            case dsl::Op::Kind::copy:
+                step.shape = KernelShape::of(type_, reduction, step.operands, step.destinations, divisor,
+                                             std::move(epilogue), defined.items);
+                break;
+            case dsl::Op::Kind::send:
+            case dsl::Op::Kind::receive:
+            case dsl::Op::Kind::signal:
+            case dsl::Op::Kind::await:
+            case dsl::Op::Kind::compute:
+                return;  // others run these
+        }
         Kernel* const kernel = find_(step.shape);
         is_complete_ = kernel != nullptr;
         if (!is_complete_) return;

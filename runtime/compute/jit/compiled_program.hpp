@@ -30,8 +30,8 @@ class CompiledProgram {
     // Thread-safe.
     virtual void bind(const Layout& layout, std::uint64_t* byte_offsets) const = 0;
 
-    // Runs operation `op` (a combine or a copy) of the program, for offsets from bind(). areas[a] is the
-    // virtual base of area a (see rank_program.hpp). Thread-safe.
+    // Runs the element-wise operation `op` of the program, for offsets from bind(). areas[a] is the virtual
+    // base of area a (see rank_program.hpp). Thread-safe.
     virtual void run(dsl::OpId op, std::byte* const* areas, const std::uint64_t* byte_offsets) const = 0;
 
     // For `schedc explain --emit llvm|asm`: return the kernels that operations may call, as text, generated

@@ -41,7 +41,7 @@ Compiler& compiler() {
 }
 
 bool is_one_copy(const KernelShape& shape) {
-    return shape.operands == 1 && shape.destinations == 1;
+    return shape.is_copy() && shape.destinations == 1;
 }
 
 // A copy from one area to another needs no generated code, because libc's memcpy is as fast.

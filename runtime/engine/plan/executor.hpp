@@ -40,8 +40,8 @@ class Executor {
     // Sets byte_offsets[b] to the offset of boundary b, in bytes, for this layout of x. Thread-safe.
     virtual void bind(const Layout& layout, std::uint64_t* byte_offsets) const = 0;
 
-    // Executes a combine or a copy whose region is not empty. areas[a] is the virtual base of area a (see
-    // dsl/projection/rank_program.hpp). Thread-safe.
+    // Executes an element-wise operation whose region is not empty. areas[a] is the virtual base of area a
+    // (see dsl/projection/rank_program.hpp). Thread-safe.
     virtual void run(dsl::OpId op, std::byte* const* areas, const std::uint64_t* byte_offsets) const = 0;
 };
 

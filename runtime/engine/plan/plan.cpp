@@ -11,8 +11,6 @@
 namespace hocket::engine {
 namespace {
 
-using Kind = dsl::Op::Kind;
-
 constexpr std::uint64_t most_bytes_of_x = std::uint64_t{1} << 47;
 
 constexpr std::uint64_t whole_lines(std::uint64_t bytes) {

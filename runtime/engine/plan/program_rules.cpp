@@ -13,7 +13,7 @@ namespace {
 
 using Kind = dsl::Op::Kind;
 
-[[noreturn]] void refuse_program(const dsl::RankProgram& program, std::size_t op, const char* rule) {
+[[noreturn]] void refuse_program(const dsl::RankProgram& program, std::size_t op, std::string_view rule) {
     throw Error(Status::internal, fmt::format("the program of schedule {} breaks a rule at operation {}: {}; "
                                               "this is a defect in Hocket, please report it",
                                               program.schedule, op, rule));
@@ -102,11 +102,21 @@ void check_computation(const dsl::RankProgram& program, std::size_t index) {
     check_formula(program, index);
 }
 
+void check_operands(const dsl::RankProgram& program, std::size_t index) {
+    const dsl::Op& op = program.ops[index];
+    const auto& [name, least, most, doing] = row_of(op.kind);
+    if (op.operands.size() < least || op.operands.size() > most)
+        refuse_program(program, index,
+                       fmt::format("it has too {} operands for a {}: {}",
+                                   op.operands.size() < least ? "few" : "many", name, op.operands.size()));
+    for (const dsl::AreaId area : op.operands)
+        if (area >= program.areas()) refuse_program(program, index, "an operand's area does not exist");
+}
+
 // Checks what the operation names besides its parts.
 void check_references(const dsl::RankProgram& program, std::size_t index) {
     const dsl::Op& op = program.ops[index];
-    for (const dsl::AreaId area : op.operands)
-        if (area >= program.areas()) refuse_program(program, index, "an operand's area does not exist");
+    check_operands(program, index);
     if (op.kind == Kind::compute) check_computation(program, index);
     if (op.epilogue != dsl::Op::no_epilogue &&
         (op.kind != Kind::combine || op.epilogue >= program.computations.size()))
@@ -131,14 +141,7 @@ void check_peer(const dsl::RankProgram& program, std::size_t index) {
     if (op.message >= (1u << 24)) refuse_program(program, index, "more than 2^24 messages to one peer");
 }
 
-void check_copy(const dsl::RankProgram& program, std::size_t index) {
-    if (program.ops[index].operands.size() != 1) refuse_program(program, index, "a copy has one operand");
-}
-
-void check_combine(const dsl::RankProgram& program, std::size_t index, DataType type,
-                   const compute::Reduction& reduction) {
-    if (program.ops[index].operands.size() < 2)
-        refuse_program(program, index, "a combine has two operands or more");
+void check_operator(DataType type, const compute::Reduction& reduction) {
     if (!reduction.supports(type))
         throw Error(Status::invalid_argument,
                     fmt::format("the operator {} does not exist for {}", reduction.name(), name_of(type)));
@@ -163,9 +166,7 @@ void check_rules(const dsl::RankProgram& program, DataType type, const compute::
         check_parts(program, i);
         check_references(program, i);
         check_peer(program, i);
-        const Kind kind = program.ops[i].kind;
-        if (kind == Kind::copy) check_copy(program, i);
-        if (kind == Kind::combine) check_combine(program, i, type, reduction);
+        if (program.ops[i].kind == Kind::combine) check_operator(type, reduction);
         check_successors(program, i, waits);
     }
     for (std::size_t i = 0; i < program.ops.size(); ++i)
@@ -201,8 +202,8 @@ void check_is_direct(const dsl::RankProgram& program) {
                                         : is_in(op.part(part), dsl::output_area, received_from(op.peer))))
                 refuse_program(program, i,
                                "the message is not the piece that its sender has for its receiver");
-        if (op.kind == Kind::combine) refuse_program(program, i, "it combines");
-        if (op.kind != Kind::copy) continue;
+        if (!op.is_elementwise()) continue;
+        if (op.kind != Kind::copy) refuse_program(program, i, "it does more than copy");
         const auto source = owner_of_input(program, program.memory_of(op.operands[0]));
         if (!source || op.operands[0] < program.first_shifted() || !is_copied_from(op, *source))
             refuse_program(program, i, "it does not copy a piece for this rank");

@@ -12,8 +12,6 @@
 namespace hocket::engine {
 namespace {
 
-using Kind = dsl::Op::Kind;
-
 // Orders stretches across chunks, because runs in tiles work on a stretch of each chunk at a time.
 std::vector<Stretch> across_chunks(std::uint64_t count, std::uint64_t chunks, std::uint64_t element) {
     const std::uint64_t together = std::max<std::uint64_t>(1 << 20, count * element / 64);

@@ -97,10 +97,11 @@ TEST_CASE("a program that breaks a rule is refused, not run") {
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[0].peer = 0; }), Catch::Contains("peer does not exist"));
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[1].area = 77; }), Catch::Contains("area does not exist"));
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[2].operands[0] = 77; }), Catch::Contains("operand's area"));
-    CHECK_THROWS_WITH(broken([](auto& p) { p.ops[2].operands.resize(1); }), Catch::Contains("two operands"));
+    CHECK_THROWS_WITH(broken([](auto& p) { p.ops[2].operands.resize(1); }),
+                      Catch::Contains("too few operands for a combine: 1"));
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[2].also = {77}; }), Catch::Contains("a further area"));
     CHECK_THROWS_WITH(broken([](auto& p) { p.ops[2].kind = dsl::Op::Kind::copy; }),
-                      Catch::Contains("one operand"));
+                      Catch::Contains("too many operands for a copy: 2"));
     for (const dsl::Rational outside : {dsl::Rational(-1, 7), dsl::Rational(8, 7)})
         CHECK_THROWS_WITH(broken([&](auto& p) { p.boundaries[0] = outside; }),
                           Catch::Contains("outside of all buffers"));
@@ -123,6 +124,21 @@ TEST_CASE("a program that breaks a rule is refused, not run") {
                           p.ops[2].further = {{0, 1, 0}};
                       }),
                       Catch::Contains("only messages"));
+}
+
+TEST_CASE("with a count for each pair of ranks, a program that does more than copy is refused") {
+    dsl::RankProgram program = test::ring_all_reduce(0, 3);
+    program.collective = dsl::Collective::all_to_all;
+    program.buffers = 2;
+    program.scratch.clear();
+    program.ops = {{.kind = dsl::Op::Kind::combine,
+                    .begin = 0,
+                    .end = 1,
+                    .area = dsl::output_area,
+                    .operands = {dsl::input_area, dsl::input_area}}};
+    CHECK_THROWS_WITH(
+        Plan(program, DataType::int32, ReduceOp::sum, ExecutorKind::interpreter, {.is_uneven = true}),
+        Catch::Contains("it does more than copy"));
 }
 
 TEST_CASE("an operator that does not exist for the type is refused where the program combines") {

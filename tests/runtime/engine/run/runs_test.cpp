@@ -171,10 +171,8 @@ namespace {
 std::size_t done_locally(test::Puppet& puppet) {
     const auto& ops = puppet.plan().program().ops;
     std::size_t done = 0;
-    for (dsl::OpId id = 0; id < ops.size(); ++id) {
-        const bool is_local = ops[id].kind == dsl::Op::Kind::copy || ops[id].kind == dsl::Op::Kind::combine;
-        done += is_local && puppet.run().is_complete(id);
-    }
+    for (dsl::OpId id = 0; id < ops.size(); ++id)
+        done += ops[id].is_elementwise() && puppet.run().is_complete(id);
     return done;
 }
 
