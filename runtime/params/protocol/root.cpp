@@ -77,7 +77,8 @@ bool Root::join(Worker worker, int group, Clock first) {
 bool Root::resume(Worker worker, int group, const Recollection& recollection) {
     if (departed_.contains(worker) || is_given_up(worker)) return false;
     has_resumed_ = true;
-    seen_ = std::max(seen_, recollection.seen);
+    for (const Expected& member : recollection.members)
+        seen_[member.worker] = std::max(seen_[member.worker], recollection.seen);
     pushed_ = std::max(pushed_, recollection.pushed);
     for (const Departed& departed : recollection.departed)
         if (departed.worker != worker) depart(departed);
@@ -101,17 +102,19 @@ bool Root::resume(Worker worker, int group, const Recollection& recollection) {
     return true;
 }
 
-// Handles a worker that left before this server replaced the other one. Only the updates in this server's
-// snapshot are left of what the worker had pushed there.
+// Handles a worker that left before this server replaced the other one. What is left of its updates is in
+// this server's snapshot or, if it came here before the others and was given up here, too, in the weights.
+// The server that went on without it has named those that it knew to be lost. But a worker that comes to this
+// server, and did not come to that one, may have seen more.
 void Root::depart(const Departed& departed) {
-    const auto member = members_.find(departed.worker);
-    if (departed_.contains(departed.worker) || (member != members_.end() && member->second.is_here)) return;
-    const Clock unsaved = std::max(departed.first, staleness_ ? restored_ : applied_by(departed.worker));
-    if (unsaved < departed.end) lost_.push_back({departed.worker, unsaved, departed.end});
-    members_.erase(departed.worker);
-    missed_.erase(departed.worker);  // the server that went on without it has named them
-    applied_.erase(departed.worker);
-    departed_.emplace(departed.worker, departed);
+    const auto& [worker, first, end] = departed;
+    seen_[worker] = std::max(seen_[worker], end);
+    const auto member = members_.find(worker);
+    if (departed_.contains(worker) || (member != members_.end() && member->second.is_here)) return;
+    missed_.emplace(worker, Lost{worker, std::max(first, staleness_ ? restored_ : applied_by(worker)), end});
+    members_.erase(worker);
+    applied_.erase(worker);
+    departed_.emplace(worker, departed);
 }
 
 // Rounds of the worker below the result are in all weights.
@@ -122,7 +125,8 @@ Clock Root::applied_by(Worker worker) const {
 }
 
 // Determines how far workers had pushed that have not pushed all of it again: they said so themselves, or the
-// weights that others have seen show it. Others can have seen weights only if a worker has resumed.
+// weights that others have seen show it. Others can have seen weights only if a worker has resumed. Those who
+// come later may have seen more.
 void Root::name_what_is_lost() {
     if (!has_resumed_) return;
     for (auto missed = missed_.begin(); missed != missed_.end();) {
@@ -131,7 +135,7 @@ void Root::name_what_is_lost() {
             ++missed;
             continue;
         }
-        const auto end = staleness_ ? std::optional(seen_) : what.end;
+        const auto end = staleness_ ? std::optional(seen_[worker]) : what.end;
         if (!end || what.first < *end) lost_.push_back({worker, what.first, end});
         if (end) what.first = std::max(what.first, *end);
         missed = staleness_ ? std::next(missed) : missed_.erase(missed);

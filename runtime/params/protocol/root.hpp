@@ -172,14 +172,15 @@ class Root {
     std::map<Worker, Departed> departed_;
     // Departed workers in the last snapshot, which has all that they pushed.
     std::set<Worker> saved_departed_;
-    // If this server continues from a snapshot: the snapshot's lowest clock. seen_ is the highest clock that
-    // members have seen since.
-    const Clock restored_;
-    Clock seen_ = 0;
+    const Clock restored_;  // if this server continues from a snapshot: the snapshot's lowest clock
+    // By worker: the highest clock of weights with its updates that others have seen. Their accounts say it:
+    // of those that know the worker as a member, or where they know that its updates end.
+    std::map<Worker, Clock> seen_;
     Clock pushed_ = 0;  // members have pushed nothing of this round or later ones
     bool has_resumed_ = false;
-    std::map<Worker, Lost>
-        missed_;  // by member of the old server that was taken out: the updates that it may have pushed there
+    // By member of the old server that was taken out, there or here: the updates that it may have pushed
+    // there.
+    std::map<Worker, Lost> missed_;
     std::vector<Lost> lost_;
 
     Clock every_ = 0;            // 0: no cuts

@@ -105,6 +105,33 @@ TEST_CASE("updates that one server has named as lost are not named by the next o
     CHECK_FALSE(root.resume(0, 0, {}));
 }
 
+TEST_CASE("what only a worker has seen that the server between had given up is named as lost") {
+    Adding adding;
+    Root root(Snapshot{3, {value(1)}, {2}, {{0, 0}, {1, 0}, {2, 0}}}, Shape::parse("direct"), adding);
+    // The server between had given up workers 0 and 2. It knew nothing of what worker 2 had seen.
+    REQUIRE(root.resume(2, 0, Recollection{{{0, 0}, {1, 0}, {2, 0}}, {}, 5, 5}));
+    CHECK(root.lost().empty());
+    REQUIRE(root.resume(1, 0, Recollection{{{1, 0}}, {{0, 0, 3}, {2, 0, 3}}, 7, 7}));
+    const std::vector<Lost> lost = root.lost();
+    REQUIRE(lost.size() == 1);
+    CHECK((lost[0].worker == 0 && lost[0].first == 2 && lost[0].end == 5));
+    CHECK(root.has(2));
+    CHECK_FALSE(root.resume(0, 0, {}));
+}
+
+TEST_CASE("updates that a worker has pushed again are not lost, even if it is then given up again") {
+    Adding adding;
+    Root root(Snapshot{3, {value(1)}, {2}, {{0, 0}, {1, 5}}}, Shape::parse("direct"), adding);
+    REQUIRE(root.resume(0, 0, Recollection{{{0, 0}, {1, 5}}, {}, 2, 4}));
+    root.receive(0, Sum{root.epoch(), 0, 2, {0}, value(7)});
+    CHECK(root.clock(0) == 3);
+    root.remove(0);
+    REQUIRE(root.resume(1, 0, Recollection{{{1, 5}}, {{0, 0, 4}}, 6, 6}));
+    const std::vector<Lost> lost = root.lost();
+    REQUIRE(lost.size() == 1);
+    CHECK((lost[0].worker == 0 && lost[0].first == 3 && lost[0].end == 4));
+}
+
 TEST_CASE("a node that has told another server what it has seen takes no more of the old one's weights") {
     Adding adding;
     Node node(1, 1, adding);

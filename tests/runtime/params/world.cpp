@@ -345,7 +345,8 @@ void World::happen(const Event& event) {
             break;
         case Kind::give_up_living:
             --left_.give_ups;
-            workers_.at(event.from).was_given_up = true;
+            workers_.at(event.from).given_up[event.server] = {root(event.server).epoch().incarnation,
+                                                              UINT32_MAX};
             [[fallthrough]];
         case Kind::give_up:
             root(event.server).remove(event.from);
@@ -463,20 +464,25 @@ void World::check_whole(const Node::Pulled& pulled, const std::string& where) {
     if (before != expected) complain(where + "rounds are in a part of the weights");
 }
 
-// With a new connection.
+// With a new connection. A worker that is refused ends.
 void World::mend(const Event& event) {
     cut_.erase({event.server, event.from});
+    Place& worker = workers_.at(event.from);
+    if (!come_back(event)) return leave(event.from);
+    if (const auto without = worker.given_up.find(event.server); without != worker.given_up.end())
+        without->second.second = std::min(without->second.second, root(event.server).epoch().incarnation);
+}
+
+bool World::come_back(const Event& event) {
+    Root& server = root(event.server);
     Node& place = node(event.server, event.from);
     // It does not know yet that it takes part: it sends its first round once more.
-    if (place.epoch().number == 0) {
-        if (!root(event.server).join(event.from, 0, workers_.at(event.from).first)) leave(event.from);
-        return;
-    }
+    if (place.epoch().number == 0) return server.join(event.from, 0, workers_.at(event.from).first);
     const Recollection recollection = place.recollect();
-    if (place.epoch().incarnation == root(event.server).epoch().incarnation)
-        root(event.server).trust(event.from);
-    else if (!root(event.server).resume(event.from, 0, recollection))
-        leave(event.from);
+    if (place.epoch().incarnation != server.epoch().incarnation)
+        return server.resume(event.from, 0, recollection);
+    server.trust(event.from);
+    return server.has(event.from);
 }
 
 void World::reserve(const Event& event) {
@@ -487,9 +493,12 @@ void World::reserve(const Event& event) {
     // A server that was replaced since knows nothing of it: it cannot join, and comes again.
     for (const auto& known : roots_)
         if (!known->has(event.from)) return;
+    // Those who went on without a worker may have got further than it. If it is the first that comes back to
+    // a successor, that one does not know how far.
     for (const auto& [number, other] : workers_)
-        if (!other.is_dead && !other.was_given_up && other.has_begun &&
-            other.clock > std::max(first, other.first))
+        if (!other.given_up.empty()) return;
+    for (const auto& [number, other] : workers_)
+        if (!other.is_dead && other.has_begun && other.clock > std::max(first, other.first))
             complain(fmt::format("worker {} takes part from round {} on, and worker {} has ended round {}",
                                  event.from, first, number, other.clock - 1));
 }
@@ -550,8 +559,6 @@ void World::settle() {
                                                                    counted_in(pulled.weights).end());
                     worker.awaited.erase({server, pulled.chunk});
                 }
-                for (const Member& member : place.members())
-                    if (member.worker != number) workers_.at(member.worker).known_at.insert(server);
                 post(server, number, place.letters());
             }
         }
@@ -589,7 +596,9 @@ void World::check(Worker by, Clock clock, int server, const Node::Pulled& pulled
     const auto where = fmt::format("worker {} at clock {} pulled chunk {} of server {} at clock {}: {}: ", by,
                                    clock, pulled.chunk, server, pulled.clock, text_of(pulled.weights));
     if (!setup_.staleness) return check_unbounded(by, clock, pulled, where);
-    check_seen(server, pulled.chunk, pulled.clock, pulled.weights, where);
+    // The weights may be those of a server that was replaced meanwhile.
+    const std::uint32_t incarnation = node(server, by).epoch().incarnation;
+    check_seen(server, incarnation, pulled, where);
     if (went_back_) check_whole(pulled, where);
     const Clock least = clock >= setup_.rounds ? setup_.rounds : clock - std::min(clock, *setup_.staleness);
     if (pulled.clock < least) complain(where + "too old");
@@ -600,10 +609,17 @@ void World::check(Worker by, Clock clock, int server, const Node::Pulled& pulled
     }
     for (const auto& [number, worker] : workers_)
         for (Clock round = worker.first;
-             !worker.is_dead && !worker.was_given_up && worker.has_begun && has_heard(worker, server) &&
-             !is_unknown(server, number) && round < pulled.clock;
+             counts(worker, server, incarnation) && worker.has_begun && has_heard(worker, server) &&
+             !will_be_refused(server, number) && round < pulled.clock;
              ++round)
             if (!rounds[number].contains(round)) complain(where + "an update is lost");
+}
+
+// Whether it lives, and that server did not go on without it.
+bool World::counts(const Place& worker, int server, std::uint32_t incarnation) const {
+    const auto without = worker.given_up.find(server);
+    return !worker.is_dead && (without == worker.given_up.end() || incarnation < without->second.first ||
+                               incarnation >= without->second.second);
 }
 
 // That it takes part. If that server is replaced before, by one that does not know it, it must come again.
@@ -621,13 +637,15 @@ void World::check_unbounded(Worker by, Clock clock, const Node::Pulled& pulled, 
 }
 
 // Checks that every update that a worker has seen in a server's weights is in all later weights.
-void World::check_seen(int server, Chunk chunk, Clock clock, const Value& weights, const std::string& where) {
+void World::check_seen(int server, std::uint32_t incarnation, const Node::Pulled& pulled,
+                       const std::string& where) {
     for (const auto& [number, worker] : workers_) {
-        const auto seen = worker.seen.find({server, chunk});
-        if (worker.is_dead || worker.was_given_up || seen == worker.seen.end() || is_unknown(server, number))
+        const auto seen = worker.seen.find({server, pulled.chunk});
+        if (!counts(worker, server, incarnation) || seen == worker.seen.end() ||
+            will_be_refused(server, number))
             continue;
         for (const auto& update : seen->second)
-            if (update.second < clock && vanished(server, update, weights))
+            if (update.second < pulled.clock && vanished(server, update, pulled.weights))
                 complain(where + fmt::format("the update {}, which worker {} has seen, is not there", update,
                                              number));
     }
@@ -644,12 +662,23 @@ bool World::vanished(int server, const std::pair<Worker, Clock>& update, const V
            });
 }
 
-// A worker joined a server's successor before any other member had come back to it, and that successor was
-// replaced, too. Nothing can tell the third server of the worker until it connects: then it is refused, with
-// an error, if rounds went on without it.
-bool World::is_unknown(int server, Worker number) const {
-    return cut_.contains({server, number}) && !workers_.at(number).known_at.contains(server) &&
-           !root(server).has(number);
+// A worker has no connection, and the server goes on without it; when it connects, it is refused, with an
+// error. Nobody else who lives has heard that it takes part here, so nothing can tell a server that has
+// replaced another one of it. Or the last server took it back, but a member comes to this one that has not
+// heard of that, only that the server before had given it up.
+bool World::will_be_refused(int server, Worker number) const {
+    return cut_.contains({server, number}) && !root(server).has(number) &&
+           (workers_.at(number).given_up.contains(server) || !is_known(server, number));
+}
+
+bool World::is_known(int server, Worker number) const {
+    return std::any_of(workers_.begin(), workers_.end(), [&](const auto& other) {
+        if (other.first == number || other.second.is_dead) return false;
+        Node node = other.second.nodes[static_cast<std::size_t>(server)];
+        const std::vector<Expected> members = node.recollect().members;
+        return std::any_of(members.begin(), members.end(),
+                           [&](const Expected& member) { return member.worker == number; });
+    });
 }
 
 void World::complain(const std::string& text) {
@@ -658,8 +687,9 @@ void World::complain(const std::string& text) {
 
 // Returns the updates of a dead worker that were declared lost, but are in all chunks of the weights.
 std::string World::declared_in_vain(int server, const Lost& said) const {
-    if (!workers_.at(said.worker).is_dead) return "";  // the worker may have pushed them again
-    std::map<Clock, Chunk> chunks;                     // by round: those that have its update
+    const Place& worker = workers_.at(said.worker);
+    if (!worker.is_dead || !worker.given_up.empty()) return "";  // the worker may have pushed them again
+    std::map<Clock, Chunk> chunks;                               // by round: those that have its update
     for (Chunk chunk = 0; chunk < setup_.chunks; ++chunk)
         for (const auto& [worker, round] : counted_in(root(server).weights(chunk)))
             if (worker == said.worker) ++chunks[round];
@@ -676,17 +706,16 @@ std::string World::unfinished() const {
     for (const auto& [number, worker] : workers_)
         for (const auto& [place, seen] : worker.seen)
             for (const auto& update : seen)
-                if (!worker.is_dead && !worker.was_given_up &&
-                    vanished(place.first, update, root(place.first).weights(place.second)))
+                if (!worker.is_dead && vanished(place.first, update, root(place.first).weights(place.second)))
                     text += fmt::format("server {} has not the update {} of chunk {}, which was pulled\n",
                                         place.first, update, place.second);
     for (std::size_t server = 0; server < lost_.size(); ++server)
         for (const Lost& said : lost_[server]) text += declared_in_vain(static_cast<int>(server), said);
     for (const auto& [number, worker] : workers_)
-        if (!worker.is_dead && !worker.is_done && !worker.was_given_up)
+        if (!worker.is_dead && !worker.is_done)
             text += fmt::format("worker {} waits at clock {}\n", number, worker.clock);
     for (const auto& [number, worker] : workers_)
-        for (int server = 0; !worker.is_dead && !worker.was_given_up && server < setup_.servers; ++server)
+        for (int server = 0; !worker.is_dead && server < setup_.servers; ++server)
             if (worker.nodes[static_cast<std::size_t>(server)].covered() <
                 Inspection::covered(root(server), number))
                 text += fmt::format("worker {} has not heard what server {} covers\n", number, server);
@@ -708,7 +737,7 @@ std::string World::digest() const {
     for (const auto& [number, worker] : workers_) {
         digest(number, worker.clock, worker.has_begun, worker.has_pulled, worker.is_done, worker.is_dead);
         digest(worker.awaited, worker.reserved, worker.joined, worker.nodes.size());
-        if (!worker.is_dead) digest(worker.seen, worker.was_given_up, worker.has_announced, worker.known_at);
+        if (!worker.is_dead) digest(worker.seen, worker.given_up, worker.has_announced);
         for (const Node& node : worker.nodes) Inspection::write(digest, node);
     }
     digest(links_.size());

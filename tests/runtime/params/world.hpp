@@ -69,6 +69,7 @@ struct Event {
     int server = 0;
     Worker from = 0, to = 0;  // to: of messages and links; or the_server
     std::string text() const;
+    bool operator==(const Event&) const = default;
 };
 
 class World {
@@ -88,9 +89,10 @@ class World {
   private:
     struct Place {  // of a worker
         Clock clock = 0, first = 0;
-        bool was_given_up = false;    // and lives
-        bool has_announced = false;   // that it leaves
-        std::set<int> known_at = {};  // servers whose other members have heard that it takes part
+        // By server: the incarnations, from the first to before the second, that went on without it while it
+        // lived.
+        std::map<int, std::pair<std::uint32_t, std::uint32_t>> given_up = {};
+        bool has_announced = false;  // that it leaves
         bool has_begun = false, has_pulled = false, is_done = false, is_dead = false;
         std::set<std::pair<int, Chunk>> awaited = {};  // by its pull: server and chunk
         std::vector<Node> nodes = {};                  // by server
@@ -109,6 +111,7 @@ class World {
     void crash(const Event& event);
     void cut(const Event& event);
     void mend(const Event& event);
+    bool come_back(const Event& event);
     void leave(Worker number);
     bool may_leave(const Place& worker) const;
     void black_out();
@@ -124,11 +127,14 @@ class World {
     bool go_on(Worker number, Place& worker);
     void check(Worker by, Clock clock, int server, const Node::Pulled& pulled);
     static bool has_heard(const Place& worker, int server);
+    bool counts(const Place& worker, int server, std::uint32_t incarnation) const;
     bool vanished(int server, const std::pair<Worker, Clock>& update, const Value& weights) const;
     std::string declared_in_vain(int server, const Lost& said) const;
-    void check_seen(int server, Chunk chunk, Clock clock, const Value& weights, const std::string& where);
+    void check_seen(int server, std::uint32_t incarnation, const Node::Pulled& pulled,
+                    const std::string& where);
     void check_unbounded(Worker by, Clock clock, const Node::Pulled& pulled, const std::string& where);
-    bool is_unknown(int server, Worker number) const;
+    bool is_known(int server, Worker number) const;
+    bool will_be_refused(int server, Worker number) const;
     void complain(const std::string& text);
     Root& root(int server) { return *roots_[static_cast<std::size_t>(server)]; }
     const Root& root(int server) const { return *roots_[static_cast<std::size_t>(server)]; }
