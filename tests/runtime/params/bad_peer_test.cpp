@@ -10,6 +10,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/params/protocol/wire.hpp"
+#include "tests/runtime/params/notes.hpp"
 #include "tests/runtime/params/peer.hpp"
 #include "tests/runtime/params/training.hpp"
 
@@ -22,38 +23,9 @@ using Catch::Contains;
 
 namespace {
 
-constexpr Worker stranger = 77;
-
-Json reserve_note(Json number = stranger, const std::string& run = "") {
-    return {{"say", "reserve"},    {"run", run},  {"number", number},
-            {"at", "127.0.0.1:9"}, {"rack", "r"}, {"has_weights", false}};
-}
-
-Json resume_note(const std::string& run) {
-    return {{"run", run},
-            {"say", "resume"},
-            {"number", stranger},
-            {"at", "127.0.0.1:9"},
-            {"rack", "r"},
-            {"covered", 0},
-            {"incarnation", UINT32_MAX},
-            {"members", Json::array()},
-            {"departed", Json::array()},
-            {"seen", 0},
-            {"pushed", 0}};
-}
-
 Json reserved_note(Json first, Json kept_rounds) {
     return {{"say", "reserved"},   {"first", first}, {"kept_rounds", kept_rounds},
             {"is_accepted", true}, {"round", 0},     {"whole_rounds", Json::array()}};
-}
-
-Json join_note(Json first) {
-    return {{"say", "join"}, {"first", first}};
-}
-
-Json open_note(const Job& job) {
-    return {{"say", "open"}, {"job", encode(job)}, {"has_weights", false}};
 }
 
 Json with(Json note, const char* key, const Json& value) {

@@ -1,0 +1,81 @@
+// What the workers of a server hear from the one that has replaced it.
+#include <catch2/catch.hpp>
+
+#include <list>
+#include <nlohmann/json.hpp>
+
+#include "tests/runtime/params/notes.hpp"
+#include "tests/runtime/params/peer.hpp"
+#include "tests/runtime/params/training.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+using namespace hocket;
+using namespace hocket::params;
+using namespace hocket::test;
+using Json = nlohmann::json;
+using Catch::Contains;
+
+namespace {
+
+// A server that goes on for as long as the test runs without workers that are silent: only what others say
+// moves it.
+std::vector<std::unique_ptr<Server>> start_patient_server(const TemporaryFolder& folder, bool is_restored) {
+    return start_servers(1, [&](ServerOptions& options) {
+        options.terms = {.silence = 2 * long_enough, .return_for = 2 * long_enough};
+        options.checkpoints.folder = folder.path();
+        options.checkpoints.restore = is_restored;
+    });
+}
+
+// Begins a job of two workers, numbers 0 and 1, and ends its server in order. Returns the name of the run.
+std::string leave_checkpoint(const Job& job, const TemporaryFolder& folder) {
+    const auto servers = start_patient_server(folder, false);
+    std::list<Peer> workers;
+    for (int i = 0; i < 2; ++i) workers.emplace_back(servers[0]->endpoint()).say(open_note(job));
+    std::string run;
+    for (Peer& worker : workers) {
+        const Json opened = worker.note("opened").value();
+        run = opened.at("run");
+        worker.say(reserve_note(opened.at("number"), run));
+        worker.say(join_note(worker.note("reserved").value().at("first")));
+    }
+    for (Peer& worker : workers)
+        while (worker.announcement(Layout(job, 1).chunks()).value().members.size() < workers.size()) {
+        }
+    servers[0]->finish();
+    return run;
+}
+
+Json resume_note(const std::string& run, Worker number, const Json& members, const Json& departed) {
+    Json note = test::resume_note(run);
+    note["number"] = number;
+    note["incarnation"] = 0;
+    note["members"] = members;
+    note["departed"] = departed;
+    return note;
+}
+
+}  // namespace
+
+// The server expects worker 1 until it hears from a worker that it refuses, and nothing else tells the
+// others.
+TEST_CASE("what a refused worker says about others is told to those who stay") {
+    const TemporaryFolder folder;
+    const Job job = small_job(2);
+    const std::size_t chunks = Layout(job, 1).chunks();
+    const std::string run = leave_checkpoint(job, folder);
+    const auto servers = start_patient_server(folder, true);
+
+    Peer staying(servers[0]->endpoint());
+    staying.say(resume_note(run, 0, {{0, 0}, {1, 0}}, Json::array()));
+    CHECK(staying.announcement(chunks).value().expected == std::vector<Expected>{{1, 0}});
+
+    Peer refused(servers[0]->endpoint());
+    refused.say(resume_note(run, stranger, Json::array(), {{stranger, 0, 0}, {1, 0, 3}}));
+    REQUIRE(refused.note("refused"));
+
+    // The server has taken care of it before it answers; otherwise the others would wait for nothing.
+    REQUIRE(Json::parse(servers[0]->stats()).at("lost").size() == 1);
+    CHECK_THAT(staying.note("lost").value().at("what"), Contains("worker 1 of rounds 0 to 2"));
+    CHECK(staying.announcement(chunks).value().expected.empty());
+}
