@@ -1,4 +1,4 @@
-// How long the exchanges of a workload take on a network.
+// How long the iterations of a workload's jobs take on a network.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,10 @@
 
 #include "dsl/base/deadline.hpp"
 #include "dsl/prediction/network.hpp"
+#include "dsl/prediction/training_loop.hpp"
 #include "dsl/prediction/workload.hpp"
 
 namespace hocket::dsl {
-
-struct ExchangeTimes {
-    double begin = 0, push = 0, pull = 0;  // seconds; push and pull: how long
-};
 
 struct JobTimes {
     std::vector<ExchangeTimes> exchanges;  // by iteration
@@ -33,6 +30,10 @@ struct WorkloadTimes {
 // Hosts are the network's ranks. Processes of one host exchange bytes in no time. Throws DiagnosticError for
 // a workload that makes no sense, and DeadlineError. certifies: each sharing of links is checked.
 WorkloadTimes simulate(const Workload& workload, const Network& network, bool certifies = false,
+                       const Deadline& deadline = no_deadline);
+
+// The same without any simulation: of WorkloadTimes only link_bytes, and of each job only its loads.
+WorkloadTimes loads_of(const Workload& workload, const Network& network,
                        const Deadline& deadline = no_deadline);
 
 }  // namespace hocket::dsl

@@ -14,7 +14,8 @@ const std::string whole = R"({"hosts": 16, "network": "fattree(4)/4", "rack": 2,
     {"name": "a", "workers": 8, "servers": 2, "placement": "order", "bytes": 1e9, "tree": "degree 3",
      "chunks": 4, "compute": 0.5, "iterations": 2, "start": 1, "priority": 1,
      "data": {"bytes": 1e12, "slowest": 1e8, "fastest": 2e8}},
-    {"workers": 1, "bytes": 1}]})";
+    {"workers": 1, "model": {"profile": "p.json", "forward": "ibatch", "backward": "layers", "pulls": "backward",
+     "gradients": 0.5, "startup": 0.1, "forward_share": 0.25, "all_reduce": "ring"}}]})";
 
 std::string refusal(const std::string& text) {
     return test::error_of([&] { tools::parse_workload("w.json", text); });
@@ -36,6 +37,12 @@ TEST_CASE("a workload is read with all its members") {
     const dsl::Job& other = read.workload.jobs[1];
     CHECK((other.name == "1" && other.servers == 1 && other.tree.kind == dsl::WorkerTree::Kind::direct));
     CHECK(other.placement == dsl::Job::Placement::random);
+    REQUIRE(read.models.size() == 2);
+    CHECK(read.models[0].profile.empty());
+    const tools::TrainedModel& model = read.models[1];
+    CHECK((model.profile == "p.json" && model.all_reduce == "ring" && model.early && model.gradients == 0.5));
+    CHECK((model.forward == overlap::Method::ibatch && model.backward == overlap::Method::layers));
+    CHECK((model.startup == 0.1 && model.forward_share == 0.25));
 }
 
 TEST_CASE("a wrong workload is refused with its place") {
@@ -54,6 +61,11 @@ TEST_CASE("a wrong workload is refused with its place") {
     CHECK_THAT(in_job(R"("workers": 1, "bytes": 1, "tree": "oak")"), Contains(R"(jobs[0].tree is "oak")"));
     CHECK_THAT(in_job(R"("workers": 1, "bytes": 1, "cores": 4)"), Contains("has no member 'cores'"));
     CHECK_THAT(in_job(R"("workers": 1, "bytes": 1, "data": {})"), Contains("data.bytes is missing"));
+    CHECK_THAT(in_job(R"("workers": 1, "model": {})"), Contains("jobs[0].model.profile is missing"));
+    CHECK_THAT(in_job(R"("workers": 1, "model": {"profile": "p", "forward": "x"})"),
+               Contains(R"(model.forward is "x")") && Contains("sequential, layers, algorithm1"));
+    CHECK_THAT(in_job(R"("workers": 1, "model": {"profile": "p", "pulls": "never"})"),
+               Contains(R"(model.pulls is "never")"));
 }
 
 TEST_CASE("any text is a workload, or is refused with a diagnostic") {

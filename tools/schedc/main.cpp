@@ -1,4 +1,4 @@
-// schedc: checks, explains and predicts schedules, and simulates jobs of parameter servers.
+// schedc: checks, explains and predicts schedules, and simulates training jobs.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -159,7 +159,7 @@ int run(int argc, char** argv) {
     CLI::App* predict_app =
         app.add_subcommand("predict", "say how long a schedule takes, and where the time goes");
     CLI::App* simulate_app =
-        app.add_subcommand("simulate", "say how long jobs of parameter servers take on a network");
+        app.add_subcommand("simulate", "say how long iterations of training jobs take on a network");
     describe_check(*check_app, check, quiet);
     tools::PredictRequest predict;
     describe_predict(*predict_app, predict);
@@ -171,7 +171,7 @@ int run(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
     }
-    check.search_path = explain.search_path = predict.search_path =
+    check.search_path = explain.search_path = predict.search_path = simulate.search_path =
         engine::resolve(engine::Choices{}).schedule_path;
     if (simulate_app->parsed()) return tools::run_simulate(simulate);
     if (predict_app->parsed()) return tools::run_predict(predict);

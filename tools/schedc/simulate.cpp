@@ -21,6 +21,7 @@ constexpr std::size_t most_text = std::size_t{16} << 20;  // bytes of a workload
 
 struct SeedRun {
     std::uint64_t seed;
+    std::vector<Job> jobs;  // with layers and batches
     WorkloadTimes times;
 };
 
@@ -40,7 +41,10 @@ SeedRun run_once(const ClusterWorkload& cluster, const std::string& network, std
     spec.routing.seed += step;
     Workload workload = cluster.workload;
     workload.seed += step;
-    return {workload.seed, simulate(workload, Network(topology, spec), request.certify, deadline)};
+    const Network links(topology, spec);
+    workload = with_models(cluster, std::move(workload), links, request.search_path, deadline);
+    WorkloadTimes times = simulate(workload, links, request.certify, deadline);
+    return {workload.seed, std::move(workload.jobs), std::move(times)};
 }
 
 // "1.25 s", or over several runs "1.25 s (1.2 s to 1.5 s)": the median, and the spread.
@@ -56,6 +60,25 @@ std::string over_runs(const std::vector<SeedRun>& runs, Of of) {
                        seconds_text(values.back()));
 }
 
+// A row, of a job's last exchange or of all of it.
+template <typename Of>
+std::string row_of(const std::vector<SeedRun>& runs, std::size_t job, const char* what, Of of) {
+    return fmt::format("  {:<22} {}\n", what,
+                       over_runs(runs, [&](const WorkloadTimes& times) { return of(times.jobs[job]); }));
+}
+
+std::string layers_text(const std::vector<SeedRun>& runs, std::size_t job) {
+    const Job& first = runs.front().jobs[job];
+    const auto last = [&](const char* what, double ExchangeTimes::*member) {
+        return row_of(runs, job, what, [&](const JobTimes& times) { return times.exchanges.back().*member; });
+    };
+    return fmt::format("  {} layers, {} batches of gradients, {} of weights{}\n", first.layers.size(),
+                       first.overlap.pushes.size(), first.overlap.pulls.size(),
+                       runs.size() > 1 ? " with the first seed" : "") +
+           last("iteration", &ExchangeTimes::iteration) + last("  computation", &ExchangeTimes::computation) +
+           last("  communication", &ExchangeTimes::communication) + last("  both", &ExchangeTimes::overlap);
+}
+
 std::string workload_text(const ClusterWorkload& cluster, const std::string& network,
                           const std::vector<SeedRun>& runs) {
     std::string text = fmt::format(
@@ -65,12 +88,9 @@ std::string workload_text(const ClusterWorkload& cluster, const std::string& net
         runs.front().seed, runs.back().seed, runs.front().times.flows, runs.front().times.solutions);
     for (std::size_t i = 0; i < cluster.workload.jobs.size(); ++i) {
         const Job& job = cluster.workload.jobs[i];
-        const auto row = [&](const char* what, auto of) {
-            text +=
-                fmt::format("  {:<22} {}\n", what,
-                            over_runs(runs, [&](const WorkloadTimes& times) { return of(times.jobs[i]); }));
-        };
+        const auto row = [&](const char* what, auto of) { text += row_of(runs, i, what, of); };
         text += fmt::format("\njob {}: {} workers, {} servers\n", job.name, job.workers, job.servers);
+        if (!runs.front().jobs[i].layers.empty()) text += layers_text(runs, i);
         row("push", [](const JobTimes& times) { return times.exchanges.back().push; });
         row("  its busiest link", [](const JobTimes& times) { return times.push_load; });
         row("pull", [](const JobTimes& times) { return times.exchanges.back().pull; });
@@ -89,8 +109,17 @@ Json job_json(const Job& job, const JobTimes& times) {
                  {"pull_load", times.pull_load},
                  {"exchanges", Json::array()}};
     for (const ExchangeTimes& exchange : times.exchanges)
-        json["exchanges"].push_back(
-            {{"begin", exchange.begin}, {"push", exchange.push}, {"pull", exchange.pull}});
+        json["exchanges"].push_back({{"begin", exchange.begin},
+                                     {"push", exchange.push},
+                                     {"pull", exchange.pull},
+                                     {"iteration", exchange.iteration},
+                                     {"computation", exchange.computation},
+                                     {"communication", exchange.communication},
+                                     {"overlap", exchange.overlap}});
+    if (!job.layers.empty()) {
+        json["pushes"] = job.overlap.pushes;
+        json["pulls"] = job.overlap.pulls;
+    }
     if (job.data > 0) {
         json["rounds"] = times.rounds;
         json["all_data"] = times.all_data;
@@ -108,7 +137,7 @@ std::string workload_json(const ClusterWorkload& cluster, const std::string& net
                     {"jobs", Json::array()},
                     {"link_bytes", run.times.link_bytes}};
         for (std::size_t i = 0; i < run.times.jobs.size(); ++i)
-            one["jobs"].push_back(job_json(cluster.workload.jobs[i], run.times.jobs[i]));
+            one["jobs"].push_back(job_json(run.jobs[i], run.times.jobs[i]));
         json["runs"].push_back(std::move(one));
     }
     return json.dump(2, ' ', false, Json::error_handler_t::replace);

@@ -118,9 +118,42 @@ void data_in(Members& members, Job& job) {
     data.end();
 }
 
-Job job_in(const Json& json, const std::string& place, const std::string& name) {
+overlap::Method method_in(Members& members, const char* key) {
+    const std::string text = members.text(key, std::string(name_of(overlap::Method::sequential)));
+    std::string all;
+    for (const overlap::Method method : overlap::all_methods) {
+        if (text == name_of(method)) return method;
+        all += (all.empty() ? "" : ", ") + std::string(name_of(method));
+    }
+    members.refuse(key, "a method of the overlap planner: " + all);
+}
+
+// {"profile": "vgg19.json", "forward": "ibatch"}
+TrainedModel model_in(Members& members) {
+    TrainedModel model;
+    const Json* value = members.find("model");
+    if (!value) return model;
+    Members its(*value, members.place() + ".model");
+    model.profile = its.text("profile", "");
+    if (model.profile.empty()) its.refuse("profile", "a file of the overlap planner's (docs/overlap.md)");
+    model.forward = method_in(its, "forward");
+    model.backward = method_in(its, "backward");
+    const std::string pulls = its.text("pulls", "forward");
+    if (pulls != "forward" && pulls != "backward") its.refuse("pulls", "forward or backward");
+    model.early = pulls == "backward";
+    model.gradients = its.number("gradients", 1, 1e-9, 1e9);
+    const double startup = its.number("startup", -1, 0, 1e9), share = its.number("forward_share", -1, 0, 1);
+    if (startup >= 0) model.startup = startup;
+    if (share >= 0) model.forward_share = share;
+    model.all_reduce = its.text("all_reduce", "");
+    its.end();
+    return model;
+}
+
+Job job_in(const Json& json, const std::string& place, const std::string& name, TrainedModel& model) {
     Members members(json, place);
     Job job;
+    model = model_in(members);
     job.name = readable(members.text("name", name));
     job.workers = static_cast<int>(members.whole("workers", 0, 1, most_processes));
     job.servers = static_cast<int>(members.whole("servers", 1, 1, most_processes));
@@ -134,7 +167,7 @@ Job job_in(const Json& json, const std::string& place, const std::string& name) 
     job.priority = static_cast<int>(members.whole("priority", 0, 0, 1000));
     data_in(members, job);
     if (job.workers == 0) members.refuse("workers", "a whole number from 1 on");
-    if (job.bytes == 0) members.refuse("bytes", "the size of the model");
+    if (job.bytes == 0 && model.profile.empty()) members.refuse("bytes", "the size of the model");
     members.end();
     return job;
 }
@@ -160,9 +193,10 @@ ClusterWorkload parse_workload(const std::string& name, const std::string& text)
     const Json* jobs = members.find("jobs");
     if (read.hosts == 0) members.refuse("hosts", "the number of hosts");
     if (!jobs || !jobs->is_array() || jobs->empty()) members.refuse("jobs", "a list of jobs");
+    read.models.resize(jobs->size());
     for (std::size_t i = 0; i < jobs->size(); ++i)
         read.workload.jobs.push_back(
-            job_in((*jobs)[i], fmt::format("{}: jobs[{}]", name, i), fmt::format("{}", i)));
+            job_in((*jobs)[i], fmt::format("{}: jobs[{}]", name, i), fmt::format("{}", i), read.models[i]));
     members.end();
     return read;
 }
