@@ -89,12 +89,17 @@ std::string workload_text(const ClusterWorkload& cluster, const std::string& net
     for (std::size_t i = 0; i < cluster.workload.jobs.size(); ++i) {
         const Job& job = cluster.workload.jobs[i];
         const auto row = [&](const char* what, auto of) { text += row_of(runs, i, what, of); };
-        text += fmt::format("\njob {}: {} workers, {} servers\n", job.name, job.workers, job.servers);
+        const bool has_servers = runs.front().jobs[i].overlap.combines.empty();
+        text += fmt::format("\njob {}: {} workers, {} servers\n", job.name, job.workers,
+                            has_servers ? job.servers : 0);
         if (!runs.front().jobs[i].layers.empty()) text += layers_text(runs, i);
-        row("push", [](const JobTimes& times) { return times.exchanges.back().push; });
-        row("  its busiest link", [](const JobTimes& times) { return times.push_load; });
-        row("pull", [](const JobTimes& times) { return times.exchanges.back().pull; });
-        row("  its busiest link", [](const JobTimes& times) { return times.pull_load; });
+        row(has_servers ? "push" : "all_reduce",
+            [](const JobTimes& times) { return times.exchanges.back().push; });
+        if (has_servers) {
+            row("  its busiest link", [](const JobTimes& times) { return times.push_load; });
+            row("pull", [](const JobTimes& times) { return times.exchanges.back().pull; });
+            row("  its busiest link", [](const JobTimes& times) { return times.pull_load; });
+        }
         row(job.iterations == 1 ? "end" : "end of all iterations",
             [](const JobTimes& times) { return times.end; });
         if (job.data > 0) row("all data", [](const JobTimes& times) { return times.all_data; });
