@@ -4,7 +4,7 @@ import json
 import os
 
 import bars
-from schedc_runs import percent, table
+from schedc_runs import percent, require_same, table
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RATE = 1.25e9  # bytes a second, of the links of topology bcube
@@ -46,6 +46,7 @@ def figure5(schedc):
     for servers, runs in FIGURE5.items():
         for name, form, (schedule, topology, network) in zip(BARS, closed_forms(servers), runs):
             ours = units(schedc, schedule, topology, network)
+            require_same(f"{name} on {servers} servers", form, ours)
             rows.append([f"{servers:,}", name, f"`{schedule}`", f"{form:.9f}", f"{ours:.9f}", f"{abs(ours / form - 1):.0e}"])
     return "Times of gradient synchronization, in T_F.\n\n" + table(
         ["servers", "bar", "schedule", "closed form", "ours", "apart by"], rows, 3

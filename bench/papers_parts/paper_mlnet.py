@@ -83,7 +83,6 @@ def figure2(schedc):
 # host, and a server's link needs as long for an exchange, as with 1,024 hosts, 200 workers and 50 servers. Jobs run a part of the
 # paper's iterations. Workers pass chunks on: a fluid tree would wait as a whole where one of its links belongs to another job.
 JOBS, ITERATIONS, CHUNKS, SEEDS3 = 20, 2, 4, 3
-SMALL = {"hosts": 128, "network": "fattree(8)@10Gb/s; routing hash(1)", "rack": 4, "seed": 1}
 SMALL_BYTES = BYTES / 50 * 200 / 25 * 6
 # Relative to BASELINE's, by the text: median, 95th percentile, the last.
 PRINTED3 = {"BASELINE, priorities": ("0.75", "", "1.02"), "trees, priorities": ("0.40", "0.46", "")}
@@ -94,7 +93,8 @@ def ends(schedc, tree, priorities):
     one = {"workers": 25, "servers": 6, "tree": tree, "bytes": SMALL_BYTES, "compute": 30, "iterations": ITERATIONS}
     one["chunks"] = 0 if tree == "direct" else CHUNKS
     jobs = [{**one, "priority": number * priorities} for number in range(JOBS)]
-    runs = schedc.simulate({**SMALL, "jobs": jobs}, SEEDS3, timeout=3600)
+    small = {"hosts": 128, "network": "fattree(8)@10Gb/s; routing hash(1)", "rack": 4, "seed": 1, "jobs": jobs}
+    runs = schedc.simulate(small, SEEDS3, timeout=3600)
     return [sorted(times["end"] for times in run["jobs"]) for run in runs]
 
 

@@ -54,6 +54,12 @@ class Schedc:
         return done.stdout
 
 
+def require_same(what, closed_form, ours):
+    """Where a closed form says what is simulated."""
+    if abs(ours / closed_form - 1) > 1e-9:
+        raise SchedcError(f"{what} takes {ours!r}, and by its closed form {closed_form!r}")
+
+
 def table(heads, rows, texts=1):
     """Of text cells; the first `texts` columns are words, the others are numbers."""
     lines = [heads, ["---"] * texts + ["---:"] * (len(heads) - texts), *rows]
