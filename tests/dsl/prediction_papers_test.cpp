@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -118,6 +119,15 @@ std::string torus_of(const Cluster& cluster) {
     return text;
 }
 
+dsl::Prediction predicted(const std::string& schedule, const std::string& topology, double bytes,
+                          dsl::PredictOptions options = {.ideal = true}) {
+    dsl::PlanRequest request = test::request(dsl::Collective::all_reduce, schedule, topology);
+    request.bytes = static_cast<std::uint64_t>(bytes);  // by which algorithms are chosen
+    const auto checked = dsl::check_schedule(request);
+    options.certifies = true;
+    return dsl::Predictor(checked->graph(), dsl::find_network("", checked->levels()), options).predict(bytes);
+}
+
 double simulated(const std::string& schedule, const Cluster& cluster, const std::string& network) {
     std::string grid;
     for (const Level& level : cluster.levels)
@@ -211,5 +221,36 @@ TEST_CASE("BlueConnect's equation 10 says how long rings take on a torus of node
         const Cluster cluster = draws.cluster(2 + i % 2, {2, 3, 4});
         INFO(torus_of(cluster));
         CHECK(simulated("rings", cluster, torus_of(cluster)) == exactly(on_torus(cluster)));
+    }
+}
+
+TEST_CASE("CommLib's equations 7, 9 and 10 say what hitopk's steps take, in their number of messages") {
+    // Rings: n - 1 and m - 1 latencies. A selected float32 has an index, 8 bytes; 8 GPUs share a NIC; the
+    // last step gathers all (Algorithm 2), not what was selected.
+    const double m = 16, n = 8, intra = 130e9, inter = 3.125e9 / n;
+    for (const double d : {25e6, 110e6}) {
+        const dsl::Prediction prediction = predicted("hitopk(0.01)", "cloud", 4 * d);
+        REQUIRE(prediction.lines.size() == 3);
+        const double inside = (n - 1) * 3e-6 + 4 * (n - 1) * d / n / intra;
+        CHECK(prediction.lines[0].seconds == exactly(inside));
+        CHECK(prediction.lines[1].seconds == exactly((m - 1) * (30e-6 + 8 * 0.01 * d / n / inter)));
+        CHECK(prediction.lines[2].seconds == exactly(inside));
+    }
+}
+
+TEST_CASE("BML's steps on BCube(3,2) take 6, 2, 2 and 6 T_C") {
+    const double piece = 1e9 / 18 / 1.25e9, latency = 20e-6;  // of 18 pieces
+    const dsl::Prediction prediction = predicted("bml", "bcube(3,2)", 1e9, {.ideal = true, .timeline = true});
+    double step = 0;
+    std::map<double, std::size_t> messages;  // by when they end
+    for (const dsl::MessageTimes& message : prediction.timeline)
+        ++messages[std::round(message.arrived * 1e9)];
+    REQUIRE(messages.size() == 4);
+    auto next = messages.begin();
+    for (const int pieces : {6, 2, 2, 6}) {
+        step += latency + pieces * piece;
+        CHECK(next->first * 1e-9 == Approx(step).epsilon(1e-8));
+        // Of 9 servers, in 2 strands, to 2 neighbours.
+        CHECK((next++)->second == 36);
     }
 }
