@@ -300,6 +300,17 @@ TEST_CASE("a row of a sweep is what a prediction of that size alone gives") {
     CHECK_THAT(none.err, Contains("cannot run on topology 3"));
 }
 
+TEST_CASE("predict writes GOAL") {
+    const std::string path = std::string(HOCKET_TEST_FOLDER) + "/schedule.goal";
+    const Finished ring = schedc({"predict", "ring", "-n", "4", "-b", "1K", "--export", "goal", path});
+    INFO(ring.err);
+    CHECK(ring.exit_code == 0);
+    std::ifstream stream(path);
+    const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+    CHECK_THAT(text, StartsWith("num_ranks 4\n") && Contains("send 256b to 1 tag 0\n"));
+    CHECK(schedc({"predict", "ring", "-n", "4", "-b", "1K", "--export", "gaol", path}).exit_code == 2);
+}
+
 TEST_CASE("predict refuses what has no time") {
     const auto refused = [](std::vector<std::string> arguments, const std::string& message) {
         arguments.insert(arguments.begin(), {"predict", "ring"});

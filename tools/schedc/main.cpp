@@ -109,13 +109,18 @@ void describe_predict(CLI::App& app, tools::PredictRequest& request) {
     app.add_flag("--json", request.json, "print JSON: seconds, lines, levels, links");
     app.add_option("--timeline", request.timeline, "write a picture of all messages to this SVG file");
     app.add_option("--trace", request.trace, "write a trace for ui.perfetto.dev to this JSON file");
+    app.add_option("--export", request.exported,
+                   "write the schedule for another simulator: goal FILE, for LogGOPSim")
+        ->check(CLI::IsMember({"goal"}).application_index(0))
+        ->type_name("goal FILE");
     CLI::Option* sweep =
         app.add_option("--sweep", request.sweep, "predict a table: bytes=1K..1G,ranks=2..64");
     app.add_option("--csv", request.csv, "write the table of the sweep to this file, too")->needs(sweep);
     app.add_option("--svg", request.svg, "draw the table of the sweep as curves in this file, too")
         ->needs(sweep);
     app.add_flag("--certify", request.certify, "check that each sharing of links is max-min fair");
-    for (const char* one : {"--json", "--timeline", "--trace"}) sweep->excludes(app.get_option(one));
+    for (const char* one : {"--json", "--timeline", "--trace", "--export"})
+        sweep->excludes(app.get_option(one));
     describe_timeout(app, request.timeout, "planning a schedule and predicting one size");
 }
 

@@ -84,6 +84,9 @@ int run_predict(const PredictRequest& request) {
     if (!request.timeline.empty())
         write_result(request.timeline, timeline_picture(of, checked.graph(), prediction));
     if (!request.trace.empty()) write_result(request.trace, timeline_trace(checked.graph(), prediction));
+    if (!request.exported.second.empty())
+        write_result(request.exported.second,
+                     goal_text(checked.graph(), network, static_cast<double>(request.bytes), plan.deadline));
     fmt::print("{}", request.json ? prediction_json(of, network, prediction) + "\n"
                                   : prediction_text(of, network, prediction));
     return 0;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dsl/graph/step_graph.hpp"
@@ -18,8 +19,9 @@ struct PredictRequest {
     dsl::Rank ranks = 0, root = 0;
     std::uint64_t bytes = 0;
     bool ideal = false, json = false, certify = false;
-    std::string timeline, trace, csv, svg;  // files; empty: none
-    std::string sweep;                      // "bytes=1K..1G,ranks=2..64"; empty: none
+    std::string timeline, trace, csv, svg;         // files; empty: none
+    std::pair<std::string, std::string> exported;  // format and file: {"goal", "ring.goal"}
+    std::string sweep;                             // "bytes=1K..1G,ranks=2..64"; empty: none
     std::optional<dsl::Collective> collective;
     std::vector<std::string> search_path;
     double timeout = 60;  // seconds
@@ -53,6 +55,11 @@ std::string seconds_text(double seconds);  // "1.25 ms": four digits
 std::string timeline_picture(const PredictedSchedule& of, const dsl::StepGraph& graph,
                              const dsl::Prediction& prediction);
 std::string timeline_trace(const dsl::StepGraph& graph, const dsl::Prediction& prediction);
+
+// Returns the schedule in GOAL, for the simulator LogGOPSim: the messages of an ideal prediction, with whole
+// bytes. Each pair of ranks numbers its messages by tags. Throws like Predictor.
+std::string goal_text(const dsl::StepGraph& graph, const dsl::Network& network, double bytes,
+                      const dsl::Deadline& deadline);
 
 // Returns what to plan for one schedule of the request. ranks: 0 if the topology says it.
 dsl::PlanRequest plan_request(const PredictRequest& request, const std::string& schedule, dsl::Rank ranks,
