@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <string_view>
 
@@ -84,13 +83,9 @@ class TopologyBuilder {
                 level.medium = medium_of(property);
                 break;
             case ast::Property::Kind::latency:
-                if (!(property.value >= 0) || std::isinf(property.value))
-                    throw DiagnosticError(property.span, "a latency must be a finite time of 0 or more");
                 level.latency = property.value;
                 break;
             case ast::Property::Kind::bandwidth:
-                if (!(property.value > 0) || std::isinf(property.value))
-                    throw DiagnosticError(property.span, "a bandwidth must be a finite rate of more than 0");
                 level.bandwidth = property.value;
                 break;
             case ast::Property::Kind::shared_by:

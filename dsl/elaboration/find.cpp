@@ -51,8 +51,8 @@ Runnable schedule_runnable(const ast::Schedule& schedule, const ast::Expression&
     return runnable;
 }
 
-// Returns a topology that is in no file: "2x3", or "" for one level of all ranks. Returns no levels for any
-// other text.
+// Returns a topology that is in no file: "2x3", or "" for one level of all ranks. Returns no levels for a
+// name.
 Topology short_topology(const std::string& text, Rank ranks) {
     return grid_topology(text.empty() ? std::to_string(ranks) : text);
 }
@@ -90,14 +90,6 @@ bool is_statements(const std::string& text) {
     return false;
 }
 
-// A misspelled short form may look like a file's name.
-Library::Reference resolve_topology(Library& library, const std::string& text) try {
-    return library.resolve(text);
-} catch (const NotFoundError& error) {
-    throw NotFoundError(fmt::format(
-        "{} (a topology's short form is like 2x3, 4m/2 or 2mx4h@1Gb/s; docs/language.md)", error.what()));
-}
-
 void check_ranks(const Topology& topology, Rank ranks) {
     if (ranks > 0 && topology.ranks() != ranks)
         throw DiagnosticError(
@@ -112,7 +104,7 @@ void check_ranks(const Topology& topology, Rank ranks) {
 Topology find_topology(Library& library, const std::string& text, Rank ranks) {
     Topology topology = short_topology(text, ranks);
     if (topology.levels.empty()) {
-        const Library::Reference reference = resolve_topology(library, text);
+        const Library::Reference reference = library.resolve(text);
         const ast::TopologyDefinition* definition = nullptr;
         if (reference.file && reference.call.text.empty()) {
             if (reference.file->topologies.size() != 1)

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <regex>
 
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/base/quantities.hpp"
 
 namespace hocket::dsl {
 
@@ -30,60 +30,98 @@ Topology flat_topology(Rank ranks) {
 
 namespace {
 
-// Captures the size, then `m` and cores, or `h`, rate, prefix and unit.
-const std::regex short_level(
-    "([0-9]{1,7})(?:(m)(?:/([0-9]{1,6}))?|(h)(?:@([0-9]{1,15}(?:[.][0-9]{1,9})?)([kMGT]?)([bB])/s)?)?");
+constexpr const char* short_hint =
+    "levels are like 4, 4m (in memory), 4m/2 (on 2 cores), 2h (hosts) or 2h@10Gb/s, joined by x";
 
-// Returns the rate in whole bytes per second.
-double rate_of(const std::smatch& level) {
-    const std::string number = level[5], prefix = level[6];
-    double rate = 0;
-    std::from_chars(number.data(), number.data() + number.size(), rate);
-    if (!prefix.empty()) rate *= std::pow(1000, 1 + std::string("kMGT").find(prefix));
-    return std::round(level[7] == "b" ? rate / 8 : rate);
-}
+// Reads one level of a short form.
+class ShortLevel {
+  public:
+    explicit ShortLevel(Span span) : span_(span) {}
 
-Level level_of(const std::smatch& text, std::size_t place) {
-    Level level;
-    level.name = fmt::format("l{}", place);
-    level.size = static_cast<Rank>(std::stol(text[1]));
-    if (text[2].matched) {
-        level = {.name = "local", .size = level.size, .medium = Medium::memory};
-        level.latency = memory_latency;
-        level.bandwidth = memory_bandwidth;
-        if (text[3].matched) level.cores = static_cast<Rank>(std::stol(text[3]));
-        if (text[3].matched && level.cores == 0)
-            throw DiagnosticError(Span(), fmt::format("topology level {}: no cores", text.str()),
-                                  "a host has at least one: 4m/2 are 4 ranks on 2 cores");
-    } else if (text[4].matched) {
-        level = {.name = "host", .size = level.size};
-        level.latency = fabric_latency;
-        level.bandwidth = text[5].matched ? rate_of(text) : fabric_bandwidth;
-        if (level.bandwidth == 0)
-            throw DiagnosticError(Span(), fmt::format("topology level {}: a rate of nothing", text.str()),
-                                  "a rate is at least 1B/s: 3h@1Gb/s");
+    Level read(std::size_t place) {
+        Level level;
+        level.name = fmt::format("l{}", place);
+        level.size = number("ranks");
+        if (take('m')) {
+            level = {.name = "local", .size = level.size, .medium = Medium::memory};
+            level.latency = memory_latency;
+            level.bandwidth = memory_bandwidth;
+            if (take('/')) level.cores = number("cores");
+        } else if (take('h')) {
+            level = {.name = "host", .size = level.size};
+            level.latency = fabric_latency;
+            level.bandwidth = take('@') ? rate() : fabric_bandwidth;
+        }
+        if (!left().empty()) refuse_rest(level);
+        return level;
     }
-    return level;
-}
+
+  private:
+    std::string_view left() const { return span_.text(); }
+
+    bool take(char c) {
+        if (!left().starts_with(c)) return false;
+        ++span_.begin;
+        return true;
+    }
+
+    Rank number(const char* of_what) {
+        Rank number = 0;
+        const std::string_view text = left();
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        if (error == std::errc::invalid_argument || number < 0)
+            throw DiagnosticError(span_, fmt::format("the number of {} is missing here", of_what),
+                                  short_hint);
+        const Span digits{span_.file, span_.begin,
+                          span_.begin + static_cast<std::uint32_t>(end - text.data())};
+        if (error != std::errc() || number == 0 || number > most_ranks)
+            throw DiagnosticError(digits, fmt::format("a level has 1 to {} {}", most_ranks, of_what),
+                                  short_hint);
+        span_.begin = digits.end;
+        return number;
+    }
+
+    // In whole bytes a second. What follows a comma is refused as no part of the rate.
+    double rate() {
+        const Span whole{span_.file, span_.begin,
+                         span_.begin + static_cast<std::uint32_t>(std::min(left().find(','), left().size()))};
+        const double rate = std::round(quantity_at(whole, parse_rate));
+        if (rate < 1) throw DiagnosticError(whole, "a rate here is at least 1B/s", short_hint);
+        span_.begin = whole.end;
+        return rate;
+    }
+
+    [[noreturn]] void refuse_rest(const Level& level) const {
+        const char next = left()[0];
+        if (next == ',')
+            throw DiagnosticError(
+                span_, "the short form of a topology takes no latency",
+                "a file does: level host[8] { medium fabric latency 5us bandwidth 100Gb/s }");
+        if (next == '@') throw DiagnosticError(span_, "only a level of hosts takes a rate here", short_hint);
+        if (next == '/' && level.medium != Medium::memory)
+            throw DiagnosticError(span_, "only a level in memory takes a number of cores", short_hint);
+        throw DiagnosticError(span_, fmt::format("'{}' is no kind of level", left()), short_hint);
+    }
+
+    Span span_;  // what is left to read
+};
 
 }  // namespace
 
 Topology grid_topology(const std::string& text) {
     Topology result;
-    if (text.size() > 200) return {};  // std::regex recurses over the text
+    if (text.empty() || text[0] < '0' || text[0] > '9' || text.find(".sched") != std::string::npos) return {};
+    const SourceFile file{"<topology>", text};
     std::int64_t ranks = 1;
     std::string local;
     for (std::size_t begin = 0, end = 0; end < text.size(); begin = end + 1) {
         end = std::min(text.find('x', begin), text.size());
-        const std::string part = text.substr(begin, end - begin);
-        std::smatch match;
-        if (!std::regex_match(part, match, short_level)) return {};
-        Level level = level_of(match, result.levels.size());
+        const Span part{&file, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)};
+        Level level = ShortLevel(part).read(result.levels.size());
         ranks *= level.size;
-        if (level.size < 1 || ranks > most_ranks || result.levels.size() == most_levels)
+        if (ranks > most_ranks || result.levels.size() == most_levels)
             throw DiagnosticError(
-                Span(), fmt::format("topology {}: a level has at least 1 rank, a topology at most {}", text,
-                                    most_ranks));
+                part, fmt::format("a topology has at most {} ranks, in {} levels", most_ranks, most_levels));
         const auto same = [&](const Level& other) { return other.name == level.name; };
         if (std::any_of(result.levels.begin(), result.levels.end(), same))
             level.name += std::to_string(result.levels.size());

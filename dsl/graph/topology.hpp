@@ -41,8 +41,8 @@ struct Topology {
 // Returns a topology of one level, named "world".
 Topology flat_topology(Rank ranks);
 
-// Parses the short form of a topology: levels, innermost first, joined by x. The result has no levels if the
-// text is not of this form.
+// Parses the short form of a topology: levels, innermost first, joined by x. Throws DiagnosticError with the
+// place. The result has no levels if the text begins with no digit, or names a .sched file.
 //   3           a level without figures, named l0, l1, ... by its index
 //   4m, 4m/2    `local`: ranks of one host that share its memory (and, after the slash, its 2 cores)
 //   3h, 3h@1Gb/s  `host`: hosts joined by a fabric; all ranks of a host share one link (of that rate)

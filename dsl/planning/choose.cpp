@@ -10,6 +10,7 @@
 #include <set>
 
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/base/quantities.hpp"
 #include "dsl/elaboration/find.hpp"
 #include "dsl/planning/estimate.hpp"
 #include "dsl/syntax/parse.hpp"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -249,19 +248,6 @@ Topology restricted_to(const Group& group, const Topology& topology, bool all_at
         result.levels.push_back(std::move(level));
     }
     return result;
-}
-
-std::string text_of_size(double bytes) {
-    for (const char* unit : {"B", "KiB", "MiB"}) {
-        if (bytes < 1024) return fmt::format("{} {}", std::round(bytes * 10) / 10, unit);
-        bytes /= 1024;
-    }
-    return fmt::format("{} GiB", std::round(bytes * 10) / 10);
-}
-
-std::string text_of_time(double seconds) {
-    const double value = seconds * 1e6;
-    return fmt::format("{} us", value < 10 ? std::round(value * 10) / 10 : std::round(value));
 }
 
 }  // namespace hocket::dsl

@@ -83,7 +83,4 @@ inline double estimate(const StepGraph& graph, const Topology& topology, double 
 // time (and take their part of shared links and cores); otherwise they are idle.
 Topology restricted_to(const Group& group, const Topology& topology, bool all_at_once);
 
-std::string text_of_size(double bytes);    // "64 KiB"
-std::string text_of_time(double seconds);  // "0.8 us"
-
 }  // namespace hocket::dsl

@@ -3,10 +3,13 @@
 
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/named_file.hpp"
+#include "dsl/base/quantities.hpp"
 #include "dsl/base/readable.hpp"
 #include "dsl/prediction/network.hpp"
 
@@ -68,27 +71,10 @@ std::optional<double> take_number(std::string_view& text) {
     throw DiagnosticError(word.span, fmt::format("{}: '{}'", what, readable(word.text)), hint);
 }
 
-double rate_in(std::string_view text, const Word& word) {
-    constexpr const char* hint = "a rate is like 10Gb/s or 1.5GB/s, and more than 0";
-    const std::optional<double> number = take_number(text);
-    double rate = number.value_or(0);
-    const auto prefix = text.empty() ? std::string_view::npos : std::string_view("kMGT").find(text[0]);
-    if (prefix != std::string_view::npos) {
-        rate *= std::pow(1000, 1 + prefix);
-        text.remove_prefix(1);
-    }
-    if (!number || (text != "b/s" && text != "B/s")) fail(word, "this is no rate", hint);
-    if (text == "b/s") rate /= 8;
-    if (!(rate > 0) || !std::isfinite(rate)) fail(word, "this rate is out of range", hint);
-    return rate;
-}
-
-double latency_in(std::string_view text, const Word& word) {
-    constexpr const char* hint = "a latency is like 5us: a number, and ns, us, ms or s";
-    const std::optional<double> number = take_number(text);
-    const double unit = text == "ns" ? 1e-9 : text == "us" ? 1e-6 : text == "ms" ? 1e-3 : text == "s" ? 1 : 0;
-    if (!number || unit == 0 || *number < 0) fail(word, "this is no latency", hint);
-    return *number * unit;
+// Returns the place of some characters of a word, which may have blanks inside parentheses before them.
+Span part_of(const Word& word, std::size_t begin, std::size_t end) {
+    return {word.span.file, word.span.end - static_cast<std::uint32_t>(word.text.size() - begin),
+            word.span.end - static_cast<std::uint32_t>(word.text.size() - end)};
 }
 
 std::int64_t integer_in(std::string_view text, const Word& word, std::string_view example = kinds) {
@@ -126,10 +112,10 @@ FabricSpec fabric_in(const Word& word) {
     spec.text = readable(word.text);
     std::string_view text = word.text;
     if (const std::size_t at = text.find('@'); at != std::string_view::npos) {
-        std::string_view figures = text.substr(at + 1);
-        const std::size_t comma = figures.find(',');
-        spec.rate = rate_in(figures.substr(0, comma), word);
-        if (comma != std::string_view::npos) spec.latency = latency_in(figures.substr(comma + 1), word);
+        const std::size_t comma = std::min(text.find(',', at), text.size());
+        spec.rate = quantity_at(part_of(word, at + 1, comma), parse_rate);
+        if (comma < text.size())
+            spec.latency = quantity_at(part_of(word, comma + 1, text.size()), parse_time);
         text = text.substr(0, at);
     }
     if (const std::size_t slash = text.find('/'); slash != std::string_view::npos) {
@@ -189,13 +175,14 @@ class Reader {
     void link(const Statement& words) {
         constexpr const char* form = "link a b 10Gb/s [5us] [both | one way]";
         if (words.size() < 4) fail(words[0], "this link is not complete", form);
-        GraphLink link{readable(words[1].text), readable(words[2].text), rate_in(words[3].text, words[3]), 0};
+        GraphLink link{readable(words[1].text), readable(words[2].text),
+                       quantity_at(words[3].span, parse_rate), 0};
         std::size_t next = 4;
         const auto is = [&](std::size_t i, const char* text) {
             return i < words.size() && words[i].text == text;
         };
         if (next < words.size() && !is(next, "both") && !is(next, "one")) {
-            link.latency = latency_in(words[next].text, words[next]);
+            link.latency = quantity_at(words[next].span, parse_time);
             ++next;
         }
         const bool one_way = is(next, "one") && is(next + 1, "way");
@@ -229,7 +216,7 @@ class Reader {
                  fmt::format("there are {}, from 0 on", topology_.ranks()));
         if (spec_.levels[level].kind != FabricSpec::Kind::crossbar)
             fail(words[1], "the ends of this level have no rates of their own", "those of a switch have");
-        spec_.ends.push_back({static_cast<int>(level), rank, rate_in(words[3].text, words[3])});
+        spec_.ends.push_back({static_cast<int>(level), rank, quantity_at(words[3].span, parse_rate)});
     }
 
     std::size_t level_in(const Word& word) {
@@ -248,6 +235,12 @@ class Reader {
 
     void rule(const Statement& words) {
         const std::string& what = words[0].text;
+        const auto [first, is_first] = rules_.try_emplace(what, words[0].span);
+        if (!is_first)
+            throw DiagnosticError({words[0].span,
+                                   fmt::format("this is a second rule for '{}'", what),
+                                   {{first->second, "the first is here"}},
+                                   "leave one of them out"});
         const std::string value = words.size() == 2 ? words[1].text : "";
         Routing& routing = spec_.routing;
         if (what == "order" && (value == "outermost" || value == "digits")) {
@@ -281,6 +274,7 @@ class Reader {
     const Topology& topology_;
     NetworkSpec& spec_;
     bool has_levels_ = false;
+    std::map<std::string, Span> rules_;  // by their first word
 };
 
 }  // namespace
@@ -291,7 +285,15 @@ NetworkSpec parse_network(const std::string& name, const std::string& text, cons
         throw DiagnosticError(Span(), fmt::format("{}: a text of more than 64 MiB", name));
     NetworkSpec spec;
     Reader reader(topology, spec);
-    for_statements(file, [&](const Statement& statement) { reader.read(statement); });
+    bool is_empty = true;
+    for_statements(file, [&](const Statement& statement) {
+        is_empty = false;
+        reader.read(statement);
+    });
+    if (is_empty)
+        throw DiagnosticError(
+            Span(), fmt::format("{}: a network without a statement", name),
+            "a network is like fattree(16)@10Gb/s; without one, the topology's levels are it");
     spec.text = name.ends_with(".network") ? name : text;
     return spec;
 }

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/base/quantities.hpp"
 #include "dsl/syntax/ast.hpp"
 
 // Names a parser with an action after the parser (X3 would use the C++ type's name).
@@ -210,20 +211,8 @@ struct ReservedWords : x3::symbols<x3::unused_type> {
     }
 } const reserved_words;
 
-struct TimeUnits : x3::symbols<double> {
-    TimeUnits() { add("s", 1.0)("ms", 1e-3)("us", 1e-6)("ns", 1e-9); }
-} const time_units;
-
-struct RateUnits : x3::symbols<double> {  // to bytes per second
-    RateUnits() {
-        const std::array<std::pair<const char*, double>, 6> prefixes = {
-            {{"", 1}, {"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}}};
-        for (const auto& [prefix, factor] : prefixes) {
-            add(std::string(prefix) + "B/s", factor);
-            add(std::string(prefix) + "b/s", factor / 8);
-        }
-    }
-} const rate_units;
+// What stands together with a number: its sign and unit, right or wrong.
+const auto quantity = x3::lexeme[x3::raw[x3::char_("0-9.+-") >> *(ascii::alnum | x3::char_("./+_-"))]];
 
 const auto identifier =
     x3::lexeme[!(reserved_words >> word_end) >> x3::raw[(ascii::alpha | '_') >> *(ascii::alnum | '_')]];
@@ -446,8 +435,10 @@ const auto set_property = [](auto& context) {
     else
         x3::_val(context).text = std::move(x3::_attr(context).text);
 };
-const auto scaled = [](auto& context) {
-    x3::_val(context) = at_c<0>(x3::_attr(context)) * at_c<1>(x3::_attr(context));
+template <double (*read)(std::string_view)>
+const auto set_quantity = [](auto& context) {
+    const auto& found = x3::_attr(context);
+    x3::_val(context) = quantity_at(span_of(context, found.begin(), found.end()), read);
 };
 
 const auto parameter_def = name[to(&ast::Parameter::name)] > '=' > expression[to(&ast::Parameter::value)];
@@ -475,8 +466,8 @@ const auto schedule_head_def = located(
     -(keyword("where") > expression[to(&ast::Schedule::where)]));
 const auto schedule_def = schedule_head[set] > block[to(&ast::Schedule::body)];
 
-const auto time_value_def = x3::lexeme[x3::double_ >> time_units >> word_end][scaled];
-const auto rate_value_def = x3::lexeme[x3::double_ >> rate_units >> word_end][scaled];
+const auto time_value_def = quantity[set_quantity<parse_time>];
+const auto rate_value_def = quantity[set_quantity<parse_rate>];
 const auto property_def =
     located((keyword("medium") > name[set_property<ast::Property::Kind::medium>]) |
             (keyword("latency") > time_value[set_property<ast::Property::Kind::latency>]) |

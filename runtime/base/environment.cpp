@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
 
+#include "dsl/base/quantities.hpp"
 #include "runtime/base/error.hpp"
 
 namespace hocket {
@@ -67,31 +67,11 @@ std::optional<std::int64_t> EnvironmentReader::timeout(const char* name, std::in
 std::optional<std::uint64_t> EnvironmentReader::bytes(const char* name) const {
     const auto value = text(name);
     if (!value) return std::nullopt;
-    const auto parsed = parse_bytes(*value);
-    if (!parsed)
-        refuse_variable(fmt::format("{} is \"{}\"; it must be a size, such as 500MB or 8GiB", name, *value));
-    return parsed;
-}
-
-std::optional<std::uint64_t> parse_bytes(std::string_view text) {
-    double number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || !(number >= 0)) return std::nullopt;
-    std::string_view unit = text.substr(end - text.data());
-    while (unit.starts_with(' ')) unit.remove_prefix(1);
-    double factor = 1;
-    if (!unit.empty() && unit != "B" && unit != "b") {
-        constexpr std::string_view prefixes = "kmgtp";
-        const std::size_t power = prefixes.find(static_cast<char>(unit[0] | 0x20));
-        if (power == std::string_view::npos) return std::nullopt;
-        const std::string_view rest = unit.substr(1);
-        const bool is_decimal = rest == "B" || rest == "b";
-        if (!is_decimal && !rest.empty() && rest != "iB" && rest != "ib" && rest != "i") return std::nullopt;
-        factor = std::pow(is_decimal ? 1000.0 : 1024.0, static_cast<double>(power + 1));
+    try {
+        return dsl::parse_size(*value);
+    } catch (const dsl::QuantityError& error) {
+        refuse_variable(fmt::format("{} is \"{}\": {}; {}", name, *value, error.what(), error.hint));
     }
-    const double bytes = number * factor;
-    if (!(bytes < 1e18)) return std::nullopt;
-    return static_cast<std::uint64_t>(bytes);
 }
 
 }  // namespace hocket

@@ -32,15 +32,11 @@ class EnvironmentReader {
     std::optional<std::int64_t> number(const char* name, std::int64_t low, std::int64_t high) const;
     // Returns milliseconds as check_timeout() accepts them.
     std::optional<std::int64_t> timeout(const char* name, std::int64_t low) const;
-    // Returns bytes for texts like "4096", "8GiB", "500 MB", "1.5g". A letter alone means the binary unit, as
-    // is usual for memory.
+    // Returns bytes as dsl::parse_size reads them: "4096", "8GiB", "500 MB", "1.5g".
     std::optional<std::uint64_t> bytes(const char* name) const;
 
   private:
     const Environment& environment_;
 };
-
-// Returns nothing if the text is not a size.
-std::optional<std::uint64_t> parse_bytes(std::string_view text);
 
 }  // namespace hocket

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "dsl/planning/estimate.hpp"
+#include "dsl/base/quantities.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/compute/program/dsl_errors.hpp"
 #include "runtime/device/devices.hpp"

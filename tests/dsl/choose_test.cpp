@@ -296,12 +296,8 @@ TEST_CASE("topologies of hosts have a short form") {
     CHECK(dsl::grid_topology("2mx3mx2h").levels[1].name == "local1");
     CHECK(dsl::grid_topology("2mx3mx2h").levels[2].shared_by == "local1");
     CHECK(dsl::grid_topology("3hx2m").levels[0].shared_by == "local");
-    for (const char* text : {"", "m", "2q", "2mx", "x2m", "2m/", "2h@", "2h@1", "2h@1Gb", "2h@-1Gb/s", "2h/2",
-                             "2m@1Gb/s", "2 m", "2h@1e3B/s"})
+    for (const char* text : {"", "m", "x2m", "2.sched", "4m/a.sched:b"})
         CHECK(dsl::grid_topology(text).levels.empty());
-    CHECK_THAT(test::error_of([] { dsl::grid_topology("4m/0"); }), Contains("no cores"));
-    CHECK_THAT(test::error_of([] { dsl::grid_topology("4h@0B/s"); }), Contains("a rate of nothing"));
-    CHECK_THAT(test::error_of([] { dsl::grid_topology("0mx2h"); }), Contains("at least 1 rank"));
     CHECK(checked("blueconnect", "2mx3h", MiB)->topology() == "2mx3h");
 }
 

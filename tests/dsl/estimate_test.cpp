@@ -186,13 +186,3 @@ TEST_CASE("a group sees its own levels, and of what is shared its part") {
     CHECK(two.levels[1].shared_by == two.levels[0].name);
     CHECK(two.levels[1].bandwidth == Approx(2e9));
 }
-
-TEST_CASE("figures are told in units that people read") {
-    CHECK(dsl::text_of_size(8) == "8 B");
-    CHECK(dsl::text_of_size(65536) == "64 KiB");
-    CHECK(dsl::text_of_size(bytes / 3) == "341.3 KiB");
-    CHECK(dsl::text_of_size(3 * bytes * 1024) == "3 GiB");
-    CHECK(dsl::text_of_time(0) == "0 us");
-    CHECK(dsl::text_of_time(1.26e-6) == "1.3 us");
-    CHECK(dsl::text_of_time(1.5e-3) == "1500 us");
-}

@@ -126,8 +126,13 @@ TEST_CASE("syntax errors say where and what was expected") {
         StartsWith("t.sched:1:1: error: expected algorithm, operator, schedule, topology or update here"));
     CHECK_THAT(parse_error("algorithm a all_gather(x) over g {"),
                Contains("t.sched:1:35: error: expected '}' here"));
-    CHECK_THAT(parse_error("topology t { level a[2] { latency 3 parsecs } }"),
+    CHECK_THAT(
+        parse_error("topology t { level a[2] { latency 3 parsecs } }"),
+        StartsWith("t.sched:1:36: error: the time 3 has no unit") && Contains("hint: a time is like 5us"));
+    CHECK_THAT(parse_error("topology t { level a[2] { latency soon } }"),
                Contains("expected a time such as 3us here"));
+    CHECK_THAT(parse_error("topology t { level a[2] { bandwidth 25gb/s } }"),
+               StartsWith("t.sched:1:39: error") && Contains("write 25Gb/s for bits"));
     CHECK_THAT(parse_error("algorithm a all_gather(x) over g where 99999999999999999999 {}"),
                Contains("t.sched:1:40: error: this number is larger than 2^63 - 1"));
     CHECK_THAT(parse_error("algorithm a all_gather(x over g {}"), Contains("expected ')' here"));

@@ -183,13 +183,13 @@ TEST_CASE("nonsense about a network gets a diagnostic") {
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"link 0 1 1GB/s\nlink 2 3 1GB/s", "there is no way from rank 0 to rank 2"},
         {"link 0 1 1GB/s one way; link 0 2 1GB/s; link 0 3 1GB/s", "there is no way from rank 1 to rank 0"},
-        {"link 0 1 0Gb/s", "out of range"},
-        {"link 0 1 -1Gb/s", "out of range"},
-        {"link 0 1 1e400Gb/s", "no rate"},
-        {"link 0 1 infGb/s", "no rate"},
-        {"link 0 1 10", "no rate"},
-        {"link 0 1 1Gb/s -5us", "no latency"},
-        {"link 0 1 1Gb/s 5", "no latency"},
+        {"link 0 1 0Gb/s", "a rate must be more than 0"},
+        {"link 0 1 -1Gb/s", "a rate must be more than 0"},
+        {"link 0 1 1e400Gb/s", "out of range"},
+        {"link 0 1 infGb/s", "out of range"},
+        {"link 0 1 10", "the rate 10 has no unit"},
+        {"link 0 1 1Gb/s -5us", "a time must be 0 or more"},
+        {"link 0 1 1Gb/s 5", "the time 5 has no unit"},
         {"link 0 1 1Gb/s 5us sideways", "does not belong to a link"},
         {"link 0 4 1Gb/s", "there is no rank 4"},
         {"link 0 99999999999999999999 1Gb/s", "there is no rank"},
@@ -206,8 +206,12 @@ TEST_CASE("nonsense about a network gets a diagnostic") {
         {"hypercube", "no such kind"},
         {"switch/0", "factor"},
         {"ring/2", "only a switch"},
-        {"ring@0b/s", "out of range"},
+        {"ring@0b/s", "a rate must be more than 0"},
         {"ring; mesh", "second network"},
+        {"routing hash(1); ring; routing spread", "a second rule for 'routing'"},
+        {"order digits; order digits", "a second rule for 'order'"},
+        {"latency hop; latency none", "note: the first is here"},
+        {" ; # nothing", "a network without a statement"},
         {"ring; link 0 1 1GB/s", "second network"},
         {"level l0 ring; mesh", "second network"},
         {"level l7 ring", "no such level"},
@@ -233,6 +237,11 @@ TEST_CASE("nonsense about a network gets a diagnostic") {
     CHECK(network_error("mesh", "4000").find("more than 4194304 links") != std::string::npos);
     // Where it is wrong.
     CHECK_THAT(network_error("ring@1GB/s\nlatency long"), Catch::Contains("<network>:2:9: error"));
+    CHECK_THAT(network_error("ring@100gb/s"),
+               Catch::Contains("<network>:1:9: error") && Catch::Contains("write 100Gb/s for bits"));
+    CHECK_THAT(network_error("torus(2, 2)@1Gb/s,5"), Catch::Contains("<network>:1:20: error"));
+    CHECK_THAT(network_error("ring;\n routing spread; routing hash(1)"),
+               Catch::Contains("<network>:2:18: error") && Catch::Contains("<network>:2:2: note"));
     dsl::Topology slow = dsl::grid_topology("2x2");
     slow.levels[1].bandwidth = 0;
     CHECK_THAT(test::error_of([&] { dsl::find_network("", slow); }), Catch::Contains("a rate of 0"));

@@ -311,6 +311,29 @@ TEST_CASE("predict writes GOAL") {
     CHECK(schedc({"predict", "ring", "-n", "4", "-b", "1K", "--export", "gaol", path}).exit_code == 2);
 }
 
+TEST_CASE("words of the command line that mean nothing are named, with what is right") {
+    const auto refused = [](std::vector<std::string> arguments, int code, const std::string& message) {
+        arguments.insert(arguments.begin(), {"predict", "ring"});
+        const Finished result = schedc(arguments);
+        CHECK(result.exit_code == code);
+        CHECK(result.out.empty());
+        CHECK_THAT(result.err, Contains(message));
+    };
+    refused({"-t", "4mx8q", "-b", "1M"}, 1, "<topology>:1:5: error: 'q' is no kind of level");
+    refused({"-t", "4x", "-b", "1M"}, 1, "<topology>:1:3: error: the number of ranks is missing");
+    refused({"-t", "4mx8h@100gb/s", "-b", "1M"}, 1, "write 100Gb/s for bits");
+    refused({"-t", "4mx8h@100Gb/s,5us", "-b", "1M"}, 1, "takes no latency");
+    refused({"-n", "4", "-b", "-64M"}, 2, "a size must be 0 or more: '-64M'");
+    refused({"-n", "4", "-b", "1.3K"}, 2, "a whole number of bytes");
+    refused({"-n", "4", "-b", "64Q"}, 2, "a size has no unit 'Q'");
+    refused({"-n", "4", "--sweep", "bytes=1K..64Q"}, 1, "<sweep>:1:13: error: a size has no unit 'Q'");
+    for (const char* time : {"nan", "0", "-1", "inf", "1s"})
+        refused({"-n", "4", "-b", "1M", "--timeout", time}, 2, "give seconds above 0");
+    refused({"-n", "4", "-b", "1M", "-N", ""}, 2, "the network is empty");
+    refused({"-n", "4", "-b", "1M", "-N", "order digits; order digits"}, 1,
+            "<network>:1:15: error: this is a second");
+}
+
 TEST_CASE("predict refuses what has no time") {
     const auto refused = [](std::vector<std::string> arguments, const std::string& message) {
         arguments.insert(arguments.begin(), {"predict", "ring"});

@@ -316,19 +316,6 @@ TEST_CASE("layouts that rounding makes equal come once, and an empty one only if
     CHECK(counts(HKT_REDUCE_SCATTER, {4, 8}).empty());
 }
 
-TEST_CASE("bytes are read with their suffix, or refused") {
-    CHECK(parse_bytes("0") == 0);
-    CHECK(parse_bytes("7") == 7);
-    CHECK(parse_bytes("256K") == 256 << 10);
-    CHECK(parse_bytes("256KiB") == 256 << 10);
-    CHECK(parse_bytes("4M") == 4 << 20);
-    CHECK(parse_bytes("1.5g") == 3ull << 29);
-    for (const char* text : {"", "K", "-4", "4X", "4 M", "4MB", "nan", "1e300"}) {
-        CAPTURE(text);
-        CHECK_THROWS_AS(parse_bytes(text), std::invalid_argument);
-    }
-}
-
 TEST_CASE("sizes go by a factor or by steps, and always end") {
     Options options;
     options.min_bytes = 4;

@@ -13,6 +13,7 @@
 #include "capi/vocabulary.hpp"
 #include "runtime/base/log.hpp"
 #include "tools/bench/data.hpp"
+#include "tools/quantity_options.hpp"
 
 namespace hocket::bench {
 namespace {
@@ -72,35 +73,9 @@ const CLI::Validator is_subject(
     },
     "NAME");
 
-const CLI::Validator is_size(
-    [](std::string& text) -> std::string {
-        try {
-            parse_bytes(text);
-            return "";
-        } catch (const std::invalid_argument& error) {
-            return error.what();
-        }
-    },
-    "SIZE");
+constexpr std::size_t most_bytes = std::size_t{1} << 50;
 
 }  // namespace
-
-std::size_t parse_bytes(const std::string& text) {
-    std::size_t used = 0;
-    double value = -1;
-    try {
-        value = std::stod(text, &used);
-    } catch (const std::exception&) {
-    }
-    const std::string suffix = text.substr(used);
-    const std::map<std::string, double> units{{"", 1},       {"k", 0x1p10},  {"K", 0x1p10},   {"KiB", 0x1p10},
-                                              {"m", 0x1p20}, {"M", 0x1p20},  {"MiB", 0x1p20}, {"g", 0x1p30},
-                                              {"G", 0x1p30}, {"GiB", 0x1p30}};
-    const auto unit = units.find(suffix);
-    if (!(value >= 0) || unit == units.end() || value * unit->second > 0x1p50)
-        throw std::invalid_argument("'" + text + "' is not a size: write bytes, or a number with K, M or G");
-    return static_cast<std::size_t>(value * unit->second);
-}
 
 std::vector<std::size_t> sizes_of(const Options& options) {
     std::vector<std::size_t> sizes;
@@ -130,9 +105,10 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
                "as the size. sendrecv: each rank sends to the next one, out of place alone")
         ->required()
         ->check(is_subject);
-    app.add_option("-b,--minbytes", min, "smallest size")->check(is_size)->capture_default_str();
-    app.add_option("-e,--maxbytes", max, "largest size")->check(is_size)->capture_default_str();
-    auto* by_step = app.add_option("-i,--stepbytes", step, "add this from size to size")->check(is_size);
+    app.add_option("-b,--minbytes", min, "smallest size")->transform(tools::as_size())->capture_default_str();
+    app.add_option("-e,--maxbytes", max, "largest size")->transform(tools::as_size())->capture_default_str();
+    auto* by_step =
+        app.add_option("-i,--stepbytes", step, "add this from size to size")->transform(tools::as_size());
     app.add_option("-f,--stepfactor", options.factor, "or multiply by this")
         ->check(CLI::Range(2, 1 << 20))
         ->capture_default_str()
@@ -180,9 +156,11 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
                  "print rank 0's steps, and for each size the schedule and why");
     try {
         app.parse(argc, argv);
-        options.min_bytes = parse_bytes(min);
-        options.max_bytes = parse_bytes(max);
-        options.step_bytes = parse_bytes(step);
+        options.min_bytes = dsl::parse_size(min);
+        options.max_bytes = dsl::parse_size(max);
+        options.step_bytes = dsl::parse_size(step);
+        if (std::max(options.max_bytes, options.step_bytes) > most_bytes)
+            throw CLI::ValidationError("sizes are at most 2^50 bytes");
         if (options.min_bytes > options.max_bytes)
             throw CLI::ValidationError("--minbytes " + min + " is above --maxbytes " + max +
                                        ": no size to run");

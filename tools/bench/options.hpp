@@ -35,9 +35,6 @@ struct Options {
 // Returns nothing and sets exit_code if the program should end (help, or an error that was printed).
 std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exit_code);
 
-// Parses "4", "256K", "1.5M", "2G": bytes, with binary suffixes. Throws std::invalid_argument.
-std::size_t parse_bytes(const std::string& text);
-
 // Returns the sizes of the table in bytes, ascending: min_bytes, ... up to max_bytes.
 std::vector<std::size_t> sizes_of(const Options& options);
 

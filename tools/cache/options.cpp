@@ -7,6 +7,7 @@
 
 #include "capi/hocket.h"
 #include "tools/address.hpp"
+#include "tools/quantity_options.hpp"
 
 namespace hocket::cache_tool {
 namespace {
@@ -23,15 +24,10 @@ constexpr const char* examples = R"(Examples:
   HOCKET_SECRET=... hocket-cache serve /nvme/cache --source /mnt/imagenet/train --listen :7070
       for jobs with HOCKET_CACHE_SERVERS=thishost:7070 and the same HOCKET_SECRET
 
-Sizes: bytes, or with a unit: KB, MB, GB, TB are powers of 1000, KiB, MiB, GiB, TiB of 1024.
+Sizes: bytes, or with a unit: KB, MB, GB, TB are powers of 1000, KiB, MiB, GiB, TiB of 1024,
+and so are the letters alone.
 It ends with 0; with 1 if something failed or is lost; with 2 if the command line is wrong; with 128 + the
 signal's number if one ended warm or verify early.)";
-
-// Refuses a sign: a negative size would be taken for a huge one.
-std::string refuse_negative(std::string& text) {
-    if (text.find('-') == std::string::npos) return "";
-    return fmt::format("{} is negative; give a size such as 100GiB", text);
-}
 
 std::string refuse_zero(std::string& text) {
     return text == "0" ? "a limit of 0 bytes has no room; leave it out for the default" : "";
@@ -119,8 +115,7 @@ class Parser {
 
     static void add_size(CLI::App& sub, const char* name, std::uint64_t& value, const char* description) {
         sub.add_option(name, value, description)
-            ->transform(CLI::AsSizeValue(true))
-            ->transform(CLI::Validator(refuse_negative, ""))  // the last validator runs first
+            ->transform(tools::as_size())
             ->check(CLI::Validator(refuse_zero, ""));
     }
 

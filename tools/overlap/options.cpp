@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "capi/hocket.h"
+#include "tools/quantity_options.hpp"
 
 namespace hocket::overlap_tool {
 namespace {
@@ -43,11 +44,11 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
                      "also a picture, as an SVG file: the times of computation and communication");
     plan->add_option("--limit", options.planning.limit_bytes,
                      "the most bytes of a batch, \"4MiB\"; a layer above it is a batch by itself")
-        ->transform(CLI::AsSizeValue(false))
+        ->transform(tools::as_size())
         ->check(CLI::PositiveNumber);
     plan->add_option("--bucket", options.planning.bucket_bytes,
                      "the bytes of the method of constant buckets (default: 25MiB)")
-        ->transform(CLI::AsSizeValue(false))
+        ->transform(tools::as_size())
         ->check(CLI::PositiveNumber);
     try {
         app.parse(argc, argv);

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "dsl/planning/estimate.hpp"
+#include "dsl/base/quantities.hpp"
 #include "tools/picture.hpp"
 #include "tools/schedc/sweep.hpp"
 
@@ -109,7 +109,7 @@ std::string upwards(const Axis& axis, const std::vector<double>& times) {
         const double digits = std::log10(time);
         if (only_powers && std::abs(digits - std::round(digits)) > 1e-9) continue;
         drawn += line(left - 4, axis.at(time), left + width, axis.at(time), "grid");
-        drawn += text(left - 8, axis.at(time) + 4, "end", seconds_text(time * (1 + 1e-12)));
+        drawn += text(left - 8, axis.at(time) + 4, "end", text_of_time(time * (1 + 1e-12)));
     }
     return drawn + text(left - 8, top - 12, "end", "time");
 }
@@ -125,7 +125,7 @@ std::string curve(const Curve& curve, std::size_t number, const Axis& x, const A
             "<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3\" fill=\"{}\"><title>{}: {} ranks, {}: "
             "{}</title></circle>\n",
             x.at(value), y.at(point->seconds), colour, escaped_text(point->schedule), point->ranks,
-            text_of_size(point->bytes), seconds_text(point->seconds));
+            text_of_size(point->bytes), text_of_time(point->seconds));
     }
     const auto path = [&](const std::string& points) {
         return fmt::format(

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/base/quantities.hpp"
 #include "dsl/planning/choose.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/planning/estimate.hpp"

@@ -8,6 +8,7 @@
 #include "dsl/planning/check_files.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/engine/job/options.hpp"
+#include "tools/quantity_options.hpp"
 #include "tools/schedc/explain.hpp"
 #include "tools/schedc/predict.hpp"
 #include "tools/schedc/simulate.hpp"
@@ -44,8 +45,20 @@ CLI::Validator one_of(const Map& map) {
 
 void describe_timeout(CLI::App& app, double& seconds, const std::string& what) {
     app.add_option("--timeout", seconds, "the longest that " + what + " may take: seconds")
-        ->check(CLI::PositiveNumber)
+        ->check(tools::is_timeout())
         ->capture_default_str();
+}
+
+// An empty text would mean the topology's links.
+void describe_network(CLI::App& app, std::string& network, const std::string& what) {
+    app.add_option("-N,--network", network, what)
+        ->check(CLI::Validator(
+            [](std::string& text) -> std::string {
+                return text.empty()
+                           ? "the network is empty; leave --network out, or give one: 'switch@10Gb/s'"
+                           : "";
+            },
+            ""));
 }
 
 void describe_check(CLI::App& app, dsl::CheckOptions& options, bool& quiet) {
@@ -69,7 +82,7 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
         "-t,--topology", options.topology,
         "levels, innermost first: 2x3, 4mx2h (4 ranks in memory on each of 2 hosts), bcube(3,2), or a file");
     app.add_option("-b,--bytes", options.bytes, "the size that choices are made for: 64K")
-        ->transform(CLI::AsSizeValue(false));
+        ->transform(tools::as_size());
     app.add_option("-n,--ranks", options.ranks, "number of ranks; without --topology, all on one level")
         ->check(CLI::Range(1, 1 << 20));
     app.add_option("-r,--rank", options.rank,
@@ -94,10 +107,10 @@ void describe_predict(CLI::App& app, tools::PredictRequest& request) {
     app.add_option(
         "-t,--topology", request.topology,
         "levels, innermost first: 2x3, 4mx2h (4 ranks in memory on each of 2 hosts), bcube(3,2), or a file");
-    app.add_option("-b,--bytes", request.bytes, "the size of the data: 64M")
-        ->transform(CLI::AsSizeValue(false));
-    app.add_option("-N,--network", request.network,
-                   "the links, if not the topology's: 'fattree(16)@10Gb/s', 'order digits', or FILE.network");
+    app.add_option("-b,--bytes", request.bytes, "the size of the data: 64M")->transform(tools::as_size());
+    describe_network(
+        app, request.network,
+        "the links, if not the topology's: 'fattree(16)@10Gb/s', 'order digits', or FILE.network");
     app.add_option("-n,--ranks", request.ranks, "number of ranks; without --topology, all on one level")
         ->check(CLI::Range(1, 1 << 20));
     app.add_option("-c,--collective", request.collective,
@@ -126,16 +139,14 @@ void describe_predict(CLI::App& app, tools::PredictRequest& request) {
 
 void describe_simulate(CLI::App& app, tools::SimulateRequest& request) {
     app.add_option("workload", request.workload, "hosts, network and jobs, as JSON")->required();
-    app.add_option("-N,--network", request.network, "the links, if not the file's: 'fattree(16)/4@10Gb/s'");
+    describe_network(app, request.network, "the links, if not the file's: 'fattree(16)/4@10Gb/s'");
     app.add_option("--seeds", request.seeds,
                    "draw places, trees and routes this often, with one seed after the other")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
     app.add_flag("--json", request.json, "print JSON: each exchange of each job, bytes of links");
     app.add_flag("--certify", request.certify, "check that each sharing of links is max-min fair");
-    app.add_option("--timeout", request.timeout, "the longest that all may take: seconds")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+    describe_timeout(app, request.timeout, "all");
 }
 
 // Prints a line for each definition, or its diagnostic. Returns 0 if all are valid, else 1.

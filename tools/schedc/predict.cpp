@@ -61,9 +61,6 @@ PredictOptions options_of(const PredictRequest& request, const Deadline& deadlin
 }
 
 int run_predict(const PredictRequest& request) {
-    if (request.bytes > std::uint64_t{1} << 62)
-        throw DiagnosticError(Span(), fmt::format("{} bytes are too many", request.bytes),
-                              "a size is at most 2^62: 64K, 1G");
     if (!request.sweep.empty()) return run_sweep(request);
     if (request.bytes == 0) throw NotFoundError("the size is missing: --bytes 64M");
     if (request.schedules.size() > 1)

@@ -48,8 +48,6 @@ std::string prediction_text(const PredictedSchedule& of, const dsl::Network& net
 std::string prediction_json(const PredictedSchedule& of, const dsl::Network& network,
                             const dsl::Prediction& prediction);
 
-std::string seconds_text(double seconds);  // "1.25 ms": four digits
-
 // Return a picture with a row for each rank (SVG), and a trace for Perfetto, with a process for each rank.
 // Both need a prediction with a timeline.
 std::string timeline_picture(const PredictedSchedule& of, const dsl::StepGraph& graph,

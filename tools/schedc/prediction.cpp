@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "dsl/planning/estimate.hpp"
+#include "dsl/base/quantities.hpp"
 #include "tools/schedc/predict.hpp"
 
 namespace hocket::tools {
@@ -31,7 +31,7 @@ double percent(double part, double whole) {
 }
 
 std::string row(const PathShare& share, double seconds, const std::string& what) {
-    return fmt::format("  {:>10}  {:>5.1f} %  {:>5.1f} %  {:>10}  {:>9}  {}\n", seconds_text(share.seconds),
+    return fmt::format("  {:>10}  {:>5.1f} %  {:>5.1f} %  {:>10}  {:>9}  {}\n", text_of_time(share.seconds),
                        percent(share.seconds, seconds), percent(share.latency, share.seconds),
                        text_of_size(share.bytes), share.messages, what);
 }
@@ -89,12 +89,6 @@ Json share_json(const PathShare& share) {
 
 }  // namespace
 
-std::string seconds_text(double seconds) {
-    for (const auto& [unit, name] : {std::pair(1.0, "s"), {1e-3, "ms"}, {1e-6, "us"}})
-        if (seconds >= unit) return fmt::format("{:.4g} {}", seconds / unit, name);
-    return fmt::format("{:.4g} us", seconds * 1e6);
-}
-
 std::string prediction_text(const PredictedSchedule& of, const Network& network,
                             const Prediction& prediction) {
     std::string text = fmt::format(
@@ -103,7 +97,7 @@ std::string prediction_text(const PredictedSchedule& of, const Network& network,
         network.spec().text.empty() ? ""
                                     : fmt::format(", network \"{}\"", shortened(network.spec().text, 60)),
         network.ranks(), text_of_size(of.bytes), of.ideal ? "ideal" : "calibrated",
-        seconds_text(prediction.seconds), percent(prediction.latency, prediction.seconds),
+        text_of_time(prediction.seconds), percent(prediction.latency, prediction.seconds),
         percent(prediction.seconds - prediction.latency, prediction.seconds), prediction.messages);
     if (prediction.messages == 0) return text;
     text += lines_text(prediction) + heading("level");

@@ -7,6 +7,7 @@
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/named_file.hpp"
+#include "dsl/base/quantities.hpp"
 #include "dsl/base/readable.hpp"
 #include "dsl/prediction/simulation.hpp"
 #include "tools/schedc/predict.hpp"
@@ -55,9 +56,9 @@ std::string over_runs(const std::vector<SeedRun>& runs, Of of) {
     std::sort(values.begin(), values.end());
     const std::size_t middle = values.size() / 2;
     const double median = values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-    if (values.size() == 1) return seconds_text(median);
-    return fmt::format("{} ({} to {})", seconds_text(median), seconds_text(values.front()),
-                       seconds_text(values.back()));
+    if (values.size() == 1) return text_of_time(median);
+    return fmt::format("{} ({} to {})", text_of_time(median), text_of_time(values.front()),
+                       text_of_time(values.back()));
 }
 
 // A row, of a job's last exchange or of all of it.

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <optional>
 
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/base/quantities.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/planning/estimate.hpp"
 #include "dsl/planning/predictable.hpp"
@@ -21,18 +20,6 @@ namespace {
 using namespace dsl;
 
 constexpr std::size_t most_points = 10000;  // of a sweep
-
-std::int64_t amount_in(std::string_view text, const std::string& whole) {
-    double number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-    const auto prefix = unit.empty() ? 0 : std::string_view(" KMGT").find(unit[0]);
-    if (error != std::errc() || prefix == std::string_view::npos || prefix == unit.size() - 1 ||
-        unit.size() > 1 || !(number >= 1) || number * std::pow(1024, prefix) >= 0x1p62)
-        throw DiagnosticError(Span(), fmt::format("sweep '{}': '{}' is no amount", whole, text),
-                              "amounts are like 8, 64K or 1G, from 1 on: bytes=1K..1G,ranks=2..64");
-    return std::llround(number * std::pow(1024, prefix));
-}
 
 // What a sweep keeps from one size to the next, of one schedule on one number of ranks: most sizes share it.
 class SweptSchedule {
@@ -125,7 +112,7 @@ class Column {
 
 std::string row_of_one(const SweptPoint& point) {
     return fmt::format("{:>8}  {:>10}  {:>12}  {:>6.1f} %  {}\n", point.ranks, text_of_size(point.bytes),
-                       seconds_text(point.seconds),
+                       text_of_time(point.seconds),
                        point.seconds > 0 ? 100 * point.latency / point.seconds : 0, point.schedule);
 }
 
@@ -149,7 +136,7 @@ std::string table_of(const SweptTable& table) {
         if (known == row.end()) continue;
         text += fmt::format("\n{:>8}  {:>10}", (*known)->ranks, text_of_size((*known)->bytes));
         for (std::size_t i = 0; i < row.size(); ++i)
-            text += fmt::format("  {:>{}}", row[i] ? seconds_text(row[i]->seconds) : "-", width_of(i));
+            text += fmt::format("  {:>{}}", row[i] ? text_of_time(row[i]->seconds) : "-", width_of(i));
     }
     return text + "\n";
 }
@@ -198,24 +185,31 @@ int run_sweep(const PredictRequest& request) {
 }
 
 Sweep parse_sweep(const std::string& text) {
-    Sweep sweep;
+    const SourceFile file{"<sweep>", text};
+    const auto span = [&](std::size_t begin, std::size_t end) {
+        return Span{&file, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)};
+    };
     constexpr const char* hint = "a sweep is like bytes=1K..1G, ranks=2..64, or both with a comma between";
+    Sweep sweep;
     for (std::size_t begin = 0, end = 0; begin <= text.size(); begin = end + 1) {
         end = std::min(text.find(',', begin), text.size());
-        const std::string part = text.substr(begin, end - begin);
-        const std::size_t equals = part.find('='), dots = part.find("..");
-        const std::string what = part.substr(0, equals);
-        if (equals == std::string::npos || (what != "bytes" && what != "ranks"))
-            throw DiagnosticError(Span(), fmt::format("sweep '{}': '{}' is unknown", text, part), hint);
-        const std::string_view values = std::string_view(part).substr(equals + 1);
-        const std::size_t split = dots == std::string::npos ? values.size() : dots - equals - 1;
-        const std::int64_t first = amount_in(values.substr(0, split), text);
-        const std::int64_t last = split == values.size() ? first : amount_in(values.substr(split + 2), text);
-        if (last < first || (what == "ranks" && last > most_ranks))
-            throw DiagnosticError(Span(), fmt::format("sweep '{}': from {} to {}", text, first, last), hint);
+        const Span part = span(begin, end);
+        const std::size_t equals = std::min(text.find('=', begin), end);
+        const std::string what = text.substr(begin, equals - begin);
+        if (equals == end || (what != "bytes" && what != "ranks"))
+            throw DiagnosticError(part, fmt::format("'{}' is unknown", part.text()), hint);
         if (what == "bytes" ? !sweep.bytes.empty() : !sweep.ranks.empty())
-            throw DiagnosticError(Span(), fmt::format("sweep '{}': {} are given twice", text, what), hint);
-        for (std::int64_t value = first; value <= last; value *= 2) {
+            throw DiagnosticError(part, fmt::format("{} are given twice", what), hint);
+        const std::size_t dots = std::min(text.find("..", equals), end);
+        const std::uint64_t first = quantity_at(span(equals + 1, dots), parse_size);
+        const std::uint64_t last = dots == end ? first : quantity_at(span(dots + 2, end), parse_size);
+        const std::uint64_t most = what == "ranks" ? most_ranks : last;
+        if (first == 0 || last < first || last > most)
+            throw DiagnosticError(
+                part, fmt::format("{} from {} to {}", what, first, last),
+                fmt::format("the first is at least 1, and the last not below it{}",
+                            what == "ranks" ? fmt::format(", nor above {}", most_ranks) : ""));
+        for (std::uint64_t value = first; value <= last; value *= 2) {
             if (what == "bytes")
                 sweep.bytes.push_back(static_cast<double>(value));
             else

@@ -7,7 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "dsl/planning/estimate.hpp"
+#include "dsl/base/quantities.hpp"
 #include "tools/picture.hpp"
 #include "tools/schedc/predict.hpp"
 

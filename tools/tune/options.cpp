@@ -7,6 +7,7 @@
 
 #include "capi/vocabulary.hpp"
 #include "runtime/base/log.hpp"
+#include "tools/quantity_options.hpp"
 
 namespace hocket::tune {
 namespace {
@@ -27,7 +28,6 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         "hocket-tune"};
     Options options;
     std::vector<std::string> names = collective_names();
-    const CLI::AsSizeValue is_size(false);
     app.add_option(
         "-o,--output", options.file,
         "the table; by default HOCKET_TUNING, else hocket/tuning.json in XDG_CACHE_HOME or ~/.cache");
@@ -35,10 +35,10 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         ->check(CLI::IsMember(collective_names()))
         ->delimiter(',');
     app.add_option("-b,--minbytes", options.min_bytes, "smallest size")
-        ->transform(is_size)
+        ->transform(tools::as_size())
         ->capture_default_str();
     app.add_option("-e,--maxbytes", options.max_bytes, "largest size")
-        ->transform(is_size)
+        ->transform(tools::as_size())
         ->capture_default_str();
     app.add_option("-f,--stepfactor", options.factor, "multiply by this from size to size")
         ->check(CLI::Range(2, 1 << 20))
