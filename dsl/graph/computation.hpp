@@ -69,11 +69,15 @@ inline const ExtraBuffer* extra_at(const std::vector<ExtraBuffer>& extras, std::
     return buffer < first_extra || extras.empty() ? nullptr : &extras[extra_index(buffer)];
 }
 
-// Returns the size of a piece relative to x, if its region is that fraction of x. For estimates: elements
-// count as large as an index, a density that is given at each start as 1 %, and sums as nothing.
-inline double share_of_piece(const ExtraBuffer& extra, double region) {
+// A selection is values and their indices.
+inline constexpr double index_bytes = 4;
+inline constexpr double usual_value_bytes = 4;  // where nobody has named a type
+
+// Returns the bytes of a piece relative to x's, if its region is that fraction of x. For estimates: a density
+// that is given at each start counts as 1 %, and sums as nothing.
+inline double share_of_piece(const ExtraBuffer& extra, double region, double value_bytes) {
     if (extra.kind != ExtraBuffer::Kind::selection) return 0;
-    return 2 * region * (extra.parameter < 0 ? extra.density : 0.01);
+    return (1 + index_bytes / value_bytes) * region * (extra.parameter < 0 ? extra.density : 0.01);
 }
 
 // One statement. Every rank executes it on its own region.

@@ -178,7 +178,7 @@ class Parts {
         for (const Step& step : graph.steps)
             for (std::size_t i = 0; i < marks_.size(); ++i)
                 if (graph.origins[step.origin].transfer.file == &marks_[i].source)
-                    parts[i] = share_of(graph, graph.regions[step.region]);
+                    parts[i] = share_of(graph, graph.regions[step.region], usual_value_bytes);
         return parts;
     }
 
@@ -419,16 +419,16 @@ Chosen choose_schedule(Library& library, const Topology& topology, Collective co
 }
 
 double estimate_as_candidate(const StepGraph& graph, const Topology& topology, double bytes,
-                             const Deadline& deadline) {
+                             const Deadline& deadline, double value_bytes) {
     const auto is_others = [&](const Step& step) {
         return step.source != graph.root && step.destination != graph.root;
     };
     const auto others = std::count_if(graph.steps.begin(), graph.steps.end(), is_others);
     if (!is_for_one(graph.steps.size() - static_cast<std::size_t>(others), graph.ranks))
-        return Estimate(graph, topology, std::nullopt, deadline).seconds(bytes, deadline);
+        return Estimate(graph, topology, std::nullopt, deadline, value_bytes).seconds(bytes, deadline);
     StepGraph own = graph;
     std::erase_if(own.steps, is_others);
-    return Estimate(own, topology, graph.root, deadline).seconds(bytes, deadline);
+    return Estimate(own, topology, graph.root, deadline, value_bytes).seconds(bytes, deadline);
 }
 
 std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,

@@ -31,9 +31,9 @@ std::vector<std::uint32_t> in_order(const StepGraph& graph, const std::vector<st
 }  // namespace
 
 Estimate::Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from,
-                   const Deadline& deadline)
+                   const Deadline& deadline, double value_bytes)
     : topology_(topology), one_for_all_(seen_from) {
-    for (const Region& region : graph.regions) regions_.push_back(share_of(graph, region));
+    for (const Region& region : graph.regions) regions_.push_back(share_of(graph, region, value_bytes));
     add_links();
     add_moves(graph, Rounds(graph).of_steps(deadline, estimating));
 }

@@ -33,9 +33,9 @@ namespace hocket::dsl {
 // for all: the others on its links carry as much as it does, and phases without it take no time.
 class Estimate {
   public:
-    // Keeps no reference to its arguments. Throws DeadlineError.
+    // Keeps no reference to its arguments. value_bytes: of x's type, for selections. Throws DeadlineError.
     Estimate(const StepGraph& graph, const Topology& topology, std::optional<Rank> seen_from = std::nullopt,
-             const Deadline& deadline = no_deadline);
+             const Deadline& deadline = no_deadline, double value_bytes = usual_value_bytes);
 
     double seconds(double bytes, const Deadline& deadline = no_deadline) const;  // for this many bytes of x
     // Returns the largest number of ranks from which a single rank gets messages.

@@ -55,7 +55,7 @@ double length_of(const Region& region) {
     return length;
 }
 
-double share_of(const StepGraph& graph, const Region& region) {
+double share_of(const StepGraph& graph, const Region& region, double value_bytes) {
     double share = 0;
     for (const Interval& interval : region) {
         const ExtraBuffer* extra = graph.extra_at(interval.begin.num() / interval.begin.den());
@@ -68,7 +68,8 @@ double share_of(const StepGraph& graph, const Region& region) {
         const auto known = std::find_if(extra->regions.begin(), extra->regions.end(),
                                         [](std::uint32_t r) { return r != ExtraBuffer::missing; });
         if (known != extra->regions.end())
-            share += share_of_piece(*extra, length_of(graph.regions[*known])) * width * graph.ranks;
+            share +=
+                share_of_piece(*extra, length_of(graph.regions[*known]), value_bytes) * width * graph.ranks;
     }
     return share;
 }

@@ -62,8 +62,8 @@ Rank ranks_over(const Topology& topology, Condition counts) {
 
 // Returns the part of x that the region covers.
 double length_of(const Region& region);
-// Returns the bytes of one of the graph's regions, relative to x's.
-double share_of(const StepGraph& graph, const Region& region);
+// Returns the bytes of one of the graph's regions, relative to x's. value_bytes: of x's type, for selections.
+double share_of(const StepGraph& graph, const Region& region, double value_bytes);
 
 // Assigns a round to each step. A phase is in the first round after all rounds that its ranks have already
 // had in its strand, or before the strand began.

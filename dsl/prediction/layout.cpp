@@ -38,7 +38,8 @@ MessageLayout::MessageLayout(const StepGraph& step_graph, const Network& its_net
     if (graph.steps.size() >= nothing / 2)
         throw DiagnosticError(Span(), "a schedule of more than 2^31 steps is too large to predict");
     shares_.reserve(graph.regions.size());
-    for (const Region& region : graph.regions) shares_.push_back(share_of(graph, region));
+    for (const Region& region : graph.regions)
+        shares_.push_back(share_of(graph, region, options.value_bytes));
     for (const NetworkLink& link : network.links()) rates.push_back(link.rate);
     share_cores();
     if (options.tiles > 1)  // different rounds of tiles are on the links at once

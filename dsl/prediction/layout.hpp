@@ -24,6 +24,7 @@ struct PredictOptions {
     bool timeline = false;   // keep the times of all messages
     bool certifies = false;  // check that each solution is max-min fair
     Deadline deadline = {};
+    double value_bytes = usual_value_bytes;  // of x's type: selections have an index for each value
     // The graph is this many starts (dsl/planning/tiling.hpp). On links, an earlier one goes first.
     std::uint32_t tiles = 1;
 };

@@ -149,7 +149,7 @@ std::string details_text(const RankProgram& program, const Op& op) {
 }
 
 // Returns the part's size relative to x.
-double share_of(const RankProgram& program, const MessagePart& part) {
+double share_of(const RankProgram& program, const MessagePart& part, double value_bytes) {
     const Rational begin = program.boundaries[part.begin];
     const Rational width = program.boundaries[part.end] - begin;
     const std::int64_t buffer = begin.num() / begin.den();
@@ -158,7 +158,7 @@ double share_of(const RankProgram& program, const MessagePart& part) {
     if (extra.buffer.is_like_x()) return width.value();
     const Interval& region = extra.regions[static_cast<std::size_t>(program.rank)];
     const Rational length = region.end - region.begin;
-    return share_of_piece(extra.buffer, length.value()) * width.value() * program.ranks;
+    return share_of_piece(extra.buffer, length.value(), value_bytes) * width.value() * program.ranks;
 }
 
 }  // namespace
@@ -189,12 +189,12 @@ std::string explain(const RankProgram& program) {
     return text;
 }
 
-std::string traffic_text(const RankProgram& program) {
+std::string traffic_text(const RankProgram& program, double value_bytes) {
     double sent = 0, received = 0;
     int sends = 0, receives = 0;
     for (const Op& op : program.ops) {
         double length = 0;
-        for (std::size_t i = 0; i < op.parts(); ++i) length += share_of(program, op.part(i));
+        for (std::size_t i = 0; i < op.parts(); ++i) length += share_of(program, op.part(i), value_bytes);
         if (op.kind == Op::Kind::send) sent += length, ++sends;
         if (op.kind == Op::Kind::receive) received += length, ++receives;
     }

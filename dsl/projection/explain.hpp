@@ -14,7 +14,8 @@ std::string region_text(const RankProgram& program, BoundaryId begin, BoundaryId
 // schedules/direct.sched:4".
 std::string explain(const RankProgram& program);
 
-// Returns the amounts that the rank sends and receives, as multiples of x.
-std::string traffic_text(const RankProgram& program);
+// Returns the amounts that the rank sends and receives, as multiples of x. value_bytes: of x's type, for
+// selections.
+std::string traffic_text(const RankProgram& program, double value_bytes = usual_value_bytes);
 
 }  // namespace hocket::dsl

@@ -311,6 +311,25 @@ TEST_CASE("predict writes GOAL") {
     CHECK(schedc({"predict", "ring", "-n", "4", "-b", "1K", "--export", "gaol", path}).exit_code == 2);
 }
 
+TEST_CASE("a selection is values of the type that is named, and their indices") {
+    const auto bytes = [](std::vector<std::string> type) {
+        std::vector<std::string> arguments = {
+            "predict", "naive_ag_lossy(0.01)", "-n", "4", "-b", "1.5M", "--json", "--ideal"};
+        arguments.insert(arguments.end(), type.begin(), type.end());
+        const Finished result = schedc(arguments);
+        INFO(result.err);
+        REQUIRE(result.exit_code == 0);
+        return nlohmann::json::parse(result.out)["levels"][0]["bytes"].get<double>();
+    };
+    const double values = 0.01 * 1.5 * (1 << 20), messages = 4 * 3;
+    CHECK(bytes({}) == Approx(messages * 2 * values));
+    CHECK(bytes({"--type", "float16"}) == Approx(messages * 3 * values));
+    CHECK(bytes({"--type", "float64"}) == Approx(messages * 1.5 * values));
+    CHECK_THAT(schedc({"explain", "naive_ag_lossy(0.01)", "-n", "4", "--type", "bfloat16"}).out,
+               Contains("sends 0.09 x in"));
+    CHECK(schedc({"predict", "ring", "-n", "4", "-b", "1M", "--type", "float12"}).exit_code == 2);
+}
+
 TEST_CASE("words of the command line that mean nothing are named, with what is right") {
     const auto refused = [](std::vector<std::string> arguments, int code, const std::string& message) {
         arguments.insert(arguments.begin(), {"predict", "ring"});

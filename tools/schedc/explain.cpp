@@ -10,6 +10,7 @@
 #include "dsl/base/quantities.hpp"
 #include "dsl/planning/choose.hpp"
 #include "dsl/planning/compile.hpp"
+#include "dsl/base/quantities.hpp"
 #include "dsl/planning/estimate.hpp"
 #include "runtime/compute/jit/compiled_program.hpp"
 #include "tools/schedc/emit.hpp"
@@ -70,15 +71,16 @@ double milliseconds(Clock::time_point from, Clock::time_point to) {
     return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-int print_steps(const PlanRequest& request, const CheckedSchedule& checked, const RankProgram& program,
-                double check_ms, double project_ms) {
+int print_steps(const PlanRequest& request, DataType type, const CheckedSchedule& checked,
+                const RankProgram& program, double check_ms, double project_ms) {
+    const auto value_bytes = static_cast<double>(element_size(type));
     fmt::print("{}", explain(program));
-    fmt::print("\n{}", traffic_text(program));
+    fmt::print("\n{}", traffic_text(program, value_bytes));
     for (const std::string& choice : checked.choices()) fmt::print("chosen: {}\n", choice);
     if (const auto bytes = static_cast<double>(request.bytes); bytes > 0)
-        fmt::print(
-            "{} takes {}, by estimate\n", text_of_size(bytes),
-            text_of_time(estimate_as_candidate(checked.graph(), checked.levels(), bytes, request.deadline)));
+        fmt::print("{} takes {}, by estimate\n", text_of_size(bytes),
+                   text_of_time(estimate_as_candidate(checked.graph(), checked.levels(), bytes,
+                                                      request.deadline, value_bytes)));
     fmt::print("checked for all {} ranks in {:.1f} ms, projected onto rank {} in {:.2f} ms\n", program.ranks,
                check_ms, program.rank, project_ms);
     return 0;
@@ -118,7 +120,7 @@ int run_explain(const ExplainOptions& options) {
     else if (options.emit == "json")
         fmt::print("{}\n", json_text(programs));
     else if (options.emit == "steps")
-        return print_steps(request, *checked, programs[0], milliseconds(start, verified),
+        return print_steps(request, options.type, *checked, programs[0], milliseconds(start, verified),
                            milliseconds(verified, projected));
     else
         return print_code(programs[0], options);

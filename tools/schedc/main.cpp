@@ -94,7 +94,8 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
     app.add_option("-e,--emit", options.emit, "steps, ast, graph, dot, json, llvm or asm")
         ->check(CLI::IsMember({"steps", "ast", "graph", "dot", "json", "llvm", "asm"}))
         ->capture_default_str();
-    app.add_option("-d,--dtype", options.type, "llvm, asm: element type")->transform(one_of(types));
+    app.add_option("-d,--dtype,--type", options.type, "the element type, of machine code and of selections")
+        ->transform(one_of(types));
     app.add_option("-o,--op", options.op, "llvm, asm: reduction")->transform(one_of(ops));
     describe_timeout(app, options.timeout, "planning one schedule on one topology");
 }
@@ -117,6 +118,9 @@ void describe_predict(CLI::App& app, tools::PredictRequest& request) {
                    "the collective: of the choice without a schedule, or if the schedule exists for several")
         ->transform(one_of(collectives));
     app.add_option("--root", request.root, "the root, if the collective has one");
+    app.add_option("-d,--dtype,--type", request.type,
+                   "the element type: a selected value takes its bytes, and 4 for its index")
+        ->transform(one_of(types));
     app.add_flag("--ideal", request.ideal,
                  "messages cost latency and bytes alone: for comparing with closed forms");
     app.add_flag("--json", request.json, "print JSON: seconds, lines, levels, links");

@@ -57,7 +57,8 @@ PlanRequest plan_request(const PredictRequest& request, const std::string& sched
 }
 
 PredictOptions options_of(const PredictRequest& request, const Deadline& deadline) {
-    return {request.ideal, !request.timeline.empty() || !request.trace.empty(), request.certify, deadline};
+    return {request.ideal, !request.timeline.empty() || !request.trace.empty(), request.certify, deadline,
+            static_cast<double>(element_size(request.type))};
 }
 
 int run_predict(const PredictRequest& request) {
@@ -73,7 +74,7 @@ int run_predict(const PredictRequest& request) {
     const CheckedSchedule& checked = laid_out.schedule();
     const Network& network = laid_out.network();
     const PredictedSchedule of{checked.name(), checked.topology(), static_cast<double>(request.bytes),
-                               request.ideal};
+                               request.ideal, request.type};
     if (prediction.timeline.size() > most_drawn)
         throw DiagnosticError(
             Span(), fmt::format("{} messages are too many to show", prediction.timeline.size()),

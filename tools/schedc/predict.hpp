@@ -10,6 +10,7 @@
 #include "dsl/graph/step_graph.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/prediction/predict.hpp"
+#include "runtime/base/types.hpp"
 
 namespace hocket::tools {
 
@@ -24,6 +25,7 @@ struct PredictRequest {
     std::string sweep;                             // "bytes=1K..1G,ranks=2..64"; empty: none
     std::optional<dsl::Collective> collective;
     std::vector<std::string> search_path;
+    DataType type = DataType::float32;
     double timeout = 60;  // seconds
 };
 
@@ -35,13 +37,15 @@ struct PredictedSchedule {
     std::string schedule, topology;
     double bytes = 0;
     bool ideal = false;
+    DataType type = DataType::float32;
 };
 
 // Returns a table for people: the total, the time by source line and by level, and the links that are used
 // most.
 std::string prediction_text(const PredictedSchedule& of, const dsl::Network& network,
                             const dsl::Prediction& prediction);
-// Returns {"schedule", "topology", "ranks", "bytes", "ideal", "seconds", "latency", "messages", "lines":
+// Returns {"schedule", "topology", "ranks", "bytes", "type", "ideal", "seconds", "latency", "messages",
+// "lines":
 // [{"line", "text", "algorithm_line", "seconds", "latency", "bytes", "messages"}], "levels": [...], "links":
 // [{"link", "kind", "bytes", "busy"}]}. Seconds of lines and levels are of the critical path. Links that
 // carry nothing are left out.

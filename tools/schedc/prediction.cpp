@@ -96,8 +96,11 @@ std::string prediction_text(const PredictedSchedule& of, const Network& network,
         of.topology,
         network.spec().text.empty() ? ""
                                     : fmt::format(", network \"{}\"", shortened(network.spec().text, 60)),
-        network.ranks(), text_of_size(of.bytes), of.ideal ? "ideal" : "calibrated",
-        text_of_time(prediction.seconds), percent(prediction.latency, prediction.seconds),
+        network.ranks(),
+        text_of_size(of.bytes) +
+            (of.type == DataType::float32 ? "" : fmt::format(" of {}", name_of(of.type))),
+        of.ideal ? "ideal" : "calibrated", text_of_time(prediction.seconds),
+        percent(prediction.latency, prediction.seconds),
         percent(prediction.seconds - prediction.latency, prediction.seconds), prediction.messages);
     if (prediction.messages == 0) return text;
     text += lines_text(prediction) + heading("level");
@@ -108,19 +111,13 @@ std::string prediction_text(const PredictedSchedule& of, const Network& network,
 
 std::string prediction_json(const PredictedSchedule& of, const Network& network,
                             const Prediction& prediction) {
-    Json json = {{"schedule", of.schedule},
-                 {"topology", of.topology},
-                 {"network", network.spec().text},
-                 {"ranks", network.ranks()},
-                 {"switches", network.switches()},
-                 {"bytes", of.bytes},
-                 {"ideal", of.ideal},
-                 {"seconds", prediction.seconds},
-                 {"latency", prediction.latency},
-                 {"messages", prediction.messages},
-                 {"lines", Json::array()},
-                 {"levels", Json::array()},
-                 {"links", Json::array()}};
+    Json json = {{"schedule", of.schedule},         {"topology", of.topology},
+                 {"network", network.spec().text},  {"ranks", network.ranks()},
+                 {"switches", network.switches()},  {"bytes", of.bytes},
+                 {"type", name_of(of.type)},        {"ideal", of.ideal},
+                 {"seconds", prediction.seconds},   {"latency", prediction.latency},
+                 {"messages", prediction.messages}, {"lines", Json::array()},
+                 {"levels", Json::array()},         {"links", Json::array()}};
     for (const LineShare& line : prediction.lines) {
         Json entry = {{"line", location_of(statement_of(line.origin))},
                       {"text", folded_text(statement_of(line.origin))}};
