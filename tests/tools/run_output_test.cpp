@@ -1,10 +1,7 @@
 // hocket-run's output on a real terminal: a pseudo-terminal, read back.
-#include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <termios.h>
-#include <unistd.h>
 
+#include "tests/support/terminal.hpp"
 #include "tests/support/test.hpp"
 #include "tools/run/output.hpp"
 
@@ -12,50 +9,6 @@ using hocket::tools::Console;
 using hocket::tools::LineReader;
 
 namespace {
-
-// Makes this process's stdout a terminal while it lives.
-class Terminal {
-  public:
-    Terminal() : master_(posix_openpt(O_RDWR | O_NOCTTY)) {
-        if (master_ < 0 || grantpt(master_) != 0 || unlockpt(master_) != 0) return;
-        const int slave = open(ptsname(master_), O_RDWR | O_NOCTTY);
-        termios raw;
-        tcgetattr(slave, &raw);
-        cfmakeraw(&raw);
-        tcsetattr(slave, TCSANOW, &raw);
-        saved_ = dup(STDOUT_FILENO);
-        dup2(slave, STDOUT_FILENO);
-        close(slave);
-    }
-    ~Terminal() {
-        restore();
-        if (master_ >= 0) close(master_);
-    }
-    bool works() const { return saved_ >= 0 || restored_; }
-    void restore() {
-        if (saved_ < 0) return;
-        dup2(saved_, STDOUT_FILENO);
-        close(saved_);
-        saved_ = -1;
-        restored_ = true;
-    }
-    // The text that the terminal received.
-    std::string text() {
-        std::string text;
-        pollfd fd{master_, POLLIN, 0};
-        while (poll(&fd, 1, 50) > 0) {
-            char bytes[4096];
-            const ssize_t got = read(master_, bytes, sizeof bytes);
-            if (got <= 0) break;
-            text.append(bytes, got);
-        }
-        return text;
-    }
-
-  private:
-    int master_, saved_ = -1;
-    bool restored_ = false;
-};
 
 void flush(Console& console) {
     for (int tries = 0; console.pending(1) && tries < 1000; ++tries) console.write_some(1);
@@ -65,7 +18,7 @@ void flush(Console& console) {
 
 TEST_CASE("on a terminal, rank 0's progress bar is drawn in place and other lines go above it") {
     setenv("NO_COLOR", "1", 1);
-    Terminal terminal;
+    hocket::test::Terminal terminal(STDOUT_FILENO);
     if (!terminal.works()) HOCKET_SKIP("no pseudo-terminal here");
     Console console;
     const bool seen_as_terminal = console.stdout_is_terminal();

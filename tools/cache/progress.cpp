@@ -1,13 +1,9 @@
 #include "tools/cache/progress.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <string_view>
 
-#include "runtime/base/log.hpp"
 #include "tools/cache/texts.hpp"
 
 namespace hocket::cache_tool {
@@ -19,19 +15,9 @@ constexpr std::chrono::milliseconds redraw_every = 100ms, line_every = 10s, rate
 constexpr std::size_t longest_bar = 40, shortest_bar = 10;
 constexpr std::size_t usual_text = 56;  // keeps the bar's length while the figures grow
 
-std::size_t terminal_columns() {
-    winsize size{};
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
 std::string bar(double share, std::size_t width) {
     const auto full = static_cast<std::size_t>(share * static_cast<double>(width));
     return fmt::format("[{}{}] ", std::string(full, '='), std::string(width - full, ' '));
-}
-
-// Drops text rather than wait: a slow reader of the progress must not hold up the work.
-void draw(std::string_view text) {
-    write_log(text, log_patience);
 }
 
 }  // namespace
@@ -50,19 +36,14 @@ std::string progress_line(const Step& step, double rate, std::chrono::duration<d
     return text.substr(0, most);
 }
 
-Progress::Progress()
-    : is_terminal_(isatty(STDERR_FILENO) == 1), next_(Clock::now() + (is_terminal_ ? 0ms : line_every)) {}
-
-Progress::~Progress() {
-    clear();
-}
+Progress::Progress() : next_(Clock::now() + (line_.is_on_terminal() ? 0ms : line_every)) {}
 
 void Progress::show(const Step& step) {
     const auto now = Clock::now();
     if (recent_.empty() || now - recent_.back().time >= redraw_every) recent_.push_back({now, step});
     while (now - recent_.front().time > rate_over) recent_.pop_front();
     if (now < next_) return;
-    next_ = now + (is_terminal_ ? redraw_every : line_every);
+    next_ = now + (line_.is_on_terminal() ? redraw_every : line_every);
 
     const Moment& before = recent_.front();
     const double seconds = std::chrono::duration<double>(now - before.time).count();
@@ -72,15 +53,8 @@ void Progress::show(const Step& step) {
     const double speed = per_second(before.step.done, step.done);
     const std::chrono::duration<double> left(
         speed > 0 ? static_cast<double>(step.all - std::min(step.all, step.done)) / speed : 0);
-    const std::string line = progress_line(step, per_second(before.step.bytes, step.bytes), left,
-                                           is_terminal_ ? terminal_columns() : 200, is_terminal_);
-    draw(fmt::format("{}{}{}", is_terminal_ ? "\r" : "", line, is_terminal_ ? "\x1b[K" : "\n"));
-    is_drawn_ = is_terminal_;
-}
-
-void Progress::clear() {
-    if (is_drawn_) draw("\r\x1b[K");
-    is_drawn_ = false;
+    line_.draw(progress_line(step, per_second(before.step.bytes, step.bytes), left, line_.columns(),
+                             line_.is_on_terminal()));
 }
 
 }  // namespace hocket::cache_tool

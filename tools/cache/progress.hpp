@@ -6,6 +6,8 @@
 #include <deque>
 #include <string>
 
+#include "tools/terminal_line.hpp"
+
 namespace hocket::cache_tool {
 
 struct Step {
@@ -22,12 +24,8 @@ std::string progress_line(const Step& step, double rate, std::chrono::duration<d
 class Progress {
   public:
     Progress();
-    ~Progress();  // removes the bar
-    Progress(const Progress&) = delete;
-    Progress& operator=(const Progress&) = delete;
-
     void show(const Step& step);  // does nothing if the last time was recent
-    void clear();
+    void clear() { line_.clear(); }
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -36,10 +34,9 @@ class Progress {
         Step step;
     };
 
-    const bool is_terminal_;
+    tools::TerminalLine line_;
     Clock::time_point next_;
     std::deque<Moment> recent_;  // of the last ten seconds, for the rate
-    bool is_drawn_ = false;
 };
 
 }  // namespace hocket::cache_tool
