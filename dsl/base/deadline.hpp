@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdint>
 #include <stdexcept>
 #include <string_view>
 
@@ -16,20 +17,40 @@ class DeadlineError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+// Told again and again that work with a deadline goes on, for people who wait for it.
+class Watcher {
+  public:
+    virtual ~Watcher() = default;
+    // doing: the current work, as Deadline::check has it. done, all: how much of it, in any unit; 0: unknown.
+    virtual void look(std::string_view doing, std::uint64_t done, std::uint64_t all) = 0;
+
+  private:
+    friend class Deadline;
+    std::uint64_t done_ = 0, all_ = 0;
+};
+
 class Deadline {
   public:
     using Clock = std::chrono::steady_clock;
 
-    Deadline() = default;                                   // never
-    explicit Deadline(std::chrono::duration<double> limit)  // from now on
+    Deadline() = default;  // never
+    // From now on. watcher: may be null; must outlive all copies.
+    explicit Deadline(std::chrono::duration<double> limit, Watcher* watcher = nullptr)
         : limit_(limit),
+          watcher_(watcher),
           end_(limit < std::chrono::hours(24 * 365)
                    ? Clock::now() + std::chrono::duration_cast<Clock::duration>(limit)
                    : Clock::time_point::max()) {}
 
     // Throws DeadlineError once the time is up. doing: the current work, for the message: "laying out ring".
     void check(std::string_view doing) const {
+        if (watcher_) watcher_->look(doing, watcher_->done_, watcher_->all_);
         if (end_ != Clock::time_point::max() && Clock::now() > end_) expire(doing);
+    }
+
+    // How much of the current work is done, for the watcher. Both 0: nobody knows.
+    void note(std::uint64_t done, std::uint64_t all) const {
+        if (watcher_) watcher_->done_ = done, watcher_->all_ = all;
     }
 
   private:
@@ -42,6 +63,7 @@ class Deadline {
     }
 
     std::chrono::duration<double> limit_{0};
+    Watcher* watcher_ = nullptr;
     Clock::time_point end_ = Clock::time_point::max();
 };
 
@@ -57,6 +79,7 @@ class DeadlineCounter {
         work_ = 0;
         deadline_.check(doing);
     }
+    void note(std::uint64_t done, std::uint64_t all) const { deadline_.note(done, all); }
 
   private:
     static constexpr std::size_t work_of_a_look = 256;

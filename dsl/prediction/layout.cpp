@@ -52,9 +52,11 @@ MessageLayout::MessageLayout(const StepGraph& step_graph, const Network& its_net
     const std::vector<Step>& steps = graph.steps;
     for (std::size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
         while (end < steps.size() && steps[end].phase == steps[begin].phase) ++end;
+        counter.note(begin, steps.size());
         counter.check(laying_out_messages, end - begin);
         add_phase(begin, end, counter);
     }
+    counter.note(0, 0);
     make_lists(edges_, nodes(), after_begin_, after_);
     make_lists(waits_list_, nodes(), waits_begin_, waits_);
     progress_.clear();

@@ -75,6 +75,7 @@ class Predictor::Run {
     Flows flows_;
     DeadlineCounter deadline_;
     double now_ = 0, last_ = 0;
+    std::size_t arrivals_ = 0;
     NodeId last_node_ = nothing;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     std::vector<NodeId> ready_;
@@ -237,6 +238,7 @@ void Predictor::Run::sent(MessageId id) {
 
 void Predictor::Run::arrive(MessageId id) {
     if (!arrived_.empty()) arrived_[id] = now_;
+    deadline_.note(++arrivals_, layout_.messages.size());
     end_part(layout_.messages[id].to, id);
 }
 
@@ -278,6 +280,7 @@ Prediction Predictor::Run::run() {
     if (std::any_of(parts_.begin(), parts_.end(), [](std::uint32_t left) { return left > 0; }))
         throw DiagnosticError(Span(), "this takes longer than can be said",
                               "the size, a rate or a latency is out of any range");
+    deadline_.note(0, 0);
     Prediction prediction;
     prediction.seconds = last_;
     prediction.solutions = flows_.solutions();

@@ -10,7 +10,6 @@
 #include "dsl/base/quantities.hpp"
 #include "dsl/planning/choose.hpp"
 #include "dsl/planning/compile.hpp"
-#include "dsl/base/quantities.hpp"
 #include "dsl/planning/estimate.hpp"
 #include "runtime/compute/jit/compiled_program.hpp"
 #include "tools/schedc/emit.hpp"
@@ -26,20 +25,25 @@ Collective collective_of(const ExplainOptions& options) {
                               : first_collective_of(options.schedule, options.search_path);
 }
 
+void end_waiting(const ExplainOptions& options) {
+    if (options.waiting) options.waiting->end();
+}
+
 // Prints the choice for each size, and its estimated time.
-int print_choices(const PlanRequest& request) {
+int print_choices(const PlanRequest& request, const ExplainOptions& options) {
     Library library(request.search_path);
     const Topology topology = find_topology(library, request.topology, request.ranks);
-    fmt::print("{} on {} ({} ranks), by estimate:\n", name_of(request.collective), topology.name,
-               topology.ranks());
+    std::string text = fmt::format("{} on {} ({} ranks), by estimate:\n", name_of(request.collective),
+                                   topology.name, topology.ranks());
     Proofs proofs(library, topology, request.deadline);
     Choices choices(library, topology, proofs, request.deadline);
     for (std::uint64_t bytes = 8; bytes <= std::uint64_t{1} << 30; bytes *= 8) {
         const Chosen& chosen = choices.schedule(request.collective, request.root, bytes);
-        fmt::print("{:>8}  {:<20} {:>12}\n", text_of_size(double(bytes)), chosen.name,
-                   text_of_time(chosen.seconds));
+        text += fmt::format("{:>8}  {:<20} {:>12}\n", text_of_size(double(bytes)), chosen.name,
+                            text_of_time(chosen.seconds));
     }
-    fmt::print("--bytes SIZE explains why the others were not chosen\n");
+    end_waiting(options);
+    fmt::print("{}--bytes SIZE explains why the others were not chosen\n", text);
     return 0;
 }
 
@@ -71,18 +75,20 @@ double milliseconds(Clock::time_point from, Clock::time_point to) {
     return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-int print_steps(const PlanRequest& request, DataType type, const CheckedSchedule& checked,
+int print_steps(const PlanRequest& request, const ExplainOptions& options, const CheckedSchedule& checked,
                 const RankProgram& program, double check_ms, double project_ms) {
-    const auto value_bytes = static_cast<double>(element_size(type));
+    const auto value_bytes = static_cast<double>(element_size(options.type));
+    std::string estimate;
+    if (const auto bytes = static_cast<double>(request.bytes); bytes > 0)
+        estimate = fmt::format("{} takes {}, by estimate\n", text_of_size(bytes),
+                               text_of_time(estimate_as_candidate(checked.graph(), checked.levels(), bytes,
+                                                                  request.deadline, value_bytes)));
+    end_waiting(options);
     fmt::print("{}", explain(program));
     fmt::print("\n{}", traffic_text(program, value_bytes));
     for (const std::string& choice : checked.choices()) fmt::print("chosen: {}\n", choice);
-    if (const auto bytes = static_cast<double>(request.bytes); bytes > 0)
-        fmt::print("{} takes {}, by estimate\n", text_of_size(bytes),
-                   text_of_time(estimate_as_candidate(checked.graph(), checked.levels(), bytes,
-                                                      request.deadline, value_bytes)));
-    fmt::print("checked for all {} ranks in {:.1f} ms, projected onto rank {} in {:.2f} ms\n", program.ranks,
-               check_ms, program.rank, project_ms);
+    fmt::print("{}checked for all {} ranks in {:.1f} ms, projected onto rank {} in {:.2f} ms\n", estimate,
+               program.ranks, check_ms, program.rank, project_ms);
     return 0;
 }
 
@@ -93,12 +99,12 @@ int run_explain(const ExplainOptions& options) {
     PlanRequest request{collective_of(options), options.schedule, options.topology,
                         options.search_path,    options.ranks,    options.root};
     request.bytes = options.bytes;
-    request.deadline = Deadline(std::chrono::duration<double>(options.timeout));
+    request.deadline = Deadline(std::chrono::duration<double>(options.timeout), options.waiting);
     if (request.topology.empty() && request.ranks == 0)
         throw NotFoundError(
             "the number of ranks is missing: give --topology (levels, innermost first: 2x3) or --ranks");
     if (options.schedule.empty() && options.bytes == 0 && options.emit == "steps" && !options.rank)
-        return print_choices(request);
+        return print_choices(request, options);
     const Clock::time_point start = Clock::now();
     const auto checked = check_schedule(request);
     const Clock::time_point verified = Clock::now();
@@ -106,6 +112,7 @@ int run_explain(const ExplainOptions& options) {
     if (options.rank && (*options.rank < 0 || *options.rank >= ranks))
         throw NotFoundError(fmt::format("there is no rank {}: ranks are 0 to {}", *options.rank, ranks - 1));
     if (options.emit == "graph") {
+        end_waiting(options);
         fmt::print("{}", graph_text(checked->graph(), options.rank));
         return 0;
     }
@@ -115,13 +122,14 @@ int run_explain(const ExplainOptions& options) {
          ++rank)
         programs.push_back(checked->project(rank));
     const Clock::time_point projected = Clock::now();
+    if (options.emit == "steps")
+        return print_steps(request, options, *checked, programs[0], milliseconds(start, verified),
+                           milliseconds(verified, projected));
+    end_waiting(options);
     if (options.emit == "dot")
         fmt::print("{}", dot_text(programs));
     else if (options.emit == "json")
         fmt::print("{}\n", json_text(programs));
-    else if (options.emit == "steps")
-        return print_steps(request, options.type, *checked, programs[0], milliseconds(start, verified),
-                           milliseconds(verified, projected));
     else
         return print_code(programs[0], options);
     return 0;

@@ -7,6 +7,7 @@
 
 #include "dsl/projection/rank_program.hpp"
 #include "runtime/base/types.hpp"
+#include "tools/schedc/waiting.hpp"
 
 namespace hocket::tools {
 
@@ -21,7 +22,8 @@ struct ExplainOptions {
     std::vector<std::string> search_path;
     DataType type = DataType::float32;
     ReduceOp op = ReduceOp::sum;
-    double timeout = 60;  // seconds
+    double timeout = 60;         // seconds
+    Waiting* waiting = nullptr;  // told how far it is
 };
 
 // Throws like dsl::check_schedule. Returns 0.

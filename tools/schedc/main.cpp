@@ -194,6 +194,8 @@ int run(int argc, char** argv) {
     check.search_path = explain.search_path = predict.search_path = simulate.search_path =
         engine::resolve(engine::Choices{}).schedule_path;
     if (simulate_app->parsed()) return tools::run_simulate(simulate);
+    tools::Waiting waiting;
+    explain.waiting = predict.waiting = &waiting;
     if (predict_app->parsed()) return tools::run_predict(predict);
     return check_app->parsed() ? run_check(check, quiet) : tools::run_explain(explain);
 }

@@ -49,7 +49,7 @@ PlanRequest plan_request(const PredictRequest& request, const std::string& sched
     plan.ranks = ranks == 0 ? request.ranks : plan.topology.empty() ? ranks : 0;
     plan.root = request.root;
     plan.bytes = static_cast<std::uint64_t>(bytes);
-    plan.deadline = Deadline(std::chrono::duration<double>(request.timeout));
+    plan.deadline = Deadline(std::chrono::duration<double>(request.timeout), request.waiting);
     if (plan.topology.empty() && plan.ranks == 0)
         throw NotFoundError(
             "the number of ranks is missing: give --topology (levels, innermost first: 2x3) or --ranks");
@@ -85,6 +85,7 @@ int run_predict(const PredictRequest& request) {
     if (!request.exported.second.empty())
         write_result(request.exported.second,
                      goal_text(checked.graph(), network, static_cast<double>(request.bytes), plan.deadline));
+    if (request.waiting) request.waiting->end();
     fmt::print("{}", request.json ? prediction_json(of, network, prediction) + "\n"
                                   : prediction_text(of, network, prediction));
     return 0;

@@ -11,6 +11,7 @@
 #include "dsl/planning/compile.hpp"
 #include "dsl/prediction/predict.hpp"
 #include "runtime/base/types.hpp"
+#include "tools/schedc/waiting.hpp"
 
 namespace hocket::tools {
 
@@ -26,7 +27,8 @@ struct PredictRequest {
     std::optional<dsl::Collective> collective;
     std::vector<std::string> search_path;
     DataType type = DataType::float32;
-    double timeout = 60;  // seconds
+    double timeout = 60;         // seconds
+    Waiting* waiting = nullptr;  // told how far it is
 };
 
 // Throws like dsl::check_schedule and dsl::Predictor. Returns 0.

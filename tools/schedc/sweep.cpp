@@ -90,6 +90,7 @@ class Column {
         std::vector<std::optional<SweptPoint>> points;
         SweptSchedule swept(request_, schedule_, planner_);
         for (const double bytes : sizes) {
+            if (request_.waiting) request_.waiting->begin_point();
             points.push_back(swept.predict(ranks, bytes, fault_));
             if (!points.back()) continue;
             has_points_ = true;
@@ -158,6 +159,7 @@ SweptTable predict_all(const PredictRequest& request, const Sweep& sweep) {
     Planner planner;
     std::vector<Column> columns;
     for (const std::string& schedule : asked) columns.emplace_back(request, schedule, planner);
+    if (request.waiting) request.waiting->expect(columns.size() * sweep.ranks.size() * sweep.bytes.size());
     SweptTable table;
     for (const Rank ranks : sweep.ranks) {
         const std::size_t first = table.rows.size();
@@ -178,6 +180,7 @@ SweptTable predict_all(const PredictRequest& request, const Sweep& sweep) {
 
 int run_sweep(const PredictRequest& request) {
     const SweptTable table = predict_all(request, sweep_of(request));
+    if (request.waiting) request.waiting->end();
     fmt::print("{}", table_of(table));
     if (!request.csv.empty()) write_result(request.csv, csv_of(table));
     if (!request.svg.empty()) write_result(request.svg, curves_picture(table));
