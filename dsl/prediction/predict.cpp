@@ -345,6 +345,7 @@ void Predictor::Run::follow_path(Prediction& prediction) const {
                 share->latency += latency;
             }
             prediction.latency += latency;
+            if (layout_.options.timeline) prediction.critical.push_back(id);
         }
         end = begun_[begun];
         node = after_which_[begun];

@@ -51,6 +51,7 @@ struct Prediction {
     std::vector<LevelShare> levels;      // of the topology
     std::vector<LinkUse> links;          // of the network, by LinkId
     std::vector<MessageTimes> timeline;  // in the order of the graph
+    std::vector<MessageId> critical;     // with a timeline: its messages on the critical path, the last first
     std::uint64_t messages = 0;
     std::size_t solutions = 0;  // of rates
     LinkId busiest = 0;         // the first of the links that are used most, if there are links

@@ -228,6 +228,12 @@ TEST_CASE("predict writes a picture, a trace and a table") {
     std::size_t boxes = 0;
     for (std::size_t at = 0; (at = picture.find("<title>", at)) != std::string::npos; ++at) ++boxes;
     CHECK(boxes == 24);
+    CHECK_THAT(picture, Contains(">sent by " + library("ring.sched:16")) &&
+                            Contains("critical path: 6 messages, each from"));
+    // Each of them, and its way; and an example.
+    std::size_t red = 0;
+    for (std::size_t at = 0; (at = picture.find("class=\"c\"/>", at)) != std::string::npos; ++at) ++red;
+    CHECK(red == 1 + 2 * 6);
     CHECK_THAT(picture, StartsWith("<svg ") && Catch::Matchers::EndsWith("</svg>\n"));
     const auto trace = nlohmann::json::parse(content("ring.json"));
     CHECK(std::count_if(trace.begin(), trace.end(), [](const auto& event) {

@@ -17,10 +17,15 @@ namespace {
 using namespace dsl;
 using Json = nlohmann::ordered_json;
 
-constexpr double left = 70, width = 1000, right = 20, top = 34;  // pixels
-constexpr double lane = 9, gap = 5, axis_height = 34;
-constexpr std::array colours = {"#9ecae1", "#fdae6b", "#a1d99b", "#bcbddc",
-                                "#fdd0a2", "#c7e9c0", "#dadaeb", "#c6dbef"};
+constexpr double left = 70, width = 1100, right = 20;  // pixels
+constexpr double line_height = 16, axis_height = 30;
+// Told apart by those who see few colours, too, and none of them red, which is the critical path's.
+constexpr std::array colours = {"#4e79a7", "#f0b24a", "#59a14f", "#9c755f",
+                                "#76b7b2", "#b07aa1", "#8c8c8c", "#c7d36f"};
+constexpr const char* critical_colour = "#d0021b";
+constexpr std::size_t most_legend = 12;      // lines of it
+constexpr std::size_t most_connected = 400;  // messages whose way to the receiver is drawn
+constexpr double least_label_distance = 11;  // of two ranks' names
 
 // Gives each message a lane of its sender, so that messages that are under way at the same time don't cover
 // each other. Returns the lane of each message, and sets the number of lanes of each rank.
@@ -45,65 +50,189 @@ std::vector<int> lanes_of(const Prediction& prediction, std::map<Rank, std::vect
 }
 
 std::string message_name(const StepGraph& graph, const MessageTimes& message) {
-    const StepOrigin& origin = graph.origins[message.origin];
-    return location_of(origin.transfer);
+    return location_of(graph.origins[message.origin].transfer);
 }
 
-std::string axis(double y, double seconds, double scale) {
-    std::string drawn = fmt::format("<line x1=\"{0:.2f}\" y1=\"{1:.2f}\" x2=\"{2:.2f}\" y2=\"{1:.2f}\"/>\n",
-                                    left, y, left + width);
-    const double step = axis_step(seconds);
-    for (int mark = 0; mark <= most_marks_of_axis && step * mark <= seconds; ++mark)
-        drawn += fmt::format(
-            "<line x1=\"{0:.2f}\" y1=\"{1:.2f}\" x2=\"{0:.2f}\" y2=\"{2:.2f}\"/>\n"
-            "<text x=\"{0:.2f}\" y=\"{3:.2f}\" text-anchor=\"middle\">{4:.6g}{5}</text>\n",
-            left + scale * step * mark, y, y + 4, y + 18, step * mark * 1e6, mark == 0 ? " us" : "");
-    return drawn;
-}
+// One picture: for each rank a strip with what arrives, and lanes with what it sends.
+class TimelinePicture {
+  public:
+    TimelinePicture(const PredictedSchedule& of, const StepGraph& graph, const Prediction& prediction)
+        : of_(of), graph_(graph), prediction_(prediction), lanes_(lanes_of(prediction, busy_until_)) {
+        scale_ = prediction.seconds > 0 ? width / prediction.seconds : 0;
+        lane_ = graph.ranks <= 16 ? 11 : graph.ranks <= 64 ? 7 : 4;
+        strip_ = graph.ranks <= 16 ? 6 : graph.ranks <= 64 ? 4 : 2;
+        for (const MessageTimes& message : prediction.timeline)
+            kinds_.try_emplace(message_name(graph, message), kinds_.size());
+    }
+
+    std::string text() {
+        std::string drawn = legend();
+        const double top = y_ += axis_height;
+        place_ranks();
+        drawn += grid(top) + names();
+        if (prediction_.timeline.size() <= most_connected)
+            for (const MessageTimes& message : prediction_.timeline) drawn += way(message, "w");
+        for (std::size_t i = 0; i < prediction_.timeline.size(); ++i) drawn += sent(i) + arrived(i);
+        for (const MessageId id : prediction_.critical) drawn += critical(id);
+        return header() + drawn + "</svg>\n";
+    }
+
+  private:
+    double x_of(double seconds) const { return left + scale_ * seconds; }
+    double lanes_top(Rank rank) const { return rows_[static_cast<std::size_t>(rank)] + strip_; }
+    // Many lanes of one rank are thinner, so that the picture does not grow without an end.
+    double lane_height(Rank rank) const {
+        const auto found = busy_until_.find(rank);
+        const double lanes = found == busy_until_.end() ? 1 : static_cast<double>(found->second.size());
+        return lane_ * std::min(1.0, most_lanes / lanes);
+    }
+    double y_of(std::size_t i) const {
+        const Rank source = prediction_.timeline[i].source;
+        return lanes_top(source) + lane_height(source) * lanes_[i];
+    }
+    const char* colour_of(const std::string& name) const { return colours[kinds_.at(name) % colours.size()]; }
+
+    void place_ranks() {
+        for (Rank rank = 0; rank < graph_.ranks; ++rank) {
+            rows_.push_back(y_);
+            const auto found = busy_until_.find(rank);
+            const double lanes = found == busy_until_.end()
+                                     ? 1
+                                     : std::min(most_lanes, static_cast<double>(found->second.size()));
+            y_ += strip_ + lane_ * lanes + std::max(lane_ / 2, 1.0);
+        }
+    }
+
+    std::string header() const {
+        return fmt::format(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 "
+            "{0:.0f} "
+            "{1:.0f}\" font-family=\"sans-serif\" font-size=\"11\">\n<style>.m {{ stroke: #333; "
+            "stroke-width: {2} }} "
+            ".g {{ stroke: #ddd }} .w {{ stroke: #bbb; stroke-width: 0.6 }} .c {{ stroke: {3}; stroke-width: "
+            "1.4; "
+            "fill: none }}</style>\n<rect width=\"{0:.0f}\" height=\"{1:.0f}\" fill=\"white\"/>\n"
+            "<text x=\"4\" y=\"18\" font-weight=\"bold\" font-size=\"13\">{4}</text>\n",
+            left + width + right, y_ + axis_height, lane_ >= 7 ? 0.3 : 0, critical_colour,
+            escaped_text(fmt::format("{} on {}, {}: {}", of_.schedule, of_.topology, text_of_size(of_.bytes),
+                                     text_of_time(prediction_.seconds))));
+    }
+
+    std::string legend_line(const std::string& symbol, const std::string& words) {
+        y_ += line_height;
+        return fmt::format(
+            "<g transform=\"translate(8 {:.2f})\">{}</g><text x=\"40\" y=\"{:.2f}\">{}</text>\n", y_ - 9,
+            symbol, y_, escaped_text(words));
+    }
+
+    // The source lines by their colours, and the other marks.
+    std::string legend() {
+        std::vector<std::pair<std::string, Span>> lines(kinds_.size());
+        for (const MessageTimes& message : prediction_.timeline) {
+            const Span transfer = graph_.origins[message.origin].transfer;
+            lines[kinds_.at(location_of(transfer))] = {location_of(transfer), transfer};
+        }
+        y_ = 24;
+        std::string drawn;
+        for (std::size_t i = 0; i < std::min(lines.size(), most_legend); ++i)
+            drawn += legend_line(
+                fmt::format("<rect width=\"24\" height=\"9\" fill=\"{}\"/>", colour_of(lines[i].first)),
+                fmt::format("sent by {}  {}", lines[i].first, folded_text(lines[i].second)).substr(0, 120));
+        if (lines.size() > most_legend)
+            drawn += legend_line(
+                "", fmt::format("and {} more source lines, in the same colours", lines.size() - most_legend));
+        drawn +=
+            legend_line("<line x1=\"12\" y1=\"0\" x2=\"12\" y2=\"9\" stroke=\"#333\" stroke-width=\"1.5\"/>",
+                        "arrives, in the receiver's row");
+        drawn += legend_line(
+            "<line x1=\"0\" y1=\"5\" x2=\"24\" y2=\"5\" class=\"c\"/>",
+            fmt::format("critical path: {} messages, each from its sender's row to its receiver's",
+                        prediction_.critical.size()));
+        return drawn;
+    }
+
+    std::string grid(double top) const {
+        std::string drawn;
+        const double step = axis_step(prediction_.seconds);
+        for (int mark = 0; mark <= most_marks_of_axis && step * mark <= prediction_.seconds; ++mark) {
+            const std::string time = text_of_time(step * mark * (1 + 1e-12));
+            drawn += fmt::format(
+                "<line x1=\"{0:.2f}\" y1=\"{1:.2f}\" x2=\"{0:.2f}\" y2=\"{2:.2f}\" class=\"g\"/>\n",
+                x_of(step * mark), top - 4, y_ + 4);
+            for (const double at : {top - 8, y_ + 16})
+                drawn += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" text-anchor=\"middle\">{}</text>\n",
+                                     x_of(step * mark), at, time);
+        }
+        return drawn;
+    }
+
+    std::string names() const {
+        std::string drawn;
+        double last = -least_label_distance;
+        for (Rank rank = 0; rank < graph_.ranks; ++rank) {
+            const double at = lanes_top(rank) + lane_ / 2 + 4;
+            if (at - last < least_label_distance) continue;
+            drawn += fmt::format("<text x=\"4\" y=\"{:.2f}\">rank {}</text>\n", at, rank);
+            last = at;
+        }
+        return drawn;
+    }
+
+    std::string sent(std::size_t i) const {
+        const MessageTimes& message = prediction_.timeline[i];
+        const std::string name = message_name(graph_, message);
+        const double height = lane_height(message.source);
+        return fmt::format(
+            "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\" "
+            "class=\"m\"><title>{}: {} "
+            "to {}, {}, {:.6g} to {:.6g} us, arrives at {:.6g} us</title></rect>\n",
+            x_of(message.begin), y_of(i), std::max(scale_ * (message.sent - message.begin), 0.5),
+            height > 3 ? height - 1 : height, colour_of(name), escaped_text(name), message.source,
+            message.destination, text_of_size(message.bytes), message.begin * 1e6, message.sent * 1e6,
+            message.arrived * 1e6);
+    }
+
+    std::string arrived(std::size_t i) const {
+        const MessageTimes& message = prediction_.timeline[i];
+        return fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"1.5\" height=\"{:.2f}\" fill=\"{}\"/>\n",
+                           x_of(message.arrived) - 0.75, rows_[static_cast<std::size_t>(message.destination)],
+                           strip_, colour_of(message_name(graph_, message)));
+    }
+
+    // From the message's last byte to its arrival.
+    std::string way(const MessageTimes& message, const char* kind) const {
+        const auto i = static_cast<std::size_t>(&message - prediction_.timeline.data());
+        return fmt::format("<line x1=\"{:.2f}\" y1=\"{:.2f}\" x2=\"{:.2f}\" y2=\"{:.2f}\" class=\"{}\"/>\n",
+                           x_of(message.sent), y_of(i) + lane_height(message.source) / 2,
+                           x_of(message.arrived),
+                           rows_[static_cast<std::size_t>(message.destination)] + strip_ / 2, kind);
+    }
+
+    std::string critical(MessageId id) const {
+        const MessageTimes& message = prediction_.timeline[id];
+        const double middle = y_of(id) + lane_height(message.source) / 2;
+        return fmt::format("<line x1=\"{:.2f}\" y1=\"{:.2f}\" x2=\"{:.2f}\" y2=\"{:.2f}\" class=\"c\"/>\n",
+                           x_of(message.begin), middle, x_of(message.sent), middle) +
+               way(message, "c");
+    }
+
+    static constexpr double most_lanes = 6;  // of full height, for one rank
+
+    const PredictedSchedule& of_;
+    const StepGraph& graph_;
+    const Prediction& prediction_;
+    std::map<Rank, std::vector<double>> busy_until_;
+    std::vector<int> lanes_;                    // by message
+    std::map<std::string, std::size_t> kinds_;  // source lines, by name
+    std::vector<double> rows_;                  // by rank
+    double scale_ = 0, lane_ = 0, strip_ = 0, y_ = 0;
+};
 
 }  // namespace
 
 std::string timeline_picture(const PredictedSchedule& of, const StepGraph& graph,
                              const Prediction& prediction) {
-    std::map<Rank, std::vector<double>> busy_until;
-    const std::vector<int> lanes = lanes_of(prediction, busy_until);
-    std::map<Rank, double> rows;
-    double y = top;
-    std::string drawn;
-    for (Rank rank = 0; rank < graph.ranks; ++rank) {
-        rows[rank] = y;
-        drawn += fmt::format("<text x=\"4\" y=\"{:.2f}\">rank {}</text>\n", y + lane, rank);
-        y += lane * static_cast<double>(std::max<std::size_t>(busy_until[rank].size(), 1)) + gap;
-    }
-    const double scale = prediction.seconds > 0 ? width / prediction.seconds : 0;
-    std::map<std::string, std::size_t> kinds;
-    for (std::size_t i = 0; i < prediction.timeline.size(); ++i) {
-        const MessageTimes& message = prediction.timeline[i];
-        const std::string name = message_name(graph, message);
-        const std::size_t kind = kinds.try_emplace(name, kinds.size()).first->second;
-        drawn += fmt::format(
-            "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"><title>{}: {} to "
-            "{}, "
-            "{}, {:.6g} to {:.6g} us</title></rect>\n",
-            left + scale * message.begin, rows[message.source] + lane * lanes[i],
-            std::max(scale * (message.sent - message.begin), 0.5), lane - 1, colours[kind % colours.size()],
-            escaped_text(name), message.source, message.destination, text_of_size(message.bytes),
-            message.begin * 1e6, message.sent * 1e6);
-    }
-    drawn += axis(y, prediction.seconds, scale);
-    return fmt::format(
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 "
-               "{0:.0f} "
-               "{1:.0f}\" font-family=\"sans-serif\" font-size=\"11\">\n<style>rect {{ stroke: #333; "
-               "stroke-width: "
-               "0.3 }} line {{ stroke: #333 }}</style>\n"
-               "<rect x=\"0\" y=\"0\" width=\"{0:.0f}\" height=\"{1:.0f}\" style=\"fill: white; stroke: "
-               "none\"/>\n"
-               "<text x=\"4\" y=\"18\" font-weight=\"bold\">{2}</text>\n",
-               left + width + right, y + axis_height,
-               escaped_text(fmt::format("{} on {}, {}: {:.6g} us", of.schedule, of.topology,
-                                        text_of_size(of.bytes), prediction.seconds * 1e6))) +
-           drawn + "</svg>\n";
+    return TimelinePicture(of, graph, prediction).text();
 }
 
 std::string timeline_trace(const StepGraph& graph, const Prediction& prediction) {
