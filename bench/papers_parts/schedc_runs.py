@@ -18,11 +18,11 @@ class Schedc:
     def __init__(self, program):
         self.program = program
 
-    def predict(self, schedule, topology, size, network="", collective=None):
-        """topology: as schedc takes it, or a number of ranks. Returns schedc's JSON."""
+    def predict(self, schedule, topology, size, network="", collective=None, element="float32"):
+        """topology: as schedc takes it, or a number of ranks. element: its type. Returns schedc's JSON."""
         where = ["-n", str(topology)] if isinstance(topology, int) else ["-t", topology]
-        what = ["-c", collective] if collective else []
-        return json.loads(self.run("predict", schedule, *where, "-b", str(round(size)), "-N", network, *what, "--ideal", "--json"))
+        what = [*(["-c", collective] if collective else []), *(["-N", network] if network else []), "--type", element]
+        return json.loads(self.run("predict", schedule, *where, "-b", str(round(size)), *what, "--ideal", "--json"))
 
     def seconds(self, *what, **options):
         return self.predict(*what, **options)["seconds"]
@@ -31,7 +31,8 @@ class Schedc:
         """Returns begin and end of each message, in seconds."""
         with tempfile.TemporaryDirectory(prefix="hkt-papers-") as folder:
             path = os.path.join(folder, "trace.json")
-            self.run("predict", schedule, "-t", topology, "-b", str(size), "-N", network, "--ideal", "--trace", path)
+            what = ["-N", network] if network else []
+            self.run("predict", schedule, "-t", topology, "-b", str(size), *what, "--ideal", "--trace", path)
             with open(path) as file:
                 events = [event for event in json.load(file) if event.get("cat") == "message"]
         return [(event["ts"] * 1e-6, (event["ts"] + event["dur"]) * 1e-6) for event in events]

@@ -220,7 +220,7 @@ TEST_CASE("nonsense about a network gets a diagnostic") {
         {"end l7 1 1Gb/s", "no such level"},
         {"end l0 4 1Gb/s", "no such rank"},
         {"end l0 -1 1Gb/s", "whole number"},
-        {"end l0 1 fast", "no rate"},
+        {"end l0 1 fast", "a rate begins with a number"},
         {"level l0 ring; end l0 1 1Gb/s", "no rates of their own"},
         {"end l0 1 1Gb/s; ring", "second network"},
         {"routing best", "rule is unknown"},
