@@ -104,7 +104,7 @@ TEST_CASE("with counts by rank every collective that has them is right, in and o
     const std::string provider = GENERATE("", "tcp");
     CAPTURE(collective, provider);
     Words options{"-b", "0", "-e", "300K", "-f", "11", "-d", "all", "-r", "-1"};
-    if (!provider.empty()) options.insert(options.end(), {"--provider", provider});
+    if (!provider.empty()) options.insert(options.end(), {"--provider-for-all", provider});
     bench(3, collective, options);
     const auto json = bench(5, collective, {"-b", "4", "-e", "100", "-i", "8"});
     CHECK(json["collective"] == collective);
@@ -142,7 +142,7 @@ TEST_CASE("messages around a ring are right, out of place alone") {
     const int ranks = GENERATE(1, 2, 3);
     CAPTURE(provider, ranks);
     Words options{"-b", "0", "-e", "300K", "-f", "11", "-d", "all"};
-    if (!provider.empty() && ranks > 1) options.insert(options.end(), {"--provider", provider});
+    if (!provider.empty() && ranks > 1) options.insert(options.end(), {"--provider-for-all", provider});
     const auto json = bench(ranks, "sendrecv", options);
     CHECK(json["collective"] == "sendrecv");
     CHECK(json["schedule"] == "none");
@@ -235,7 +235,7 @@ TEST_CASE("collectives with a root are right from or to each rank") {
 TEST_CASE("both providers are right") {
     const std::string provider = GENERATE("tcp", "ofi+tcp");
     CAPTURE(provider);
-    const auto json = bench(4, "all_reduce", {"-b", "12", "-e", "2M", "-f", "13", "--provider", provider});
+    const auto json = bench(4, "all_reduce", {"-b", "12", "-e", "2M", "-f", "13", "--provider-for-all", provider});
     CHECK(json["provider"] == (provider == "tcp" ? "tcp" : "tcp;ofi_rxm"));
 }
 
@@ -255,7 +255,7 @@ TEST_CASE("a wrong flag is refused once, before anything starts") {
     CHECK(result.err.find("[1] ") == std::string::npos);
     const auto upside_down = hocket::test::run({HOCKET_BENCH, "all_reduce", "-b", "1M", "-e", "1K"}, 20s);
     CHECK(upside_down.exit_code == 2);
-    CHECK(upside_down.err.find("above --maxbytes 1K") != std::string::npos);
+    CHECK(upside_down.err.find("above --maxbytes, 1 KiB") != std::string::npos);
 }
 
 // The tests' driver ends a process that touches memory of a device, and spoils the destination of a copy

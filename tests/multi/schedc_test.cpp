@@ -228,7 +228,7 @@ TEST_CASE("predict writes a picture, a trace and a table") {
     std::size_t boxes = 0;
     for (std::size_t at = 0; (at = picture.find("<title>", at)) != std::string::npos; ++at) ++boxes;
     CHECK(boxes == 24);
-    CHECK_THAT(picture, Contains(">sent by " + library("ring.sched:16")) &&
+    CHECK_THAT(picture, Contains("schedules/ring.sched:6  x[r - s] : r +&gt; r + 1<") &&
                             Contains("critical path: 6 messages, each from"));
     // Each of them, and its way; and an example.
     std::size_t red = 0;

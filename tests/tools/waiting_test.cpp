@@ -63,8 +63,9 @@ TEST_CASE("where stderr is no terminal nothing is shown") {
 }
 
 TEST_CASE("the line says what is done, how far it is, and for how long") {
-    CHECK(tools::waiting_text(0, 0, "predicting", 43, 100, 12s) == "predicting: 43 %, 12 s");
+    CHECK(tools::waiting_text(0, 0, "predicting: following messages", 43, 100, 12s) ==
+          "predicting: 43 %, 12 s");
     CHECK(tools::waiting_text(0, 0, "verifying ring", 0, 0, 2.5s) == "verifying ring, 2.5 s");
-    CHECK(tools::waiting_text(3, 40, "predicting", 7, 4, 200s) ==
+    CHECK(tools::waiting_text(3, 40, "predicting how", 7, 4, 200s) ==
           "point 3 of 40; predicting: 100 %, 3 m 20 s");
 }

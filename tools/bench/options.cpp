@@ -162,8 +162,10 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         if (std::max(options.max_bytes, options.step_bytes) > most_bytes)
             throw CLI::ValidationError("sizes are at most 2^50 bytes");
         if (options.min_bytes > options.max_bytes)
-            throw CLI::ValidationError("--minbytes " + min + " is above --maxbytes " + max +
-                                       ": no size to run");
+            throw CLI::ValidationError(
+                fmt::format("--minbytes, {}, is above --maxbytes, {}: no size to run",
+                            dsl::text_of_size(static_cast<double>(options.min_bytes)),
+                            dsl::text_of_size(static_cast<double>(options.max_bytes))));
         options.subject = find_subject(collective).value();
         options.types = types.at(type);
         options.ops = ops.at(op);

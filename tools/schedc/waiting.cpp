@@ -10,12 +10,12 @@ namespace hocket::tools {
 
 std::string waiting_text(std::size_t point, std::size_t points, std::string_view doing, std::uint64_t done,
                          std::uint64_t all, std::chrono::duration<double> elapsed) {
-    std::string text = point > 0 ? fmt::format("point {} of {}; ", point, points) : "";
-    text += doing;
-    if (all > 0)
-        text += fmt::format(": {:.0f} %",
-                            100 * static_cast<double>(std::min(done, all)) / static_cast<double>(all));
-    return text + ", " + duration_text(elapsed);
+    const std::string text = point > 0 ? fmt::format("point {} of {}; ", point, points) : "";
+    if (all == 0) return fmt::format("{}{}, {}", text, doing, duration_text(elapsed));
+    // Its first word: finer steps alternate faster than they can be read.
+    return fmt::format("{}{}: {:.0f} %, {}", text, doing.substr(0, doing.find_first_of(": ")),
+                       100 * static_cast<double>(std::min(done, all)) / static_cast<double>(all),
+                       duration_text(elapsed));
 }
 
 void Waiting::look(std::string_view doing, std::uint64_t done, std::uint64_t all) {

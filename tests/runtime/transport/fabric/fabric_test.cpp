@@ -394,7 +394,7 @@ TEST_CASE("libfabric's shm is refused with what there is instead") {
     const Outcome outcome = processes.wait().front();
     CHECK(outcome.exit_code == 1);
     CHECK_THAT(outcome.text,
-               Catch::Contains("status -5") && Catch::Contains("Leave HOCKET_PROVIDER_FOR_ALL unset"));
+               Catch::Contains("status -5") && Catch::Contains("Leave HOCKET_PROVIDER unset"));
 }
 
 TEST_CASE("an address that is not this host's is refused") {
