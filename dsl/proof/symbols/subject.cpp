@@ -5,7 +5,6 @@
 namespace hocket::dsl {
 namespace {
 
-constexpr std::size_t place_limit = std::size_t{1} << 27;    // ranks x atoms: memory
 constexpr std::uint64_t most_work = std::uint64_t{1} << 32;  // steps x atoms: time
 
 }  // namespace
@@ -34,12 +33,14 @@ void Subject::bound_size() const {
         for (const AtomRange range : regions[step.region])
             work += (range.end - range.begin) *
                     (step.computes() ? 1 + graph.computations[step.computation].formula.items.size() : 1);
-    if (std::size_t(graph.ranks) * atoms > place_limit || work > most_work)
+    if (std::size_t(graph.ranks) * atoms > most_places || work > most_work)
         throw DiagnosticError(
             graph.header,
             fmt::format("{}: too large to verify: {} ranks x {} pieces of the buffer, {} steps", name,
                         graph.ranks, atoms, graph.steps.size()),
-            "schedules over levels need far fewer steps than flat ones");
+            fmt::format("at most {} pieces on all ranks, and {} in all steps, can be followed: take fewer "
+                        "ranks, or a schedule that divides the buffer into fewer pieces",
+                        most_places, most_work));
 }
 
 std::vector<AtomRange> Subject::atoms_of(Share share, Rank rank) const {

@@ -15,6 +15,9 @@ namespace hocket::dsl {
 
 inline constexpr std::uint32_t nothing = ~std::uint32_t{0};
 
+// The most places of a proof (ranks x atoms), which take memory.
+inline constexpr std::size_t most_places = std::size_t{1} << 27;
+
 class Subject {
   public:
     // All references must outlive it. name: the schedule's, as in verify(). Throws DiagnosticError if the
