@@ -20,7 +20,7 @@ class Elaborator {
           library_(library),
           topology_(topology),
           options_(options),
-          transfers_(graph_, topology, views_, options.only, options.deadline),
+          transfers_(graph_, topology, views_, options.only, options.deadline, options.symmetry),
           computations_(graph_, topology, views_, transfers_, options.only) {}
 
     StepGraph run();
@@ -279,6 +279,8 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
     const Contract contract = contract_of(compose.collective);
     const auto& named_root = compose.from ? compose.from : compose.to;
     const Rank root = named_root ? static_cast<Rank>(wrap(evaluate.integer(*named_root), graph_.ranks)) : 0;
+    if (options_.symmetry && !view.is_everywhere())
+        throw AsymmetryError(span, "only some of them hold the data here");
     view.divide(topology_, group, span);
     // Only groups that hold the data take part.
     std::vector<Rank> taking_part;

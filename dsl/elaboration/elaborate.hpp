@@ -6,6 +6,7 @@
 
 #include "dsl/base/deadline.hpp"
 #include "dsl/elaboration/library.hpp"
+#include "dsl/elaboration/symmetry_finder.hpp"
 #include "dsl/elaboration/value.hpp"
 #include "dsl/graph/step_graph.hpp"
 #include "dsl/syntax/ast.hpp"
@@ -34,6 +35,8 @@ struct ElaborateOptions {
     // Called for each algorithm in use, with the size of its group, before its steps are laid out.
     std::function<void(const ast::Algorithm&, Rank size, Span call)> on_use = {};
     Deadline deadline = {};
+    // If not null, it looks at each statement before that is laid out, and may throw AsymmetryError.
+    SymmetryFinder* symmetry = nullptr;
 };
 
 // Throws DiagnosticError, DeadlineError.

@@ -13,7 +13,6 @@ namespace hocket::dsl {
 
 namespace {
 
-constexpr std::size_t most_steps_and_iterations = 1 << 25;
 constexpr std::size_t work_of_a_look = 1 << 8;  // between two reads of the clock
 
 }  // namespace
@@ -173,6 +172,7 @@ class EachRunner {
                 !std::holds_alternative<ast::Let>(statement.node))
                 throw DiagnosticError(statement.span, "`each` may contain only transfers and `let`",
                                       "put the `for` around the `each`, or add a variable to the `each`");
+        if (transfers_.symmetry_) transfers_.symmetry_->each(each_, domains_, evaluator_, arena_.group);
         std::vector<std::int64_t> values(domains_.size());
         std::vector<std::vector<std::int64_t>> tuples;
         if (!transfers_.only_ || !concerned(tuples)) return all(values, 0, std::nullopt, nullptr);
@@ -278,6 +278,7 @@ void Transfers::each(const ast::Each& each, Scope& scope, Arena& arena) {
 }
 
 void Transfers::transfer(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena) {
+    if (symmetry_) throw AsymmetryError(span, "this transfer is between two of them");
     lay_out(transfer, span, scope, arena);
     ++graph_.phases;
 }
@@ -295,8 +296,10 @@ void Transfers::let(const ast::Let& let, Scope& scope, const Arena* arena) {
 void Transfers::count_work(Span span, std::size_t work) {
     work_ += work;
     if (work_ > most_steps_and_iterations)
-        throw DiagnosticError(span, fmt::format("this schedule makes more than {} steps and loop iterations",
-                                                most_steps_and_iterations));
+        throw DiagnosticError(span,
+                              fmt::format("this schedule makes more than {} steps and loop iterations",
+                                          most_steps_and_iterations),
+                              "it is a mistake, or needs fewer ranks");
     if (work_ - looked_ < work_of_a_look) return;
     looked_ = work_;
     deadline_.check("laying out " + location_of(span));

@@ -7,11 +7,15 @@
 #include <vector>
 
 #include "dsl/base/deadline.hpp"
+#include "dsl/elaboration/symmetry_finder.hpp"
 #include "dsl/elaboration/value.hpp"
 #include "dsl/graph/step_graph.hpp"
 #include "dsl/syntax/ast.hpp"
 
 namespace hocket::dsl {
+
+// A schedule that makes more of both together is taken for a mistake.
+inline constexpr std::size_t most_steps_and_iterations = 1 << 25;
 
 // The chunks [first, last) of a view, in a group's own numbering.
 struct ChunkRange {
@@ -31,10 +35,16 @@ struct Arena {
 
 class Transfers {
   public:
-    // Adds steps to the graph; with `only`, just that rank's steps. All references must outlive it.
+    // Adds steps to the graph; with `only`, just that rank's steps. symmetry: looks at each statement first;
+    // may be null. All references must outlive it.
     Transfers(StepGraph& graph, const Topology& topology, Views& views, std::optional<Rank> only,
-              const Deadline& deadline)
-        : graph_(graph), topology_(topology), views_(views), only_(only), deadline_(deadline) {}
+              const Deadline& deadline, SymmetryFinder* symmetry)
+        : graph_(graph),
+          topology_(topology),
+          views_(views),
+          only_(only),
+          deadline_(deadline),
+          symmetry_(symmetry) {}
 
     // Lay out one statement each, as a phase of its own.
     void each(const ast::Each& each, Scope& scope, Arena& arena);
@@ -72,6 +82,7 @@ class Transfers {
     Views& views_;
     std::optional<Rank> only_;
     const Deadline& deadline_;
+    SymmetryFinder* symmetry_;
     std::unordered_multimap<std::uint64_t, std::uint32_t> region_numbers_;         // by hash
     std::map<std::pair<const char*, const char*>, std::uint32_t> origin_numbers_;  // by the statements' texts
     std::size_t work_ = 0, looked_ = 0;  // looked_: the value of work_ at the last read of the clock

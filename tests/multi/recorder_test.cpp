@@ -313,7 +313,7 @@ TEST_CASE("HOCKET_LOG=info says who joins and leaves, and which schedule runs an
                                               {"HOCKET_PROVIDER_FOR_ALL", "tcp"}});
     INFO(named.err);
     CHECK_THAT(named.err, Contains("schedule ring (the communicator's schedule); executor interpreter"));
-    CHECK_THAT(named.err, Contains("provider tcp (HOCKET_PROVIDER_FOR_ALL or the program asks for it"));
+    CHECK_THAT(named.err, Contains("provider tcp (HOCKET_PROVIDER_FOR_ALL asks for it"));
 
     const Finished quiet = hocket::test::run(job({}, ""), 60s, {{"HOCKET_LOG", "warn"}});
     CHECK(quiet.err.empty());
