@@ -96,6 +96,7 @@ std::vector<std::uint32_t> Rounds::of_steps(const Deadline& deadline, std::strin
 }
 
 Rounds::Progress& Rounds::progress(std::uint32_t strand, Rank rank) {
+    if (one_for_all_) rank = 0;
     const auto [entry, is_new] = progress_.try_emplace(std::uint64_t{strand} << 32 | std::uint32_t(rank));
     Progress& own = entry->second;
     if (is_new && strand != 0) {

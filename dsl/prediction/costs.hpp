@@ -69,7 +69,9 @@ double share_of(const StepGraph& graph, const Region& region, double value_bytes
 // had in its strand, or before the strand began.
 class Rounds {
   public:
-    explicit Rounds(const StepGraph& graph) : graph_(graph) {}
+    // one_for_all: the graph holds one rank's steps, and all ranks are where it is.
+    explicit Rounds(const StepGraph& graph, bool one_for_all = false)
+        : graph_(graph), one_for_all_(one_for_all) {}
 
     // doing: for DeadlineError.
     std::vector<std::uint32_t> of_steps(const Deadline& deadline, std::string_view doing);
@@ -84,6 +86,7 @@ class Rounds {
     void pass(std::uint32_t strand, Rank rank, std::uint32_t round);
 
     const StepGraph& graph_;
+    bool one_for_all_;
     std::unordered_map<std::uint64_t, Progress> progress_;  // by strand and rank
 };
 

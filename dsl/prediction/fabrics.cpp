@@ -85,7 +85,8 @@ class Torus final : public Fabric {
                     add_link(links,
                              {named(place, fmt::format("{} to {}", place.ends[node],
                                                        place.ends[next(node, dimension, stride, step)])),
-                              place.rate, place.latency, LinkKind::cable, place.level});
+                              place.rate, place.latency, LinkKind::cable, place.level,
+                              static_cast<std::uint32_t>(2 * dimension + (step < 0))});
                 stride *= static_cast<std::size_t>(sizes_[dimension]);
             }
     }
@@ -141,11 +142,12 @@ class Mesh final : public Fabric {
   public:
     Mesh(const FabricPlace& place, std::vector<NetworkLink>& links)
         : ends_(place.ends.size()), latency_(place.latency), first_(static_cast<LinkId>(links.size())) {
-        for (const std::string& from : place.ends)
-            for (const std::string& to : place.ends)
-                if (&from != &to)
-                    add_link(links, {named(place, fmt::format("{} to {}", from, to)), place.rate,
-                                     place.latency, LinkKind::cable, place.level});
+        for (std::size_t from = 0; from < ends_; ++from)
+            for (std::size_t to = 0; to < ends_; ++to)
+                if (from != to)
+                    add_link(links, {named(place, fmt::format("{} to {}", place.ends[from], place.ends[to])),
+                                     place.rate, place.latency, LinkKind::cable, place.level,
+                                     static_cast<std::uint32_t>((to + ends_ - from) % ends_)});
     }
 
     void route(std::size_t from, std::size_t to, const Routing&, std::uint64_t,

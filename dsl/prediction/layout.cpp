@@ -42,10 +42,15 @@ MessageLayout::MessageLayout(const StepGraph& step_graph, const Network& its_net
         shares_.push_back(share_of(graph, region, options.value_bytes));
     for (const NetworkLink& link : network.links()) rates.push_back(link.rate);
     share_cores();
+    if (options.symmetry) {
+        classes_.emplace(network, *options.symmetry);
+        for (int level = 0; level < static_cast<int>(network.topology().levels.size()); ++level)
+            ends_.push_back(ranks_of_end(network.topology(), level));
+    }
     if (options.tiles > 1)  // different rounds of tiles are on the links at once
         rounds_.assign(graph.steps.size(), 0);
     else if (!options.ideal)
-        rounds_ = Rounds(graph).of_steps(options.deadline, laying_out_messages);
+        rounds_ = Rounds(graph, options.symmetry).of_steps(options.deadline, laying_out_messages);
     current_.assign(static_cast<std::size_t>(graph.ranks), nothing);
     current_phase_.assign(static_cast<std::size_t>(graph.ranks), 0);
     DeadlineCounter counter(options.deadline);
@@ -116,6 +121,7 @@ std::vector<NodeId>& MessageLayout::last_of(std::uint32_t strand, Rank rank) {
 }
 
 NodeId MessageLayout::node_of(std::uint32_t strand, Rank rank) {
+    if (options.symmetry) rank = 0;
     const auto index = static_cast<std::size_t>(rank);
     if (std::exchange(current_phase_[index], phases_) == phases_) return current_[index];
     const auto node = static_cast<NodeId>(ranks_.size());
@@ -134,7 +140,7 @@ std::uint32_t MessageLayout::path_between(Rank from, Rank to, DeadlineCounter& c
     const std::uint64_t key = std::uint64_t(std::uint32_t(from)) << 32 | std::uint32_t(to);
     const auto [entry, is_new] = path_numbers_.try_emplace(key, static_cast<std::uint32_t>(paths.size()));
     if (!is_new) return entry->second;
-    paths.push_back(network.route(from, to));
+    paths.push_back(path_of(from, to));
     const std::size_t hops = paths.back().hops.size();
     counter.check(laying_out_messages, hops);
     if ((hops_ += hops) > most_hops)
@@ -144,11 +150,56 @@ std::uint32_t MessageLayout::path_between(Rank from, Rank to, DeadlineCounter& c
     return entry->second;
 }
 
+Path MessageLayout::path_of(Rank from, Rank to) const {
+    Route route = network.route(from, to);
+    Path path{.hops = std::move(route.hops), .latency = route.latency};
+    if (path.hops.empty()) return path;
+    path.last = path.hops.size() - 1;
+    path.last_share = path.hops.back().share;
+    if (!classes_) return path;
+    const LinkId last = path.hops.back().link;
+    path.like_it = classes_->ranks_a_link(last);
+    path.last_share *= path.like_it;
+    path.hops = classes_->of_all(path.hops);
+    const auto arrives = [&](const Hop& hop) { return hop.link == classes_->first(last); };
+    path.last = static_cast<std::size_t>(std::find_if(path.hops.begin(), path.hops.end(), arrives) -
+                                         path.hops.begin());
+    return path;
+}
+
+// Of the messages that this one stands for, those that arrive by one link go to the ranks that share it.
+void MessageLayout::add_senders(const Message& message, std::vector<std::uint64_t>& from) const {
+    const auto add = [&](const Hop& first, Rank source) {
+        // A message that spreads over several links is counted by its sender.
+        const std::uint64_t sender =
+            first.share == 1 ? first.link : most_links + static_cast<std::uint64_t>(source);
+        if (from.size() < most_sources && std::find(from.begin(), from.end(), sender) == from.end())
+            from.push_back(sender);
+    };
+    if (!classes_) return add(paths[message.path].hops.front(), message.source);
+    const Path& path = paths[message.path];
+    const NetworkLink& last = network.links()[path.hops[path.last].link];
+    const bool is_shared = last.level >= 0 && last.kind != NetworkLink::Kind::memory;
+    const std::vector<Rank> alone{0};
+    const std::vector<Rank>& end = is_shared ? ends_[static_cast<std::size_t>(last.level)] : alone;
+    for (const Rank rank : end) {
+        if (from.size() == most_sources) return;
+        const Rank source =
+            options.symmetry->moved(network.topology(), message.source, message.destination, rank);
+        add(network.route(source, rank).hops.front(), source);
+    }
+}
+
 // In calibrated predictions a rank fetches at once all that it gets by memory in a phase.
 bool MessageLayout::fetches(const Step& step) const {
     if (options.ideal || network.core_of(0) >= most_links) return false;
     return step.source == step.destination ||
            is_memory(network.topology().levels[network.level_between(step.source, step.destination)]);
+}
+
+// With a symmetry, each message is laid out once: a fetch where it arrives, others where they begin.
+bool MessageLayout::is_laid_out(const Step& step, bool is_fetch) const {
+    return !options.symmetry || (is_fetch ? step.destination : step.source) == 0;
 }
 
 void MessageLayout::add_phase(std::size_t begin, std::size_t end, DeadlineCounter& counter) {
@@ -159,7 +210,9 @@ void MessageLayout::add_phase(std::size_t begin, std::size_t end, DeadlineCounte
         const Step& step = graph.steps[i];
         node_of(step.strand, step.source);
         node_of(step.strand, step.destination);
-        if (fetches(step))
+        const bool is_fetch = fetches(step);
+        if (!is_laid_out(step, is_fetch)) continue;
+        if (is_fetch)
             fetched.push_back(static_cast<std::uint32_t>(i));
         else if (step.source != step.destination)
             order_.push_back(i);

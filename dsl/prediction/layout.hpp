@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "dsl/base/deadline.hpp"
 #include "dsl/graph/step_graph.hpp"
+#include "dsl/graph/symmetry.hpp"
+#include "dsl/prediction/link_classes.hpp"
 #include "dsl/prediction/network.hpp"
 
 namespace hocket::dsl {
@@ -27,8 +30,22 @@ struct PredictOptions {
     double value_bytes = usual_value_bytes;  // of x's type: selections have an index for each value
     // The graph is this many starts (dsl/planning/tiling.hpp). On links, an earlier one goes first.
     std::uint32_t tiles = 1;
+    // If not null, the graph holds the steps of rank 0 alone, and these motions make those of all ranks of
+    // them. It must outlive what is made with the options.
+    const Symmetry* symmetry = nullptr;
 };
 
+// A message's links. If rank 0 stands for all, the first link of each class stands for the class.
+struct Path {
+    std::vector<Hop> hops;
+    double latency = 0;     // seconds
+    std::size_t last = 0;   // the hop with the link by which it arrives
+    double last_share = 1;  // that link's part of the hop's share
+    double like_it = 1;     // of the messages that it stands for, those that arrive by that same link
+};
+
+// With a symmetry, the messages are those that rank 0 sends and fetches. Each stands for one of every rank.
+// All ranks' parts in a phase are one node, as they begin and end at the same time.
 class MessageLayout {
   public:
     MessageLayout(const StepGraph& graph, const Network& network, const PredictOptions& options);
@@ -54,11 +71,19 @@ class MessageLayout {
     std::span<const MessageId> waiting_for(NodeId node) const { return list(waits_begin_, waits_, node); }
     std::span<const NodeId> after(NodeId node) const { return list(after_begin_, after_, node); }
 
+    // Returns the number of messages for which each stands.
+    std::uint64_t copies() const { return classes_ ? static_cast<std::uint64_t>(graph.ranks) : 1; }
+    // Null without a symmetry.
+    const LinkClasses* classes() const { return classes_ ? &*classes_ : nullptr; }
+    // Adds to `from` by which links senders send the messages of this path that arrive by one link; at most
+    // most_sources.
+    void add_senders(const Message& message, std::vector<std::uint64_t>& from) const;
+
     const StepGraph& graph;
     const Network& network;
     PredictOptions options;
     std::vector<Message> messages;
-    std::vector<Route> paths;
+    std::vector<Path> paths;
     std::vector<double> rates;           // by link of the network
     std::vector<std::uint32_t> before;   // by node: the nodes that it waits for
     std::vector<std::uint32_t> parts;    // by node: the messages that it ends with, and one for its begin
@@ -94,14 +119,18 @@ class MessageLayout {
     void add_fetch(std::span<const std::uint32_t> steps, DeadlineCounter& counter);
     bool fetches(const Step& step) const;
     std::uint32_t path_between(Rank from, Rank to, DeadlineCounter& counter);
+    Path path_of(Rank from, Rank to) const;
+    bool is_laid_out(const Step& step, bool is_fetch) const;
     void order_by_round();
     void share_cores();
 
-    std::vector<Memory> memory_;                // by level
-    std::vector<Rank> ranks_;                   // by node
-    std::vector<double> shares_;                // by region
-    std::vector<std::uint32_t> rounds_;         // by step, if calibrated
-    std::vector<NodeId> current_;               // by rank: the node of the current phase
+    std::optional<LinkClasses> classes_;
+    std::vector<std::vector<Rank>> ends_;  // with a symmetry, by level: the ranks that share rank 0's end
+    std::vector<Memory> memory_;           // by level
+    std::vector<Rank> ranks_;              // by node
+    std::vector<double> shares_;           // by region
+    std::vector<std::uint32_t> rounds_;    // by step, if calibrated
+    std::vector<NodeId> current_;          // by rank: the node of the current phase
     std::vector<std::uint32_t> current_phase_;  // by rank: a counter of phases
     std::uint32_t phases_ = 0;
     std::unordered_map<std::uint64_t, Progress> progress_;  // by strand and rank

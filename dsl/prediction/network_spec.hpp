@@ -20,7 +20,8 @@ struct NetworkLink {
     double rate = 0;     // bytes per second
     double latency = 0;  // seconds
     Kind kind = Kind::cable;
-    int level = -1;  // of the topology; -1: of none
+    int level = -1;               // of the topology; -1: of none
+    std::uint32_t direction = 0;  // of cables: those of one number lead equally far the same way
 };
 
 std::string_view name_of(NetworkLink::Kind kind);

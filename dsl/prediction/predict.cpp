@@ -125,27 +125,22 @@ void Predictor::Run::find_crowds() {
     const auto& messages = layout_.messages;
     crowds_.assign(messages.size(), 1);
     std::unordered_map<LinkId, Arrivals> ends;
-    const auto hops_of = [&](MessageId id) -> const std::vector<Hop>& {
-        return layout_.paths[messages[id].path].hops;
+    const auto arrives_by = [&](MessageId id) {
+        const Path& path = layout_.paths[messages[id].path];
+        return path.hops[path.last].link;
     };
     const std::vector<MessageId>& order = layout_.by_round;
     for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
         ends.clear();
         for (; end < order.size() && messages[order[end]].round == messages[order[begin]].round; ++end) {
-            Arrivals& arrivals = ends[hops_of(order[end]).back().link];
-            // A message that spreads over several links is counted by its sender.
-            const Hop& first = hops_of(order[end]).front();
-            const std::uint64_t from =
-                first.share == 1 ? first.link
-                                 : most_links + static_cast<std::uint64_t>(messages[order[end]].source);
-            arrivals.received += bytes_of(messages[order[end]]);
-            const bool is_known =
-                std::find(arrivals.from.begin(), arrivals.from.end(), from) != arrivals.from.end();
-            if (!is_known && arrivals.from.size() < most_sources) arrivals.from.push_back(from);
+            const Message& message = messages[order[end]];
+            Arrivals& arrivals = ends[arrives_by(order[end])];
+            arrivals.received += bytes_of(message) * layout_.paths[message.path].like_it;
+            layout_.add_senders(message, arrivals.from);
         }
         deadline_.check(following_messages, end - begin);
         for (std::size_t i = begin; i < end; ++i) {
-            const Arrivals& arrivals = ends[hops_of(order[i]).back().link];
+            const Arrivals& arrivals = ends[arrives_by(order[i])];
             if (arrivals.received > 0)
                 crowds_[order[i]] =
                     crowded_bytes(arrivals.received, arrivals.from.size()) / arrivals.received;
@@ -169,8 +164,9 @@ RouteId Predictor::Run::route_of(MessageId id) {
                                .try_emplace(message.path, nothing)
                                .first->second;
     if (known == nothing) {
-        std::vector<Hop> hops = layout_.paths[message.path].hops;
-        hops.back().share *= crowd;
+        const Path& path = layout_.paths[message.path];
+        std::vector<Hop> hops = path.hops;
+        hops[path.last].share += path.last_share * (crowd - 1);
         known = flows_.add_route(hops, priority);
     }
     return known;
@@ -216,13 +212,15 @@ void Predictor::Run::leave(MessageId id) {
 
 void Predictor::Run::use_links(const Message& message, double crowd) {
     const double bytes = bytes_of(message);
-    const auto use = [&](LinkId link, double share, double factor) {
+    const auto use = [&](LinkId link, double share) {
         use_[link].bytes += bytes * share;
-        use_[link].busy += bytes * share * factor / layout_.rates[link];
+        use_[link].busy += bytes * share / layout_.rates[link];
     };
-    if (message.is_fetch()) return use(layout_.network.core_of(message.destination), 1, 1);
-    const std::vector<Hop>& hops = layout_.paths[message.path].hops;
-    for (const Hop& hop : hops) use(hop.link, hop.share, &hop == &hops.back() ? crowd : 1);
+    if (message.is_fetch()) return use(layout_.network.core_of(message.destination), 1);
+    const Path& path = layout_.paths[message.path];
+    for (const Hop& hop : path.hops) use(hop.link, hop.share);
+    const LinkId last = path.hops[path.last].link;
+    use_[last].busy += bytes * path.last_share * (crowd - 1) / layout_.rates[last];
 }
 
 void Predictor::Run::sent(MessageId id) {
@@ -313,11 +311,16 @@ void Predictor::Run::describe(Prediction& prediction) const {
     for (const Message& message : layout_.messages)
         for (PathShare* share : {static_cast<PathShare*>(&prediction.lines[lines[message.origin]]),
                                  static_cast<PathShare*>(&prediction.levels[message.level])}) {
-            share->bytes += message.moved * bytes_;
-            ++share->messages;
+            share->bytes += message.moved * bytes_ * static_cast<double>(layout_.copies());
+            share->messages += layout_.copies();
         }
-    prediction.messages = layout_.messages.size();
+    prediction.messages = layout_.messages.size() * layout_.copies();
     prediction.links = use_;
+    if (const LinkClasses* classes = layout_.classes())
+        for (LinkId link = 0; link < use_.size(); ++link) {
+            prediction.links[link] = use_[classes->first(link)];
+            prediction.alike.push_back(classes->members(link));
+        }
     for (LinkUse& use : prediction.links) use.busy = last_ > 0 ? use.busy / last_ : 0;
     // Rounding decides nothing: of links that are used alike, the first.
     for (LinkId link = 1; link < prediction.links.size(); ++link)

@@ -46,10 +46,12 @@ struct MessageTimes {
 
 struct Prediction {
     double seconds = 0;
-    double latency = 0;                  // as in PathShare
-    std::vector<LineShare> lines;        // in the order of their first message
-    std::vector<LevelShare> levels;      // of the topology
-    std::vector<LinkUse> links;          // of the network, by LinkId
+    double latency = 0;              // as in PathShare
+    std::vector<LineShare> lines;    // in the order of their first message
+    std::vector<LevelShare> levels;  // of the topology
+    std::vector<LinkUse> links;      // of the network, by LinkId
+    // With a symmetry, by LinkId: how many links are like this one, at the first of them; 0 at the others.
+    std::vector<std::uint32_t> alike;
     std::vector<MessageTimes> timeline;  // in the order of the graph
     std::vector<MessageId> critical;     // with a timeline: its messages on the critical path, the last first
     std::uint64_t messages = 0;
