@@ -8,7 +8,7 @@
 #include <set>
 
 #include "dsl/base/diagnostic.hpp"
-#include "dsl/planning/choose.hpp"
+#include "dsl/planning/site.hpp"
 #include "dsl/planning/tiling.hpp"
 #include "dsl/projection/project.hpp"
 #include "dsl/proof/order.hpp"
@@ -17,9 +17,6 @@ namespace hocket::dsl {
 
 namespace {
 
-// Properties of a file that are known without reading it.
-using FileState = std::pair<std::filesystem::file_time_type, std::uintmax_t>;
-
 FileState state_of(const std::string& path) {
     std::error_code ignored;
     if (path.empty()) return {};
@@ -27,26 +24,6 @@ FileState state_of(const std::string& path) {
 }
 
 }  // namespace
-
-// State that checks on one topology share. Its library holds the files of the folders, the schedule's own
-// file and the topology's, and no others, so that a schedule's name never resolves to a file of an earlier
-// request.
-struct Planner::Site {
-    Site(const PlanRequest& request, FileState state, const Library& library_of_all)
-        : schedule_file(state),
-          deadline(request.deadline),
-          library(library_of_all),
-          topology(find_topology(library, request.topology, request.ranks)),
-          proofs(library, topology, deadline),
-          choices(library, topology, proofs, deadline) {}
-
-    FileState schedule_file;
-    Deadline deadline;  // of the current check
-    Library library;
-    Topology topology;
-    Proofs proofs;
-    Choices choices;
-};
 
 namespace {
 
@@ -57,14 +34,13 @@ Demands demands_of(const PlanRequest& request) {
 
 class Checked : public CheckedSchedule {
   public:
-    Checked(std::shared_ptr<Planner::Site> site, const PlanRequest& request)
+    Checked(std::shared_ptr<Site> site, const PlanRequest& request)
         : site_(std::move(site)),
           root_(request.root),
           hosts_(request.hosts),
           protocol_(request.protocol),
           counts_(request.counts),
           deadline_(request.deadline) {
-        site_->deadline = request.deadline;
         const Rank ranks = site_->topology.ranks();
         if (!hosts_.empty() && hosts_.size() != static_cast<std::size_t>(ranks))
             throw DiagnosticError(Span(),
@@ -119,7 +95,7 @@ class Checked : public CheckedSchedule {
     const std::vector<std::string>& choices() const override { return choices_; }
 
   private:
-    std::shared_ptr<Planner::Site> site_;
+    std::shared_ptr<Site> site_;
     Rank root_;
     std::vector<int> hosts_;
     Protocol protocol_;
@@ -140,22 +116,25 @@ const Library& Planner::library(const std::vector<std::string>& search_path) {
     return libraries_.try_emplace(search_path, search_path).first->second;
 }
 
-std::unique_ptr<CheckedSchedule> Planner::check(const PlanRequest& request) {
+const std::shared_ptr<Site>& Planner::site_of(const PlanRequest& request) {
     const std::string file = file_of(request.schedule);
     const FileState state = state_of(file);
     std::shared_ptr<Site>& site = sites_[{request.search_path, request.topology, request.ranks, file}];
     if (!site || site->schedule_file != state)
-        site = std::make_shared<Site>(request, state, library(request.search_path));
-    try {
+        site = std::make_shared<Site>(state, library(request.search_path), request.topology, request.ranks,
+                                      request.deadline);
+    site->deadline = request.deadline;
+    return site;
+}
+
+void Planner::forget_site(const PlanRequest& request) {
+    sites_.erase({request.search_path, request.topology, request.ranks, file_of(request.schedule)});
+}
+
+std::unique_ptr<CheckedSchedule> Planner::check(const PlanRequest& request) {
+    return on_site(request, [&](const std::shared_ptr<Site>& site) -> std::unique_ptr<CheckedSchedule> {
         return std::make_unique<Checked>(site, request);
-    } catch (const DiagnosticError&) {
-        throw;
-    } catch (const NotFoundError&) {
-        throw;
-    } catch (...) {  // a deadline, or no memory: the site may be incomplete
-        site.reset();
-        throw;
-    }
+    });
 }
 
 std::unique_ptr<CheckedSchedule> check_schedule(const PlanRequest& request) {

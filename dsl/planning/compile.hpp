@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "dsl/base/deadline.hpp"
+#include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/elaborate.hpp"
 #include "dsl/elaboration/find.hpp"
 #include "dsl/elaboration/library.hpp"
@@ -22,6 +24,12 @@
 #include "dsl/proof/proof.hpp"
 
 namespace hocket::dsl {
+
+class Network;
+struct Site;
+struct ScheduleToPredict;
+enum class WhoseSteps : std::uint8_t;
+using NetworkOf = std::function<std::shared_ptr<const Network>(const Topology&)>;
 
 // A request for a plan. Names are looked up in search_path (folders of .sched files), in order.
 //   schedule: "blueconnect", "flat(ring, doubling)", "my.sched" (the one schedule of this collective in it),
@@ -74,14 +82,34 @@ class Planner {
 
     // Throws like check_schedule.
     std::unique_ptr<CheckedSchedule> check(const PlanRequest& request);
+    // Makes of a schedule what its prediction needs (dsl/planning/to_predict.hpp). Throws like check(), and
+    // like `network_of`, which gives the network of the topology.
+    ScheduleToPredict to_predict(const PlanRequest& request, const NetworkOf& network_of, WhoseSteps whose);
 
     // Returns the definitions in the folders of the search path.
     const Library& library(const std::vector<std::string>& search_path);
 
-    struct Site;
-
   private:
     using Key = std::tuple<std::vector<std::string>, std::string, Rank, std::string>;
+
+    const std::shared_ptr<Site>& site_of(const PlanRequest& request);
+    void forget_site(const PlanRequest& request);
+    // A site may be incomplete after a deadline, or without memory, and is not used again.
+    template <typename Action>
+    auto on_site(const PlanRequest& request, Action action) {
+        const std::shared_ptr<Site> site = site_of(request);
+        try {
+            return action(site);
+        } catch (const DiagnosticError&) {
+            throw;
+        } catch (const NotFoundError&) {
+            throw;
+        } catch (...) {
+            forget_site(request);
+            throw;
+        }
+    }
+
     std::map<std::vector<std::string>, Library> libraries_;  // by search path; each site has its own copy
     std::map<Key, std::shared_ptr<Site>> sites_;  // by search path, topology, ranks, and schedule's file
 };

@@ -21,25 +21,24 @@ bool may_be_divided(const StepGraph& graph, const Topology& topology) {
 
 }  // namespace
 
-PredictableSchedule::PredictableSchedule(std::unique_ptr<CheckedSchedule> checked, const std::string& network,
-                                         const PredictOptions& options)
-    : checked_(std::move(checked)),
-      network_(std::make_unique<Network>(find_network(network, checked_->levels()))),
-      options_(options) {
-    const StepGraph& graph = checked_->graph();
-    const Topology& topology = checked_->levels();
-    const bool knows_memory = network_->core_of(0) < most_links;
+PredictableSchedule::PredictableSchedule(ScheduleToPredict schedule, const PredictOptions& options)
+    : schedule_(std::make_unique<const ScheduleToPredict>(std::move(schedule))), options_(options) {
+    options_.symmetry = schedule_->symmetry ? &*schedule_->symmetry : nullptr;
+    const StepGraph& graph = *schedule_->graph;
+    const Topology& topology = schedule_->topology;
+    const bool knows_memory = schedule_->network->core_of(0) < most_links;
     const bool has_room = graph.steps.size() <= most_steps / 2;
-    if (options.ideal || !knows_memory || !has_room || !may_be_divided(graph, topology)) return;
+    if (options.ideal || options_.symmetry || !knows_memory || !has_room || !may_be_divided(graph, topology))
+        return;
     messages_ = most_messages(
         graph, [&](Rank a, Rank b) { return is_memory(topology.levels[level_between(topology, a, b)]); });
 }
 
 std::uint64_t PredictableSchedule::tiles(double bytes) const {
     if (messages_ == 0 || !(bytes < 0x1p63)) return 1;
-    const std::size_t room = most_steps / std::max<std::size_t>(checked_->graph().steps.size(), 1);
+    const std::size_t room = most_steps / std::max<std::size_t>(schedule_->graph->steps.size(), 1);
     return std::clamp<std::uint64_t>(
-        tiles_for(static_cast<std::uint64_t>(bytes), checked_->graph().ranks, messages_), 1,
+        tiles_for(static_cast<std::uint64_t>(bytes), schedule_->graph->ranks, messages_), 1,
         std::max<std::size_t>(room, 1));
 }
 
@@ -47,12 +46,13 @@ void PredictableSchedule::lay_out(std::uint64_t tiles, const Deadline& deadline)
     if (predictor_ && tiles == tiles_) return;
     predictor_.reset();
     graph_ = tiles > 1 ? std::make_unique<const StepGraph>(
-                             in_tiles(checked_->graph(), static_cast<std::uint32_t>(tiles)))
+                             in_tiles(*schedule_->graph, static_cast<std::uint32_t>(tiles)))
                        : nullptr;
     tiles_ = tiles;
     options_.deadline = deadline;
     options_.tiles = static_cast<std::uint32_t>(tiles);
-    predictor_ = std::make_unique<Predictor>(graph_ ? *graph_ : checked_->graph(), *network_, options_);
+    predictor_ =
+        std::make_unique<Predictor>(graph_ ? *graph_ : *schedule_->graph, *schedule_->network, options_);
 }
 
 Prediction PredictableSchedule::predict(double bytes, const Deadline& deadline) {

@@ -214,6 +214,27 @@ TEST_CASE("predict tells the time by line and level, the bottleneck, and the sam
     for (const auto& link : json["links"]) CHECK(link["busy"].get<double>() <= 1 + 1e-9);
 }
 
+TEST_CASE("predict says of many ranks that one stands for all, or why none does") {
+    const std::vector<std::string> ask{"predict", "bml", "-t", "bcube(8,4)", "-b", "1M", "--ideal"};
+    const Finished text = schedc(ask);
+    INFO(text.err);
+    CHECK_THAT(text.out, StartsWith("bml on bcube(8, 4), 4096 ranks, 1 MiB, ideal") &&
+                             Contains("by symmetry: rank 0 stands for all; proved on 2x2x4x4 and 4x4x4x4") &&
+                             Contains("bottleneck: link port 0 up") && Contains("; 32767 others as much"));
+    std::vector<std::string> as_json = ask;
+    as_json.push_back("--json");
+    const auto json = nlohmann::json::parse(schedc(as_json).out);
+    CHECK(json["by_symmetry"] == true);
+    CHECK(json["proved_on"] == std::vector<std::string>{"2x2x4x4", "4x4x4x4"});
+    REQUIRE(json["links"].size() == 8);
+    for (const auto& link : json["links"]) CHECK(link["alike"] == 4096);
+    const Finished tree = schedc({"predict", "binomial", "-n", "2048", "-b", "1M", "-c", "broadcast"});
+    CHECK_THAT(tree.out, Contains("in full: no rank stands for all ranks:") && Contains("binomial.sched:6"));
+    const Finished refused = schedc({"predict", "ring", "-t", "256x256", "-b", "1M"});
+    CHECK(refused.exit_code == 1);
+    CHECK_THAT(refused.err, Contains("ring is too large for 65536 ranks") && Contains("take fewer ranks"));
+}
+
 TEST_CASE("predict writes a picture, a trace and a table") {
     const std::string folder = HOCKET_TEST_FOLDER;
     const Finished result = schedc({"predict", "ring", "-n", "4", "-b", "64K", "--timeline",

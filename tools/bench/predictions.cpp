@@ -28,10 +28,13 @@ double Predictions::microseconds(const Layout& layout, const std::string& schedu
     request_.root = layout.root;
     request_.bytes = layout.larger_bytes();
     request_.deadline = dsl::Deadline(longest_prediction);
-    auto checked = planner_.check(request_);
-    if (!laid_out_ || laid_out_->schedule().fingerprint() != checked->fingerprint()) {
+    const auto network_of = [&](const dsl::Topology& topology) {
+        return std::make_shared<const dsl::Network>(dsl::find_network(network_, topology));
+    };
+    dsl::ScheduleToPredict next = planner_.to_predict(request_, network_of, dsl::WhoseSteps::of_all_ranks);
+    if (!laid_out_ || laid_out_->schedule().fingerprint != next.fingerprint) {
         laid_out_.reset();
-        laid_out_.emplace(std::move(checked), network_, dsl::PredictOptions{.deadline = request_.deadline});
+        laid_out_.emplace(std::move(next), dsl::PredictOptions{.deadline = request_.deadline});
     }
     return laid_out_->predict(bytes, request_.deadline).seconds * 1e6;
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <memory>
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/named_file.hpp"
@@ -20,6 +21,10 @@ namespace {
 using namespace dsl;
 
 constexpr std::size_t most_drawn = 200000;  // messages in a picture or a trace
+
+bool shows_messages(const PredictRequest& request) {
+    return !request.timeline.empty() || !request.trace.empty();
+}
 
 }  // namespace
 
@@ -57,7 +62,7 @@ PlanRequest plan_request(const PredictRequest& request, const std::string& sched
 }
 
 PredictOptions options_of(const PredictRequest& request, const Deadline& deadline) {
-    return {request.ideal, !request.timeline.empty() || !request.trace.empty(), request.certify, deadline,
+    return {request.ideal, shows_messages(request), request.certify, deadline,
             static_cast<double>(element_size(request.type))};
 }
 
@@ -67,24 +72,32 @@ int run_predict(const PredictRequest& request) {
     if (request.schedules.size() > 1)
         throw DiagnosticError(Span(), fmt::format("{} schedules at once", request.schedules.size()),
                               "--sweep bytes=1K..1G compares several");
-    const std::string schedule = request.schedules.empty() ? "" : request.schedules[0];
-    const PlanRequest plan = plan_request(request, schedule, 0, static_cast<double>(request.bytes));
-    PredictableSchedule laid_out(check_schedule(plan), request.network, options_of(request, plan.deadline));
+    const std::string named = request.schedules.empty() ? "" : request.schedules[0];
+    const PlanRequest plan = plan_request(request, named, 0, static_cast<double>(request.bytes));
+    const auto network_of = [&](const Topology& topology) {
+        return std::make_shared<const Network>(find_network(request.network, topology));
+    };
+    const bool needs_all = shows_messages(request) || !request.exported.second.empty();
+    Planner planner;
+    PredictableSchedule laid_out(
+        planner.to_predict(plan, network_of, needs_all ? WhoseSteps::of_all_ranks : WhoseSteps::by_size),
+        options_of(request, plan.deadline));
     const Prediction prediction = laid_out.predict(static_cast<double>(request.bytes), plan.deadline);
-    const CheckedSchedule& checked = laid_out.schedule();
-    const Network& network = laid_out.network();
-    const PredictedSchedule of{checked.name(), checked.topology(), static_cast<double>(request.bytes),
-                               request.ideal, request.type};
+    const ScheduleToPredict& schedule = laid_out.schedule();
+    const Network& network = *schedule.network;
+    const PredictedSchedule of{schedule.name,      schedule.topology.name, static_cast<double>(request.bytes),
+                               request.ideal,      request.type,           schedule.symmetry.has_value(),
+                               schedule.proved_on, schedule.why_in_full};
     if (prediction.timeline.size() > most_drawn)
         throw DiagnosticError(
             Span(), fmt::format("{} messages are too many to show", prediction.timeline.size()),
             fmt::format("a timeline or trace has at most {}: take fewer ranks", most_drawn));
     if (!request.timeline.empty())
-        write_result(request.timeline, timeline_picture(of, checked.graph(), prediction));
-    if (!request.trace.empty()) write_result(request.trace, timeline_trace(checked.graph(), prediction));
+        write_result(request.timeline, timeline_picture(of, *schedule.graph, prediction));
+    if (!request.trace.empty()) write_result(request.trace, timeline_trace(*schedule.graph, prediction));
     if (!request.exported.second.empty())
         write_result(request.exported.second,
-                     goal_text(checked.graph(), network, static_cast<double>(request.bytes), plan.deadline));
+                     goal_text(*schedule.graph, network, static_cast<double>(request.bytes), plan.deadline));
     if (request.waiting) request.waiting->end();
     fmt::print("{}", request.json ? prediction_json(of, network, prediction) + "\n"
                                   : prediction_text(of, network, prediction));

@@ -9,6 +9,7 @@
 
 #include "dsl/graph/step_graph.hpp"
 #include "dsl/planning/compile.hpp"
+#include "dsl/planning/to_predict.hpp"
 #include "dsl/prediction/predict.hpp"
 #include "runtime/base/types.hpp"
 #include "tools/schedc/waiting.hpp"
@@ -40,6 +41,9 @@ struct PredictedSchedule {
     double bytes = 0;
     bool ideal = false;
     DataType type = DataType::float32;
+    bool by_symmetry = false;  // one rank stands for all (dsl/planning/to_predict.hpp)
+    std::vector<std::string> proved_on = {};
+    std::string why_in_full = {};
 };
 
 // Returns a table for people: the total, the time by source line and by level, and the links that are used
@@ -49,8 +53,9 @@ std::string prediction_text(const PredictedSchedule& of, const dsl::Network& net
 // Returns {"schedule", "topology", "ranks", "bytes", "type", "ideal", "seconds", "latency", "messages",
 // "lines":
 // [{"line", "text", "algorithm_line", "seconds", "latency", "bytes", "messages"}], "levels": [...], "links":
-// [{"link", "kind", "bytes", "busy"}]}. Seconds of lines and levels are of the critical path. Links that
-// carry nothing are left out.
+// [{"link", "kind", "bytes", "busy"}], "by_symmetry", "proved_on"}. Seconds of lines and levels are of the
+// critical path. Links that carry nothing are left out. By symmetry, one link of each kind stands for
+// "alike" links.
 std::string prediction_json(const PredictedSchedule& of, const dsl::Network& network,
                             const dsl::Prediction& prediction);
 

@@ -1,5 +1,6 @@
 // The texts of predictions.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -80,6 +81,11 @@ std::string links_text(const Network& network, const Prediction& prediction) {
                        alike > 1 ? fmt::format("; {} others as much", alike - 1) : "");
 }
 
+// "2x3", "2x3 and 4x6"
+std::string joined(const std::vector<std::string>& names) {
+    return fmt::format("{}", fmt::join(names, " and "));
+}
+
 Json share_json(const PathShare& share) {
     return {{"seconds", share.seconds},
             {"latency", share.latency},
@@ -102,6 +108,9 @@ std::string prediction_text(const PredictedSchedule& of, const Network& network,
         of.ideal ? "ideal" : "calibrated", text_of_time(prediction.seconds),
         percent(prediction.latency, prediction.seconds),
         percent(prediction.seconds - prediction.latency, prediction.seconds), prediction.messages);
+    if (of.by_symmetry)
+        text += fmt::format("by symmetry: rank 0 stands for all; proved on {}\n", joined(of.proved_on));
+    if (!of.why_in_full.empty()) text += fmt::format("in full: {}\n", of.why_in_full);
     if (prediction.messages == 0) return text;
     text += lines_text(prediction) + heading("level");
     for (const LevelShare& level : prediction.levels)
@@ -111,13 +120,22 @@ std::string prediction_text(const PredictedSchedule& of, const Network& network,
 
 std::string prediction_json(const PredictedSchedule& of, const Network& network,
                             const Prediction& prediction) {
-    Json json = {{"schedule", of.schedule},         {"topology", of.topology},
-                 {"network", network.spec().text},  {"ranks", network.ranks()},
-                 {"switches", network.switches()},  {"bytes", of.bytes},
-                 {"type", name_of(of.type)},        {"ideal", of.ideal},
-                 {"seconds", prediction.seconds},   {"latency", prediction.latency},
-                 {"messages", prediction.messages}, {"lines", Json::array()},
-                 {"levels", Json::array()},         {"links", Json::array()}};
+    Json json = {{"schedule", of.schedule},
+                 {"topology", of.topology},
+                 {"network", network.spec().text},
+                 {"ranks", network.ranks()},
+                 {"switches", network.switches()},
+                 {"bytes", of.bytes},
+                 {"type", name_of(of.type)},
+                 {"ideal", of.ideal},
+                 {"seconds", prediction.seconds},
+                 {"latency", prediction.latency},
+                 {"messages", prediction.messages},
+                 {"by_symmetry", of.by_symmetry},
+                 {"proved_on", of.by_symmetry ? of.proved_on : std::vector{of.topology}},
+                 {"lines", Json::array()},
+                 {"levels", Json::array()},
+                 {"links", Json::array()}};
     for (const LineShare& line : prediction.lines) {
         Json entry = {{"line", location_of(statement_of(line.origin))},
                       {"text", folded_text(statement_of(line.origin))}};
@@ -132,12 +150,14 @@ std::string prediction_json(const PredictedSchedule& of, const Network& network,
     }
     for (std::size_t i = 0; i < prediction.links.size(); ++i) {
         const LinkUse& use = prediction.links[i];
-        if (use.bytes > 0)
-            json["links"].push_back({{"link", network.links()[i].name},
-                                     {"kind", name_of(network.links()[i].kind)},
-                                     {"rate", network.links()[i].rate},
-                                     {"bytes", use.bytes},
-                                     {"busy", use.busy}});
+        const std::uint32_t alike = of.by_symmetry ? prediction.alike[i] : 1;
+        if (!(use.bytes > 0) || alike == 0) continue;
+        json["links"].push_back({{"link", network.links()[i].name},
+                                 {"kind", name_of(network.links()[i].kind)},
+                                 {"rate", network.links()[i].rate},
+                                 {"bytes", use.bytes},
+                                 {"busy", use.busy}});
+        if (of.by_symmetry) json["links"].back()["alike"] = alike;
     }
     return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }

@@ -32,26 +32,34 @@ class SweptSchedule {
     std::optional<SweptPoint> predict(Rank ranks, double bytes, std::exception_ptr& why) {
         const PlanRequest plan = plan_request(request_, schedule_, ranks, bytes);
         // Also a named schedule may choose algorithms by the size.
-        std::unique_ptr<CheckedSchedule> next;
+        std::optional<ScheduleToPredict> next;
         try {
-            next = planner_.check(plan);
+            next = planner_.to_predict(
+                plan, [&](const Topology& topology) { return network_of(topology); }, WhoseSteps::by_size);
         } catch (const DiagnosticError&) {
             if (!why) why = std::current_exception();
             return std::nullopt;
         }
-        take(std::move(next), plan.deadline);
+        take(std::move(*next), plan.deadline);
         const Prediction prediction = laid_out_->predict(bytes, plan.deadline);
-        const CheckedSchedule& checked = laid_out_->schedule();
-        return SweptPoint{checked.name(), checked.topology(), checked.levels().ranks(),
-                          bytes,          prediction.seconds, prediction.latency};
+        const ScheduleToPredict& schedule = laid_out_->schedule();
+        return SweptPoint{schedule.name, schedule.topology.name, schedule.topology.ranks(),
+                          bytes,         prediction.seconds,     prediction.latency};
     }
 
   private:
-    void take(std::unique_ptr<CheckedSchedule> next, const Deadline& deadline) {
-        if (laid_out_ && next->fingerprint() == laid_out_->schedule().fingerprint()) return;
+    // Sizes of one schedule share the network.
+    std::shared_ptr<const Network> network_of(const Topology& topology) const {
+        if (laid_out_ && laid_out_->schedule().topology.name == topology.name)
+            return laid_out_->schedule().network;
+        return std::make_shared<const Network>(
+            find_network(with_ranks(request_.network, topology.ranks()), topology));
+    }
+
+    void take(ScheduleToPredict next, const Deadline& deadline) {
+        if (laid_out_ && next.fingerprint == laid_out_->schedule().fingerprint) return;
         laid_out_.reset();
-        const std::string network = with_ranks(request_.network, next->levels().ranks());
-        laid_out_.emplace(std::move(next), network, options_of(request_, deadline));
+        laid_out_.emplace(std::move(next), options_of(request_, deadline));
     }
 
     const PredictRequest& request_;

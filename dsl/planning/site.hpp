@@ -1,0 +1,41 @@
+// What a planner remembers of one topology.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "dsl/base/deadline.hpp"
+#include "dsl/elaboration/find.hpp"
+#include "dsl/elaboration/library.hpp"
+#include "dsl/planning/choose.hpp"
+#include "dsl/proof/proof.hpp"
+
+namespace hocket::dsl {
+
+// Properties of a file that are known without reading it.
+using FileState = std::pair<std::filesystem::file_time_type, std::uintmax_t>;
+
+// State that checks on one topology share. Its library holds the files of the folders, the schedule's own
+// file and the topology's, and no others, so that a schedule's name never resolves to a file of an earlier
+// request.
+struct Site {
+    // library_of_all: the files of the folders. named_topology, ranks: as in a request.
+    Site(FileState state, const Library& library_of_all, const std::string& named_topology, Rank ranks,
+         const Deadline& until)
+        : schedule_file(state),
+          deadline(until),
+          library(library_of_all),
+          topology(find_topology(library, named_topology, ranks)),
+          proofs(library, topology, deadline),
+          choices(library, topology, proofs, deadline) {}
+
+    FileState schedule_file;
+    Deadline deadline;  // of the current check
+    Library library;
+    Topology topology;
+    Proofs proofs;
+    Choices choices;
+};
+
+}  // namespace hocket::dsl

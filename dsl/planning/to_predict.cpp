@@ -1,0 +1,153 @@
+#include "dsl/planning/to_predict.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/elaboration/transfers.hpp"
+#include "dsl/planning/site.hpp"
+#include "dsl/prediction/link_classes.hpp"
+#include "dsl/proof/symbols/subject.hpp"
+
+namespace hocket::dsl {
+namespace {
+
+constexpr Rank sizes_of_smaller[] = {64, 256};
+
+std::string sizes_of(const Topology& topology) {
+    std::string text;
+    for (const Level& level : topology.levels) text += (text.empty() ? "" : "x") + std::to_string(level.size);
+    return text;
+}
+
+// A schedule that is to be laid out.
+struct Task {
+    const Runnable& runnable;
+    const Library& library;
+    const Topology& topology;
+    const PlanRequest& request;
+    const Chooser& choose;
+};
+
+StepGraph steps_of(Rank rank, const Task& task, SymmetryFinder* finder = nullptr) {
+    return elaborate(task.runnable, task.library, task.topology,
+                     {task.request.root, rank, task.choose, {}, task.request.deadline, finder});
+}
+
+// Proves the schedule, with the algorithms that were chosen, on smaller topologies.
+std::vector<std::string> prove_on_smaller(const Task& task, const StepGraph& graph) {
+    std::vector<std::string> names;
+    for (const Rank most : sizes_of_smaller) try {
+            const Topology member = smaller(task.topology, most);
+            if (!names.empty() && names.back() == member.name) continue;
+            Proofs(task.library, member, task.request.deadline)
+                .prove(task.runnable, graph.root, chooser_of(graph.choices));
+            names.push_back(member.name);
+        } catch (const ConditionError&) {  // it does not run there
+        }
+    if (names.empty())
+        throw AsymmetryError(Span(),
+                             "it runs on none of the smaller topologies that could be proved for them");
+    return names;
+}
+
+// Lays out one rank's steps, and proves that it stands for all.
+void take_one_rank(const Task& task, ScheduleToPredict& result) {
+    SymmetryFinder finder(task.topology);
+    StepGraph graph = steps_of(0, task, &finder);
+    const Symmetry symmetry = finder.found();
+    LinkClasses(*result.network, symmetry);  // throws if the network is not the same
+    result.proved_on = prove_on_smaller(task, graph);
+    result.fingerprint = fingerprint(graph);
+    result.graph = std::make_shared<const StepGraph>(std::move(graph));
+    result.symmetry = symmetry;
+}
+
+// What all ranks have if each has as much as one.
+struct Size {
+    std::size_t steps = 0, places = 0;
+
+    bool is_too_large() const { return steps > most_steps_and_iterations || places > most_places; }
+};
+
+Size size_of_all(const StepGraph& graph) {
+    Atoms atoms;
+    atoms.add(graph.regions);
+    atoms.settle(graph.buffers);
+    const auto ranks = static_cast<std::size_t>(graph.ranks);
+    return {graph.steps.size() * ranks / 2, atoms.count() * ranks};  // a step has two ends
+}
+
+// Throws DiagnosticError if the schedule is clearly too large to be laid out and proved on all ranks: if so
+// it is where all have only as much as ranks 0 and 1. To find out by doing it would take most of a minute.
+void check_size(const Task& task, const std::string& why) {
+    const Rank ranks = task.topology.ranks();
+    Size size;
+    for (const Rank rank : {1, 0})
+        if (size = size_of_all(steps_of(rank, task)); !size.is_too_large()) return;
+    const double excess = std::max(double(size.steps) / double(most_steps_and_iterations),
+                                   double(size.places) / double(most_places));
+    throw DiagnosticError(
+        Span(),
+        fmt::format(
+            "{} is too large for {} ranks: about {} steps, and {} pieces of the buffer on all ranks; at "
+            "most {} and {} can be followed",
+            task.runnable.name, ranks, size.steps, size.places, most_steps_and_iterations, most_places),
+        fmt::format("take fewer ranks: about {:.0f} if both grow with their square. Where all ranks do alike "
+                    "there is "
+                    "no such limit; here {}",
+                    double(ranks) / std::sqrt(excess), why));
+}
+
+std::string text_of(const Diagnostic& why) {
+    return why.message + (why.span.file ? " (" + location_of(why.span) + ")" : "");
+}
+
+}  // namespace
+
+Topology smaller(const Topology& topology, Rank most) {
+    Topology result = topology;
+    while (result.ranks() > most) {
+        const auto largest = std::max_element(result.levels.begin(), result.levels.end(),
+                                              [](const Level& a, const Level& b) { return a.size < b.size; });
+        if (largest->size <= 2) break;
+        largest->size = (largest->size + 1) / 2;
+    }
+    result.name = sizes_of(result);
+    return result;
+}
+
+ScheduleToPredict Planner::to_predict(const PlanRequest& request, const NetworkOf& network_of,
+                                      WhoseSteps whose) {
+    return on_site(request, [&](const std::shared_ptr<Site>& site) -> ScheduleToPredict {
+        const Topology& topology = site->topology;
+        ScheduleToPredict result{request.schedule, topology, network_of(topology)};
+        result.definitions = site;
+        const bool is_large = topology.ranks() > most_ranks_in_full;
+        if (!request.schedule.empty() && (is_large || whose == WhoseSteps::of_one_rank)) {
+            const Runnable runnable = find_runnable(site->library, request.schedule, request.collective);
+            const Chooser choose = site->choices.chooser(runnable, request.root, request.bytes);
+            const Task task{runnable, site->library, topology, request, choose};
+            result.name = runnable.name;
+            result.why_in_full = "all messages are to be shown";
+            if (whose != WhoseSteps::of_all_ranks) try {
+                    take_one_rank(task, result);
+                    result.why_in_full.clear();
+                    return result;
+                } catch (const AsymmetryError& error) {
+                    if (whose == WhoseSteps::of_one_rank) throw;
+                    result.why_in_full = text_of(error.diagnostic());
+                }
+            check_size(task, result.why_in_full);
+        }
+        const std::shared_ptr<const CheckedSchedule> checked = check(request);
+        result.name = checked->name();
+        result.fingerprint = checked->fingerprint();
+        result.graph = std::shared_ptr<const StepGraph>(checked, &checked->graph());
+        return result;
+    });
+}
+
+}  // namespace hocket::dsl
