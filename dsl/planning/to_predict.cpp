@@ -41,7 +41,8 @@ std::vector<std::string> prove_on_smaller(const Task& task, const StepGraph& gra
     std::vector<std::string> names;
     for (const Rank most : sizes_of_smaller) try {
             const Topology member = smaller(task.topology, most);
-            if (!names.empty() && names.back() == member.name) continue;
+            const bool is_known = !names.empty() && names.back() == member.name;
+            if (is_known || member.ranks() > most_ranks_in_full) continue;  // no level gets less than two
             Proofs(task.library, member, task.request.deadline)
                 .prove(task.runnable, graph.root, chooser_of(graph.choices));
             names.push_back(member.name);

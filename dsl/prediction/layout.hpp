@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dsl/base/deadline.hpp"
+#include "dsl/base/nothing.hpp"
 #include "dsl/graph/step_graph.hpp"
 #include "dsl/graph/symmetry.hpp"
 #include "dsl/prediction/link_classes.hpp"
@@ -18,7 +19,6 @@ namespace hocket::dsl {
 // A rank's part in a phase.
 using NodeId = std::uint32_t;
 using MessageId = std::uint32_t;
-inline constexpr std::uint32_t nothing = ~std::uint32_t{0};
 
 struct PredictOptions {
     // Messages cost their latency and their bytes alone. Otherwise senders, receivers of several streams, and

@@ -16,10 +16,19 @@ std::unique_ptr<dsl::CheckedSchedule> checked(const std::string& schedule, const
     return dsl::check_schedule(test::request(collective, schedule, topology));
 }
 
+dsl::ScheduleToPredict to_predict(const std::string& schedule, const std::string& topology,
+                                  Collective collective = Collective::all_reduce) {
+    const auto network_of = [](const dsl::Topology& found) {
+        return std::make_shared<const dsl::Network>(found);
+    };
+    return dsl::Planner().to_predict(test::request(collective, schedule, topology), network_of,
+                                     dsl::WhoseSteps::of_all_ranks);
+}
+
 double seconds(const std::string& schedule, const std::string& topology, double bytes,
                dsl::PredictOptions options = {}, Collective collective = Collective::all_reduce) {
     options.certifies = true;
-    return dsl::PredictableSchedule(checked(schedule, topology, collective), "", options)
+    return dsl::PredictableSchedule(to_predict(schedule, topology, collective), options)
         .predict(bytes, dsl::no_deadline)
         .seconds;
 }
@@ -72,7 +81,7 @@ TEST_CASE("what the engine does not divide is predicted as a whole") {
 }
 
 TEST_CASE("tiles carry all bytes, in as many messages each") {
-    dsl::PredictableSchedule schedule(checked("blueconnect", "2mx2h"), "");
+    dsl::PredictableSchedule schedule(to_predict("blueconnect", "2mx2h"));
     const dsl::Prediction tiled = schedule.predict(4 * MiB, dsl::no_deadline);
     const auto whole = checked("blueconnect", "2mx2h");
     const dsl::Network network(whole->levels());

@@ -8,12 +8,11 @@
 #include "dsl/base/collective.hpp"
 #include "dsl/base/deadline.hpp"
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/base/nothing.hpp"
 #include "dsl/graph/atoms.hpp"
 #include "dsl/graph/step_graph.hpp"
 
 namespace hocket::dsl {
-
-inline constexpr std::uint32_t nothing = ~std::uint32_t{0};
 
 // The most places of a proof (ranks x atoms), which take memory.
 inline constexpr std::size_t most_places = std::size_t{1} << 27;
