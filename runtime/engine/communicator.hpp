@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "runtime/engine/device_buffers.hpp"
 #include "runtime/engine/exchanges.hpp"
@@ -40,19 +39,19 @@ class Communicator {
     Progress& progress() { return *progress_; }
 
     // factor: for this rank's input, if the plan multiplies.
-    Execution& start(const std::shared_ptr<StartablePlan>& plan, const void* send, void* recv, Extent extent,
-                     double factor = 1) {
+    Execution& start(const std::shared_ptr<StartablePlan>& plan, const void* send, void* recv,
+                     const Extent& extent, double factor = 1) {
         if (DeviceBuffers::may_be_used(extent))
             if (const auto buffers = devices_.of(*plan, send, recv, extent))
-                return progress_->start(plan, std::move(extent), send, recv, factor, std::nullopt, &*buffers);
-        return progress_->start(plan, std::move(extent), send, recv, factor);
+                return progress_->start(plan, extent, send, recv, factor, std::nullopt, &*buffers);
+        return progress_->start(plan, extent, send, recv, factor);
     }
-    void run(const std::shared_ptr<StartablePlan>& plan, const void* send, void* recv, Extent extent,
+    void run(const std::shared_ptr<StartablePlan>& plan, const void* send, void* recv, const Extent& extent,
              double factor = 1) {
         if (DeviceBuffers::may_be_used(extent))
             if (const auto buffers = devices_.of(*plan, send, recv, extent))
-                return progress_->run(plan, std::move(extent), send, recv, factor, &*buffers);
-        progress_->run(plan, std::move(extent), send, recv, factor);
+                return progress_->run(plan, extent, send, recv, factor, &*buffers);
+        progress_->run(plan, extent, send, recv, factor);
     }
     MessageRequest& start(const MessageStart& message) {
         check_message(message);

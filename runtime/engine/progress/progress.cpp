@@ -103,7 +103,7 @@ Progress::~Progress() {
     for (Execution* execution : lent_) give_back(*execution);
 }
 
-Execution& Progress::start(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send,
+Execution& Progress::start(const std::shared_ptr<StartablePlan>& plan, const Extent& extent, const void* send,
                            void* recv, double factor, std::optional<std::chrono::milliseconds> limit,
                            const device::Buffers* buffers) {
     Gate::Visit visit(gate_);
@@ -113,8 +113,8 @@ Execution& Progress::start(const std::shared_ptr<StartablePlan>& plan, Extent ex
     return execution;
 }
 
-void Progress::run(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
-                   double factor, const device::Buffers* buffers) {
+void Progress::run(const std::shared_ptr<StartablePlan>& plan, const Extent& extent, const void* send,
+                   void* recv, double factor, const device::Buffers* buffers) {
     Gate::Visit visit(gate_);
     const bool may_end_at_once = is_idle() && !failure_ && !buffers && !bootstrap_.has_bad_news();
     if (may_end_at_once && run_at_once(*plan, extent, send, recv, factor)) return;
@@ -125,7 +125,8 @@ void Progress::run(const std::shared_ptr<StartablePlan>& plan, Extent extent, co
 }
 
 // Returns false if it has done nothing that begin() would not do again.
-bool Progress::run_at_once(StartablePlan& plan, Extent extent, const void* send, void* recv, double factor) {
+bool Progress::run_at_once(StartablePlan& plan, const Extent& extent, const void* send, void* recv,
+                           double factor) {
     if (!plan.small_run()) return false;
     const std::uint64_t history = mix(history_, plan.identity(extent));
     const record::Moment began = tracer_ ? Tracer::now() : 0;
@@ -144,7 +145,7 @@ bool Progress::run_at_once(StartablePlan& plan, Extent extent, const void* send,
     return true;
 }
 
-Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send,
+Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, const Extent& extent, const void* send,
                            void* recv, double factor, std::optional<std::chrono::milliseconds> limit,
                            const device::Buffers* buffers) {
     if (failure_) throw Error(failure_->status, failure_->text);

@@ -46,12 +46,13 @@ class Progress {
     // Returns an execution, which the caller must pass to wait() or test(). factor: as in Start. limit:
     // replaces the communicator's timeout for a rank that is about to leave; when it passes, other ranks are
     // not told. buffers: null if all are on the host. Throws hocket::Error.
-    Execution& start(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
-                     double factor = 1, std::optional<std::chrono::milliseconds> limit = std::nullopt,
+    Execution& start(const std::shared_ptr<StartablePlan>& plan, const Extent& extent, const void* send,
+                     void* recv, double factor = 1,
+                     std::optional<std::chrono::milliseconds> limit = std::nullopt,
                      const device::Buffers* buffers = nullptr);
 
     // Does start() and wait() in one call.
-    void run(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
+    void run(const std::shared_ptr<StartablePlan>& plan, const Extent& extent, const void* send, void* recv,
              double factor = 1, const device::Buffers* buffers = nullptr);
 
     // Returns true if the execution has ended; it no longer belongs to the caller then. Throws its failure
@@ -127,9 +128,9 @@ class Progress {
   private:
     class Presence;
 
-    bool run_at_once(StartablePlan& plan, Extent extent, const void* send, void* recv, double factor);
-    Execution& begin(const std::shared_ptr<StartablePlan>& plan, Extent extent, const void* send, void* recv,
-                     double factor, std::optional<std::chrono::milliseconds> limit,
+    bool run_at_once(StartablePlan& plan, const Extent& extent, const void* send, void* recv, double factor);
+    Execution& begin(const std::shared_ptr<StartablePlan>& plan, const Extent& extent, const void* send,
+                     void* recv, double factor, std::optional<std::chrono::milliseconds> limit,
                      const device::Buffers* buffers);
     Execution& make_execution(StartablePlan& plan, Start& start, const device::Buffers* buffers);
     void put_in_flight(Execution& execution, const Start& start);

@@ -189,7 +189,7 @@ std::optional<int> Progress::departed_peer() const {
         if (const auto gone = departed_peer_of(message->start)) return gone;
     for (const Execution* execution : in_flight_) {
         const auto awaited = execution->run().awaited_at_start();
-        if (awaited && bootstrap_.has_left(*awaited)) return *awaited;
+        if (awaited && bootstrap_.has_left(*awaited)) return awaited;
         const auto& ops = execution->plan().program().ops;
         for (dsl::OpId id = 0; id < ops.size(); ++id) {
             const bool waits =

@@ -503,7 +503,7 @@ bool GraphRun::contact(const dsl::Op& op, dsl::OpId id) {
     if (!pieces_) {
         place_shifted(plan_->program(), binding_->byte_offsets.data(), areas_.data());
     } else if (const auto difference = pieces_->find(*local_peers_, member, areas_.data())) {
-        disagreement_ = {id, op.peer, *difference};
+        disagreement_ = {id, op.peer, difference};
         return false;
     }
     contacts_[static_cast<std::size_t>(member)] = true;
