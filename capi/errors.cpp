@@ -1,5 +1,7 @@
 #include "capi/errors.hpp"
 
+#include <fmt/format.h>
+
 #include <string_view>
 
 #include "dsl/base/readable.hpp"

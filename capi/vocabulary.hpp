@@ -46,8 +46,9 @@ inline std::optional<DataType> find_type(const hkt_type& given) {
         return DataType::name;
         HOCKET_DATA_TYPES(HOCKET_CASE)
 #undef HOCKET_CASE
+        default:
+            return std::nullopt;
     }
-    return std::nullopt;
 }
 
 inline std::optional<ReduceOp> find_op(const hkt_op& given) {
@@ -61,8 +62,9 @@ inline std::optional<ReduceOp> find_op(const hkt_op& given) {
         return ReduceOp::name;
         HOCKET_REDUCE_OPS(HOCKET_CASE)
 #undef HOCKET_CASE
+        default:
+            return std::nullopt;
     }
-    return std::nullopt;
 }
 
 constexpr int constant_of(ReduceOp op) {
@@ -76,8 +78,9 @@ inline std::optional<dsl::Collective> find_collective(const hkt_collective& give
         return dsl::Collective::name;
         HOCKET_COLLECTIVES(HOCKET_CASE)
 #undef HOCKET_CASE
+        default:
+            return std::nullopt;
     }
-    return std::nullopt;
 }
 
 // Return the row of a value that a call was given (for operators see operators.hpp). They throw

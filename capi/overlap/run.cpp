@@ -137,10 +137,10 @@ overlap::RankedGradients gradients_of(const char* function, hkt_comm& comm, cons
                 fmt::format("{}: tensors[{}] is of {}, and tensors[0] of {}; they must have one type: "
                             "make an hkt_overlap for those of each",
                             function, i, name_of(capi::type_of(tensors[i].type)), name_of(made.type)));
-        if (tensors[i].count > overlap::most_bytes / element_size(made.type) ||
-            (all += tensors[i].count * element_size(made.type)) > overlap::most_bytes)
+        if (tensors[i].count > (overlap::most_bytes - all) / element_size(made.type))
             capi::refuse(fmt::format("{}: the tensors up to tensors[{}] have more than {} bytes", function, i,
                                      overlap::most_bytes));
+        all += tensors[i].count * element_size(made.type);
         made.counts.push_back(tensors[i].count);
         all_tensors.push_back({"", made.type, tensors[i].count});
     }
