@@ -20,21 +20,20 @@ std::vector<std::uint64_t> bytes_of(const RankedGradients& gradients) {
 }
 
 // Checks before any communication, so that no other rank is waited for in vain.
-const RankedGradients& checked_gradients(const engine::Communicator& communicator,
-                                         const RankedGradients& gradients) {
+engine::Communicator& checked(engine::Communicator& communicator) {
     if (communicator.size() > 1 && !communicator.options().has_background)
         throw Error(Status::invalid_argument,
                     "nothing moves this communicator's operations while its program computes: set "
                     "hkt_comm_options.progress to HKT_PROGRESS_THREAD, or HOCKET_PROGRESS=thread");
-    return gradients;
+    return communicator;
 }
 
 }  // namespace
 
 ExchangeAmongRanks::ExchangeAmongRanks(engine::Communicator& communicator, RankedGradients gradients)
-    : communicator_(communicator),
+    : communicator_(checked(communicator)),
       gradients_(std::move(gradients)),
-      layers_(bytes_of(checked_gradients(communicator, gradients_)), gradients_.layer_tensors),
+      layers_(bytes_of(gradients_), gradients_.layer_tensors),
       plans_(communicator.plans().make({.collective = dsl::Collective::all_reduce,
                                         .type = gradients_.type,
                                         .op = gradients_.op,
