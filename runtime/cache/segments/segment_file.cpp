@@ -117,7 +117,12 @@ int Segment::write_entry(std::uint64_t slot, const Entry& entry) const {
 
 int Segment::sync() {
     const std::scoped_lock lock(mutex_);
-    if (!is_lost() && !is_sealed()) lost_ = files_.sync_data(buffered_.get());
+    return is_lost() || is_sealed() ? lost_.load() : lost_by(files_.sync_data(buffered_.get()));
+}
+
+// A success takes nothing back: was_removed() may have been called during the sync.
+int Segment::lost_by(int error) {
+    if (error) lost_ = error;
     return lost_;
 }
 
@@ -185,7 +190,7 @@ void Segment::free_unused_slots(std::uint64_t used_slots) const {
 // Order of writes: the entries reach the disk before the footer, which has their checksum, and the footer
 // before the name.
 Segment::Sealing Segment::finish(const Contents& contents) {
-    if ((lost_ = files_.sync_data(buffered_.get()))) return {Outcome::lost, lost_};
+    if (const int error = lost_by(files_.sync_data(buffered_.get()))) return {Outcome::lost, error};
     Page page;
     encode_footer(header_, {contents.used_slots, contents.data_end, contents.checksum}, page);
     const std::uint64_t at = footer_offset(contents.data_end);
@@ -194,11 +199,11 @@ Segment::Sealing Segment::finish(const Contents& contents) {
         return {Outcome::kept, error};
     if (const int error = files_.truncate(buffered_.get(), at + segment_page)) return {Outcome::kept, error};
     free_unused_slots(contents.used_slots);
-    if ((lost_ = files_.sync_data(buffered_.get()))) return {Outcome::lost, lost_};
+    if (const int error = lost_by(files_.sync_data(buffered_.get()))) return {Outcome::lost, error};
     const std::string sealed_path = path_of(folder_, {header_.identity, SegmentStage::sealed});
     if (const int error = files_.rename(path(), sealed_path)) return {Outcome::kept, error};
     stage_ = SegmentStage::sealed;
-    if ((lost_ = files_.sync_folder(folder_))) return {Outcome::lost, lost_};
+    if (const int error = lost_by(files_.sync_folder(folder_))) return {Outcome::lost, error};
     settle_steadily();
     return {Outcome::sealed};
 }

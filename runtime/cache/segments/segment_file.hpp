@@ -89,6 +89,7 @@ class Segment {
     int blot_out(std::uint64_t slot) const;
     bool checksum_index(Contents& contents) const;
     void free_unused_slots(std::uint64_t used_slots) const;
+    int lost_by(int error);
     Sealing finish(const Contents& contents);
     bool settle_steadily();
     bool read_page(std::uint64_t offset, PageBuffer& page) const;

@@ -1,6 +1,8 @@
 // File calls that fail: nothing wrong is ever returned.
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/error.hpp"
@@ -144,6 +146,27 @@ TEST_CASE("after a failed sync nothing of the segment is promised, and flush say
         CHECK_NOTHROW(directory.flush());
         CHECK(directory.stats().corrupt == 0);
     }
+}
+
+TEST_CASE("a segment that is removed while it reaches the disk takes no further samples") {
+    const TemporaryFolder folder;
+    Directory* directory = nullptr;
+    bool is_removed = false;
+    const Files files([&](FileCall call, const std::string&) {
+        if (call != FileCall::sync_data || !directory || std::exchange(is_removed, true)) return Fault{};
+        for (const auto& path : files_with(folder.path(), ".open")) std::filesystem::remove(path);
+        CHECK_THROWS_AS(directory->flush(), Error);  // as another thread would
+        return Fault{};
+    });
+    Directory real(files, options_for(folder.path()));
+    directory = &real;
+    const auto room = *real.reserve(1, 100);
+    REQUIRE(write_payload(files, room, payload_of(1, 100)));
+    real.flush();
+    REQUIRE(is_removed);
+    CHECK_FALSE(real.commit(room, payload_of(1, 100)));
+    CHECK_FALSE(real.find(1));
+    directory = nullptr;
 }
 
 TEST_CASE("a payload that cannot be written ends its segment, and not the ones written before") {
