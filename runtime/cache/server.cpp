@@ -27,16 +27,16 @@ struct Server::Asked final : Waiter {
 void Server::question(std::uint64_t key, std::function<void(Answer)> answer) {
     auto asked = std::make_unique<Asked>(*this, std::move(answer));
     Lent lent;
-    switch (memory_.get(key, *asked, 0, lent, Memory::User::other)) {
+    const Memory::Answer found = memory_.get(key, *asked, 0, lent, Memory::User::other);
+    Asked* const deletes_itself = asked.release();
+    switch (found) {
         case Memory::Answer::lent:
-            asked.release()->have(0, lent);
+            deletes_itself->have(0, lent);
             return;
         case Memory::Answer::must_load:
-            asked.release();
             loader_.load({key}, true);
             return;
         case Memory::Answer::waiting:
-            asked.release();
             return;
     }
 }

@@ -21,7 +21,7 @@ std::string mismatch_text(const std::string& here, const std::string& there) {
 }  // namespace
 
 PeerGuest::PeerGuest(transport::SocketLoop& loop, std::shared_ptr<transport::Mailbox> mailbox,
-                     SampleAnswerer& answerer, std::string identity, transport::Admitted admitted,
+                     SampleAnswerer& answerer, const std::string& identity, transport::Admitted admitted,
                      std::function<void()> left)
     : loop_(loop),
       mailbox_(std::move(mailbox)),

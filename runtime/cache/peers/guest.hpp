@@ -20,7 +20,7 @@ class PeerGuest final : public std::enable_shared_from_this<PeerGuest>, private 
   public:
     // identity: of this process. left: called when the connection has ended; must not destroy the guest.
     PeerGuest(transport::SocketLoop& loop, std::shared_ptr<transport::Mailbox> mailbox,
-              SampleAnswerer& answerer, std::string identity, transport::Admitted admitted,
+              SampleAnswerer& answerer, const std::string& identity, transport::Admitted admitted,
               std::function<void()> left);
 
     // Releases all answers, and an offer that has arrived in part. Does not call left.

@@ -1,6 +1,7 @@
 #include "runtime/cache/segments/space.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 
 #include <algorithm>
@@ -91,7 +92,7 @@ std::int64_t used_bytes(const Files& files, const std::string& folder) {
     std::uint64_t sum = 0;
     for (const std::string& each : names) {
         struct stat status {};
-        int result = files.entry_status(folder + "/" + each, status);
+        int result = files.entry_status(fmt::format("{}/{}", folder, each), status);
         auto name = parse_file_name(each);
         if (result == -ENOENT && name && name->stage == SegmentStage::open) {  // it has just been sealed
             name->stage = SegmentStage::sealed;
