@@ -92,7 +92,8 @@ class Program final : public CompiledProgram {
         if (!is_complete_) return;
         step.code = kernel->code();
         step.given = kernel->shape().divisor == KernelShape::divisor_by_call ? divisor : step.operands;
-        if (machine_streams && (step.streamed = find_(step.shape.streaming())) != nullptr)
+        if (machine_streams) step.streamed = find_(step.shape.streaming());
+        if (step.streamed != nullptr)
             step.least_streamed = least_streamed_bytes(step.operands, step.destinations);
         step.begin = op.begin;
         step.end = op.end;

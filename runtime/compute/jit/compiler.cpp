@@ -94,7 +94,7 @@ Compiler::Compiler(const std::string& changed_features)
 }
 
 Compiler::~Compiler() {
-    library().destroy(generator_);
+    search().found.load(std::memory_order_acquire)->destroy(generator_);  // the constructor has found it
 }
 
 void Compiler::check(Status status) const {

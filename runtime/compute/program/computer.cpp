@@ -59,7 +59,7 @@ void Computer::check(const dsl::RankProgram& program, DataType type, const Reduc
 }
 
 Computer::Computer(const dsl::RankProgram& program, DataType type, const Reduction& op,
-                   ComputeOptions options)
+                   const ComputeOptions& options)
     : program_(program), type_(type), threads_(options.threads), is_done_before_(program.ops.size(), false) {
     check(program, type, op);
     std::uint64_t end = 0;

@@ -29,7 +29,8 @@ class Computer {
   public:
     // The program must outlive it. Throws Error (invalid_argument) if the schedule cannot compute with this
     // type, or if its selections would be combined with an operator other than a sum.
-    Computer(const dsl::RankProgram& program, DataType type, const Reduction& op, ComputeOptions options);
+    Computer(const dsl::RankProgram& program, DataType type, const Reduction& op,
+             const ComputeOptions& options);
     Computer(const Computer&) = delete;
     // Throws like the constructor.
     static void check(const dsl::RankProgram& program, DataType type, const Reduction& op);

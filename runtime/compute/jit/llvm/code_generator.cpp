@@ -88,7 +88,7 @@ std::unique_ptr<llvm::Module> build_formula_module(const FormulaShape& shape, co
 CodeGenerator::CodeGenerator(const std::string& changed_features, const std::string& cpu)
     : builder_(processor(changed_features, cpu)),
       machine_(take("generate code for this machine's CPU", builder_.createTargetMachine())) {
-    const auto one_machine = [this](orc::JITTargetMachineBuilder) {
+    const auto one_machine = [this](const orc::JITTargetMachineBuilder&) {
         return std::make_unique<orc::SimpleCompiler>(*machine_);
     };
     jit_ = take("start LLVM's JIT", orc::LLJITBuilder()

@@ -60,10 +60,13 @@ T bxor(T a, T b) {
 // Divides a complete result; integers are rounded towards 0.
 template <typename T>
 T divided(T value, std::uint32_t divisor) {
-    if constexpr (!std::is_integral_v<T>) return value / static_cast<T>(divisor);
-    // The divisor may be too large for the type.
-    using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
-    return static_cast<T>(static_cast<Wide>(value) / static_cast<Wide>(divisor));
+    if constexpr (std::is_integral_v<T>) {
+        // The divisor may be too large for the type.
+        using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+        return static_cast<T>(static_cast<Wide>(value) / static_cast<Wide>(divisor));
+    } else {
+        return value / static_cast<T>(divisor);
+    }
 }
 
 // T: the Worked type of a row for which the operator exists.
