@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
@@ -260,13 +261,14 @@ std::optional<WrongElement> first_wrong(const Layout& layout, std::uint64_t roun
 std::size_t count_overwritten(const Layout& layout, std::uint64_t round, const void* send, Range skipped) {
     return with_type(layout.type, [&]<DataType type>(TypeConstant<type>) {
         using Stored = typename ElementOf<type>::Stored;
+        using Bits = std::array<std::byte, sizeof(Stored)>;  // NaN differs from itself
         const Input<type> input(layout, round);
         const auto* values = static_cast<const Stored*>(send);
         std::size_t changed = 0;
         for (std::size_t i = 0; i < layout.send_count(); ++i) {
             const Stored sent = input(layout.rank, i);
-            changed +=
-                (i < skipped.begin || i >= skipped.end) && std::memcmp(&values[i], &sent, sizeof sent) != 0;
+            changed += (i < skipped.begin || i >= skipped.end) &&
+                       std::bit_cast<Bits>(values[i]) != std::bit_cast<Bits>(sent);
         }
         return changed;
     });

@@ -88,7 +88,7 @@ double Row::time_us() const {
 }
 
 double algorithm_bandwidth(const Layout& layout, double time_us) {
-    return time_us > 0 ? layout.larger_bytes() / time_us * 1e-3 : 0;
+    return time_us > 0 ? static_cast<double>(layout.larger_bytes()) / time_us * 1e-3 : 0;
 }
 
 double bus_bandwidth(const Layout& layout, double time_us) {
@@ -242,7 +242,7 @@ void Report::write_json(std::ostream& stream) const {
                                         {"sizes", comparison.sizes},
                                         {"from_bytes", comparison.from_bytes}};
     }
-    stream << json.dump(2) << std::endl;
+    stream << json.dump(2) << '\n' << std::flush;
     if (!stream) throw std::runtime_error("the JSON could not be written: check that its disk is not full");
 }
 

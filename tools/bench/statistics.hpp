@@ -19,7 +19,8 @@ inline double median(std::vector<double> values) {
 // Returns the smallest value that at least `percent` of the values don't exceed; 0 if there are no values.
 inline double percentile(const std::vector<double>& ascending, double percent) {
     if (ascending.empty()) return 0;
-    const auto place = static_cast<std::size_t>(std::ceil(percent / 100 * ascending.size()));
+    const auto place =
+        static_cast<std::size_t>(std::ceil(percent / 100 * static_cast<double>(ascending.size())));
     return ascending[std::clamp<std::size_t>(place, 1, ascending.size()) - 1];
 }
 

@@ -40,7 +40,8 @@ void reduce(hkt_comm* comm, std::vector<std::int64_t>& values, hkt_op op) {
 std::vector<double> differences_us(const std::vector<std::int64_t>& from,
                                    const std::vector<std::int64_t>& to) {
     std::vector<double> differences;
-    for (std::size_t i = 0; i < from.size(); ++i) differences.push_back((to[i] - from[i]) * 1e-3);
+    for (std::size_t i = 0; i < from.size(); ++i)
+        differences.push_back(static_cast<double>(to[i] - from[i]) * 1e-3);
     return differences;
 }
 
@@ -81,7 +82,8 @@ std::vector<Timing> measure_back_to_back(hkt_comm* comm, const Loop& loop, int p
     }
     reduce(comm, total_ns, HKT_MAX);
     std::vector<Timing> timings(plans);
-    for (int plan = 0; plan < plans; ++plan) timings[plan].time_us = total_ns[plan] * 1e-3 / loop.iterations;
+    for (int plan = 0; plan < plans; ++plan)
+        timings[plan].time_us = static_cast<double>(total_ns[plan]) * 1e-3 / loop.iterations;
     return timings;
 }
 

@@ -110,7 +110,7 @@ std::optional<double> TorchPeer::measure() {
 std::optional<std::string> TorchPeer::answer() {
     for (;;) {
         if (const auto end = unread_.find('\n'); end != std::string::npos) {
-            const std::string line = unread_.substr(0, end);
+            std::string line = unread_.substr(0, end);
             unread_.erase(0, end + 1);
             return line;
         }

@@ -142,7 +142,7 @@ std::string SegmentReader::check(const cache::Entry& entry, std::vector<std::byt
     const auto size = static_cast<std::uint64_t>(facts_.st_size);
     if (entry.offset > size || entry.bytes > size - entry.offset) return "lies behind the file's end";
     buffer.resize(entry.bytes);
-    const std::string problem = read(buffer.data(), buffer.size(), entry.offset);
+    std::string problem = read(buffer.data(), buffer.size(), entry.offset);
     if (!problem.empty()) return problem;
     const bool is_right = cache::payload_checksum(header_.identity, entry, buffer) == entry.checksum;
     if (is_right) return "";

@@ -27,7 +27,7 @@ std::string area_name(const RankProgram& program, AreaId area) {
             if (extra.area >= 0 && program.first_kept() + static_cast<AreaId>(extra.area) == area)
                 return extra.buffer.name;
     if (area >= program.first_scratch()) return fmt::format("scratch{}", area - program.first_scratch());
-    const std::string name = names[area % areas_of_a_rank];
+    std::string name = names[area % areas_of_a_rank];
     if (area < areas_of_a_rank) return name;
     return fmt::format("{} of {}", name, program.local_peers[area / areas_of_a_rank - 1]);
 }
