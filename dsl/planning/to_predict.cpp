@@ -1,6 +1,7 @@
 #include "dsl/planning/to_predict.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,9 +18,9 @@ namespace {
 constexpr Rank sizes_of_smaller[] = {64, 256};
 
 std::string sizes_of(const Topology& topology) {
-    std::string text;
-    for (const Level& level : topology.levels) text += (text.empty() ? "" : "x") + std::to_string(level.size);
-    return text;
+    std::vector<Rank> sizes;
+    for (const Level& level : topology.levels) sizes.push_back(level.size);
+    return fmt::format("{}", fmt::join(sizes, "x"));
 }
 
 // A schedule that is to be laid out.
