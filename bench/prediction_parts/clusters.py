@@ -93,7 +93,7 @@ class BCubeHosts(Hosts):
     def _add_routes(self, host):
         own = self._digits(host)
         for other in range(self.count):
-            first, second = self._digits(other)
+            first, _ = self._digits(other)
             if other == host:
                 continue
             level = 0 if first != own[0] else 1

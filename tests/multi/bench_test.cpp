@@ -235,7 +235,8 @@ TEST_CASE("collectives with a root are right from or to each rank") {
 TEST_CASE("both providers are right") {
     const std::string provider = GENERATE("tcp", "ofi+tcp");
     CAPTURE(provider);
-    const auto json = bench(4, "all_reduce", {"-b", "12", "-e", "2M", "-f", "13", "--provider-for-all", provider});
+    const auto json =
+        bench(4, "all_reduce", {"-b", "12", "-e", "2M", "-f", "13", "--provider-for-all", provider});
     CHECK(json["provider"] == (provider == "tcp" ? "tcp" : "tcp;ofi_rxm"));
 }
 

@@ -393,8 +393,7 @@ TEST_CASE("libfabric's shm is refused with what there is instead") {
     processes.start([] { return engine::open_fabric("shm")->provider(); });
     const Outcome outcome = processes.wait().front();
     CHECK(outcome.exit_code == 1);
-    CHECK_THAT(outcome.text,
-               Catch::Contains("status -5") && Catch::Contains("Leave HOCKET_PROVIDER unset"));
+    CHECK_THAT(outcome.text, Catch::Contains("status -5") && Catch::Contains("Leave HOCKET_PROVIDER unset"));
 }
 
 TEST_CASE("an address that is not this host's is refused") {
