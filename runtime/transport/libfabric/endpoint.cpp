@@ -44,7 +44,7 @@ class FabricEndpoint : public Fabric {
 
   private:
     fi_addr_t address_of(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
-    bool posted(const char* what, int peer, ssize_t code);
+    bool posted(const char* what, Message& message, ssize_t code);
     Completion failed_completion();
     void sleep(std::chrono::microseconds at_most);
     void close();
@@ -77,7 +77,7 @@ void FabricEndpoint::connect(std::span<const std::string> addresses, const Patie
             throw Error(
                 Status::transport,
                 fmt::format("libfabric's provider '{}' does not accept the address of rank {}; do all "
-                            "ranks use the same HOCKET_PROVIDER and the same libfabric?",
+                            "ranks use the same provider and the same libfabric?",
                             provider_, rank));
     }
 }
@@ -97,7 +97,7 @@ bool FabricEndpoint::send(int peer, std::uint64_t tag, std::uint32_t checksum,
                              .ignore = 0,
                              .context = message.provider_context,
                              .data = checksum};
-    return posted("send to", peer,
+    return posted("send to", message,
                   fi_tsendmsg(objects_.endpoint.get(), &what, FI_REMOTE_CQ_DATA | FI_COMPLETION));
 }
 
@@ -116,17 +116,19 @@ bool FabricEndpoint::receive(int peer, std::uint64_t tag, std::span<const Segmen
                              .ignore = 0,
                              .context = message.provider_context,
                              .data = 0};
-    return posted("receive from", peer, fi_trecvmsg(objects_.endpoint.get(), &what, FI_COMPLETION));
+    return posted("receive from", message, fi_trecvmsg(objects_.endpoint.get(), &what, FI_COMPLETION));
 }
 
-bool FabricEndpoint::posted(const char* what, int peer, ssize_t code) {
+bool FabricEndpoint::posted(const char* what, Message& message, ssize_t code) {
     if (code == 0) {
         ++in_flight_;
         return true;
     }
+    memory_.refused(message);
     if (code == -FI_EAGAIN || code == -FI_ENOMEM) return false;
-    throw Error(Status::transport, fmt::format("libfabric's provider '{}' could not {} rank {}: {}",
-                                               provider_, what, peer, fi_strerror(static_cast<int>(-code))));
+    throw Error(Status::transport,
+                fmt::format("libfabric's provider '{}' could not {} rank {}: {}", provider_, what,
+                            message.peer, fi_strerror(static_cast<int>(-code))));
 }
 
 std::size_t FabricEndpoint::poll(std::span<Completion> completions) {

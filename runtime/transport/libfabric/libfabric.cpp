@@ -33,7 +33,8 @@ struct Library {
     const char* why = dlerror();
     throw Error(Status::transport,
                 fmt::format("cannot load {}, which this provider needs: {}; install libfabric 1.17 or "
-                            "later (Debian, Ubuntu: apt install libfabric1)",
+                            "later (Debian, Ubuntu: apt install libfabric1), or name its file "
+                            "(HOCKET_LIBFABRIC)",
                             file_name(), why == nullptr ? "unknown reason" : why));
 }
 

@@ -5,8 +5,9 @@
 
 namespace hocket::transport {
 
-// Loads libfabric.so.1 for the rest of the process's life. Call it while SignalHandlersKept exists
-// (signal_guard.hpp). Idempotent, thread-safe. Throws Error(transport) if it is not installed.
+// Loads libfabric (HOCKET_LIBFABRIC, else libfabric.so.1) for the rest of the process's life. Call it while
+// SignalHandlersKept exists (signal_guard.hpp). Idempotent, thread-safe. Throws Error(transport) if it is not
+// installed.
 void load_libfabric();
 
 }  // namespace hocket::transport

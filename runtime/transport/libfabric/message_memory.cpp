@@ -83,12 +83,20 @@ bool MessageMemory::register_all(std::span<const Segment> segments, Direction di
     return true;
 }
 
+void MessageMemory::refused(Message& message) {
+    auto* held = static_cast<Held*>(message.held.get());
+    if (!held || held->memory) return;
+    let_go(*held);
+    message.held.reset();
+}
+
 void MessageMemory::end(const Completion& completion) {
     Message& message = *completion.message;
     auto* held = static_cast<Held*>(message.held.get());
     if (!held) return;
     if (held->copy() && completion.ok && !message.segments.empty())
-        SegmentCursor(message.segments).write(held->copy(), completion.bytes);
+        SegmentCursor(message.segments)
+            .write(held->copy(), std::min(completion.bytes, bytes_in(message.segments)));
     let_go(*held);
     message.held.reset();
 }
@@ -99,10 +107,12 @@ void MessageMemory::let_go(Held& held) {
 }
 
 void MessageMemory::refuse_size(std::size_t bytes) const {
-    throw Error(Status::transport,
-                fmt::format("libfabric's provider '{}' takes messages of at most {} bytes, and this one has "
-                            "{}; use a schedule that divides the buffer further, or another provider",
-                            provider_, most_bytes_, bytes));
+    throw Error(
+        Status::transport,
+        fmt::format(
+            "libfabric's provider '{}' takes messages of at most {} bytes, and this one has "
+            "{}; send less at a time, use a schedule that divides the buffer further, or another provider",
+            provider_, most_bytes_, bytes));
 }
 
 }  // namespace hocket::transport

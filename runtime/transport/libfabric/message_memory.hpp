@@ -34,9 +34,13 @@ class MessageMemory {
     // The objects must live until close().
     MessageMemory(const fi_info& info, const EndpointObjects& objects);
 
-    // nullopt: the provider has no room now. Call it again for the same message if the provider refused the
-    // message: a copy and registrations are kept in Message::held. Throws Error(transport).
+    // nullopt: the provider has no room now. What is held for the message is kept in Message::held. Throws
+    // Error(transport).
     std::optional<Places> find(std::span<const Segment> segments, Direction direction, Message& message);
+
+    // Call it if the provider has refused the message. Only a copy of several segments is kept for the next
+    // attempt, in which one segment may have other bytes.
+    void refused(Message& message);
 
     // Call once for a message that has ended, before its completion is passed on: copies what was received
     // to its segments, and lets go of what was held.

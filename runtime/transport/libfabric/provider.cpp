@@ -70,18 +70,19 @@ int order_of(const fi_info& info) {
 
 Info choose_provider(const std::string& provider, const std::string& source_address) {
     if (provider == withheld)
-        throw Error(Status::transport,
-                    "libfabric's provider 'shm' is not used: ranks of one host work on each other's memory "
-                    "without it, and faster. Leave HOCKET_PROVIDER unset for that");
+        throw Error(
+            Status::transport,
+            "libfabric's provider 'shm' is not used: ranks of one host work on each other's memory "
+            "without it, and faster, if neither HOCKET_PROVIDER nor HOCKET_PROVIDER_FOR_ALL names it");
     Info list = query(provider, source_address);
     if (!list && provider.find(';') == provider.npos) list = query(provider + ";ofi_rxm", source_address);
     if (!list)
         throw Error(
             Status::transport,
             fmt::format(
-                "libfabric has no provider '{}' with reliable datagrams and tagged messages here. Leave "
-                "HOCKET_PROVIDER unset for memory inside hosts and TCP between them; tcp is Hocket's own "
-                "TCP for everything, ofi+tcp libfabric's; libfabric has here: {}",
+                "libfabric has no provider '{}' with reliable datagrams and tagged messages here. tcp is "
+                "Hocket's own, which is taken if neither HOCKET_PROVIDER nor HOCKET_PROVIDER_FOR_ALL names "
+                "another; ofi+tcp is libfabric's tcp; libfabric has here: {}",
                 provider, existing_providers()));
     const fi_info* best = list.get();
     for (const fi_info* info = list.get(); info; info = info->next)

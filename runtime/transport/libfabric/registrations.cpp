@@ -35,6 +35,7 @@ fid_mr* Registrations::add(const void* memory, std::size_t bytes, std::uint64_t 
     fid_mr* registration = nullptr;
     int code = fi_mr_reg(domain_, memory, bytes, access, 0, key, 0, &registration, nullptr);
     if (code == -FI_EAGAIN) return nullptr;
+    if (code == -FI_ENOMEM && live_.size() > blocks_.size()) return nullptr;  // until a message has ended
     if (code == 0 && (mode_ & FI_MR_ENDPOINT) != 0) {
         code = fi_mr_bind(registration, &endpoint_->fid, 0);
         if (code == 0) code = fi_mr_enable(registration);
@@ -77,6 +78,8 @@ void Registrations::close() {
 }
 
 void Registrations::keep_for_ever() {
+    // A network card may still write, and must not write to what is somebody else's by then.
+    for (fid_mr* registration : live_) fi_close(&registration->fid);
     static std::mutex mutex;
     static auto& kept = *new std::deque<std::vector<std::unique_ptr<std::byte[]>>>;  // never destroyed, which
                                                                                      // would free the memory

@@ -47,7 +47,7 @@ class Registrations {
     void give_back(Slot slot) { free_.push_back(slot); }
 
     void close();          // after the endpoint, before the domain
-    void keep_for_ever();  // replaces close() where the endpoint is kept: its provider may use the memory
+    void keep_for_ever();  // replaces close() where the endpoint is kept: the slots' memory stays
 
   private:
     bool add_block();
@@ -59,7 +59,7 @@ class Registrations {
     std::uint64_t next_key_ = 1;
     std::vector<std::unique_ptr<std::byte[]>> blocks_;  // of slots
     std::vector<Slot> free_;
-    std::vector<fid_mr*> live_;  // of messages; some providers let go only once the endpoint is closed
+    std::vector<fid_mr*> live_;  // of blocks and messages; some let go only once the endpoint is closed
 };
 
 }  // namespace hocket::transport

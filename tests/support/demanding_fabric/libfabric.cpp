@@ -108,8 +108,8 @@ struct Region : fid_mr {
     const struct fid* domain;
     const struct fid* bound_to = nullptr;  // an endpoint
     bool is_enabled = false;
-    const struct fid* last_user = nullptr;  // the endpoint of the last message
-    int used_by = 0;                        // messages in flight
+    int used_by = 0;  // messages in flight
+    bool is_closed = false;
 };
 
 struct Held {
@@ -132,10 +132,11 @@ struct State {
     std::set<std::pair<const fid*, std::uint64_t>> keys;  // of domains
     std::size_t locked = 0;
     std::map<void*, std::vector<Region*>> in_flight;  // by context
-    std::vector<Held> late;
+    std::map<const fid_cq*, std::vector<Held>> late;
     unsigned long completed = 0;
-    bool has_failed_one = false;
-    fi_cq_err_entry failed{};
+    std::map<const fid_cq*, fi_cq_err_entry> failed;  // that is not read yet
+    std::map<const fid*, const fid_cq*> queues;       // by their fid, to wait on
+    const fi_ops* queue = nullptr;
 };
 
 State& state() {
@@ -161,13 +162,12 @@ int close_region(fid* object) {
     State& s = state();
     auto* region = static_cast<Region*>(reinterpret_cast<fid_mr*>(object));
     if (!s.regions.contains(region)) end_because("a registration is closed twice");
-    if (region->used_by > 0 && s.open.contains(region->last_user))
-        end_because("a registration is closed while %d messages use it", region->used_by);
     if (s.open.contains(region->bound_to)) return -FI_EBUSY;
     s.regions.erase(region);
     s.keys.erase({region->domain, region->key});
     s.locked -= region->bytes;
-    delete region;
+    region->is_closed = true;
+    if (region->used_by == 0) delete region;
     return 0;
 }
 
@@ -205,7 +205,10 @@ int register_memory(fid* domain, const void* memory, std::size_t bytes, std::uin
         s.keys.erase({domain, key});
         return -FI_EAGAIN;
     }
-    if (s.locked + bytes > s.demands.locked) return -FI_ENOMEM;
+    if (s.locked + bytes > s.demands.locked) {
+        s.keys.erase({domain, key});
+        return -FI_ENOMEM;
+    }
     auto* region = new Region;
     region->fid = {.fclass = FI_CLASS_MR, .context = nullptr, .ops = &operations};
     region->mem_desc = region;
@@ -252,10 +255,7 @@ ssize_t post(fid_ep* endpoint, const fi_msg_tagged& message, std::uint64_t flags
     passed.desc = nullptr;
     const ssize_t code = real(endpoint, &passed, flags);
     if (code != 0) return code;
-    for (Region* region : regions) {
-        ++region->used_by;
-        region->last_user = &endpoint->fid;
-    }
+    for (Region* region : regions) ++region->used_by;
     s.in_flight[message.context] = std::move(regions);
     return 0;
 }
@@ -272,53 +272,63 @@ void note_end(void* context) {
     State& s = state();
     const auto found = s.in_flight.find(context);
     if (found == s.in_flight.end()) return;
-    for (Region* region : found->second) --region->used_by;
+    for (Region* region : found->second) {
+        if (region->is_closed) end_because("a registration was closed before its message had ended");
+        --region->used_by;
+    }
     s.in_flight.erase(found);
 }
 
 // ---- Completions -----------------------------------------------------------------------------------------
 
-ssize_t read_completions(fid_cq* queue, void* buffer, std::size_t count) {
-    const std::lock_guard lock(mutex());
+// Takes what the program may see now. The message whose completion is to fail is kept apart.
+ssize_t take_late(fid_cq* queue, fi_cq_tagged_entry* entries, std::size_t count) {
     State& s = state();
-    if (s.has_failed_one) return -FI_EAVAIL;
-    std::vector<fi_cq_tagged_entry> fresh(count);
-    const ssize_t n = s.completions->read(queue, fresh.data(), count);
-    if (n < 0 && n != -FI_EAGAIN) return n;
-    for (ssize_t i = 0; i < n; ++i)
-        s.late.push_back({fresh[static_cast<std::size_t>(i)],
-                          s.demands.late ? static_cast<unsigned>(s.random() % s.demands.late) : 0});
-    if (s.demands.late) std::shuffle(s.late.begin(), s.late.end(), s.random);
-    auto* entries = static_cast<fi_cq_tagged_entry*>(buffer);
+    std::vector<Held>& late = s.late[queue];
     std::size_t taken = 0;
-    for (auto held = s.late.begin(); held != s.late.end() && taken < count;) {
+    for (auto held = late.begin(); held != late.end() && taken < count;) {
         if (held->polls > 0) {
             --held->polls;
             ++held;
             continue;
         }
         const fi_cq_tagged_entry entry = held->entry;
-        held = s.late.erase(held);
+        held = late.erase(held);
         note_end(entry.op_context);
         if (++s.completed == s.demands.fail) {
-            s.failed = {};
-            s.failed.op_context = entry.op_context;
-            s.failed.err = FI_EIO;
-            s.has_failed_one = true;
+            fi_cq_err_entry& failed = s.failed[queue];
+            failed.op_context = entry.op_context;
+            failed.err = FI_EIO;
             break;
         }
         entries[taken++] = entry;
     }
-    if (taken > 0) return static_cast<ssize_t>(taken);
-    return s.has_failed_one ? -FI_EAVAIL : -FI_EAGAIN;
+    return static_cast<ssize_t>(taken);
+}
+
+ssize_t read_completions(fid_cq* queue, void* buffer, std::size_t count) {
+    const std::lock_guard lock(mutex());
+    State& s = state();
+    if (s.failed.contains(queue)) return -FI_EAVAIL;
+    std::vector<fi_cq_tagged_entry> fresh(count);
+    const ssize_t n = s.completions->read(queue, fresh.data(), count);
+    if (n < 0 && n != -FI_EAGAIN) return n;
+    std::vector<Held>& late = s.late[queue];
+    for (ssize_t i = 0; i < n; ++i)
+        late.push_back({fresh[static_cast<std::size_t>(i)],
+                        s.demands.late ? static_cast<unsigned>(s.random() % s.demands.late) : 0});
+    if (s.demands.late) std::shuffle(late.begin(), late.end(), s.random);
+    const ssize_t taken = take_late(queue, static_cast<fi_cq_tagged_entry*>(buffer), count);
+    if (taken > 0) return taken;
+    return s.failed.contains(queue) ? -FI_EAVAIL : -FI_EAGAIN;
 }
 
 ssize_t read_error(fid_cq* queue, fi_cq_err_entry* entry, std::uint64_t flags) {
     const std::lock_guard lock(mutex());
     State& s = state();
-    if (s.has_failed_one) {
-        *entry = s.failed;
-        s.has_failed_one = false;
+    if (const auto failed = s.failed.find(queue); failed != s.failed.end()) {
+        *entry = failed->second;
+        s.failed.erase(failed);
         return 1;
     }
     const ssize_t n = s.completions->readerr(queue, entry, flags);
@@ -329,7 +339,22 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* entry, std::uint64_t flags) {
 int try_wait(fid_fabric* fabric, fid** objects, int count) {
     const std::lock_guard lock(mutex());
     State& s = state();
-    return s.late.empty() && !s.has_failed_one ? s.fabric->trywait(fabric, objects, count) : -FI_EAGAIN;
+    for (int i = 0; i < count; ++i) {
+        const auto queue = s.queues.find(objects[i]);
+        if (queue == s.queues.end()) continue;
+        if (!s.late[queue->second].empty() || s.failed.contains(queue->second)) return -FI_EAGAIN;
+    }
+    return s.fabric->trywait(fabric, objects, count);
+}
+
+int close_completions(fid* object) {
+    const std::lock_guard lock(mutex());
+    State& s = state();
+    const fid_cq* const queue = s.queues[object];
+    s.late.erase(queue);
+    s.failed.erase(queue);
+    s.queues.erase(object);
+    return s.queue->close(object);
 }
 
 // ---- Objects: the operations of the installed libfabric's are exchanged for these -------------------------
@@ -399,6 +424,11 @@ int open_completions(fid_domain* domain, fi_cq_attr* attributes, fid_cq** result
     operations->read = read_completions;
     operations->readerr = read_error;
     (*result)->ops = operations;
+    s.queues[&(*result)->fid] = *result;
+    s.queue = (*result)->fid.ops;
+    fi_ops* closing = copy_of(s.queue);
+    closing->close = close_completions;
+    (*result)->fid.ops = closing;
     return 0;
 }
 
