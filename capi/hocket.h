@@ -398,8 +398,9 @@ HKT_API hkt_status hkt_comm_shrink(hkt_comm* comm, hkt_comm** shrunken);
  *   comm        stays usable, even if the call fails, unless one of its ranks is lost or does not make the
  *               call within the deadline; destroy it when the new one works.
  *   grown       has the settings of comm, except a declared topology, which the new processes leave out,
- *               too. They give the provider and the schedule that the ranks of comm have, and HOCKET_HOST_ID
- *               if these have it; else all get MISMATCH. Their first collective is the ranks' next one.
+ *               too. They give the provider and the schedule that the ranks of comm have, and
+ *               HOCKET_HOST_ID and HOCKET_PROVIDER_FOR_ALL if these have them; else all get MISMATCH. Their
+ *               first collective is the ranks' next one.
  *   Errors      If a new process ends while it is taken in, all ranks of comm get BOOTSTRAP or PEER_LOST, at
  *               once; comm still works then, as hkt_comm_status(comm) shows, and the other new processes come
  *               to the next id. If a rank of comm is lost, the call returns PEER_LOST, and so does

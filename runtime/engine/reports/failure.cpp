@@ -349,7 +349,8 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
         Status::transport, fmt::format("the fabric ({}) failed: {}", provider, reason),
         provider == "tcp"
             ? "see whether that rank's host is up, and whether a firewall stands between the two"
-            : "try Hocket's own transport (HOCKET_PROVIDER=tcp), or FI_LOG_LEVEL=warn for "
+            : "try Hocket's own transport, tcp (without HOCKET_PROVIDER and HOCKET_PROVIDER_FOR_ALL), or "
+              "FI_LOG_LEVEL=warn for "
               "libfabric's words",
         this_rank, in_flight);
 }

@@ -40,7 +40,7 @@ Invitation read_invitation(std::size_t rank, const std::string& text) {
     } catch (const ProtocolError&) {
         throw Error(Status::transport,
                     fmt::format("the address of rank {} is not one of provider 'tcp'; do all "
-                                "ranks use the same HOCKET_PROVIDER?",
+                                "ranks use the same provider?",
                                 rank));
     }
 }

@@ -41,11 +41,15 @@ hkt_comm_options any_kind_of_communicator(Chance& chance, int ranks) {
     if (ranks == 4 && chance.one_in(3)) options.topology = chance.one_in(2) ? "2x2" : "bcube(2,2)";
     if (chance.one_in(4)) options.schedule = chance.one_in(2) ? "ring" : "blueconnect";
     if (chance.one_in(2)) options.executor = HKT_EXECUTOR_INTERPRETER;
-    static const bool is_given = std::getenv("HOCKET_PROVIDER_FOR_ALL") != nullptr;
-    const bool goes_by_tcp = chance.one_in(4);
-    if (!is_given && goes_by_tcp) setenv("HOCKET_PROVIDER_FOR_ALL", "tcp", 1);
-    if (!is_given && !goes_by_tcp) unsetenv("HOCKET_PROVIDER_FOR_ALL");
     return options;
+}
+
+// In every fourth episode all messages of the guests go by tcp, unless the environment names a provider. No
+// other thread may be reading the environment.
+void choose_provider(Chance chance) {
+    static const char* const name = "HOCKET_PROVIDER_FOR_ALL";
+    static const bool is_given = std::getenv(name) != nullptr && *std::getenv(name) != '\0';
+    if (!is_given) setenv(name, chance.one_in(4) ? "tcp" : "", 1);
 }
 
 // The communicators of one episode, two of them side by side for a part of it.
@@ -109,6 +113,7 @@ class Soak {
   private:
     void run_episode(std::uint64_t episode) {
         Tally guests;
+        choose_provider({options_.seed, episode});
         std::thread other([&] { guests = run_guests(options_, episode, ranks_); });
         for (std::uint64_t step = 0; step < steps_of_an_episode; ++step) lasting_.run(episode, step);
         other.join();

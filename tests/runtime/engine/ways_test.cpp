@@ -38,7 +38,8 @@ struct Way {
     std::string hosts;  // a letter for each rank
     const char* provider;
     const char* expected_provider;
-    bool is_fenced = true;  // signals are plain stores (docs/decisions/engine-plain-signals.md)
+    bool is_fenced = true;           // signals are plain stores (docs/decisions/engine-plain-signals.md)
+    const char* between_hosts = "";  // the provider
 };
 
 struct Work {
@@ -265,7 +266,9 @@ TEST_CASE("every way of running a schedule gives the same bits") {
     for (const Way& way : {Way{"aaaa", "tcp", "tcp"},
                            {"aaaa", "", "memory"},
                            {"aaaa", "", "memory", false},
+                           {"aaaa", "", "memory", true, "ofi+tcp"},
                            {"aabb", "", "memory, tcp"},
+                           {"aabb", "", "memory, tcp;ofi_rxm", true, "ofi+tcp"},
                            {"abab", "", "memory, tcp"},
                            {"abbb", "", ""},  // rank 0 is alone
                            {"abcd", "", "tcp"}}) {
@@ -273,6 +276,7 @@ TEST_CASE("every way of running a schedule gives the same bits") {
             {ranks,
              {{"HOCKET_TOPOLOGY", "2x2"},
               {"HOCKET_PROVIDER_FOR_ALL", way.provider},
+              {"HOCKET_PROVIDER", way.between_hosts},
               {"HOCKET_TIMEOUT_MS", "30000"}},
              120},
             [&](int rank) {
