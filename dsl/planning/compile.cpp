@@ -45,9 +45,7 @@ class Checked : public CheckedSchedule {
         if (!hosts_.empty() && hosts_.size() != static_cast<std::size_t>(ranks))
             throw DiagnosticError(Span(),
                                   fmt::format("hosts are given for {} ranks of {}", hosts_.size(), ranks));
-        if (root_ < 0 || root_ >= ranks)
-            throw DiagnosticError(Span(),
-                                  fmt::format("there is no root {}: ranks are 0 to {}", root_, ranks - 1));
+        check_root(root_, ranks);
         std::string schedule = request.schedule;
         std::optional<Proofs::Proof> proof;
         if (schedule.empty()) {

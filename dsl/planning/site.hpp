@@ -1,11 +1,14 @@
 // What a planner remembers of one topology.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <string>
 #include <utility>
 
 #include "dsl/base/deadline.hpp"
+#include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/find.hpp"
 #include "dsl/elaboration/library.hpp"
 #include "dsl/planning/choose.hpp"
@@ -15,6 +18,12 @@ namespace hocket::dsl {
 
 // Properties of a file that are known without reading it.
 using FileState = std::pair<std::filesystem::file_time_type, std::uintmax_t>;
+
+// Throws DiagnosticError if there is no such rank.
+inline void check_root(Rank root, Rank ranks) {
+    if (root < 0 || root >= ranks)
+        throw DiagnosticError(Span(), fmt::format("there is no root {}: ranks are 0 to {}", root, ranks - 1));
+}
 
 // State that checks on one topology share. Its library holds the files of the folders, the schedule's own
 // file and the topology's, and no others, so that a schedule's name never resolves to a file of an earlier

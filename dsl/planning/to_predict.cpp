@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/transfers.hpp"
@@ -37,18 +38,27 @@ StepGraph steps_of(Rank rank, const Task& task, SymmetryFinder* finder = nullptr
                      {task.request.root, rank, task.choose, {}, task.request.deadline, finder});
 }
 
-// Proves the schedule, with the algorithms that were chosen, on smaller topologies.
+// Proves the schedule, with the algorithms that were chosen, on smaller topologies. One on which it is wrong
+// says nothing about the larger: then it is to be followed in full.
 std::vector<std::string> prove_on_smaller(const Task& task, const StepGraph& graph) {
     std::vector<std::string> names;
-    for (const Rank most : sizes_of_smaller) try {
-            const Topology member = smaller(task.topology, most);
-            const bool is_known = !names.empty() && names.back() == member.name;
-            if (is_known || member.ranks() > most_ranks_in_full) continue;  // no level gets less than two
+    for (const Rank most : sizes_of_smaller) {
+        const Topology member = smaller(task.topology, most);
+        const bool is_known = !names.empty() && names.back() == member.name;
+        if (is_known || member.ranks() > most_ranks_in_full) continue;  // no level gets less than two
+        try {
             Proofs(task.library, member, task.request.deadline)
-                .prove(task.runnable, graph.root, chooser_of(graph.choices));
+                .prove(task.runnable, graph.root % member.ranks(), chooser_of(graph.choices));
             names.push_back(member.name);
-        } catch (const ConditionError&) {  // it does not run there
+        } catch (const ConditionError&) {     // it does not run there
+        } catch (const std::out_of_range&) {  // it has other compositions there than were chosen for
+        } catch (const DiagnosticError& error) {
+            throw AsymmetryError(
+                error.diagnostic().span,
+                fmt::format("it is not right on {}, on which it should be proved for them: {}", member.name,
+                            error.diagnostic().message));
         }
+    }
     if (names.empty())
         throw AsymmetryError(Span(),
                              "it runs on none of the smaller topologies that could be proved for them");
@@ -83,11 +93,12 @@ Size size_of_all(const StepGraph& graph) {
 }
 
 // Throws DiagnosticError if the schedule is clearly too large to be laid out and proved on all ranks: if so
-// it is where all have only as much as ranks 0 and 1. To find out by doing it would take most of a minute.
+// it is where all have only as much as the idlest of four ranks. To find out by doing it would take most of a
+// minute.
 void check_size(const Task& task, const std::string& why) {
     const Rank ranks = task.topology.ranks();
     Size size;
-    for (const Rank rank : {1, 0})
+    for (const Rank rank : {ranks - 1, ranks / 3, Rank{1}, Rank{0}})
         if (size = size_of_all(steps_of(rank, task)); !size.is_too_large()) return;
     const double excess = std::max(double(size.steps) / double(most_steps_and_iterations),
                                    double(size.places) / double(most_places));
@@ -127,13 +138,14 @@ ScheduleToPredict Planner::to_predict(const PlanRequest& request, const NetworkO
         const Topology& topology = site->topology;
         ScheduleToPredict result{request.schedule, topology, network_of(topology)};
         result.definitions = site;
+        check_root(request.root, topology.ranks());
         const bool is_large = topology.ranks() > most_ranks_in_full;
         if (!request.schedule.empty() && (is_large || whose == WhoseSteps::of_one_rank)) {
             const Runnable runnable = find_runnable(site->library, request.schedule, request.collective);
             const Chooser choose = site->choices.chooser(runnable, request.root, request.bytes);
             const Task task{runnable, site->library, topology, request, choose};
             result.name = runnable.name;
-            result.why_in_full = "all messages are to be shown";
+            result.why_in_full = "all messages are to be shown or exported";
             if (whose != WhoseSteps::of_all_ranks) try {
                     take_one_rank(task, result);
                     result.why_in_full.clear();

@@ -63,6 +63,7 @@ void check_levels(const Network& network, const Symmetry& symmetry) {
 
 LinkClasses::LinkClasses(const Network& network, const Symmetry& symmetry) : ranks_(network.ranks()) {
     if (!network.spec().graph.empty()) refuse("the network is given link by link");
+    if (!network.spec().ends.empty()) refuse("some ends have rates of their own");
     if (!network.spec().whole.empty())
         check_whole(network, symmetry);
     else

@@ -148,8 +148,8 @@ class Simulation {
         Running& job = jobs_.emplace_back(Running{TrainingLoop(spec)});
         JobTimes& times = times_.jobs.emplace_back();
         work_ += job.loop.layers();
-        if (!spec.overlap.combines.empty()) return;
         job.placed = place(spec, number, workload_.seed, workload_.rack, network.ranks());
+        if (!spec.overlap.combines.empty()) return;
         for (const bool pulls : {false, true}) {
             (pulls ? job.pull : job.push).streams = maker_.streams_of(spec, job.placed, pulls);
             const std::vector<double> loads = maker_.take_loads();

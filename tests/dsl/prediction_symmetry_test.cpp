@@ -241,13 +241,45 @@ TEST_CASE("what one rank can't stand for is followed in full, or refused with th
     CHECK(!laid_out({"ring", "8", ""}, WhoseSteps::by_size).symmetry);
 }
 
-TEST_CASE("a schedule that is wrong on smaller topologies is refused") {
+TEST_CASE("a schedule that is wrong on smaller topologies is followed in full, and refused if it is wrong") {
     const test::TemporarySchedule file(
         "schedule wrong all_reduce(x) { reduce_scatter x over levels[0] using direct }\n");
     CHECK_THAT(test::error_of([&] {
                    laid_out({file.path(), "64x64", ""}, WhoseSteps::by_size);
                }),
-               Contains("wrong all_reduce on 8x8: rank 0 ends with chunk 0"));
+               Contains("wrong all_reduce on 64x64: rank 0 ends with chunk 0"));
+}
+
+TEST_CASE("a schedule with other compositions on fewer ranks is followed in full") {
+    const test::TemporarySchedule file(
+        "schedule more all_reduce(x) {\n"
+        "    for i in 0 ..< max(1, 4096 / ranks) { let y = x.part(i of max(1, 4096 / ranks)) "
+        "all_reduce y over world }\n"
+        "}\n");
+    const auto schedule = laid_out({file.path(), "2048", ""}, WhoseSteps::by_size);
+    CHECK_FALSE(schedule.symmetry);
+    CHECK_THAT(schedule.why_in_full, Contains("on none of the smaller topologies"));
+}
+
+TEST_CASE("no rank stands for all where an end has a rate of its own") {
+    for (const char* network : {"end l0 5 1Mb/s", "end l0 0 1Mb/s"}) {
+        const auto schedule = laid_out({"direct", "1100", network}, WhoseSteps::by_size);
+        CHECK_FALSE(schedule.symmetry);
+        CHECK_THAT(schedule.why_in_full, Contains("rates of their own"));
+    }
+}
+
+TEST_CASE("a root that is no rank is refused on many ranks, too") {
+    dsl::PlanRequest request = test::request(Collective::all_reduce, "ring", "2048");
+    request.root = 5000;
+    CHECK_THAT(
+        test::error_of([&] {
+            dsl::Planner().to_predict(
+                request,
+                [](const dsl::Topology& topology) { return std::make_shared<const dsl::Network>(topology); },
+                WhoseSteps::by_size);
+        }),
+        Contains("there is no root 5000"));
 }
 
 TEST_CASE("smaller topologies keep their levels, and powers of two") {

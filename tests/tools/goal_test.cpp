@@ -172,8 +172,8 @@ TEST_CASE("GOAL has the messages of the layout, their bytes, and what each waits
             for (const double bytes : {90720.0, 5.0}) {
                 const dsl::MessageLayout layout(checked->graph(), network, {.ideal = true});
                 const Phases expected = phases_of(layout, bytes);
-                const Phases found =
-                    phases_of(parse(tools::goal_text(checked->graph(), network, bytes, dsl::no_deadline)));
+                const Phases found = phases_of(parse(tools::goal_text(
+                    checked->graph(), network, bytes, dsl::usual_value_bytes, dsl::no_deadline)));
                 REQUIRE(found.size() == expected.size());
                 for (std::size_t rank = 0; rank < found.size(); ++rank) CHECK(found[rank] == expected[rank]);
             }

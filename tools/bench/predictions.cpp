@@ -32,9 +32,12 @@ double Predictions::microseconds(const Layout& layout, const std::string& schedu
         return std::make_shared<const dsl::Network>(dsl::find_network(network_, topology));
     };
     dsl::ScheduleToPredict next = planner_.to_predict(request_, network_of, dsl::WhoseSteps::of_all_ranks);
-    if (!laid_out_ || laid_out_->schedule().fingerprint != next.fingerprint) {
+    const auto value_bytes = static_cast<double>(hkt_type_size(layout.type));
+    if (!laid_out_ || laid_out_->schedule().fingerprint != next.fingerprint || value_bytes != value_bytes_) {
         laid_out_.reset();
-        laid_out_.emplace(std::move(next), dsl::PredictOptions{.deadline = request_.deadline});
+        laid_out_.emplace(std::move(next),
+                          dsl::PredictOptions{.deadline = request_.deadline, .value_bytes = value_bytes});
+        value_bytes_ = value_bytes;
     }
     return laid_out_->predict(bytes, request_.deadline).seconds * 1e6;
 }

@@ -26,6 +26,7 @@ class Predictions {
     dsl::PlanRequest request_;
     dsl::Planner planner_;
     std::optional<dsl::PredictableSchedule> laid_out_;
+    double value_bytes_ = 0;  // for which it is
 };
 
 }  // namespace hocket::bench

@@ -95,10 +95,11 @@ class GoalWriter {
 
 }  // namespace
 
-std::string goal_text(const StepGraph& graph, const Network& network, double bytes,
+std::string goal_text(const StepGraph& graph, const Network& network, double bytes, double value_bytes,
                       const Deadline& deadline) {
     // The simulator has costs of its own, so data in memory are messages like all others.
-    const MessageLayout layout(graph, network, {.ideal = true, .deadline = deadline});
+    const MessageLayout layout(graph, network,
+                               {.ideal = true, .deadline = deadline, .value_bytes = value_bytes});
     if (layout.messages.size() > most_exported)
         throw DiagnosticError(Span(),
                               fmt::format("{} messages are too many to export", layout.messages.size()),

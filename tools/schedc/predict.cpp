@@ -97,7 +97,8 @@ int run_predict(const PredictRequest& request) {
     if (!request.trace.empty()) write_result(request.trace, timeline_trace(*schedule.graph, prediction));
     if (!request.exported.second.empty())
         write_result(request.exported.second,
-                     goal_text(*schedule.graph, network, static_cast<double>(request.bytes), plan.deadline));
+                     goal_text(*schedule.graph, network, static_cast<double>(request.bytes),
+                               static_cast<double>(element_size(request.type)), plan.deadline));
     if (request.waiting) request.waiting->end();
     fmt::print("{}", request.json ? prediction_json(of, network, prediction) + "\n"
                                   : prediction_text(of, network, prediction));

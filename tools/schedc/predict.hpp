@@ -67,8 +67,9 @@ std::string timeline_trace(const dsl::StepGraph& graph, const dsl::Prediction& p
 
 // Returns the schedule in GOAL, for the simulator LogGOPSim: the messages of an ideal prediction, with whole
 // bytes. Each pair of ranks numbers its messages by tags. Throws like Predictor.
+// value_bytes: of x's type.
 std::string goal_text(const dsl::StepGraph& graph, const dsl::Network& network, double bytes,
-                      const dsl::Deadline& deadline);
+                      double value_bytes, const dsl::Deadline& deadline);
 
 // Returns what to plan for one schedule of the request. ranks: 0 if the topology says it.
 dsl::PlanRequest plan_request(const PredictRequest& request, const std::string& schedule, dsl::Rank ranks,
