@@ -63,11 +63,14 @@ void measure_topology(hkt_comm* comm, const std::string& file, double seconds) {
                       network_file = std::filesystem::path(file).replace_extension(".network").string();
     bench::on_rank_0(comm, [&] {
         write(file, topology_text(with_figures(topology, figures), {about}));
-        if (!network.empty()) write(network_file, fmt::format("# {}\n{}", about, network));
+        if (!network.empty())
+            write(network_file, fmt::format("# {}\n{}", about, network));
+        else
+            std::filesystem::remove(network_file);  // of an earlier run, with other links
     });
     if (!speaks) return;
     fmt::print("# written to {}{}\n", file,
-               network.empty() ? "" : fmt::format("; links are not alike, for --network: {}", network_file));
+               network.empty() ? "" : fmt::format("; links differ: schedc predict -N {}", network_file));
 }
 
 }  // namespace hocket::tune
