@@ -217,7 +217,7 @@ class EachRunner {
                 const auto solution = solution_of(*endpoint, member);
                 if (!solution) return false;
                 std::vector<std::int64_t> values(domains_.size());
-                all(values, 0, *solution, &tuples);
+                all(values, 0, solution, &tuples);
             }
         }
         return true;

@@ -251,15 +251,14 @@ std::int64_t Evaluator::call(const Expression& expression) const {
                                               count == 1 ? "" : "s", expression.args.size()));
     };
     const auto argument = [&](std::size_t i) { return integer(expression.args[i]); };
+    const auto width = [](std::int64_t number) {
+        return static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(number)));
+    };
     const std::string& function = expression.text;
     if (function == "pow2")
         return arguments(1), argument(0) > 0 && std::has_single_bit(static_cast<std::uint64_t>(argument(0)));
-    if (function == "log2")
-        return arguments(1),
-               std::bit_width(static_cast<std::uint64_t>(positive(expression, argument(0)))) - 1;
-    if (function == "log2_up")
-        return arguments(1),
-               std::bit_width(static_cast<std::uint64_t>(positive(expression, argument(0))) - 1);
+    if (function == "log2") return arguments(1), width(positive(expression, argument(0))) - 1;
+    if (function == "log2_up") return arguments(1), width(positive(expression, argument(0)) - 1);
     if (function == "min") return arguments(2), std::min(argument(0), argument(1));
     if (function == "max") return arguments(2), std::max(argument(0), argument(1));
     if (function == "block")

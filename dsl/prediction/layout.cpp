@@ -143,7 +143,8 @@ std::uint32_t MessageLayout::path_between(Rank from, Rank to, DeadlineCounter& c
     paths.push_back(path_of(from, to));
     const std::size_t hops = paths.back().hops.size();
     counter.check(laying_out_messages, hops);
-    if ((hops_ += hops) > most_hops)
+    hops_ += hops;
+    if (hops_ > most_hops)
         throw DiagnosticError(
             Span(), fmt::format("the ways of all messages are more than {} links together", most_hops),
             "predict it on fewer ranks, or on a network of fewer links between them");

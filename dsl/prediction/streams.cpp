@@ -15,7 +15,8 @@ constexpr const char* finding_routes = "finding the routes of trees of workers";
 }  // namespace
 
 void StreamMaker::count_hops(std::size_t hops) {
-    if ((hops_ += hops) > most_hops)
+    hops_ += hops;
+    if (hops_ > most_hops)
         throw DiagnosticError(
             Span(), fmt::format("the routes of all trees are more than {} links together", most_hops),
             "fewer workers or servers, or a network of fewer links between hosts");

@@ -141,8 +141,10 @@ const auto fold_powers = [](auto& context) {
 const auto fold_prefixes = [](auto& context) {
     const std::vector<Operator>& prefixes = at_c<0>(x3::_attr(context));
     Expression result = std::move(at_c<1>(x3::_attr(context)));
-    for (std::size_t i = prefixes.size(); i-- > 0;)
-        result = operation(prefixes[i], result.span, {std::move(result)});
+    for (std::size_t i = prefixes.size(); i-- > 0;) {
+        const Span span = result.span;
+        result = operation(prefixes[i], span, {std::move(result)});
+    }
     x3::_val(context) = std::move(result);
 };
 
