@@ -597,8 +597,8 @@ TEST_CASE("a wrong command line is said before anything is done") {
     refused({"bogus"}, "there is no command bogus; commands: warm, stat, verify, serve");
     refused({"warm", place.cache()}, "--source");
     refused(with({"--disk", "many"}), "--disk");
-    refused(with({"--disk", "-1GiB"}), "--disk: -1GiB is negative; give a size such as 100GiB");
-    refused(with({"--memory", "-5"}), "--memory: -5 is negative; give a size such as 100GiB");
+    refused(with({"--disk", "-1GiB"}), "--disk: a size must be 0 or more: '-1GiB'");
+    refused(with({"--memory", "-5"}), "--memory: a size must be 0 or more: '-5'");
     refused(with({"--disk", "0"}), "no room");
     refused(with({"--memory", "99999999TiB"}), "--memory");
     refused(with({"--depth", "0"}), "--depth");

@@ -113,7 +113,7 @@ class Soak {
   private:
     void run_episode(std::uint64_t episode) {
         Tally guests;
-        choose_provider({options_.seed, episode});
+        choose_provider(Chance{options_.seed, episode});
         std::thread other([&] { guests = run_guests(options_, episode, ranks_); });
         for (std::uint64_t step = 0; step < steps_of_an_episode; ++step) lasting_.run(episode, step);
         other.join();
