@@ -93,9 +93,9 @@ TEST_CASE("many messages in flight arrive whole, unexpected and out of order") {
         60));
 }
 
-// udp of libfabric 1.17 cuts such a message without a word.
+// Not over udp, which in libfabric 1.17 cuts such a message without a word.
 TEST_CASE("a message longer than its buffer is reported as truncated") {
-    const std::string provider = GENERATE(from_range(providers_but("udp")));
+    const std::string provider = GENERATE(from_range(few_providers));
     const std::size_t bytes = GENERATE(1000u, 4096u, 4097u, 100000u, 1000000u);
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
@@ -174,9 +174,9 @@ TEST_CASE("messages go from segments into segments, divided otherwise on each si
         60));
 }
 
-// udp of libfabric 1.17 cuts such a message without a word.
+// Not over udp, which in libfabric 1.17 cuts such a message without a word.
 TEST_CASE("a message longer than its segments is truncated and leaves what lies between them alone") {
-    const std::string provider = GENERATE(from_range(providers_but("udp")));
+    const std::string provider = GENERATE(from_range(few_providers));
     const std::size_t bytes = GENERATE(1000u, 4097u, 100000u);
     const std::size_t pieces = GENERATE(2u, 5u, 40u);
     INFO(provider << ", " << bytes << " bytes, " << pieces << " segments");
@@ -251,9 +251,10 @@ TEST_CASE("waiting ends with a message, with another descriptor's event, and wit
     }));
 }
 
-// net of libfabric 1.17 has one stream to each peer, in which messages wait for those before them.
+// Not over net, which in libfabric 1.17 has one stream to each peer: messages wait for those before them.
 TEST_CASE("a long message that nobody asks for does not keep those behind it") {
-    const std::string provider = GENERATE(from_range(providers_but("net")));
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "ofi+tcp", "sockets",
+                                          "ofi+tcp that demands local,endpoint,again=3,late=20");
     const std::size_t bytes = GENERATE(100u, 100000u, 16u << 20);
     const bool sleeps = GENERATE(true, false);
     INFO(provider << (sleeps ? ", sleeping" : ", polling alone"));
