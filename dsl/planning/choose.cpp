@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/quantities.hpp"
@@ -213,7 +214,7 @@ struct Choices::Known {
 };
 
 Chooser Choices::chooser(const Runnable& runnable, Rank root, double bytes, std::shared_ptr<Known> known) {
-    return [groups = groups_, known, runnable, root, bytes](
+    return [groups = groups_, known = std::move(known), runnable, root, bytes](
                Collective collective, const Group& group, Span call,
                std::vector<Choice>& choices) -> const ast::Algorithm& {
         auto& parts = known->parts;
