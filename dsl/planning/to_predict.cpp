@@ -109,8 +109,7 @@ void check_size(const Task& task, const std::string& why) {
             "most {} and {} can be followed",
             task.runnable.name, ranks, size.steps, size.places, most_steps_and_iterations, most_places),
         fmt::format("take fewer ranks: about {:.0f} if both grow with their square. Where all ranks do alike "
-                    "there is "
-                    "no such limit; here {}",
+                    "there is no such limit; here {}",
                     double(ranks) / std::sqrt(excess), why));
 }
 
