@@ -131,6 +131,15 @@ TEST_CASE("a rank that hangs while another fails has its place in the report") {
     CHECK(folder.recordings().size() == 4);
 }
 
+TEST_CASE("a rank that others lost is the first failure, though its process ends after them") {
+    const Finished result = hocket::test::run(job({"--report", "--grace", "30"}, "lingers"), 60s);
+    INFO(result.out << result.err);
+    CHECK(result.exit_code == 5);
+    CHECK_THAT(report_of(result), Contains("rank 1 was lost"));
+    CHECK_THAT(report_of(result),
+               Contains("rank 1 exited with code 5\nthen rank 0 2 3 exited with code 3\n"));
+}
+
 TEST_CASE("ranks that start different operations: the report has both") {
     const Finished result = hocket::test::run(job({"--report"}, "mismatch"), 60s);
     const std::string report = report_of(result);

@@ -55,6 +55,10 @@ int main(int argc, char** argv) {
         if (is_odd_one) rest();
         if (rank == 1) return 5;
         all_reduce(5000);
+    } else if (strcmp(mode, "lingers") == 0) {
+        /* exec closes the rank's connections; the process ends when the others have ended. */
+        if (rank == 1) execlp("sh", "sh", "-c", "sleep 1; exit 5", (char*)NULL);
+        all_reduce(5000);
     } else if (strcmp(mode, "mismatch") == 0) {
         all_reduce(is_odd_one ? 17 : 16);
     } else if (strcmp(mode, "ends") == 0) {

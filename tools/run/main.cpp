@@ -91,6 +91,7 @@ class Job {
     void reap();
     void finish(std::size_t index);
     void note_failures(std::vector<std::size_t> exited);
+    void find_cause(const std::vector<record::Recording>& recordings);
     void check_deadlines();
     void enter(Stage stage);
     void signal_all(int signal);
@@ -149,7 +150,11 @@ int Job::run() {
     }
     while (!finished()) poll_once();
     stage_end_ = Clock::time_point::max();
-    if (recordings_ && first_failed_) report(read_recordings());
+    if (recordings_ && first_failed_) {
+        const auto recordings = read_recordings();
+        find_cause(recordings);
+        report(recordings);
+    }
     summarise();
     // Waits for a stalled reader until it goes away or a second signal comes.
     while ((console_.pending(1) || console_.pending(2)) && interrupts_ < 2) poll_once();
@@ -281,6 +286,20 @@ void Job::note_failures(std::vector<std::size_t> exited) {
         if (stage_ == Stage::running && recordings_) recordings_->ask();
         if (stage_ == Stage::running) enter(Stage::grace);
     }
+}
+
+// A rank's connections close before its process has ended, so a rank that ends because it lost another one
+// may be seen to end first. The recordings say which rank was lost: the first failure is that rank's.
+void Job::find_cause(const std::vector<record::Recording>& recordings) {
+    if (result_ != ranks_[*first_failed_].exit_code()) return;  // the result has another reason
+    const std::map<int, int> lost_by_rank = losses(recordings);
+    const auto found = lost_by_rank.find(static_cast<int>(*first_failed_));
+    if (found == lost_by_rank.end() || lost_by_rank.contains(found->second)) return;
+    const auto lost = static_cast<std::size_t>(found->second);
+    if (lost >= ranks_.size() || !ranks_[lost].exited || ranks_[lost].ended_by_us()) return;
+    if (ranks_[lost].exit_code() == 0) return;
+    first_failed_ = lost;
+    result_ = ranks_[lost].exit_code();
 }
 
 void Job::check_deadlines() {

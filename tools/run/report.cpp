@@ -275,6 +275,14 @@ class Analysis {
 
 }  // namespace
 
+std::map<int, int> losses(const std::vector<Recording>& recordings) {
+    std::map<int, int> lost_by_rank;
+    for (const Recording& one : recordings)
+        if (one.lost >= 0 && one.lost != one.origin.rank)
+            lost_by_rank[one.origin.job_rank()] = one.origin.job_ranks[static_cast<std::size_t>(one.lost)];
+    return lost_by_rank;
+}
+
 std::string report_text(const std::vector<Recording>& recordings, const EndingOf& ending_of) {
     // The job's own communicator comes first, then groups.
     std::map<std::string, std::map<int, const Recording*>> by_communicator;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@ namespace hocket::tools {
 // Returns how the process with this number in the job has ended, for example "killed by signal 9 (Killed)";
 // "": it has not.
 using EndingOf = std::function<std::string(int job_rank)>;
+
+// Returns for each rank that has lost another one which it lost; numbers as in the job.
+std::map<int, int> losses(const std::vector<record::Recording>& recordings);
 
 // Returns lines for a terminal, each with a line break.
 std::string report_text(const std::vector<record::Recording>& recordings, const EndingOf& ending_of);

@@ -424,6 +424,7 @@ record::Recording Progress::recording_now() const {
     recording.started = started_;
     recording.is_idle = !in_flight_.empty() && !is_attended();
     if (failure_) recording.failure = failure_->text;
+    if (const auto loss = bootstrap_.loss()) recording.lost = loss->rank;
     return recording;
 }
 

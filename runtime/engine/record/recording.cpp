@@ -140,6 +140,8 @@ Recording recording_from(const Json& json) {
     recording.request = json.at("request");
     recording.written = json.at("written_us");
     recording.failure = json.at("failure");
+    recording.lost = json.value("lost", -1);
+    if (recording.lost < -1 || recording.lost >= recording.origin.size) throw std::out_of_range("lost");
     recording.started = json.at("started");
     recording.is_idle = json.value("idle", false);
     for (const Json& one : json.at("collectives")) recording.collectives.push_back(collective_from(one));
@@ -170,11 +172,17 @@ std::string name_of_communicator(const Origin& origin) {
 }
 
 std::string to_json(const Recording& recording) {
-    Json json = {{format_key, format_version},          {"reason", recording.reason},
-                 {"request", recording.request},        {"written_us", recording.written},
-                 {"origin", json_of(recording.origin)}, {"failure", recording.failure},
-                 {"started", recording.started},        {"idle", recording.is_idle},
-                 {"collectives", Json::array()},        {"messages", Json::array()}};
+    Json json = {{format_key, format_version},
+                 {"reason", recording.reason},
+                 {"request", recording.request},
+                 {"written_us", recording.written},
+                 {"origin", json_of(recording.origin)},
+                 {"failure", recording.failure},
+                 {"lost", recording.lost},
+                 {"started", recording.started},
+                 {"idle", recording.is_idle},
+                 {"collectives", Json::array()},
+                 {"messages", Json::array()}};
     for (const Collective& one : recording.collectives) json["collectives"].push_back(json_of(one));
     for (const Message& one : recording.messages) json["messages"].push_back(json_of(one));
     // Texts from the environment need not be UTF-8.

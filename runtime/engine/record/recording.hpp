@@ -69,6 +69,7 @@ struct Recording {
     std::string request;                  // the request's text: see listener.hpp
     std::int64_t written = 0;             // as in Times
     std::string failure;                  // the communicator's failure; "": none
+    int lost = -1;                        // the first rank of the communicator that was lost; -1: none
     std::uint64_t started = 0;            // number of all collectives
     bool is_idle = false;                 // some are in flight, and no thread makes progress on them
     std::vector<Collective> collectives;  // oldest first

@@ -19,6 +19,7 @@ Recording example() {
     recording.request = "hocket-run 5 1";
     recording.written = 1'000'000'000;
     recording.failure = "rank 0 was lost: \xff not UTF-8";
+    recording.lost = 0;
     recording.started = 12;
     record::Label label;
     label.collective = "broadcast";
