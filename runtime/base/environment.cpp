@@ -64,6 +64,14 @@ std::optional<std::int64_t> EnvironmentReader::timeout(const char* name, std::in
     return is_long ? longest_timeout_ms : check_timeout(name, result, low);
 }
 
+bool EnvironmentReader::is_on(const char* name, bool unless_set) const {
+    const auto value = text(name);
+    if (!value) return unless_set;
+    if (*value != "on" && *value != "off")
+        refuse_variable(fmt::format("{} is \"{}\"; it must be on or off", name, *value));
+    return *value == "on";
+}
+
 std::optional<std::uint64_t> EnvironmentReader::bytes(const char* name) const {
     const auto value = text(name);
     if (!value) return std::nullopt;

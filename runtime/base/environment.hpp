@@ -32,6 +32,8 @@ class EnvironmentReader {
     std::optional<std::int64_t> number(const char* name, std::int64_t low, std::int64_t high) const;
     // Returns milliseconds as check_timeout() accepts them.
     std::optional<std::int64_t> timeout(const char* name, std::int64_t low) const;
+    // Accepts on and off.
+    bool is_on(const char* name, bool unless_set) const;
     // Returns bytes as dsl::parse_size reads them: "4096", "8GiB", "500 MB", "1.5g".
     std::optional<std::uint64_t> bytes(const char* name) const;
 

@@ -22,7 +22,8 @@ std::string tag(int rank) {
 
 TEST_CASE("four ranks read a sample once, from each other's memories") {
     const auto result =
-        hocket::test::run({HOCKET_RUN, "-n", "4", "--timeout", "60", HOCKET_CACHE_RANKS, "500"}, 70s);
+        hocket::test::run({HOCKET_RUN, "-n", "4", "--timeout", "60", HOCKET_CACHE_RANKS, "500"}, 70s,
+                          {{"HOCKET_ENCRYPTION", GENERATE("off", "on")}});
     INFO(result.out << result.err);
     REQUIRE(result.exit_code == 0);
     for (int rank = 0; rank < 4; ++rank)

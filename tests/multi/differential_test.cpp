@@ -53,10 +53,12 @@ struct Way {
 };
 
 const std::vector<Way>& ways() {
-    static const std::vector<Way> all{{"memory", {}, ""},
-                                      {"tcp", {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}, ""},
-                                      {"hosts in pairs", {}, "export HOCKET_HOST_ID=$((RANK / 2)); "},
-                                      {"hosts in turn", {}, "export HOCKET_HOST_ID=$((RANK % 2)); "}};
+    static const std::vector<Way> all{
+        {"memory", {}, ""},
+        {"tcp", {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}, ""},
+        {"encrypted tcp", {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}, {"HOCKET_ENCRYPTION", "on"}}, ""},
+        {"hosts in pairs", {}, "export HOCKET_HOST_ID=$((RANK / 2)); "},
+        {"hosts in turn", {}, "export HOCKET_HOST_ID=$((RANK % 2)); "}};
     return all;
 }
 

@@ -32,11 +32,13 @@ std::string growth_of(std::size_t samples, Change change) {
 }  // namespace
 
 TEST_CASE("the soak passes by memory, and by messages alone") {
-    const std::string provider = GENERATE("", "tcp");
-    CAPTURE(provider);
-    const auto result = hocket::test::run({HOCKET_RUN, "-n", "4", "--timeout", "200", HOCKET_SOAK,
-                                           "--seconds", "3", "--most", "16K", "--seed", "7"},
-                                          210s, {{"HOCKET_PROVIDER_FOR_ALL", provider}});
+    const auto [provider, encryption] =
+        GENERATE(table<const char*, const char*>({{"", "off"}, {"tcp", "off"}, {"tcp", "on"}}));
+    CAPTURE(provider, encryption);
+    const auto result =
+        hocket::test::run({HOCKET_RUN, "-n", "4", "--timeout", "200", HOCKET_SOAK, "--seconds", "3", "--most",
+                           "16K", "--seed", "7"},
+                          210s, {{"HOCKET_PROVIDER_FOR_ALL", provider}, {"HOCKET_ENCRYPTION", encryption}});
     INFO(result.out << result.err);
     CHECK(result.exit_code == 0);
     for (const char* counted :

@@ -17,9 +17,9 @@ constexpr std::size_t stage_size = 32 * 1024;
 PeerInbox::PeerInbox(Reader& reader) : reader_(reader), stage_(new std::byte[stage_size]) {}
 
 // Always parses all staged bytes, because no later event would announce them.
-std::string PeerInbox::receive(int fd) try {
+std::string PeerInbox::receive(const transport::Socket& socket) try {
     for (std::size_t turn = 0; parse() && turn < pieces_a_turn; ++turn) {
-        const transport::Transfer transfer = read(fd, piece_size);
+        const transport::Transfer transfer = read(socket, piece_size);
         if (transfer.has_ended) return transfer.why();
         if (transfer.bytes == 0) return "";
     }
@@ -92,7 +92,7 @@ void PeerInbox::end() {
 }
 
 // Fills the target first, then the stage.
-transport::Transfer PeerInbox::read(int fd, std::size_t most) {
+transport::Transfer PeerInbox::read(const transport::Socket& socket, std::size_t most) {
     std::memmove(stage_.get(), stage_.get() + stage_begin_, staged());
     stage_end_ -= stage_begin_;
     stage_begin_ = 0;
@@ -102,7 +102,7 @@ transport::Transfer PeerInbox::read(int fd, std::size_t most) {
     const std::size_t direct = is_direct ? std::min<std::uint64_t>(left_, most) : 0;
     if (is_direct) parts[count++] = {target_, direct};
     if (!is_direct || direct == left_) parts[count++] = {stage_.get() + stage_end_, stage_size - stage_end_};
-    const transport::Transfer transfer = transport::receive_some(fd, std::span(parts).first(count));
+    const transport::Transfer transfer = transport::receive_some(socket, std::span(parts).first(count));
     const std::size_t taken = std::min(transfer.bytes, direct);
     if (taken > 0) took(taken);
     stage_end_ += transfer.bytes - taken;

@@ -35,7 +35,7 @@ class PeerInbox {
 
     // Handles what has arrived, but a limited amount at a time, so that other connections get their turn.
     // Asks for room again if there was none. Returns why the connection has ended; "": it has not.
-    std::string receive(int fd);
+    std::string receive(const transport::Socket& socket);
 
     // Returns true if there is no room yet for the message that begins.
     bool is_waiting() const { return state_ == State::waiting; }
@@ -50,7 +50,7 @@ class PeerInbox {
     bool begin();
     void take_staged();
     void end();
-    transport::Transfer read(int fd, std::size_t most);
+    transport::Transfer read(const transport::Socket& socket, std::size_t most);
     void took(std::size_t bytes);
     std::size_t staged() const { return stage_end_ - stage_begin_; }
 

@@ -40,26 +40,28 @@ void PeerOutbox::take_back(std::uint64_t id) {
         std::find_if(queue_.begin(), queue_.end(), [&](const Message& message) { return message.id == id; });
     if (found == queue_.end()) return;
     auto let_go = std::exchange(found->let_go, nullptr);
-    if (found != queue_.begin() || sent_ == 0) {
+    std::uint64_t before = 0;
+    for (auto message = queue_.begin(); message != found; ++message) before += message->size();
+    if (before >= sent_ + begun_ && (found != queue_.begin() || sent_ == 0))
         queue_.erase(found);
-    } else {
+    else
         found->payload = nullptr;
-    }
     call(let_go);
 }
 
 void PeerOutbox::clear() {
     auto queue = std::exchange(queue_, {});
-    sent_ = 0;
+    sent_ = begun_ = 0;
     for (Message& message : queue) call(message.let_go);
 }
 
-std::string PeerOutbox::flush(int fd) {
+std::string PeerOutbox::flush(const transport::Socket& socket) {
     for (std::size_t turn = 0; turn < pieces_a_turn && !queue_.empty(); ++turn) {
         Parts parts;
         gather(parts);
         const transport::Transfer transfer =
-            transport::send_some(fd, std::span(parts.list).first(parts.count));
+            transport::send_some(socket, std::span(parts.list).first(parts.count));
+        begun_ = socket.bytes_begun();
         if (transfer.has_ended) return transfer.why();
         if (transfer.bytes == 0) return "";
         sent(transfer.bytes);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "runtime/cache/peers/protocol.hpp"
+#include "runtime/transport/net/socket.hpp"
 
 namespace hocket::cache {
 
@@ -31,7 +32,7 @@ class PeerOutbox {
 
     // Sends what the kernel accepts, but a limited amount at a time, so that other connections get their
     // turn. Returns why the connection is broken; "": it is not.
-    std::string flush(int fd);
+    std::string flush(const transport::Socket& socket);
 
     // Releases everything.
     void clear();
@@ -56,8 +57,9 @@ class PeerOutbox {
     void sent(std::size_t bytes);
 
     std::deque<Message> queue_;
-    std::uint64_t sent_ = 0;  // bytes of the first message
-    PeerChecksum checksum_;   // of the message whose bytes are partly hashed
+    std::uint64_t sent_ = 0;   // bytes of the first message
+    std::uint64_t begun_ = 0;  // bytes after these that are encrypted: only zeros can take their places
+    PeerChecksum checksum_;    // of the message whose bytes are partly hashed
 };
 
 }  // namespace hocket::cache

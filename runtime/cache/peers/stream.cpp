@@ -43,15 +43,15 @@ void PeerStream::ready(std::uint32_t events) {
     if (inbox_.is_waiting()) {
         if (events & (EPOLLERR | EPOLLHUP)) why = "the connection was lost";
     } else if (events & ~static_cast<std::uint32_t>(EPOLLOUT)) {
-        why = inbox_.receive(socket_.fd());
+        why = inbox_.receive(socket_);
     }
-    if (why.empty() && (events & EPOLLOUT)) why = outbox_.flush(socket_.fd());
+    if (why.empty() && (events & EPOLLOUT)) why = outbox_.flush(socket_);
     settle(why);
 }
 
 void PeerStream::receive() {
     retry_.reset();
-    settle(inbox_.receive(socket_.fd()));
+    settle(inbox_.receive(socket_));
 }
 
 void PeerStream::settle(const std::string& why) {
@@ -68,6 +68,7 @@ void PeerStream::settle(const std::string& why) {
 void PeerStream::show_interest() {
     const std::uint32_t interest =
         (inbox_.is_waiting() ? 0u : EPOLLIN) | (outbox_.is_empty() ? 0u : EPOLLOUT);
+    if (!inbox_.is_waiting() && socket_.has_more()) loop_.again(socket_.fd());
     if (interest == interest_) return;
     loop_.watch(socket_.fd(), interest, *this);
     interest_ = interest;

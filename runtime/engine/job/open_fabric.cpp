@@ -7,6 +7,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/transport/libfabric/endpoint.hpp"
 #include "runtime/transport/net/own_address.hpp"
+#include "runtime/transport/net/sealing.hpp"
 #include "runtime/transport/streams/streams.hpp"
 
 namespace hocket::engine {
@@ -17,6 +18,11 @@ constexpr std::string_view of_libfabric = "ofi+";
 
 std::unique_ptr<transport::Fabric> open_at(const std::string& provider, const std::string& source_address) {
     if (provider == "tcp") return transport::open_streams(source_address);
+    if (transport::encrypts_connections())
+        throw Error(Status::invalid_argument,
+                    fmt::format("HOCKET_ENCRYPTION is on, and libfabric's provider {} does not encrypt; let "
+                                "Hocket's tcp carry the messages (HOCKET_PROVIDER=tcp)",
+                                provider));
     return transport::open_libfabric(
         provider.starts_with(of_libfabric) ? provider.substr(of_libfabric.size()) : provider, source_address);
 }

@@ -11,6 +11,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/installed.hpp"
+#include "runtime/transport/net/sealing.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -178,13 +179,6 @@ int recording_signal_from(const Reader& reader, bool has_folder) {
     refuse_option(fmt::format("HOCKET_FLIGHT_SIGNAL is \"{}\"; it must be USR1, USR2, HUP or QUIT", *text));
 }
 
-bool is_on(const Reader& reader, const char* name, const char* unless_set) {
-    const std::string text = reader.text(name).value_or(unless_set);
-    if (text != "on" && text != "off")
-        refuse_option(fmt::format("{} is \"{}\"; it must be on or off", name, text));
-    return text == "on";
-}
-
 std::optional<kernels::Path> hand_over_from(const Reader& reader) {
     const auto text = reader.text("HOCKET_HAND_OVER");
     if (!text) return std::nullopt;
@@ -276,8 +270,9 @@ Options resolve(const Choices& choices, const Environment& environment) {
         options.timeout = std::chrono::milliseconds(*ms);
     options.join_timeout = options.timeout;
     options.shares_buffers =
-        choices.shares_buffers ? *choices.shares_buffers : is_on(reader, "HOCKET_SHARE_BUFFERS", "off");
-    options.cuda_ipc = is_on(reader, "HOCKET_CUDA_IPC", "on");
+        choices.shares_buffers ? *choices.shares_buffers : reader.is_on("HOCKET_SHARE_BUFFERS", false);
+    options.cuda_ipc = reader.is_on("HOCKET_CUDA_IPC", true);
+    reader.is_on(transport::encryption_variable, false);  // read where connections are made; refused here
     options.hand_over = hand_over_from(reader);
     options.log = log_from(reader);
     options.recording.folder = reader.text("HOCKET_FLIGHT_RECORDER").value_or("");

@@ -347,7 +347,7 @@ Failure fabric_failed(const std::string& reason, const std::string& provider, in
                       InFlight in_flight) {
     return make_failure(
         Status::transport, fmt::format("the fabric ({}) failed: {}", provider, reason),
-        provider == "tcp"
+        provider == "tcp" || provider == "encrypted tcp"
             ? "see whether that rank's host is up, and whether a firewall stands between the two"
             : "try Hocket's own transport, tcp (without HOCKET_PROVIDER and HOCKET_PROVIDER_FOR_ALL), or "
               "FI_LOG_LEVEL=warn for "

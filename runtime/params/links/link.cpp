@@ -172,7 +172,7 @@ void Link::flush() {
     std::uint64_t budget = most_read_at_once;
     while (!outgoing_.empty()) {
         std::vector<iovec> pieces = next_pieces();
-        const transport::Transfer sent = transport::send_some(socket_.fd(), pieces);
+        const transport::Transfer sent = transport::send_some(socket_, pieces);
         if (sent.has_ended) return fail(sent.why());
         if (sent.bytes == 0) break;
         spoke_ = transport::Clock::now();
@@ -253,7 +253,7 @@ bool Link::read_some(std::byte* to, std::uint64_t bytes) {
             return false;
         }
         const transport::Transfer got =
-            transport::receive_some(socket_.fd(), std::span(to + have_, bytes - have_));
+            transport::receive_some(socket_, std::span(to + have_, bytes - have_));
         if (got.has_ended) fail(got.why());
         if (got.bytes == 0) return false;
         heard_ = transport::Clock::now();
@@ -419,7 +419,7 @@ void Link::end_sending() {
 void Link::discard() {
     char scratch[16384];
     for (std::uint64_t read = 0; read < most_read_at_once;) {
-        const transport::Transfer got = transport::receive_some(socket_.fd(), scratch);
+        const transport::Transfer got = transport::receive_some(socket_, scratch);
         if (got.has_ended) close();
         if (got.bytes == 0) return;
         read += got.bytes;
@@ -460,6 +460,7 @@ void Link::show_interest() {
     const bool waits = (held_ || must_read_first()) && !is_closing_;
     const std::uint32_t interest =
         (waits ? 0U : std::uint32_t{EPOLLIN}) | (outgoing_.empty() ? 0U : std::uint32_t{EPOLLOUT});
+    if (!waits && socket_.has_more()) loop_.again(socket_.fd());
     if (interest == interest_) return;
     loop_.watch(socket_.fd(), interest, *this);
     interest_ = interest;

@@ -19,7 +19,7 @@ void Link::queue(std::shared_ptr<const std::string> frame) {
 void Link::flush() {
     while (is_open() && !output_.empty()) {
         const std::string& frame = *output_.front();
-        const Transfer transfer = send_some(fd(), std::string_view(frame).substr(sent_));
+        const Transfer transfer = send_some(socket_, std::string_view(frame).substr(sent_));
         if (transfer.has_ended) {
             if (error_ == 0) error_ = transfer.error;
             output_.clear(), sent_ = 0;
@@ -33,10 +33,11 @@ void Link::flush() {
 }
 
 Link::State Link::receive() {
-    // Bounded, so that one busy peer cannot keep the reader from the others; poll(2) reports the rest.
+    // Bounded, so that one busy peer cannot keep the reader from the others; poll(2) reports the rest, but
+    // not what is in the process already.
     char bytes[65536];
-    for (int rounds = 0; rounds < 16; ++rounds) {
-        const Transfer transfer = receive_some(fd(), bytes);
+    for (int rounds = 0; rounds < 16 || socket_.has_more(); ++rounds) {
+        const Transfer transfer = receive_some(socket_, bytes);
         if (transfer.has_ended) {
             if (error_ == 0) error_ = transfer.error;
             return error_ == 0                               ? State::closed

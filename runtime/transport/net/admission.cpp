@@ -97,8 +97,8 @@ void Admission::listen_to(Stranger& stranger) {
     } catch (const ProtocolError& error) {
         turn_away(stranger, error.what());
     } catch (const HungUp&) {
-        const bool is_newcomer =
-            !stranger.nonce.empty() && stranger.known.hello.rank == rank_of_newcomers;  // or claims to be one
+        const bool is_newcomer = !stranger.challenge.empty() &&
+                                 stranger.known.hello.rank == rank_of_newcomers;  // or claims to be one
         drop(stranger, is_newcomer
                            ? "a new process has given up, or ended, before anybody looked who had come"
                            : "it closed the connection before it had proved that it knows the secret");
@@ -107,21 +107,34 @@ void Admission::listen_to(Stranger& stranger) {
 
 // Handles a frame. Returns false if the connection is no longer a stranger's.
 bool Admission::take(Stranger& stranger, const Frame& frame) {
-    if (!stranger.nonce.empty()) {
+    if (!stranger.challenge.empty()) {
         judge(stranger, frame);
         return false;
     }
     if (frame.type != FrameType::hello) throw ProtocolError("it did not begin with a hello");
     stranger.known.hello = decode_hello(frame.payload);
-    stranger.nonce = fresh_nonce();
-    put(stranger.known.socket, encode_frame(FrameType::challenge, stranger.nonce));
+    const std::uint32_t offered = stranger.known.hello.ciphers;
+    if (terms_.encrypts != (offered != 0)) {
+        turn_away(stranger, fmt::format("HOCKET_ENCRYPTION is {} here and {} there; set it alike in all "
+                                        "processes of a job",
+                                        terms_.encrypts ? "on" : "off", terms_.encrypts ? "off" : "on"));
+        return false;
+    }
+    if (terms_.encrypts) {
+        stranger.own = fresh_key_halves();
+        stranger.cipher = best_cipher(offered);
+        if (stranger.cipher == Cipher::none) throw ProtocolError("it offered no cipher that is known here");
+    }
+    stranger.challenge =
+        encode_challenge(terms_.encrypts ? stranger.own.shown : fresh_nonce(), stranger.cipher);
+    put(stranger.known.socket, encode_frame(FrameType::challenge, stranger.challenge));
     return true;
 }
 
 void Admission::judge(Stranger& stranger, const Frame& frame) {
     if (frame.type != FrameType::proof) throw ProtocolError("it did not answer the challenge");
     const Hello& hello = stranger.known.hello;
-    if (!same_proof(frame.payload, make_proof(terms_.secret, Side::guest, hello, stranger.nonce)))
+    if (!same_proof(frame.payload, make_proof(terms_.secret, Side::guest, hello, stranger.challenge)))
         return turn_away(stranger, terms_.wrong_secret);
     if (const std::string why = terms_.refuse ? terms_.refuse(hello) : ""; !why.empty()) {
         if (hello.rank != rank_of_newcomers) return turn_away(stranger, why);
@@ -131,7 +144,10 @@ void Admission::judge(Stranger& stranger, const Frame& frame) {
         return;
     }
     put(stranger.known.socket,
-        encode_frame(FrameType::welcome, make_proof(terms_.secret, Side::host, hello, stranger.nonce)));
+        encode_frame(FrameType::welcome, make_proof(terms_.secret, Side::host, hello, stranger.challenge)));
+    if (terms_.encrypts)
+        seal(stranger.known.socket, Side::host, stranger.cipher, terms_.secret, stranger.own, hello,
+             stranger.challenge);
     terms_.admit(part_with(stranger));
 }
 
@@ -144,7 +160,7 @@ void Admission::tell(Stranger& stranger, const std::string& why) {
     put(socket, encode_frame(FrameType::refused, why));
     shutdown(socket.fd(), SHUT_WR);
     char rest[4096];  // closing with unread bytes would reset the connection, and the refusal would be lost
-    receive_some(socket.fd(), rest);
+    receive_some(socket, rest);
 }
 
 void Admission::turn_away(Stranger& stranger, const std::string& why) {

@@ -31,6 +31,7 @@ struct AdmissionTerms {
     std::function<void(Admitted)> admit;              // called for a guest that is admitted
     std::function<std::string(const Hello&)> refuse;  // returns why a guest is refused; "": it is admitted
     bool is_quiet = false;                            // refusals are not logged
+    bool encrypts = encrypts_connections();           // guests must have the same
 };
 
 // For use on the loop's thread only.
@@ -65,7 +66,9 @@ class Admission final : private SocketLoop::Watcher {
         std::optional<SocketLoop::Timer> deadline{};
         Clock::time_point came = Clock::now();
         Admitted known{};
-        std::string nonce{};  // this side's; empty until the challenge is sent
+        KeyHalves own{};          // if connections are encrypted
+        std::string challenge{};  // its payload; empty until it is sent
+        Cipher cipher = Cipher::none;
         FrameParser parser{max_hello_size};
     };
 

@@ -16,18 +16,21 @@ using Kind = DialError::Kind;
 // One attempt to connect.
 class Call {
   public:
-    Call(const Dial& call, const Patience& patience, const Socket& socket)
+    Call(const Dial& call, const Patience& patience, Socket& socket)
         : call_(call), patience_(patience), socket_(socket) {}
 
     // Also throws HungUp.
     void prove() {
-        const Hello hello{call_.rank, call_.world_size, fresh_nonce(), call_.identity};
+        const KeyHalves own = call_.encrypts ? fresh_key_halves() : KeyHalves{};
+        const Hello hello{call_.rank, call_.world_size, call_.encrypts ? own.shown : fresh_nonce(),
+                          call_.identity, call_.encrypts ? known_ciphers() : 0};
         say(FrameType::hello, encode_hello(hello));
         const std::string challenge = expect(FrameType::challenge);
-        if (challenge.size() != nonce_size) throw ProtocolError("it sent a challenge of the wrong size");
+        const Cipher cipher = decode_challenge(challenge, hello).cipher;
         say(FrameType::proof, make_proof(call_.secret, Side::guest, hello, challenge));
         if (!same_proof(expect(FrameType::welcome), make_proof(call_.secret, Side::host, hello, challenge)))
             throw DialError(Kind::impostor, "it does not know this job's secret");
+        if (call_.encrypts) seal(socket_, Side::guest, cipher, call_.secret, own, hello, challenge);
     }
 
   private:
@@ -48,12 +51,12 @@ class Call {
 
     const Dial& call_;
     const Patience& patience_;
-    const Socket& socket_;
+    Socket& socket_;
     FrameParser parser_{max_refusal_payload};
 };
 
 // Makes one attempt. Returns why it failed, if another one may be made; "" if it succeeded.
-std::string attempt(const Dial& call, const Patience& patience, const Socket& socket) try {
+std::string attempt(const Dial& call, const Patience& patience, Socket& socket) try {
     Call(call, patience, socket).prove();
     return "";
 } catch (const HungUp&) {

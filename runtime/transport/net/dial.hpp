@@ -18,6 +18,7 @@ struct Dial {
     // Added to the patience once something listens there: when the time is over, the host may know better
     // what is wrong.
     Clock::duration last_word{};
+    bool encrypts = encrypts_connections();  // the host must have the same
 };
 
 // The reason why there is no connection, in words about the host ("it ...") or in the kernel's words.

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "runtime/base/error.hpp"
+#include "runtime/transport/net/sealing.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -256,9 +257,37 @@ std::string advised_text(int number) {
     return error_text(number);
 }
 
+Socket::Socket() = default;
+Socket::Socket(int fd) : fd_(fd) {
+    forks::close_in_children(fd);
+}
+Socket::Socket(Socket&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), sealed_(std::move(other.sealed_)) {}
+Socket& Socket::operator=(Socket&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    std::swap(sealed_, other.sealed_);
+    return *this;
+}
+Socket::~Socket() {
+    close();
+}
+
 void Socket::close() {
+    sealed_.reset();
     if (fd_ < 0) return;
     forks::close(std::exchange(fd_, -1));
+}
+
+void Socket::seal(std::unique_ptr<SealedBytes> sealed) {
+    sealed_ = std::move(sealed);
+}
+
+std::size_t Socket::bytes_begun() const {
+    return sealed_ ? sealed_->bytes_begun() : 0;
+}
+
+bool Socket::has_more() const {
+    return sealed_ && sealed_->has_more();
 }
 
 std::optional<Endpoint> Endpoint::parse(std::string_view text) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,25 +21,32 @@ namespace hocket::transport {
 
 using Clock = std::chrono::steady_clock;
 
+class SealedBytes;
+
 // A socket that forked children close at once.
 class Socket {
   public:
-    Socket() = default;
-    explicit Socket(int fd) : fd_(fd) { forks::close_in_children(fd); }
-    Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    Socket& operator=(Socket&& other) noexcept {
-        std::swap(fd_, other.fd_);
-        return *this;
-    }
-    ~Socket() { close(); }
+    Socket();
+    explicit Socket(int fd);
+    Socket(Socket&& other) noexcept;
+    Socket& operator=(Socket&& other) noexcept;
+    ~Socket();
 
     int fd() const { return fd_; }
     bool is_open() const { return fd_ >= 0; }
     void close();
     void forget() { fd_ = -1; }  // in a forked child, where it was closed
 
+    // From now on all bytes are encrypted, in both directions.
+    void seal(std::unique_ptr<SealedBytes> sealed);
+    SealedBytes* sealed() const { return sealed_.get(); }  // null: bytes go as they are
+    // What poll(2) does not know of a sealed socket: see transfer.hpp. Zero and false for others.
+    std::size_t bytes_begun() const;
+    bool has_more() const;
+
   private:
     int fd_ = -1;
+    std::unique_ptr<SealedBytes> sealed_;
 };
 
 // How long to wait for others, and when to give up.

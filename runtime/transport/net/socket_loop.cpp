@@ -46,7 +46,9 @@ SocketLoop::Timer SocketLoop::at(Clock::time_point time, std::function<void()> c
 
 void SocketLoop::turn(Clock::time_point until) {
     if (!timers_.empty()) until = std::min(until, timers_.begin()->first);
+    if (!again_.empty()) until = Clock::now();
     epoll_.is_open() ? turn_by_epoll(until) : turn_by_poll(until);
+    tell_again();
     run_timers();
 }
 
@@ -77,6 +79,15 @@ void SocketLoop::turn_by_poll(Clock::time_point until) {
 // Another watcher may have closed this descriptor in the same turn.
 void SocketLoop::tell(int fd, std::uint32_t events) {
     if (Watcher* watcher = watched_[static_cast<std::size_t>(fd)].watcher) watcher->ready(events);
+}
+
+// Descriptors that are added meanwhile wait for the next turn.
+void SocketLoop::tell_again() {
+    for (std::size_t left = again_.size(); left > 0; --left) {
+        const int fd = again_.front();
+        again_.pop_front();
+        if ((watched_[static_cast<std::size_t>(fd)].events & EPOLLIN) != 0) tell(fd, EPOLLIN);
+    }
 }
 
 // Timers that are set meanwhile wait for the next turn.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <vector>
@@ -30,6 +31,9 @@ class SocketLoop {
     // Level-triggered. Call it again to change the events. The watcher must live until forget().
     void watch(int fd, std::uint32_t events, Watcher& watcher);
     void forget(int fd);  // call before closing it
+    // Calls the watcher in the next turn as if this descriptor were readable, for data that are in the
+    // process already (Socket::has_more).
+    void again(int fd) { again_.push_back(fd); }
 
     // Calls `call` once, at that time or soon after. The timer no longer exists when its call begins.
     Timer at(Clock::time_point time, std::function<void()> call);
@@ -49,10 +53,12 @@ class SocketLoop {
     void turn_by_epoll(Clock::time_point until);
     void turn_by_poll(Clock::time_point until);
     void tell(int fd, std::uint32_t events);
+    void tell_again();
     void run_timers();
 
     Socket epoll_;                  // not open: poll(2) is used instead
     std::vector<Watched> watched_;  // by descriptor
+    std::deque<int> again_;
     std::multimap<Clock::time_point, std::function<void()>> timers_;
 };
 

@@ -112,7 +112,7 @@ bool Stream::flush(std::vector<Completion>& done) {
         if (of_header > 0) parts[count++] = {reinterpret_cast<char*>(&next.header) + sent_, of_header};
         const std::size_t left = sizeof(Header) + next.header.bytes - sent_ - of_header;
         count += next.left.describe(std::span(parts).subspan(count), std::min(budget, left));
-        const Transfer sent = send_some(socket_.fd(), std::span(parts).first(count));
+        const Transfer sent = send_some(socket_, std::span(parts).first(count));
         if (sent.has_ended) broken_ = sent.why();
         if (sent.bytes == 0) break;
         moved = true;
@@ -154,7 +154,7 @@ bool Stream::take(std::vector<Completion>& done) {
 }
 
 std::size_t Stream::read(std::span<iovec> into) {
-    const Transfer received = receive_some(socket_.fd(), into);
+    const Transfer received = receive_some(socket_, into);
     if (received.has_ended) broken_ = received.why();
     return received.bytes;
 }

@@ -1,10 +1,13 @@
 #include "runtime/transport/streams/streams.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <optional>
 
 #include "runtime/base/error.hpp"
+#include "runtime/transport/net/sealing.hpp"
 #include "runtime/transport/streams/mesh.hpp"
 #include "runtime/transport/streams/stream.hpp"
 
@@ -23,10 +26,15 @@ class Streams : public Fabric {
   public:
     explicit Streams(const std::string& source_address) : mesh_(source_address) {}
 
-    std::string provider() const override { return "tcp"; }
+    // A name of its own, because tables of measured schedules are kept by it.
+    std::string provider() const override { return encrypts_ ? "encrypted tcp" : "tcp"; }
     std::string why() const override {
-        return "straight over TCP: faster at every size measured than libfabric's tcp "
-               "(docs/decisions/streams-own-tcp.md)";
+        const std::string way =
+            "straight over TCP: faster at every size measured than libfabric's tcp "
+            "(docs/decisions/streams-own-tcp.md)";
+        return encrypts_ ? way + fmt::format("; HOCKET_ENCRYPTION=on, {} here",
+                                             name_of(best_cipher(known_ciphers())))
+                         : way;
     }
     std::string local_address() const override { return mesh_.invitation(); }
     void connect(std::span<const std::string> addresses, const Patience& patience) override;
@@ -43,6 +51,7 @@ class Streams : public Fabric {
     void clear_the_way();
     void require_open() const;
 
+    const bool encrypts_ = encrypts_connections();
     StreamMesh mesh_;
     std::vector<Stream> streams_;   // of the connected peers
     std::vector<int> stream_of_;    // by rank; -1: none

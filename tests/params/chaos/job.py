@@ -166,7 +166,7 @@ class Job:
         self.environment = dict(
             os.environ, HOCKET_SECRET=f"chaos {plan.seed}", HOCKET_TUNING="off", HOCKET_TIMEOUT_MS=str(plan.timeout_ms),
             HOCKET_PARAMS_ADDRESS=f"{self.hosts.address(plan.server_hosts[0])}:{port}",
-            HOCKET_SCHEDULE_PATH=os.path.join(ROOT, "schedules"))
+            HOCKET_SCHEDULE_PATH=os.path.join(ROOT, "schedules"), HOCKET_ENCRYPTION=("off", "on")[plan.seed % 2])
         self.environment.pop("HOCKET_LOG", None)
         # With /proc hidden the loader cannot find the program's folder.
         self.environment["LD_LIBRARY_PATH"] = ":".join(

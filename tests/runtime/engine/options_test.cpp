@@ -194,6 +194,8 @@ TEST_CASE("what cannot be is refused by its name") {
     CHECK_THROWS_WITH(resolved({{"HOCKET_TIMEOUT_MS", "1s"}}), Contains("HOCKET_TIMEOUT_MS is \"1s\""));
     CHECK_THROWS_WITH(resolved({{"HOCKET_TIMEOUT_MS", "-1"}}), Contains("HOCKET_TIMEOUT_MS is -1"));
     CHECK_THROWS_WITH(resolved({{"HOCKET_EXECUTOR", "gpu"}}), Contains("HOCKET_EXECUTOR is \"gpu\""));
+    CHECK_THROWS_WITH(resolved({{"HOCKET_ENCRYPTION", "yes"}}),
+                      Contains("HOCKET_ENCRYPTION is \"yes\"; it must be on or off"));
     CHECK_THROWS_WITH(resolved({{"HOCKET_HAND_OVER", "disk"}}),
                       Contains("HOCKET_HAND_OVER is \"disk\"; it must be cache or memory"));
     CHECK(resolved({{"HOCKET_HAND_OVER", "memory"}}).hand_over == kernels::Path::memory);

@@ -40,6 +40,7 @@ struct Way {
     const char* expected_provider;
     bool is_fenced = true;           // signals are plain stores (docs/decisions/engine-plain-signals.md)
     const char* between_hosts = "";  // the provider
+    const char* encryption = "off";
 };
 
 struct Work {
@@ -271,12 +272,15 @@ TEST_CASE("every way of running a schedule gives the same bits") {
                            {"aabb", "", "memory, tcp;ofi_rxm", true, "ofi+tcp"},
                            {"abab", "", "memory, tcp"},
                            {"abbb", "", ""},  // rank 0 is alone
-                           {"abcd", "", "tcp"}}) {
+                           {"abcd", "", "tcp"},
+                           {"aabb", "", "memory, encrypted tcp", true, "", "on"},
+                           {"abcd", "", "encrypted tcp", true, "", "on"}}) {
         const auto outcomes = test::run_ranks(
             {ranks,
              {{"HOCKET_TOPOLOGY", "2x2"},
               {"HOCKET_PROVIDER_FOR_ALL", way.provider},
               {"HOCKET_PROVIDER", way.between_hosts},
+              {"HOCKET_ENCRYPTION", way.encryption},
               {"HOCKET_TIMEOUT_MS", "30000"}},
              120},
             [&](int rank) {
@@ -304,7 +308,8 @@ TEST_CASE("every way of running a schedule gives the same bits") {
                     expected += ranks * work.count * element_size(work.type);
                 }
             });
-        INFO("hosts " << way.hosts << ", provider " << way.provider << ", fenced " << way.is_fenced);
+        INFO("hosts " << way.hosts << ", provider " << way.provider << ", fenced " << way.is_fenced
+                      << ", encryption " << way.encryption);
         REQUIRE(test::problems(outcomes) == "");
         is_first = false;
     }

@@ -108,7 +108,7 @@ class Game final : private PeerInbox::Reader {
         if (n > 0) said_ += static_cast<std::size_t>(n);
     }
 
-    void look() { why_ = inbox_.receive(ours_.fd()); }
+    void look() { why_ = inbox_.receive(ours_); }
 
     SampleRoom begins(const PeerHeader& header) override {
         require(ended_ < sent_.size());

@@ -9,6 +9,7 @@
 #include "runtime/cache/peers/questions.hpp"
 #include "tests/runtime/cache/peers/parts.hpp"
 #include "tests/support/processes.hpp"
+#include "tests/support/setting.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -232,6 +233,7 @@ std::string ask_for_many(const Endpoint& host) {
 }  // namespace
 
 TEST_CASE("many questions of all sizes between two processes are all answered right") {
+    const Setting encryption("HOCKET_ENCRYPTION", GENERATE("off", "on"));
     PoolAnswerer answerer;
     PeerServiceOptions options = options_of(0, &answerer);
     const int port = port_of(options.listener);
@@ -245,6 +247,7 @@ TEST_CASE("many questions of all sizes between two processes are all answered ri
 }
 
 TEST_CASE("many questions of all sizes between two services of one process are all answered right") {
+    const Setting encryption("HOCKET_ENCRYPTION", GENERATE("off", "on"));
     PoolAnswerer answerer;
     {
         const PeerService host(options_of(0, &answerer));

@@ -87,6 +87,25 @@ TEST_CASE("opening an endpoint leaves the embedder's signal handlers alone") {
     require_success(processes.wait());
 }
 
+TEST_CASE("libfabric's providers are refused where connections are to be encrypted") {
+    Processes processes;
+    processes.start([]() -> std::string {
+        setenv("HOCKET_ENCRYPTION", "on", 1);
+        expect(engine::open_fabric("tcp")->provider() == "encrypted tcp", "the name of the provider");
+        try {
+            engine::open_fabric("ofi+tcp");
+        } catch (const Error& error) {
+            const std::string text = error.what();
+            expect(error.status() == Status::invalid_argument &&
+                       text.find("ofi+tcp does not encrypt") != text.npos,
+                   text);
+            return "";
+        }
+        return "it was opened";
+    });
+    require_success(processes.wait());
+}
+
 TEST_CASE("tcp works where loopback is the only interface") {
     Processes world(40);
     world.start([]() -> std::string {

@@ -114,7 +114,7 @@ TEST_CASE("whoever is no guest is told why, and logged") {
     CHECK(fate_after("GET / HTTP/1.0\r\n\r\n") == "it does not speak Hocket's protocol");
     CHECK(fate_after(encode_frame(FrameType::proof, fresh_nonce())) == "it did not begin with a hello");
     CHECK(fate_after(encode_frame(FrameType::hello, std::string(max_hello_size + 1, 'x')).substr(0, 12)) ==
-          "it announced a message of 297 bytes where at most 296 are allowed");
+          "it announced a message of 301 bytes where at most 300 are allowed");
     const std::string twice = encode_frame(FrameType::hello, encode_hello(hello));
     CHECK(fate_after(twice + twice) == "challenge, it did not answer the challenge");
     CHECK(host.guests.empty());

@@ -90,6 +90,7 @@ TEST_CASE("a proof holds for its secret, side, nonces, rank, world size and iden
     CHECK(!same_proof(proof, make_proof("secret", Side::guest, {3, 9, hello.nonce}, nonce)));
     CHECK(!same_proof(proof, make_proof("secret", Side::guest, {3, 8, nonce}, nonce)));
     CHECK(!same_proof(proof, make_proof("secret", Side::guest, {3, 8, hello.nonce, "x"}, nonce)));
+    CHECK(!same_proof(proof, make_proof("secret", Side::guest, {3, 8, hello.nonce, "", 2}, nonce)));
     CHECK(!same_proof(proof, make_proof("secret", Side::guest, hello, hello.nonce)));
     CHECK(!same_proof(proof, proof.substr(1)));
     CHECK(fresh_nonce() != fresh_nonce());
@@ -105,8 +106,8 @@ TEST_CASE("a proof is HMAC-SHA256, of short secrets and of such as are longer th
             text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
         return text;
     };
-    CHECK(hex("secret") == "22f88f4a1a2f0ada3624e5cf02bb7408f99af46f0f4393b285296c9d8e6f0823");
-    CHECK(hex(std::string(100, 's')) == "2432108d9e71073c95cee3127b90b9bc73d0aeb43eeabf29b5d548c27b1b4f92");
+    CHECK(hex("secret") == "9bb73b03ee98eabcaa96c300d91b2c98092c79d934afcce515a8a4977f9953bc");
+    CHECK(hex(std::string(100, 's')) == "5e5f1d585aa25b6c80f2a147da147f33ec672a2660a431946c890ed7cf42d0e5");
 }
 
 TEST_CASE("arbitrary bytes break nothing (seeded)") {
