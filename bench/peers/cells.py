@@ -177,6 +177,16 @@ def measure(libraries, plan, ranks, folder, deadline, cells_left, meter=None, to
     return cells
 
 
+def mark_uncrossed(group, least):
+    """Marks a library that moved less than the minimum over the links: it used another path, and its figure doesn't
+    count."""
+    for cell in group:
+        for figures in cell["rows"].values():
+            if figures.get("crossed_bytes", least(cell)) < 0.99 * least(cell):
+                figures["error"] = f"only {figures['crossed_bytes']:.0f} bytes crossed the links"
+                del figures["median_us"]
+
+
 def show_progress(text):
     """Prints a line over the last one."""
     if sys.stderr.isatty():

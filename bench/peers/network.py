@@ -1,6 +1,5 @@
-"""Part 2: all_reduce between hosts made of namespaces, and over tcp on the loopback interface."""
+"""Part 2: all_reduce between hosts made of namespaces."""
 
-import json
 import os
 import secrets
 import time
@@ -9,7 +8,7 @@ import build
 import cells
 import libraries
 import report
-from hosts import LINK, NETWORK, Hosts, HostsError, call
+from hosts import LINK, NETWORK, Hosts, HostsError
 
 RATE = 1e9  # bits per second
 SIZES = [64 << 10, 512 << 10, 4 << 20, 16 << 20, 64 << 20]
@@ -82,36 +81,9 @@ def between_hosts(builds, names, hosts):
     return [library for name in names for library in every.get(name, [])]
 
 
-def over_loopback(builds, names):
-    drivers = build.DRIVERS
-    over_tcp = {"HOCKET_PROVIDER_FOR_ALL": "tcp"}
-    only_tcp = {"pml": "ob1", "btl": "self,tcp", "btl_tcp_if_include": "lo"}
-    every = {
-        "openmpi": libraries.open_mpi(drivers, settings=only_tcp),
-        "gloo": libraries.gloo(drivers),
-        "hocket": libraries.hocket(drivers, builds["hocket"], over_tcp, ["malloc"]),
-        "before": libraries.hocket(drivers, builds["before"], over_tcp, ["malloc"], report.BEFORE),
-    }
-    return [every[name] for name in names if name in every]
-
-
-def loopback_traffic():
-    return [json.loads(call("ip", "-s", "-j", "link", "show", "lo"))[0]["stats64"]["tx"]["bytes"]]
-
-
 def least_bytes(hosts, size):
     """Returns the bytes that all_reduce must move over the busiest link, in each direction."""
     return 2 * (hosts - 1) / hosts * size
-
-
-def mark_uncrossed(group, least):
-    """Marks a library that moved less than the minimum over the links: it used another path, and its figure doesn't
-    count."""
-    for cell in group:
-        for figures in cell["rows"].values():
-            if figures.get("crossed_bytes", least(cell)) < 0.99 * least(cell):
-                figures["error"] = f"only {figures['crossed_bytes']:.0f} bytes crossed the links"
-                del figures["median_us"]
 
 
 def measure_between(hosts_count, builds, names, folder, deadline, cells_left):
@@ -127,7 +99,7 @@ def measure_between(hosts_count, builds, names, folder, deadline, cells_left):
             cells_left,
             meter=hosts.traffic,
         )
-    mark_uncrossed(group, lambda cell: least_bytes(hosts_count, cell["bytes"]))
+    cells.mark_uncrossed(group, lambda cell: least_bytes(hosts_count, cell["bytes"]))
     for cell in group:
         seconds = least_bytes(hosts_count, cell["bytes"]) * 8 / RATE
         cell["place"] = place
@@ -137,14 +109,12 @@ def measure_between(hosts_count, builds, names, folder, deadline, cells_left):
 
 def measure(builds, names, folder, seconds):
     deadline = time.monotonic() + seconds
-    steps = [(measure_between, 2), (measure_between, 4), (measure_loopback, 2), (measure_loopback, 4)]
+    hosts_counts = [2, 4]
     measured = []
-    for turn, (step, count) in enumerate(steps):
-        build.say(
-            f"{count} hosts x {LOCAL_RANKS} ranks" if step is measure_between else f"{count} ranks, tcp loopback"
-        )
+    for turn, count in enumerate(hosts_counts):
+        build.say(f"{count} hosts x {LOCAL_RANKS} ranks")
         try:
-            group = step(count, builds, names, folder, deadline, (len(steps) - turn) * len(SIZES))
+            group = measure_between(count, builds, names, folder, deadline, (len(hosts_counts) - turn) * len(SIZES))
         except HostsError as error:
             print(f"left out: {error}")
             continue
@@ -152,19 +122,3 @@ def measure(builds, names, folder, seconds):
         measured += group
     return measured
 
-
-def measure_loopback(ranks, builds, names, folder, deadline, cells_left):
-    plan = [("all_reduce", size) for size in SIZES]
-    group = cells.measure(
-        over_loopback(builds, names),
-        plan,
-        ranks,
-        os.path.join(folder, f"loopback-{ranks}"),
-        deadline,
-        cells_left,
-        meter=loopback_traffic,
-    )
-    mark_uncrossed(group, lambda cell: 2 * (ranks - 1) * cell["bytes"])
-    for cell in group:
-        cell["place"] = f"{ranks} ranks, tcp loopback"
-    return group

@@ -26,6 +26,8 @@ STYLES = {
     report.LIMIT: ("#333333", "--", None),
     "Hocket, ring": ("#e8836f", "-", "v"),
     "Hocket, blueconnect": ("#8c1c2c", "-", "D"),
+    "Hocket, net": ("#e8836f", "-", "s"),
+    "Hocket, ofi+tcp": ("#8c1c2c", "-", "^"),
 }
 
 
@@ -115,7 +117,7 @@ def by_size(cells):
     return {row: [(cell["bytes"], report.median(cell, row)) for cell in cells] for row in report.row_names(cells)}
 
 
-def draw_host(cells, file, touch):
+def draw_host(cells, file, touch, place="on one host"):
     """A panel for each number of ranks and collective. Each number of ranks begins a row, unless there is one collective
     alone: then the numbers stand beside one another."""
     collectives = list(dict.fromkeys(cell["collective"] for cell in cells))
@@ -128,7 +130,7 @@ def draw_host(cells, file, touch):
             group = [c for c in cells if (c["ranks"], c["collective"]) == (ranks, collective)]
             panels.append((f"{collective}, {ranks} ranks", by_size(group)))
         panels += filling
-    draw(panels, columns, f"Collectives on one host, float32, {report.buffers_text(touch)}", size_ticks, file)
+    draw(panels, columns, f"Collectives {place}, float32, {report.buffers_text(touch)}", size_ticks, file)
 
 
 def draw_network(cells, file):

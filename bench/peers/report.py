@@ -79,13 +79,14 @@ def measured(cells, row):
     return any(median(cell, row) for cell in cells)
 
 
-def print_host_tables(cells, touch):
+def print_host_tables(cells, touch, place="on one host"):
     for collective, ranks in dict.fromkeys((c["collective"], c["ranks"]) for c in cells):
         group = [c for c in cells if (c["collective"], c["ranks"]) == (collective, ranks)]
         rows = [row for row in row_names(group) if measured(group, row)]
         own = [row for row in rows if row not in PEERS and row != "roofline" and not row.startswith(BEFORE)]
-        print(f"\n{collective}, {ranks} ranks on one host, float32, {buffers_text(touch)}: median time; {RATIOS}")
-        header = ["size", *rows, *(f"peer/{row}" for row in own), *(f"roofline/{row}" for row in own)]
+        limited = own if "roofline" in rows else []
+        print(f"\n{collective}, {ranks} ranks {place}, float32, {buffers_text(touch)}: median time; {RATIOS}")
+        header = ["size", *rows, *(f"peer/{row}" for row in own), *(f"roofline/{row}" for row in limited)]
         print_columns(
             header,
             [
@@ -93,7 +94,7 @@ def print_host_tables(cells, touch):
                     size_text(cell["bytes"]),
                     *(time_text(median(cell, row)) for row in rows),
                     *(ratio_text(ratio(cell, row)) for row in own),
-                    *(ratio_text(share(cell, row)) for row in own),
+                    *(ratio_text(share(cell, row)) for row in limited),
                 ]
                 for cell in group
             ],
@@ -204,16 +205,27 @@ def host_verdicts(cells):
 
 
 def network_verdicts(cells):
-    between = [c for c in cells if LIMIT in c["rows"]]
-    loopback = [c for c in cells if LIMIT not in c["rows"]]
     verdicts = []
     for row, choice in (("Hocket, blueconnect", "blueconnect"), ("Hocket", "Hocket's choice")):
         what = f"3. between hosts, {choice}"
         within = what + ": within 10 % of the links' limit"
-        verdicts.append(verdict(within, between, lambda c, row=row: share(c, row, LIMIT), 1 / 1.1))
-        verdicts.append(faster(what, between, row))
-    what = "3. tcp loopback from 64 KiB: the speed of Gloo and Open MPI"
-    return [*verdicts, verdict(what, loopback, lambda c: ratio(c, "Hocket"), 1)]
+        verdicts.append(verdict(within, cells, lambda c, row=row: share(c, row, LIMIT), 1 / 1.1))
+        verdicts.append(faster(what, cells, row))
+    return verdicts
+
+
+def loopback_verdicts(cells):
+    def of_own(cell, row):
+        """Returns this row's share of the speed of Hocket's own TCP."""
+        own, other = median(cell, SHARED), median(cell, row)
+        return own / other if own and other else None
+
+    ways = [row for row in row_names(cells) if row.startswith(SHARED + ", ")]
+    return [
+        verdict("5. tcp loopback: at least 1.2 times the fastest peer's speed", cells, lambda c: ratio(c, SHARED), 1.2),
+        *(verdict(f"5. {row}: at least 0.9 of Hocket's own TCP", cells, lambda c, row=row: of_own(c, row), 0.9)
+          for row in ways),
+    ]
 
 
 def scaling_verdicts(cells):
