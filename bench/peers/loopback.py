@@ -8,7 +8,6 @@ import build
 import cells
 import libraries
 import report
-import wheels
 from hosts import call
 
 # Ways of Hocket's messages, by the name of the row.
