@@ -140,17 +140,17 @@ void RecordCipher::count() {
     use_key();
 }
 
-void RecordCipher::seal(std::byte* record, std::size_t bytes) {
+void RecordCipher::seal(const std::byte* text, std::size_t bytes, std::byte* record) {
     const auto length = static_cast<std::uint32_t>(bytes);
     std::memcpy(record, &length, sizeof length);
-    unsigned char* const text = unsigned_bytes(record + header_size);
-    unsigned char* const tag = text + bytes;
+    unsigned char* const sealed = unsigned_bytes(record + header_size);
+    unsigned char* const tag = sealed + bytes;
     if (cipher_ == Cipher::aes256_gcm)
-        crypto_aead_aes256gcm_encrypt_detached_afternm(text, tag, nullptr, text, bytes,
+        crypto_aead_aes256gcm_encrypt_detached_afternm(sealed, tag, nullptr, unsigned_bytes(text), bytes,
                                                        unsigned_bytes(record), header_size, nullptr,
                                                        nonce().data(), &expanded_);
     else
-        crypto_aead_chacha20poly1305_ietf_encrypt_detached(text, tag, nullptr, text, bytes,
+        crypto_aead_chacha20poly1305_ietf_encrypt_detached(sealed, tag, nullptr, unsigned_bytes(text), bytes,
                                                            unsigned_bytes(record), header_size, nullptr,
                                                            nonce().data(), key_.data());
     count();
@@ -191,29 +191,32 @@ Transfer SealedBytes::send(int socket, std::span<iovec> pieces) {
     return {std::exchange(taken_, 0)};
 }
 
-// Fills records of equal length but the last.
+// Fills records, all but the last to the brim. A record that one piece fills is made without a copy.
 void SealedBytes::seal(std::span<iovec> pieces) {
     out_begin_ = out_end_ = 0;
-    std::size_t length = 0;  // of the record that is being filled
-    const auto finish = [&] {
-        if (length == 0) return;
-        sender_.seal(out_.get() + out_end_, length);
-        out_end_ += length + RecordCipher::overhead;
+    std::size_t length = 0;  // of the text that was copied to the record that is being filled
+    const auto finish = [&](const std::byte* text, std::size_t bytes) {
+        if (bytes == 0) return;
+        sender_.seal(text, bytes, out_.get() + out_end_);
+        out_end_ += bytes + RecordCipher::overhead;
         length = 0;
     };
     for (const iovec& piece : pieces) {
-        for (std::size_t done = 0; done < piece.iov_len;) {
-            if (length == most_in_record) finish();
+        const auto* const from = static_cast<const std::byte*>(piece.iov_base);
+        for (std::size_t done = 0, n = 0; done < piece.iov_len; done += n, taken_ += n) {
             if (out_end_ == buffer_size) return;
-            const std::size_t n = std::min(piece.iov_len - done, most_in_record - length);
-            std::memcpy(out_.get() + out_end_ + RecordCipher::header_size + length,
-                        static_cast<const char*>(piece.iov_base) + done, n);
+            std::byte* const copy = out_.get() + out_end_ + RecordCipher::header_size;
+            n = std::min(piece.iov_len - done, most_in_record - length);
+            if (n == most_in_record) {
+                finish(from + done, n);
+                continue;
+            }
+            std::memcpy(copy + length, from + done, n);
             length += n;
-            done += n;
-            taken_ += n;
+            if (length == most_in_record) finish(copy, length);
         }
     }
-    finish();
+    finish(out_.get() + out_end_ + RecordCipher::header_size, length);
 }
 
 // Returns 0 if it is not there yet.

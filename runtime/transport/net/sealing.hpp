@@ -70,8 +70,8 @@ class RecordCipher {
     ~RecordCipher();
     RecordCipher(const RecordCipher&) = delete;
 
-    // Completes a record whose `bytes` bytes of text are at record + header_size.
-    void seal(std::byte* record, std::size_t bytes);
+    // Makes the record of `bytes` bytes at `text`, which may be its place in the record.
+    void seal(const std::byte* text, std::size_t bytes, std::byte* record);
     // Writes a record's text of `bytes` bytes to `text`, which may be its place in the record. Returns false
     // if it is not the record that comes next.
     bool open(const std::byte* record, std::size_t bytes, std::byte* text);

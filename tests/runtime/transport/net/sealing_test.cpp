@@ -39,8 +39,8 @@ std::vector<std::string> records_of(Cipher cipher, const Key& key, const std::ve
     std::vector<std::string> records;
     for (const std::string& text : texts) {
         std::string record(text.size() + RecordCipher::overhead, '\0');
-        std::memcpy(record.data() + RecordCipher::header_size, text.data(), text.size());
-        sender.seal(reinterpret_cast<std::byte*>(record.data()), text.size());
+        sender.seal(reinterpret_cast<const std::byte*>(text.data()), text.size(),
+                    reinterpret_cast<std::byte*>(record.data()));
         records.push_back(std::move(record));
     }
     return records;
@@ -136,8 +136,8 @@ TEST_CASE("keys are replaced in step on both sides") {
     RecordCipher sender(cipher, key), receiver(cipher, key);
     std::byte record[RecordCipher::overhead + 1];
     for (std::uint64_t i = 0; i < records_of_a_key + 3; ++i) {
-        record[RecordCipher::header_size] = static_cast<std::byte>(i);
-        sender.seal(record, 1);
+        const auto sent = static_cast<std::byte>(i);
+        sender.seal(&sent, 1, record);
         if (i == records_of_a_key) {
             // With the first key, this would be the record of that number.
             RecordCipher old(cipher, key);
