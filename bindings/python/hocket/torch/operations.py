@@ -6,6 +6,7 @@ holds all pieces). Each method converts them to one form, and _collective does t
 import collections
 import datetime
 import re
+from typing import Any, Callable, NamedTuple
 
 import torch
 from torch._C import _distributed_c10d as c10d
@@ -18,7 +19,7 @@ from . import profiling
 from .buckets import AT_THE_END, LEAST, called_by_backward
 from .communicator import Failure, milliseconds
 from .elements import factor_of, kind_of, operator_of
-from .memory import Memory, Scattered, check, overlapping
+from .memory import NOTHING, Memory, Scattered, separated
 from .sparse import all_reduce_sparse
 from .work import Work
 
@@ -26,13 +27,15 @@ NAME = "hocket"
 _NOWHERE = ffi.NULL
 
 
-class _Nothing:
-    """Takes the place of a Memory if a rank sends or receives nothing."""
+class _Collected(NamedTuple):
+    """An operation of a batch, as _start() was given it."""
 
-    tensors, address, keep, after = (), 0, None, None
-
-
-NOTHING = _Nothing()
+    name: str
+    arguments: Callable[[Any, Any], tuple[Any, ...]]
+    send: Any
+    recv: Any
+    result: Any
+    source: Any
 
 
 def _one(tensors):
@@ -47,20 +50,22 @@ class Operations:
     def _begin(self, communicator, options):
         self._communicator, self._options = communicator, options
         self._timeout = None   # as set by set_timeout, in milliseconds
-        self._batch = None     # requests being collected between _start_coalescing and _end_coalescing
+        self._batch = None     # operations collected between _start_coalescing and _end_coalescing, which starts them
         self._sequence = 0     # operations started
         self._recent = recent_works()
 
     # ---- Collectives of one tensor
 
     def allreduce(self, tensors, opts=c10d.AllreduceOptions()):
-        tensor = _one(tensors)
+        return self._all_reduce(_one(tensors), opts)
+
+    def _all_reduce(self, tensor, opts):
         if tensor.is_sparse:
             if self._batch is not None:
                 raise ValueError("hocket: sparse tensors cannot be coalesced: call all_reduce for each of them")
             return self._kept(all_reduce_sparse(self, tensor, opts))
-        memory = Memory(tensors, True, True)
-        if called_by_backward():
+        memory = Memory([tensor], True, True)
+        if self._batch is None and called_by_backward():
             return self._reduce_bucket(tensor, memory, opts, self._communicator.buckets.is_last(tensor))
         return self._collective("all_reduce", memory, memory, tensor.numel(), tensor, opts, [tensor], reduces=True)
 
@@ -91,15 +96,19 @@ class Operations:
 
     def _pieces_from_all(self, name, pieces, tensor, opts, rooted=False):
         """Implements all_gather and gather: `pieces` is None where they are not received."""
-        count = self._count(name, pieces, tensor) if pieces is not None else tensor.numel()
-        recv = Memory(pieces, False, True) if pieces is not None else NOTHING
-        return self._collective(name, Memory([tensor], True, False), recv, count, tensor, opts, pieces or [tensor], rooted=rooted)
+        count, send, recv = tensor.numel(), Memory([tensor], True, False), NOTHING
+        if pieces is not None:
+            count, recv = self._count(name, pieces, tensor), Memory(pieces, False, True)
+            send = send.apart_from(recv, -self._place(count, tensor))
+        return self._collective(name, send, recv, count, tensor, opts, pieces or [tensor], rooted=rooted)
 
     def _pieces_to_all(self, name, pieces, tensor, opts, reduces=False, rooted=False):
         """Implements reduce_scatter and scatter: `pieces` is None where they are not sent."""
-        count = self._count(name, pieces, tensor) if pieces is not None else tensor.numel()
-        send = Memory(pieces, True, False) if pieces is not None else NOTHING
-        return self._collective(name, send, Memory([tensor], False, True), count, tensor, opts, [tensor], reduces, rooted)
+        count, send, recv = tensor.numel(), NOTHING, Memory([tensor], False, True)
+        if pieces is not None:
+            count = self._count(name, pieces, tensor)
+            send = Memory(pieces, True, False).apart_from(recv, self._place(count, tensor))
+        return self._collective(name, send, recv, count, tensor, opts, [tensor], reduces, rooted)
 
     def _count(self, name, pieces, tensor):
         """Returns the elements of each rank's piece, or the list of them if they differ."""
@@ -117,6 +126,11 @@ class Operations:
             raise ValueError(f"hocket: {name}: this rank's piece has {counts[self.rank()]} elements in the list, and {tensor.numel()} "
                              "by itself")
         return counts[0] if counts.count(counts[0]) == size else counts
+
+    def _place(self, count, tensor):
+        """Returns where this rank's piece lies among all pieces, in bytes."""
+        rank = self.rank()
+        return (sum(count[:rank]) if isinstance(count, list) else rank * count) * tensor.element_size()
 
     def allgather(self, outputs, inputs, opts=c10d.AllgatherOptions()):
         return self._pieces_from_all("all_gather", _one(outputs), _one(inputs), opts)
@@ -146,55 +160,55 @@ class Operations:
             if len(tensors) != self.size():
                 raise ValueError(f"hocket: all_to_all needs a tensor for each of {self.size()} ranks, not {len(tensors)}")
         _require_one_dtype("all_to_all", [*inputs, *outputs])
-        send, recv = Scattered(inputs, False), Scattered(outputs, True)
-        return self._exchange(send, [t.numel() for t in inputs], send.distances, recv, [t.numel() for t in outputs], recv.distances,
-                              inputs[0], opts, outputs)
+        send, recv = Scattered.of_exchange(inputs, outputs)
+        return self._exchange(send, [t.numel() for t in inputs], recv, [t.numel() for t in outputs], inputs[0], opts, outputs)
 
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=c10d.AllToAllOptions()):
         size = self.size()
         _require_one_dtype("all_to_all", [tensor, output])
-        send, recv = Memory([tensor], True, False), Memory([output], False, True)
+        recv = Memory([output], False, True)
+        send = Memory([tensor], True, False).apart_from(recv, 0 if list(input_splits) == list(output_splits) else None)
         if not output_splits and not input_splits:
             for x in (tensor, output):
                 if x.dim() == 0 or x.shape[0] % size:
                     raise ValueError(f"hocket: all_to_all: the first dimension of {tuple(x.shape)} is not divided evenly by {size} ranks")
             return self._collective("all_to_all", send, recv, tensor.numel() // size, tensor, opts, [output])
-        return self._exchange(send, _of_splits(tensor, input_splits, size), None, recv, _of_splits(output, output_splits, size), None,
-                              tensor, opts, [output])
+        return self._exchange(send, _of_splits(tensor, input_splits, size), recv, _of_splits(output, output_splits, size), tensor, opts,
+                              [output])
 
-    def _exchange(self, send, send_counts, send_places, recv, recv_counts, recv_places, tensor, opts, result):
+    def _exchange(self, send, send_counts, recv, recv_counts, tensor, opts, result):
         kind, multiple, _ = kind_of(tensor.dtype)
 
         def sizes(numbers):
             return _NOWHERE if numbers is None else ffi.new("size_t[]", [multiple * n for n in numbers])
 
-        arguments = (ffi.cast("void *", send.address), sizes(send_counts), sizes(send_places),
-                     ffi.cast("void *", recv.address), sizes(recv_counts), sizes(recv_places), kind)
+        def arguments(send, recv):
+            return (ffi.cast("void *", send.address), sizes(send_counts), sizes(send.distances),
+                    ffi.cast("void *", recv.address), sizes(recv_counts), sizes(recv.distances), kind)
+
         return self._start("all_to_all_v", arguments, opts.timeout, send, recv, result)
 
     def barrier(self, opts=c10d.BarrierOptions()):
-        return self._start("barrier_start", (), opts.timeout, NOTHING, NOTHING, [])
+        return self._start("barrier_start", lambda send, recv: (), opts.timeout, NOTHING, NOTHING, [])
 
     # ---- Several at once
 
     def _together(self, starts):
+        if self._batch is not None:  # inside a coalescing manager, which ends the batch
+            for start in starts:
+                start()
+            return None
         self._batch = []
         try:
             for start in starts:
                 start()
-        finally:
-            work = self._end_coalescing()
-        return work
+        except BaseException:
+            self._batch = None
+            raise
+        return self._end_coalescing()
 
     def allreduce_coalesced(self, tensors, opts=c10d.AllreduceCoalescedOptions()):
-        """Sums tensors that share memory with their values from before; the last write remains, as with Gloo."""
-        if any(tensor.is_sparse for tensor in tensors):
-            raise ValueError("hocket: sparse tensors cannot be coalesced: call all_reduce for each of them")
-        for tensor in tensors:
-            check(tensor)
-        memories = [Memory([t], True, True, copied=shares) for t, shares in zip(tensors, overlapping(tensors))]
-        return self._together([lambda t=t, m=m: self._collective("all_reduce", m, m, t.numel(), t, opts, [t], reduces=True)
-                               for t, m in zip(tensors, memories)])
+        return self._together([lambda t=t: self._all_reduce(t, opts) for t in tensors])
 
     def allgather_coalesced(self, output_lists, inputs, opts=c10d.AllgatherOptions()):
         return self._together([lambda i=i, t=t: self.allgather([[outputs[i] for outputs in output_lists]], [t], opts)
@@ -212,18 +226,26 @@ class Operations:
             self._batch = []
 
     def _end_coalescing(self, *_):
-        """Returns one work for all operations started since."""
+        """Starts all operations collected since, and returns one work for them."""
         batch, self._batch = self._batch, None
         if not batch:
             return None
-        requests, names, sends, recvs, results, sources = zip(*batch)
-        record = profiling.Record(names[0], [t for send in sends for t in send.tensors]) if profiling.enabled() else None
-        flight = ffi.new(FLIGHT)
-        self._communicator.call(names[0], lambda _: lib.hkt_request_join(ffi.new("hkt_request *[]", requests), len(batch), flight))
-        keep = [(send.keep, recv.keep) for send, recv in zip(sends, recvs)], sources
-        after = [pair for recv in recvs for pair in recv.after or ()]
-        result = [tensor for tensors in results for tensor in tensors]
-        return self._work(flight, f"{names[0]} and what was started with it", self._timeout, keep, after, result, None, record)
+        name, pairs = batch[0].name, separated([(one.send, one.recv) for one in batch])
+        record = profiling.Record(name, [t for send, _ in pairs for t in send.tensors]) if profiling.enabled() else None
+        flights, joined = [ffi.new(FLIGHT) for _ in batch], ffi.new(FLIGHT)
+        keep = pairs, [one.source for one in batch]
+        try:
+            for one, (send, recv), flight in zip(batch, pairs, flights):
+                self._call(one.name, one.arguments(send, recv), flight)
+            requests = ffi.new("hkt_request *[]", [flight[0] for flight in flights])
+            self._communicator.call(name, lambda _: lib.hkt_request_join(requests, len(batch), joined))
+        except BaseException:  # those that have been started go on
+            left = [joined] if joined[0] else flights
+            self._communicator.state.orphans.extend((flight, keep) for flight in left if flight[0])
+            raise
+        after = [pair for _, recv in pairs for pair in recv.after or ()]
+        result = [tensor for one in batch for tensor in one.result]
+        return self._work(joined, f"{name} and what was started with it", self._timeout, keep, after, result, None, record)
 
     # ---- Between two ranks
 
@@ -241,7 +263,11 @@ class Operations:
 
     def _message(self, name, tensor, where, send=NOTHING, recv=NOTHING, source=None):
         kind, multiple, _ = kind_of(tensor.dtype)
-        arguments = (ffi.cast("void *", send.address or recv.address), multiple * tensor.numel(), kind, *where)
+        count = multiple * tensor.numel()
+
+        def arguments(send, recv):
+            return (ffi.cast("void *", send.address or recv.address), count, kind, *where)
+
         return self._start(name, arguments, None, send, recv, [tensor], source)
 
     # ---- Shared by all
@@ -254,39 +280,43 @@ class Operations:
             name, count = name + "_v", ffi.new("size_t[]", [multiple * n for n in count])
         else:
             count *= multiple
-        arguments = [ffi.cast("void *", send.address), ffi.cast("void *", recv.address), count, kind]
+        more = []
         made = None
         if reduces:
             operator = operator_of(opts.reduceOp, tensor.dtype)
             if operator is None:  # operations started with it keep its factor
                 made = self._communicator.comm.premul_sum(factor_of(opts.reduceOp))
                 operator = made.number
-            arguments.append(operator)
+            more.append(operator)
         if rooted:
-            arguments.append(opts.rootRank)
-        work = self._start(name, arguments, opts.timeout, send, recv, result)
-        del made
-        return work
+            more.append(opts.rootRank)
+
+        def arguments(send, recv, _made=made):
+            return (ffi.cast("void *", send.address), ffi.cast("void *", recv.address), count, kind, *more)
+
+        return self._start(name, arguments, opts.timeout, send, recv, result)
 
     def _start(self, name, arguments, timeout, send, recv, result, source=None):
-        """Calls hkt_NAME, whose last arguments are the communicator and the request's address."""
-        record = None
-        if self._batch is None and profiling.enabled():
-            record = profiling.Record(name, send.tensors or recv.tensors)
+        """arguments(send, recv): those of hkt_NAME before its last ones, which are the communicator and the request's
+        address. In a batch the operation only begins at its end."""
+        if self._batch is not None:
+            self._batch.append(_Collected(name, arguments, send, recv, result, source))
+            return None
+        record = profiling.Record(name, send.tensors or recv.tensors) if profiling.enabled() else None
         flight = ffi.new(FLIGHT)
         try:
-            function = getattr(lib, "hkt_" + name)
-            self._communicator.call(name, lambda handle: function(*arguments, handle, flight))
-            self._sequence += 1
-            if self._batch is not None:
-                self._batch.append((flight[0], name, send, recv, result, source))
-                return None
+            self._call(name, arguments(send, recv), flight)
             limit = milliseconds(timeout) or self._timeout
             return self._work(flight, name, limit, (send.keep, recv.keep), recv.after, result, source, record)
         except BaseException:
             if flight[0]:  # Ctrl-C came before the request was stored: its objects must stay alive
                 self._communicator.state.orphans.append((flight, (send.keep, recv.keep, source)))
             raise
+
+    def _call(self, name, arguments, flight):
+        function = getattr(lib, "hkt_" + name)
+        self._communicator.call(name, lambda handle: function(*arguments, handle, flight))
+        self._sequence += 1
 
     def _work(self, *details):
         return self._kept(Work(self._communicator, *details))
