@@ -9,6 +9,7 @@ import inspect
 
 import torch.distributed
 
+from .dynamo import make_opaque
 from .hooks import SparseHook, ddp_hook, sparse_hook
 from .measuring import measure_profile
 from .operations import NAME
@@ -29,3 +30,4 @@ def _register():
 
 
 _register()
+make_opaque()
