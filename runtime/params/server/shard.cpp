@@ -119,6 +119,9 @@ Worker Shard::worker_of(const Link& link) const {
 
 void Shard::take(Link& link, const Json& note) {
     const auto say = note.at("say").get<std::string>();
+    const bool names_a_server = say == "reserve" || say == "resume";
+    if (names_a_server && said_number(note.at("server"), UINT32_MAX) != index_)
+        throw ProtocolError(fmt::format("it means another server than this one, which is server {}", index_));
     if (say == "reserve") return reserve(link, note);
     if (say == "resume") return resume(link, note);
     if (say == "join") return join(link, note);

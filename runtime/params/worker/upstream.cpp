@@ -88,7 +88,12 @@ void Upstream::connect_to_server(std::unique_ptr<Link> link) {
 }
 
 void Upstream::greet() {
-    Json note{{"number", self_.number}, {"at", self_.at}, {"rack", self_.options.rack}, {"run", self_.run}};
+    // All servers know the secret, so the note says which one is meant.
+    Json note{{"number", self_.number},
+              {"at", self_.at},
+              {"rack", self_.options.rack},
+              {"run", self_.run},
+              {"server", server_index_}};
     if (!has_joined()) {
         note["say"] = "reserve";
         note["has_weights"] = self_.has_weights();
@@ -314,7 +319,8 @@ void Upstream::dialled_parent(transport::Socket socket, const std::string& error
     if (!error.empty()) return lost_parent();
     Link::Owner& self = *this;
     parent_link_ = std::make_unique<Link>(loop_, std::move(socket), memory_, self);
-    parent_link_->send(Json{{"say", "child"}, {"number", self_.number}, {"server", server_index_}});
+    parent_link_->send(
+        Json{{"say", "child"}, {"number", self_.number}, {"server", server_index_}, {"parent", parent_}});
     go_on_sending_up();
 }
 

@@ -343,9 +343,11 @@ void Client::Service::received(Link& link, const Json& note) try {
     if (say != "child") throw ProtocolError("it sent a note that workers do not send");
     const std::uint32_t server = said_server(note.at("server"));
     const Worker number = said_worker(note.at("number"));
+    const bool is_meant = said_worker(note.at("parent")) == self_.number;
     const auto found =
         std::find_if(unknown_.begin(), unknown_.end(), [&](const auto& one) { return one.get() == &link; });
-    if (server >= upstreams_.size() || found == unknown_.end() || !upstreams_[server]->may_adopt(number))
+    if (!is_meant || server >= upstreams_.size() || found == unknown_.end() ||
+        !upstreams_[server]->may_adopt(number))
         throw ProtocolError("it treats this worker as another one");
     std::unique_ptr<Link> child = std::move(*found);
     unknown_.erase(found);

@@ -13,7 +13,7 @@ void Link::queue(FrameType type, std::string_view payload) {
 }
 
 void Link::queue(std::shared_ptr<const std::string> frame) {
-    if (is_open() && !stopping_) output_.push_back(std::move(frame));
+    if (is_open() && !stopping_ && error_ == 0) output_.push_back(std::move(frame));
 }
 
 void Link::flush() {
@@ -41,6 +41,7 @@ Link::State Link::receive() {
         if (transfer.has_ended) {
             if (error_ == 0) error_ = transfer.error;
             return error_ == 0                               ? State::closed
+                   : error_ == damaged_record                ? State::damaged
                    : error_ == ECONNRESET || error_ == EPIPE ? State::reset
                                                              : State::failed;
         }

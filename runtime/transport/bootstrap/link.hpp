@@ -7,6 +7,7 @@
 
 #include "runtime/transport/bootstrap/silence.hpp"
 #include "runtime/transport/net/frame.hpp"
+#include "runtime/transport/net/kernel_transfer.hpp"
 #include "runtime/transport/net/socket.hpp"
 
 namespace hocket::transport {
@@ -14,7 +15,8 @@ namespace hocket::transport {
 class Link {
   public:
     // closed, reset: by the peer's kernel. failed: this host's kernel has heard nothing for very long.
-    enum class State { open, closed, reset, failed };
+    // damaged: encrypted data arrived changed.
+    enum class State { open, closed, reset, failed, damaged };
 
     Link() = default;
     Link(Socket socket, std::size_t max_payload) : socket_(std::move(socket)), parser_(max_payload) {}
@@ -35,7 +37,7 @@ class Link {
 
     // Reads the bytes that have arrived; the frames are then in parser().
     State receive();
-    std::string failure() const { return error_text(error_); }  // the kernel's words
+    std::string failure() const { return Transfer{0, true, error_}.why(); }
 
     // The peer reads end-of-file after the frames that are queued now; frames queued later are dropped.
     void stop_sending();

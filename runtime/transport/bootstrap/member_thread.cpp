@@ -27,6 +27,7 @@ std::string reason_of_end(const Link& link, Link::State state, Clock::duration s
     if (silence > timeout)
         return fmt::format("no heartbeat for {:.1f} s, then {} (its host was down, or the link to it down)",
                            std::chrono::duration<double>(silence).count(), end);
+    if (state == Link::State::damaged) return end;
     return end + (state == Link::State::failed ? " (its host is down, or the link to it is down)"
                                                : " (the process ended)");
 }

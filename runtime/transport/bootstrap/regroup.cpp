@@ -30,6 +30,11 @@ constexpr auto pause_between_attempts = 10ms;
 constexpr auto leaders_last_word = 500ms;  // a leader whose time is over still says so
 constexpr std::size_t most_said = 1 << 20;
 
+// The identity of a guest that means this rank: all ranks that may lead know the secret.
+std::string leader_text(int leader) {
+    return fmt::format("to rank {}", leader);
+}
+
 std::string encode(const std::set<int>& ranks) {
     PayloadWriter writer;
     for (const int rank : ranks) writer.u32(static_cast<std::uint32_t>(rank));
@@ -163,6 +168,7 @@ class Recovery::Leader {
     std::string objection_to(const Hello& hello) const {
         if (hello.world_size != recovery_.all_.size() || hello.rank >= recovery_.all_.size())
             return "it is of another job";
+        if (hello.identity != leader_text(recovery_.self_)) return "it means another rank";
         return "";
     }
 
@@ -321,7 +327,8 @@ std::optional<Recovery::Regrouped> Recovery::follow(int leader, Clock::time_poin
         link = Link(dial({.to = all_[static_cast<std::size_t>(leader)],
                           .secret = secret_,
                           .rank = static_cast<std::uint32_t>(self_),
-                          .world_size = static_cast<std::uint32_t>(all_.size())},
+                          .world_size = static_cast<std::uint32_t>(all_.size()),
+                          .identity = leader_text(leader)},
                          {deadline}),
                     most_said);
     } catch (const DialError& error) {

@@ -21,9 +21,10 @@ class Call {
 
     // Also throws HungUp.
     void prove() {
+        const std::uint32_t ciphers = call_.encrypts ? known_ciphers() : 0;
         const KeyHalves own = call_.encrypts ? fresh_key_halves() : KeyHalves{};
         const Hello hello{call_.rank, call_.world_size, call_.encrypts ? own.shown : fresh_nonce(),
-                          call_.identity, call_.encrypts ? known_ciphers() : 0};
+                          call_.identity, ciphers};
         say(FrameType::hello, encode_hello(hello));
         const std::string challenge = expect(FrameType::challenge);
         const Cipher cipher = decode_challenge(challenge, hello).cipher;

@@ -2,8 +2,8 @@
 //
 //   guest -> host  hello      rank, world size, ciphers, nonce g, identity
 //   host -> guest  challenge  nonce h, and if ciphers were offered, the cipher chosen
-//   guest -> host  proof      HMAC-SHA256(secret, "guest", g, challenge, rank, world size, ciphers, identity)
-//   host -> guest  welcome    HMAC-SHA256(secret, "host",  g, challenge, rank, world size, ciphers, identity)
+//   guest -> host  proof      HMAC-SHA256(secret, "guest", ciphers, g, challenge, rank, world size, identity)
+//   host -> guest  welcome    HMAC-SHA256(secret, "host",  ciphers, g, challenge, rank, world size, identity)
 //                  refused    why; it may come instead of any of the host's frames
 //
 // The guest sends its proof first, so a stranger that merely connects learns nothing that depends on the

@@ -1,11 +1,15 @@
 #include "runtime/transport/net/sealing.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
+#include <initializer_list>
+#include <utility>
 
 #include "runtime/base/environment.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/forks.hpp"
 #include "runtime/base/random.hpp"
 
 namespace hocket::transport {
@@ -29,12 +33,17 @@ const unsigned char* unsigned_bytes(const std::byte* bytes) {
     return reinterpret_cast<const unsigned char*>(bytes);
 }
 
-// HMAC-SHA512 of a message, in two keys.
-std::array<Key, 2> two_keys(std::string_view secret, std::string_view message) {
+std::string_view text_of(const Key& key) {
+    return {reinterpret_cast<const char*>(key.data()), key.size()};
+}
+
+// HMAC-SHA512 of the parts of a message, in two keys.
+std::array<Key, 2> two_keys(std::string_view secret, std::initializer_list<std::string_view> parts) {
     crypto_auth_hmacsha512_state state;
     crypto_auth_hmacsha512_init(&state, reinterpret_cast<const unsigned char*>(secret.data()), secret.size());
-    crypto_auth_hmacsha512_update(&state, reinterpret_cast<const unsigned char*>(message.data()),
-                                  message.size());
+    for (const std::string_view part : parts)
+        crypto_auth_hmacsha512_update(&state, reinterpret_cast<const unsigned char*>(part.data()),
+                                      part.size());
     std::array<Key, 2> keys;
     static_assert(sizeof keys == crypto_auth_hmacsha512_BYTES);
     crypto_auth_hmacsha512_final(&state, keys[0].data());
@@ -70,9 +79,24 @@ Cipher best_cipher(std::uint32_t offered) {
     return Cipher::none;
 }
 
+namespace {
+
+// What a process has chosen; a forked child chooses anew.
+struct Choice {
+    std::atomic<bool> is_on = [] {
+        const Environment environment = process_environment();
+        return EnvironmentReader(environment).is_on(encryption_variable, false);
+    }();
+};
+
+}  // namespace
+
 bool encrypts_connections() {
-    const Environment environment = process_environment();
-    return EnvironmentReader(environment).is_on(encryption_variable, false);
+    return forks::own<Choice>().is_on;
+}
+
+void encrypt_connections(bool on) {
+    forks::own<Choice>().is_on = on;
 }
 
 KeyHalves fresh_key_halves() {
@@ -92,15 +116,14 @@ ConnectionKeys::~ConnectionKeys() {
 
 std::optional<ConnectionKeys> agree_on_keys(std::string_view secret, const KeyHalves& own,
                                             std::string_view shown_by_peer, std::string_view transcript) {
-    if (shown_by_peer.size() != crypto_scalarmult_BYTES) return std::nullopt;
-    std::string message(crypto_scalarmult_BYTES, '\0');
-    if (crypto_scalarmult(reinterpret_cast<unsigned char*>(message.data()), own.hidden.data(),
+    static_assert(sizeof(Key) == crypto_scalarmult_BYTES);
+    if (shown_by_peer.size() != sizeof(Key)) return std::nullopt;
+    Key shared;
+    if (crypto_scalarmult(shared.data(), own.hidden.data(),
                           reinterpret_cast<const unsigned char*>(shown_by_peer.data())) != 0)
         return std::nullopt;
-    message.reserve(message.size() + 64 + transcript.size());
-    message.append("hocket connection keys 1").append(transcript);
-    std::array<Key, 2> keys = two_keys(secret, message);
-    sodium_memzero(message.data(), message.size());
+    std::array<Key, 2> keys = two_keys(secret, {text_of(shared), "hocket connection keys 1", transcript});
+    sodium_memzero(shared.data(), shared.size());
     ConnectionKeys result;
     result.from_guest = keys[0];
     result.from_host = keys[1];
@@ -133,8 +156,7 @@ std::array<unsigned char, 12> RecordCipher::nonce() const {
 
 void RecordCipher::count() {
     if (++number_ % records_of_a_key != 0) return;
-    std::array<Key, 2> keys =
-        two_keys({reinterpret_cast<const char*>(key_.data()), key_.size()}, "hocket next key 1");
+    std::array<Key, 2> keys = two_keys(text_of(key_), {"hocket next key 1"});
     key_ = keys[0];
     sodium_memzero(keys.data(), sizeof keys);
     use_key();
@@ -179,6 +201,11 @@ SealedBytes::SealedBytes(Cipher cipher, const Key& sends, const Key& receives)
       receiver_(cipher, receives),
       out_(new std::byte[buffer_size]),
       in_(new std::byte[buffer_size]) {}
+
+// What was decrypted may hold the secrets of groups.
+SealedBytes::~SealedBytes() {
+    sodium_memzero(in_.get(), buffer_size);
+}
 
 Transfer SealedBytes::send(int socket, std::span<iovec> pieces) {
     if (taken_ == 0) seal(pieces);

@@ -34,10 +34,13 @@ std::uint32_t known_ciphers();
 // Returns the fastest cipher of a set that this processor has, too; none if there is none.
 Cipher best_cipher(std::uint32_t offered);
 
-// Returns whether this variable asks for encrypted connections. Throws Error(invalid_argument) for a value
-// other than on and off.
+// Returns whether this process encrypts its connections: as this variable said when it was first asked,
+// because connections are also made by threads, which must not read an environment that the program may
+// change. Throws Error(invalid_argument) for a value other than on and off. Thread-safe.
 inline constexpr const char* encryption_variable = "HOCKET_ENCRYPTION";
 bool encrypts_connections();
+// Decides it whatever the variable says, for connections that are made later.
+void encrypt_connections(bool on);
 
 inline constexpr std::size_t key_size = 32, most_in_record = 16 * 1024;
 inline constexpr std::uint64_t records_of_a_key = 1 << 20;
@@ -91,6 +94,8 @@ class RecordCipher {
 class SealedBytes {
   public:
     SealedBytes(Cipher cipher, const Key& sends, const Key& receives);
+    ~SealedBytes();
+    SealedBytes(const SealedBytes&) = delete;
 
     Cipher cipher() const { return kind_; }
 

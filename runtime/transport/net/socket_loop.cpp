@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <utility>
 
 #include "runtime/base/error.hpp"
 
@@ -32,7 +33,12 @@ void SocketLoop::watch(int fd, std::uint32_t events, Watcher& watcher) {
     event.data.fd = fd;
     const int operation = watched_[index].watcher ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     if (epoll_.is_open() && epoll_ctl(epoll_.fd(), operation, fd, &event) != 0) fail("epoll_ctl(2)");
-    watched_[index] = {&watcher, events};
+    watched_[index].watcher = &watcher;
+    watched_[index].events = events;
+}
+
+void SocketLoop::again(int fd) {
+    if (!std::exchange(watched_[static_cast<std::size_t>(fd)].is_called_again, true)) again_.push_back(fd);
 }
 
 void SocketLoop::forget(int fd) {
@@ -46,7 +52,9 @@ SocketLoop::Timer SocketLoop::at(Clock::time_point time, std::function<void()> c
 
 void SocketLoop::turn(Clock::time_point until) {
     if (!timers_.empty()) until = std::min(until, timers_.begin()->first);
-    if (!again_.empty()) until = Clock::now();
+    if (due_again_.empty()) due_again_.swap(again_);
+    for (const int fd : due_again_) watched_[static_cast<std::size_t>(fd)].is_called_again = false;
+    if (!due_again_.empty()) until = Clock::now();
     epoll_.is_open() ? turn_by_epoll(until) : turn_by_poll(until);
     tell_again();
     run_timers();
@@ -81,11 +89,11 @@ void SocketLoop::tell(int fd, std::uint32_t events) {
     if (Watcher* watcher = watched_[static_cast<std::size_t>(fd)].watcher) watcher->ready(events);
 }
 
-// Descriptors that are added meanwhile wait for the next turn.
+// A watcher that throws leaves the others for the next turn.
 void SocketLoop::tell_again() {
-    for (std::size_t left = again_.size(); left > 0; --left) {
-        const int fd = again_.front();
-        again_.pop_front();
+    while (!due_again_.empty()) {
+        const int fd = due_again_.back();
+        due_again_.pop_back();
         if ((watched_[static_cast<std::size_t>(fd)].events & EPOLLIN) != 0) tell(fd, EPOLLIN);
     }
 }

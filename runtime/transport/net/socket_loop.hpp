@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <vector>
@@ -33,7 +32,7 @@ class SocketLoop {
     void forget(int fd);  // call before closing it
     // Calls the watcher in the next turn as if this descriptor were readable, for data that are in the
     // process already (Socket::has_more).
-    void again(int fd) { again_.push_back(fd); }
+    void again(int fd);
 
     // Calls `call` once, at that time or soon after. The timer no longer exists when its call begins.
     Timer at(Clock::time_point time, std::function<void()> call);
@@ -48,6 +47,7 @@ class SocketLoop {
     struct Watched {
         Watcher* watcher = nullptr;
         std::uint32_t events = 0;
+        bool is_called_again = false;
     };
 
     void turn_by_epoll(Clock::time_point until);
@@ -58,7 +58,8 @@ class SocketLoop {
 
     Socket epoll_;                  // not open: poll(2) is used instead
     std::vector<Watched> watched_;  // by descriptor
-    std::deque<int> again_;
+    std::vector<int> again_;        // those that are called in the next turn
+    std::vector<int> due_again_;    // in this one
     std::multimap<Clock::time_point, std::function<void()>> timers_;
 };
 

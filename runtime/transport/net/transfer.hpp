@@ -16,8 +16,8 @@ namespace hocket::transport {
 // end is an error (EPIPE), not a signal.
 //
 // A sealed socket may have encrypted more than the kernel accepts. Those bytes, socket.bytes_begun(), are not
-// counted until the kernel has taken their records whole: the next call must begin with as many bytes, whose
-// values no longer matter, and counts them all, though it may offer fewer.
+// counted until the kernel has taken their records whole. The next call then continues them and counts them,
+// whatever it offers; so what is to be sent must still begin with as many bytes.
 Transfer send_some(const Socket& socket, std::span<iovec> pieces);
 Transfer send_some(const Socket& socket, std::string_view bytes);
 

@@ -69,6 +69,8 @@ void Streams::connect(std::span<const std::string> addresses, const Patience& pa
     wait_set_.reserve(sockets.size() + usual_others);
     for (std::size_t rank = 0; rank < sockets.size(); ++rank) {
         if (!sockets[rank].is_open()) continue;
+        if ((sockets[rank].sealed() != nullptr) != encrypts_)
+            throw Error(Status::internal, "a connection is not encrypted as this process says");
         stream_of_[rank] = static_cast<int>(streams_.size());
         streams_.emplace_back(std::move(sockets[rank]));
     }

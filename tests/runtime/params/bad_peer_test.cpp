@@ -166,6 +166,10 @@ std::map<std::string, Script> bad_workers(const std::string& run = "") {
     add("reserves at no place", {with(reserve_note(stranger, run), "at", "nowhere")});
     add("reserves in a long rack", {with(reserve_note(stranger, run), "rack", std::string(1 << 20, 'x'))});
     add("is of another run", {reserve_note(0, "another")});
+    for (const Json& server : std::vector<Json>{1, -1, "0", UINT64_MAX}) {
+        add("reserves at server " + server.dump(), {with(reserve_note(stranger, run), "server", server)});
+        add("resumes at server " + server.dump(), {with(resume_note(run), "server", server)});
+    }
     add("is two workers", {reserve_note(stranger, run), reserve_note(stranger + 1, run)});
     add("is another worker when it resumes",
         {reserve_note(stranger, run), with(resume_note(run), "number", stranger + 1)});
@@ -380,14 +384,21 @@ TEST_CASE("a worker lives with others that say what none below it says") {
     train();
     const Epoch now{0, Json::parse(servers[0]->stats()).at("epochs").get<std::uint32_t>()};
     const Epoch later{0, now.number + 100};
-    const auto child_note = [](const Json& number = stranger, const Json& server = 0) {
-        return Json{{"say", "child"}, {"number", number}, {"server", server}};
+    Worker host = 0;  // that peers talk to
+    const auto child_note = [&host](const Json& number = stranger, const Json& server = 0) {
+        return Json{{"say", "child"}, {"number", number}, {"server", server}, {"parent", host}};
     };
     std::map<std::string, Script> scripts;
     for (const Json& note : {without(child_note(), "number"), without(child_note(), "server"), child_note(-1),
                              child_note(UINT32_MAX), child_note(std::uint64_t{1} << 32), child_note("0"),
                              child_note(0, 1), child_note(0, UINT64_MAX)})
-        scripts.emplace(note.dump(), [note](Peer& peer) { peer.say(note); });
+        scripts.emplace(note.dump(), [note, &host](Peer& peer) { peer.say(with(note, "parent", host)); });
+    for (const Json& parent : std::vector<Json>{-1, "0", 76, UINT64_MAX})
+        scripts.emplace("is a child of " + parent.dump(),
+                        [=](Peer& peer) { peer.say(with(child_note(), "parent", parent)); });
+    scripts.emplace("is nobody's child", [=](Peer& peer) { peer.say(without(child_note(), "parent")); });
+    scripts.emplace("is another's child",
+                    [=, &host](Peer& peer) { peer.say(with(child_note(), "parent", (host + 1) % 3)); });
     const auto add = [&](const std::string& name, const Message& message, const std::string& value = "",
                          Peer::Elements elements = Peer::Elements::none) {
         scripts.emplace(name, [=](Peer& peer) {
@@ -415,6 +426,7 @@ TEST_CASE("a worker lives with others that say what none below it says") {
     scripts.erase(child_note(0, 1).dump());  // see below
     for (Worker number = 0; number < 3; ++number) {
         const transport::Endpoint at = place_of_worker(*servers[0], number);
+        host = number;
         run_and_be_closed(nonsense(), at, train);
         run_and_be_closed(scripts, at, train);
         run_and_be_closed({{"itself", [&](Peer& peer) { peer.say(child_note(number)); }},

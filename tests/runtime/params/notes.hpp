@@ -15,8 +15,8 @@ using namespace params;
 inline constexpr Worker stranger = 77;
 
 inline nlohmann::json reserve_note(nlohmann::json number = stranger, const std::string& run = "") {
-    return {{"say", "reserve"},    {"run", run},  {"number", number},
-            {"at", "127.0.0.1:9"}, {"rack", "r"}, {"has_weights", false}};
+    return {{"say", "reserve"}, {"run", run},           {"number", number}, {"at", "127.0.0.1:9"},
+            {"rack", "r"},      {"has_weights", false}, {"server", 0}};
 }
 
 inline nlohmann::json resume_note(const std::string& run) {
@@ -30,7 +30,8 @@ inline nlohmann::json resume_note(const std::string& run) {
             {"members", nlohmann::json::array()},
             {"departed", nlohmann::json::array()},
             {"seen", 0},
-            {"pushed", 0}};
+            {"pushed", 0},
+            {"server", 0}};
 }
 
 inline nlohmann::json join_note(nlohmann::json first) {

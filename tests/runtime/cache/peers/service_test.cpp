@@ -7,9 +7,9 @@
 #include <random>
 
 #include "runtime/cache/peers/questions.hpp"
+#include "runtime/transport/net/sealing.hpp"
 #include "tests/runtime/cache/peers/parts.hpp"
 #include "tests/support/processes.hpp"
-#include "tests/support/setting.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -233,21 +233,25 @@ std::string ask_for_many(const Endpoint& host) {
 }  // namespace
 
 TEST_CASE("many questions of all sizes between two processes are all answered right") {
-    const Setting encryption("HOCKET_ENCRYPTION", GENERATE("off", "on"));
+    const bool is_encrypted = GENERATE(false, true);
     PoolAnswerer answerer;
     PeerServiceOptions options = options_of(0, &answerer);
     const int port = port_of(options.listener);
     Processes host(250), guest(250);
     host.start([&]() -> std::string {
+        encrypt_connections(is_encrypted);
         const PeerService service(std::move(options));
         for (;;) pause();
     });
-    guest.start([&] { return ask_for_many({"127.0.0.1", port}); });
+    guest.start([&] {
+        encrypt_connections(is_encrypted);
+        return ask_for_many({"127.0.0.1", port});
+    });
     require_success(guest.wait());
 }
 
 TEST_CASE("many questions of all sizes between two services of one process are all answered right") {
-    const Setting encryption("HOCKET_ENCRYPTION", GENERATE("off", "on"));
+    encrypt_connections(GENERATE(true, false));
     PoolAnswerer answerer;
     {
         const PeerService host(options_of(0, &answerer));
