@@ -276,8 +276,8 @@ typedef struct hkt_comm_options {
                                   "FILE:NAME(ARGS)"; found: "4m", "2mx3h" (docs/language.md) */
     const char* schedule;      /* HOCKET_SCHEDULE: the schedule of those collectives that it exists for (as
                                   schedule or as algorithm); the others take Hocket's choice: "ring" has no
-                                  broadcast. A name that exists for no collective is an error (NOT_FOUND) at
-                                  the first use. Spelling: see hkt_plan_create. Default: Hocket's choice */
+                                  broadcast. A name that exists for no collective is an error (NOT_FOUND) of
+                                  hkt_comm_create. Spelling: see hkt_plan_create. Default: Hocket's choice */
     const char* schedule_path; /* HOCKET_SCHEDULE_PATH: folders of .sched files, separated by ':', searched
                                   before the library that Hocket was built with */
     int32_t executor;          /* hkt_executor; HOCKET_EXECUTOR */
@@ -335,13 +335,13 @@ HKT_API hkt_status hkt_unique_id_destroy(const hkt_unique_id* id);
 /* Joins the job: all world_size processes call this; it returns when all have joined or the deadline has
  * passed. options may be null (all from the environment). On success *comm is the caller's, to be given to
  * hkt_comm_destroy. Errors: INVALID_ARGUMENT, BOOTSTRAP, TRANSPORT, TIMEOUT, PEER_LOST, MISMATCH (the ranks'
- * topologies, schedules, providers or versions differ), SCHEDULE and NOT_FOUND (the topology), OUT_OF_MEMORY,
- * IO; the text is in hkt_last_error(). Communicators that meet at the same address and port are created one
- * after another, in the same order on all ranks. A rank that fails after it has reached rank 0 tells the
- * others, and all fail with the same status and its text. If a rank dies, the others get PEER_LOST (BOOTSTRAP
- * while others still join); if one never comes, they get TIMEOUT. A rank that finds no process at rank 0's
- * address fails alone, with BOOTSTRAP. libfabric is loaded here, and only for one of its own providers; the
- * process's signal handlers stay as they are. */
+ * topologies, schedules, providers or versions differ), SCHEDULE and NOT_FOUND (the topology or the
+ * schedule), OUT_OF_MEMORY, IO; the text is in hkt_last_error(). Communicators that meet at the same address
+ * and port are created one after another, in the same order on all ranks. A rank that fails after it has
+ * reached rank 0 tells the others, and all fail with the same status and its text. If a rank dies, the others
+ * get PEER_LOST (BOOTSTRAP while others still join); if one never comes, they get TIMEOUT. A rank that finds
+ * no process at rank 0's address fails alone, with BOOTSTRAP. libfabric is loaded here, and only for one of
+ * its own providers; the process's signal handlers stay as they are. */
 HKT_API hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** comm);
 
 /* Leaves the job and frees the communicator; its plans must have been destroyed before, and its unfinished

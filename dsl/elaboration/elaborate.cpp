@@ -1,9 +1,11 @@
 #include "dsl/elaboration/elaborate.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "dsl/base/closest.hpp"
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/computations.hpp"
@@ -241,12 +243,14 @@ const ast::Algorithm& Elaborator::algorithm_for(const ast::Compose& compose, con
     }
     const ast::Algorithm* algorithm = library_.find_algorithm(name, compose.collective);
     if (!algorithm) {
-        std::string known;
+        std::vector<std::string> known;
         for (const ast::Algorithm* other : library_.algorithms(compose.collective))
-            known += (known.empty() ? "" : ", ") + other->name.text;
+            known.push_back(other->name.text);
         throw DiagnosticError(
-            named.span, fmt::format("there is no algorithm '{}' for {}", name, name_of(compose.collective)),
-            known.empty() ? library_.where_looked() : "there are: " + known);
+            named.span,
+            fmt::format("there is no algorithm '{}' for {}{}", name, name_of(compose.collective),
+                        did_you_mean(name, known)),
+            known.empty() ? library_.where_looked() : fmt::format("there are: {}", fmt::join(known, ", ")));
     }
     return *algorithm;
 }

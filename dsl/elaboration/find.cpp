@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
+#include "dsl/base/closest.hpp"
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/build_topology.hpp"
@@ -67,7 +69,7 @@ const Definition& definition_of(const Library::Reference& reference, const Libra
     if (!reference.file) {
         if (found) return *found;
         throw NotFoundError(fmt::format(
-            "there is no {} '{}'; {}; {}", kind, name,
+            "there is no {} '{}'{}; {}; {}", kind, name, did_you_mean(name, names),
             names.empty() ? "no file defines one" : fmt::format("there are: {}", fmt::join(names, ", ")),
             library.where_looked()));
     }
@@ -88,6 +90,20 @@ bool is_statements(const std::string& text) {
         if (c == '=' && depth == 0) return text.find(".sched") == std::string::npos;
     }
     return false;
+}
+
+// Returns the error for a name that nothing has, of one collective or of all.
+NotFoundError no_schedule(const Library& library, const std::string& name,
+                          std::span<const Collective> collectives) {
+    std::set<std::string> all;
+    for (const Collective collective : collectives) {
+        for (const auto* schedule : library.schedules(collective)) all.insert(schedule->name.text);
+        for (const auto* algorithm : library.algorithms(collective)) all.insert(algorithm->name.text);
+    }
+    return NotFoundError(fmt::format(
+        "there is no schedule '{}'{}{}; there are: {}; {}", name,
+        collectives.size() == 1 ? fmt::format(" for {}", name_of(collectives[0])) : "",
+        did_you_mean(name, {all.begin(), all.end()}), fmt::join(all, ", "), library.where_looked()));
 }
 
 void check_ranks(const Topology& topology, Rank ranks) {
@@ -127,9 +143,8 @@ Topology find_topology(Library& library, const std::string& text, Rank ranks) {
     return topology;
 }
 
-Collective first_collective_of(const std::string& text, const std::vector<std::string>& search_path) {
+Collective first_collective_of(Library& library, const std::string& text) {
     if (text.empty()) return Collective::all_reduce;
-    Library library(search_path);
     std::string first_error;
     for (const Collective collective : all_collectives) {
         try {
@@ -139,7 +154,14 @@ Collective first_collective_of(const std::string& text, const std::vector<std::s
             if (first_error.empty()) first_error = error.what();
         }
     }
+    const Library::Reference reference = library.resolve(text);
+    if (!reference.file) throw no_schedule(library, reference.call.text, all_collectives);
     throw NotFoundError(first_error);
+}
+
+Collective first_collective_of(const std::string& text, const std::vector<std::string>& search_path) {
+    Library library(search_path);
+    return first_collective_of(library, text);
 }
 
 Runnable find_runnable(Library& library, const std::string& text, Collective collective) {
@@ -171,13 +193,7 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
     if (reference.file)
         throw NotFoundError(fmt::format("{} defines no '{}' for {}", reference.path, reference.call.text,
                                         name_of(collective)));
-    std::string known;
-    std::set<std::string> all;
-    for (const auto* schedule : library.schedules(collective)) all.insert(schedule->name.text);
-    for (const auto* algorithm : library.algorithms(collective)) all.insert(algorithm->name.text);
-    for (const std::string& name : all) known += (known.empty() ? "" : ", ") + name;
-    throw NotFoundError(fmt::format("there is no schedule '{}' for {}; there are: {}; {}",
-                                    reference.call.text, name_of(collective), known, library.where_looked()));
+    throw no_schedule(library, reference.call.text, {&collective, 1});
 }
 
 Operator find_operator(Library& library, const std::string& text) {

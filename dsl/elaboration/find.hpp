@@ -19,6 +19,7 @@ Topology find_topology(Library& library, const std::string& text, Rank ranks);
 Runnable find_runnable(Library& library, const std::string& text, Collective collective);
 // Returns the first collective that has a schedule or algorithm named `text`. An empty `text` gives
 // all_reduce.
+Collective first_collective_of(Library& library, const std::string& text);
 Collective first_collective_of(const std::string& text, const std::vector<std::string>& search_path);
 // text: "absmax", "my.sched:absmax", or "my.sched" if that file has one operator.
 Operator find_operator(Library& library, const std::string& text);

@@ -28,7 +28,10 @@ TEST_CASE("what does not exist is named, with what does") {
         return test::error_of([&] { dsl::check_schedule(test::request(collective, schedule, topology)); });
     };
     CHECK_THAT(error(Collective::all_reduce, "rnig"),
-               Contains("no schedule 'rnig'") && Contains("there are: blueconnect, bml") && Contains("ring"));
+               Contains("no schedule 'rnig' for all_reduce (did you mean 'ring'?)") &&
+                   Contains("there are: blueconnect, bml"));
+    CHECK_THAT(error(Collective::all_reduce, "hlving"), Contains("(did you mean 'halving'?)"));
+    CHECK_THAT(error(Collective::all_reduce, "nothing_like_it"), !Contains("did you mean"));
     CHECK_THAT(error(Collective::all_reduce, "/nowhere/x.sched"), Contains("cannot read /nowhere/x.sched"));
     CHECK_THAT(error(Collective::all_reduce, "flat(rnig)"),
                Contains("no algorithm 'rnig' for reduce_scatter") && Contains("direct, halving, ring"));

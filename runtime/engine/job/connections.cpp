@@ -100,13 +100,24 @@ void Connections::meet() {
     }
     host_ = agreement_.hosts[static_cast<std::size_t>(rank())];
     one_host_ = std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) == size();
-    // This check follows the comparison of the topologies, so that it fails on all ranks alike.
+    // These checks follow the comparison of the options, so that they fail on all ranks alike.
     in_dsl([&] { dsl::check_topology(options_.topology, options_.schedule_path, options_.world_size); });
+    check_schedule();
     if (options_.topology.empty())
         options_.topology =
             options_.provider_carries_all ? std::to_string(options_.world_size) : topology_of(agreement_);
     open_window(std::move(invitation));
     open_fabric();
+}
+
+// So a name that nothing has is refused where it was given, and not by whichever operation comes first.
+void Connections::check_schedule() const {
+    if (options_.schedule.empty()) return;
+    const Planning::Turn turn = options_.planning->turn(options_.timeout);
+    in_dsl([&] {
+        dsl::Library library = turn.planner().library(options_.schedule_path);
+        dsl::first_collective_of(library, options_.schedule);
+    });
 }
 
 // No memory is shared if the options name a provider for all messages.

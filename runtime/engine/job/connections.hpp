@@ -62,6 +62,7 @@ class Connections {
 
   private:
     void meet();
+    void check_schedule() const;
     void open_window(transport::WindowInvitation invitation);
     void open_fabric();
     Error told_to_all(const Error& own);

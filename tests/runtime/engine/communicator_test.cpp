@@ -632,6 +632,10 @@ TEST_CASE("a topology or a schedule that does not fit is the language's error") 
     const auto outcomes = run_ranks({2, {{"HOCKET_TOPOLOGY", "2x2"}}},
                                     [](int) { expect_contains(failure_of([] { join(); }), {"-2:"}); });
     CHECK(test::problems(outcomes) == "");
+    const auto misspelled = run_ranks({2, {{"HOCKET_SCHEDULE", "rnig"}}}, [](int) {
+        expect_contains(failure_of([] { join(); }), {"-3:", "no schedule 'rnig' (did you mean 'ring'?)"});
+    });
+    CHECK(test::problems(misspelled) == "");
 
     const auto comm = Communicator::create({});
     expect_contains(failure_of([&] { comm->plans().make({.schedule = "no_such_schedule"}); }),

@@ -1,0 +1,14 @@
+// Finds the name that a misspelled one stands for, for errors.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hocket::dsl {
+
+// Returns " (did you mean 'ring'?)" for "rnig": the name that takes the fewest changes of one character, or
+// exchanges of two neighbours. Returns "" if all names take more than a third of the text's characters.
+std::string did_you_mean(std::string_view text, const std::vector<std::string>& names);
+
+}  // namespace hocket::dsl
