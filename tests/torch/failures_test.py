@@ -25,7 +25,9 @@ def _text_of(call, *arguments, **keywords):
     try:
         call(*arguments, **keywords)
     except RuntimeError as error:
-        return str(error)
+        text = str(error)
+        assert "hkt_" not in text and "HOCKET_TIMEOUT_MS" not in text, f"it advises what torch has not: {text}"
+        return text
     raise AssertionError(f"{call} did not fail")
 
 
@@ -142,6 +144,21 @@ def absent(rank, size):
 def different(rank, size):
     text = _text_of(dist.all_reduce, torch.ones(3 + rank))
     assert "all_reduce" in text and "3" in text and "4" in text, text
+
+
+def in_a_group(rank, size):
+    """Texts about a group's ranks say which ranks of the job these are."""
+    words = "rank 0 of the group is rank 1 of the job, rank 1 of the group is rank 3 of the job"
+    group, limit = dist.new_group([1, 3], timeout=datetime.timedelta(seconds=1)), datetime.timedelta(milliseconds=100)
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        return
+    if rank == 1:
+        assert words in _text_of(group.monitored_barrier, limit)
+        work = dist.all_reduce(torch.ones(3), group=group, async_op=True)
+        assert words.partition(",")[0] in _text_of(work.wait, limit)
+        assert words in _text_of(work.wait)
+    else:
+        time.sleep(2)
 
 
 def aborted(rank, size):
@@ -410,7 +427,7 @@ class Failures(ranks.TestCase):
             self.assertIn(f"rank {rank}, attempt 1: 2.0", said)
 
     def test_the_rest(self):
-        for size, function in ((2, wait_in_vain), (2, wait_too_long), (2, waits_beside), (4, other_lists), (1, earlier_lists), (4, absent), (2, different), (2, aborted), (2, destroyed), (2, interrupted),
+        for size, function in ((2, wait_in_vain), (2, wait_too_long), (2, waits_beside), (4, other_lists), (1, earlier_lists), (4, absent), (2, different), (4, in_a_group), (2, aborted), (2, destroyed), (2, interrupted),
                                (2, interrupted_barrier), (2, made_at_last), (2, refused), (1, put_too_late), (2, left), (2, forked)):
             with self.subTest(function=function.__name__):
                 self.check(size, function)

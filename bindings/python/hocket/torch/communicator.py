@@ -3,16 +3,14 @@ import datetime
 import os
 
 import numpy as np
-import torch.distributed
 
 import hocket
-from hocket._native import lib
 from hocket.state import CALLS, destroy_later, get_ident, is_busy, is_in_call
 
 from .buckets import Buckets
+from .failures import Failure, as_torch
 from .rendezvous import RendezvousPlace, begin_job, prefix_of
 
-Failure = getattr(torch.distributed, "DistBackendError", RuntimeError)  # torch 1.13 has no class for it
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _LONGEST = datetime.timedelta(days=1)
 _AT_LEAST = 16  # works between two checks for those that have ended
@@ -27,17 +25,10 @@ def milliseconds(timeout):
     return value if value > 0 else None
 
 
-def as_torch(error):
-    """Converts to exceptions that torch's programs catch: ValueError for wrong arguments, which Hocket's class also is;
-    RuntimeError for the rest."""
-    if not isinstance(error, hocket.Error) or isinstance(error, ValueError):
-        return error
-    text = str(error)
-    if error.status == lib.HKT_ERROR_TIMEOUT:
-        text = f"hocket: a timeout has passed: {text}"  # Gloo uses these words, which programs look for
-    failure = Failure(text)
-    failure.__cause__ = error
-    return failure
+def _drawn_by_rank_0(comm):
+    drawn = np.frombuffer(os.urandom(8), np.uint8).copy()
+    comm.broadcast(drawn)
+    return drawn.tobytes().hex()
 
 
 class GroupCommunicator:
@@ -45,47 +36,43 @@ class GroupCommunicator:
 
     pending     works that have not ended: they keep their tensors alive, also if the program drops them
     closing     plans and registered memory of hooks, to be closed before
+    members     the numbers of the group's ranks in the job
     """
 
-    def __init__(self, store, rank, size, timeout, options, members=()):
-        """members: the group's ranks in the job, if new_group() was given them."""
-        self.rank, self.size, self.timeout_ms = rank, size, milliseconds(timeout) or 1
+    def __init__(self, comm, timeout_ms, members):
+        self.comm, self.state, self.timeout_ms, self.members = comm, comm._state, timeout_ms, members
+        self.rank, self.size = comm.rank, comm.size
         self.pending, self.closing = set(), []
         self._until_sweep = _AT_LEAST
-        try:
-            self._join(store, options, members)
-        except hocket.Error as error:
-            raise as_torch(error) from error
-        self.buckets = Buckets(self.comm, self.closing)
+        self.buckets = Buckets(comm, self.closing)
 
-    def _join(self, store, options, members):
-        place = RendezvousPlace(store)
+    @classmethod
+    def joined(cls, store, rank, size, timeout, options, members=()):
+        """Meets the other ranks in the store. members: if new_group() was given them, () for the whole job."""
+        place, timeout_ms = RendezvousPlace(store), milliseconds(timeout) or 1
         try:
+            try:
+                if members:
+                    place.compare_members(members, rank, timeout_ms)
+                comm = hocket.init(rank=rank, world_size=size, store=place, store_prefix=prefix_of(members), timeout=timeout_ms / 1000,
+                                   progress="thread",  # regardless of HOCKET_PROGRESS, because futures are waited for outside of Hocket
+                                   **options.given())
+            finally:
+                place.take_out()
             if members:
-                place.compare_members(members, self.rank, self.timeout_ms)
-            self.comm = hocket.init(rank=self.rank, world_size=self.size, store=place, store_prefix=prefix_of(members),
-                                    timeout=self.timeout_ms / 1000,
-                                    progress="thread",  # regardless of HOCKET_PROGRESS, because futures are waited for outside of Hocket
-                                    **options.given())
-        finally:
-            place.take_out()
-        self.state = self.comm._state
-        if members:
-            self.comm.barrier()  # no rank continues before all have joined
-        else:
-            begin_job(self._drawn_by_rank_0())
-
-    def _drawn_by_rank_0(self):
-        drawn = np.frombuffer(os.urandom(8), np.uint8).copy()
-        self.comm.broadcast(drawn)
-        return drawn.tobytes().hex()
+                comm.barrier()  # no rank continues before all have joined
+            else:
+                begin_job(_drawn_by_rank_0(comm))
+        except hocket.Error as error:
+            raise as_torch(error, members) from error
+        return cls(comm, timeout_ms, members or tuple(range(size)))
 
     def failure(self, status):
         """Returns the exception for a call of this thread that has just ended with this status."""
         try:
             self.state.fail(status)
         except BaseException as error:  # including Ctrl-C
-            return as_torch(error)
+            return as_torch(error, self.members)
 
     def call(self, what, function):
         """Calls function(handle), a call of the library. The handle is read when the call is counted, so that the

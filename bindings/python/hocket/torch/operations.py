@@ -17,8 +17,9 @@ from hocket.state import FLIGHT
 
 from . import profiling
 from .buckets import AT_THE_END, LEAST, called_by_backward
-from .communicator import Failure, milliseconds
+from .communicator import milliseconds
 from .elements import factor_of, kind_of, operator_of
+from .failures import Failure, in_words_of
 from .memory import NOTHING, Memory, Scattered, separated
 from .sparse import all_reduce_sparse
 from .work import Work
@@ -338,7 +339,7 @@ class Operations:
             cause = error.__cause__
             if getattr(cause, "status", None) not in (lib.HKT_ERROR_TIMEOUT, lib.HKT_ERROR_PEER_LOST):
                 raise
-            raise Failure(self._absent(cause, limit, wait_all_ranks)) from cause
+            raise Failure(in_words_of(self._absent(cause, limit, wait_all_ranks), self._communicator.members)) from cause
 
     def _absent(self, error, limit, all_of_them):
         """Returns the missing ranks in Gloo's words, which programs look for, followed by Hocket's."""

@@ -24,7 +24,7 @@ class ProcessGroup(Operations, c10d.ProcessGroup):
                  members: Sequence[int] = ()) -> None:
         c10d.ProcessGroup.__init__(self, rank, size)
         options = options or Options()
-        self._begin(GroupCommunicator(store, rank, size, timeout, options, members), options)
+        self._begin(GroupCommunicator.joined(store, rank, size, timeout, options, members), options)
         if Backend is not None:  # for torch 2's queries to a group's backend: its devices, its capabilities, its name
             kind = c10d.ProcessGroup.BackendType.CUSTOM
             self._backend = Backend(self._communicator, options)
@@ -61,7 +61,7 @@ def create(given, options):
     members = tuple(given.global_ranks_in_group or ())  # empty: the whole job
     if Backend is not None and _is_one_of_several():
         options = options if isinstance(options, Options) else Options()  # or the other backend's options
-        return Backend(GroupCommunicator(given.store, given.group_rank, given.group_size, given.timeout, options, members), options)
+        return Backend(GroupCommunicator.joined(given.store, given.group_rank, given.group_size, given.timeout, options, members), options)
     if options is not None and not isinstance(options, Options):
         raise TypeError(f"hocket: pg_options must be a hocket.torch.Options, not {type(options)}")
     return ProcessGroup(given.store, given.group_rank, given.group_size, given.timeout, options, members)

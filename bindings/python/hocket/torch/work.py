@@ -6,7 +6,8 @@ from torch._C._distributed_c10d import Work as Base
 from hocket._native import lib
 from hocket.state import CALLS, Told, get_ident
 
-from .communicator import Failure, milliseconds
+from .communicator import milliseconds
+from .failures import Failure, in_words_of
 from .future import Future
 from .memory import copy_all
 
@@ -129,8 +130,9 @@ class Work(Base):
     def wait(self, timeout=None):
         limit = milliseconds(timeout) or self._timeout
         if self._flight is not None and not self.end(limit):
-            raise Failure(f"hocket: {self._name} has not ended within {limit} ms, on rank {self._communicator.rank} of "
-                          f"{self._communicator.size}. It goes on: wait for it again, or destroy the process group")
+            raise Failure(in_words_of(f"hocket: {self._name} has not ended within {limit} ms, on rank {self._communicator.rank} of "
+                                      f"{self._communicator.size}. It goes on: wait for it again, or destroy the process group",
+                                      self._communicator.members))
         if self._record is not None:
             self._record.wait()
         if self._error is not None:
