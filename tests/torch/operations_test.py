@@ -334,6 +334,32 @@ def groups(rank, size):
         dist.destroy_process_group(whole)
 
 
+def splitting(rank, size):
+    """By the communicator's own split: groups of groups, in other orders, beside each other."""
+    if not hasattr(dist, "split_group"):
+        return
+    lists = [[2, 0], [1, 3]]
+    mine = lists[rank % 2]
+    part = dist.split_group(split_ranks=lists)
+    assert dist.get_process_group_ranks(part) == mine and part.rank() == mine.index(rank)
+    x = torch.tensor([float(rank)])
+    dist.broadcast(x, group=part, group_src=0)
+    same(x, torch.tensor([float(mine[0])]), "broadcast in a split group")
+    dist.all_reduce(x, group=part)
+    same(x, torch.tensor([2.0 * mine[0]]), "all_reduce in a split group")
+    alone = dist.split_group(part, [[1]])  # ranks of the parent: one of them is in no group
+    assert (alone is dist.GroupMember.NON_GROUP_MEMBER) == (part.rank() == 0)
+    if part.rank() == 1:
+        dist.all_reduce(x, group=alone)
+        same(x, torch.tensor([2.0 * mine[0]]), "all_reduce in a group of one")
+    dist.destroy_process_group(part)
+    refused(ValueError, "the same list of groups", dist.split_group, None, [[0, 1, 2, 3]] if rank else [[1, 0, 2, 3]])
+    refused(ValueError, "its parent's options", dist.split_group, None, [[0, 1, 2, 3]], None, hocket.torch.Options(schedule="ring"))
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    same(x, torch.tensor([float(size)]), "all_reduce after what was refused")
+
+
 class Keeping:
     """A store in which nothing can be deleted."""
 
@@ -459,6 +485,10 @@ def beside_another(rank, size):
     dist.recv(got, (rank + size - 1) % size)
     sent.wait()
     same(got, torch.full((2,), float((rank + size - 1) % size)), "recv")
+    if hasattr(dist, "split_group"):
+        part = dist.split_group(split_ranks=[[rank] for rank in reversed(range(size))])
+        assert isinstance(part._get_backend(torch.device("cpu")), hocket.torch.Backend) and part.size() == 1
+        dist.all_reduce(x, group=part)
 
 
 class Operations(ranks.TestCase):
@@ -478,7 +508,7 @@ class Operations(ranks.TestCase):
                 self.check(size, single_tensors)
 
     def test_the_rest(self):
-        for function in (odd_tensors, quantized_tensors, messages, several_at_once, objects, works, dropped, groups, again, options, sparse, wrong, barriers):
+        for function in (odd_tensors, quantized_tensors, messages, several_at_once, objects, works, dropped, groups, splitting, again, options, sparse, wrong, barriers):
             with self.subTest(function=function.__name__):
                 self.check(4, function)
 

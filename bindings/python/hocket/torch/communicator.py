@@ -1,5 +1,6 @@
 """Hocket's communicator of one process group, with the operations in flight."""
 import datetime
+import hashlib
 import os
 
 import numpy as np
@@ -66,6 +67,24 @@ class GroupCommunicator:
         except hocket.Error as error:
             raise as_torch(error, members) from error
         return cls(comm, timeout_ms, members or tuple(range(size)))
+
+    def split(self, ranks):
+        """Makes the communicator of these ranks of this one, in their order. All ranks call this, each with its own group; a
+        rank that is in none passes another's, and gets None."""
+        is_member = self.rank in ranks
+        try:
+            comm = self.comm.split(min(ranks) if is_member else None, ranks.index(self.rank) if is_member else 0)
+            if comm is None:
+                return None
+            mine = np.frombuffer(hashlib.sha256(repr(ranks).encode()).digest()[:8], np.uint64)
+            is_same = (comm.all_gather(mine) == mine).all()
+        except hocket.Error as error:
+            raise as_torch(error, self.members) from error
+        if not is_same:
+            comm.close()
+            raise ValueError(f"hocket: this rank has called split_group with the group {ranks}, and a rank that is in a group with it has "
+                             "called it with another one. All ranks must pass the same list of groups, in the same order")
+        return GroupCommunicator(comm, self.timeout_ms, tuple(self.members[rank] for rank in ranks))
 
     def failure(self, status):
         """Returns the exception for a call of this thread that has just ended with this status."""

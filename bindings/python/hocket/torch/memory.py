@@ -3,11 +3,19 @@ import torch
 
 
 def check(tensor):
-    if not tensor.is_cpu or tensor.layout is not torch.strided:
+    if not (tensor.is_cpu or tensor.is_meta) or tensor.layout is not torch.strided:
         raise ValueError(f"hocket: the backend takes dense tensors in memory of the CPU; this one is {tensor.layout} on {tensor.device}")
     if tensor.is_quantized and tensor.qscheme() not in (torch.per_tensor_affine, torch.per_tensor_symmetric):
         raise ValueError(f"hocket: quantized tensors need one scale for all elements ({tensor.qscheme()} has more): move "
                          "tensor.int_repr(), the scales and the zero points")
+
+
+def are_meta(tensors):
+    """Returns whether the tensors are on the meta device, and so have no memory."""
+    is_meta = tensors[0].is_meta
+    if len(tensors) > 1 and any(tensor.is_meta != is_meta for tensor in tensors):
+        raise ValueError("hocket: some tensors of one call are on the meta device, and others have memory")
+    return is_meta
 
 
 def _plain(tensor):
@@ -97,7 +105,8 @@ def copy_all(pairs):
 class Nothing:
     """Takes the place of a Memory if a rank sends or receives nothing."""
 
-    tensors, address, end, keep, after, written, is_copy = (), 0, 0, None, None, False, True
+    tensors, address, end, keep, after = (), 0, 0, None, None
+    written, is_copy, is_meta = False, True, False
 
 
 NOTHING = Nothing()
@@ -110,13 +119,14 @@ class Memory:
     written     whether the operation writes to them
     address     of the first element; end: the address after the last one
     is_copy     whether this is memory of its own
+    is_meta     whether the tensors have no memory
     keep        objects that must live until the operation has ended
     after       pairs (target, source) to be copied when it has ended
     """
 
     distances = None  # as Scattered has them; None: the tensors lie one after another
 
-    __slots__ = ("tensors", "_filled", "written", "address", "end", "is_copy", "keep", "after")
+    __slots__ = ("tensors", "_filled", "written", "address", "end", "is_copy", "is_meta", "keep", "after")
 
     def __init__(self, tensors, filled, written, copied=False):
         """filled: the operation reads the tensors; written: it writes to them. copied: it works on a copy in any
@@ -126,6 +136,10 @@ class Memory:
             if written:
                 _check_written(tensor)
         self.tensors, self._filled, self.written, self.after = tensors, filled, written, None
+        self.is_meta = are_meta(tensors)
+        if self.is_meta:
+            self.address, self.end, self.is_copy, self.keep = 0, 0, True, None
+            return
         self.is_copy = copied or not (_plain(tensors[0]) if len(tensors) == 1 else _adjacent(tensors))
         if not self.is_copy:
             self.address, self.keep = tensors[0].data_ptr(), tensors
@@ -153,16 +167,20 @@ class Scattered:
     """Tensors that stay where they are: each one's distance from the first in memory, in elements. Only those that are
     not contiguous themselves, or whose numbers are in `copied`, are copied."""
 
-    __slots__ = ("tensors", "written", "address", "is_copy", "keep", "after", "distances")
+    __slots__ = ("tensors", "written", "address", "is_copy", "is_meta", "keep", "after", "distances")
 
     def __init__(self, tensors, written, copied=()):
         for tensor in tensors:
             check(tensor)
             if written:
                 _check_written(tensor)
+        self.tensors, self.written, self.after = tensors, written, None
+        self.is_meta = are_meta(tensors)
+        if self.is_meta:
+            self.address, self.is_copy, self.keep, self.distances = 0, True, None, None
+            return
         pieces = [_copies([tensor])[1][0] if i in copied or not _plain(tensor) else tensor for i, tensor in enumerate(tensors)]
         replaced = [(piece, tensor) for piece, tensor in zip(pieces, tensors) if piece is not tensor]
-        self.tensors, self.written, self.after = tensors, written, None
         self.is_copy = len(replaced) == len(tensors)
         if written:
             self.after = [(tensor, piece) for piece, tensor in replaced] or None

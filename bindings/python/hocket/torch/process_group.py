@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.distributed
 from torch._C import _distributed_c10d as c10d
 
-from .communicator import GroupCommunicator
+from .communicator import GroupCommunicator, milliseconds
 from .operations import NAME, Operations
 from .options import Options
 
@@ -22,17 +23,38 @@ from .options import Options
 class ProcessGroup(Operations, c10d.ProcessGroup):
     def __init__(self, store: Any, rank: int, size: int, timeout: datetime.timedelta, options: Options | None = None,
                  members: Sequence[int] = ()) -> None:
-        c10d.ProcessGroup.__init__(self, rank, size)
         options = options or Options()
-        self._begin(GroupCommunicator.joined(store, rank, size, timeout, options, members), options)
+        self._hold(GroupCommunicator.joined(store, rank, size, timeout, options, members), options, store)
+
+    def _hold(self, communicator, options, store):
+        c10d.ProcessGroup.__init__(self, communicator.rank, communicator.size)
+        self._begin(communicator, options)
+        self._store = store
         if Backend is not None:  # for torch 2's queries to a group's backend: its devices, its capabilities, its name
             kind = c10d.ProcessGroup.BackendType.CUSTOM
-            self._backend = Backend(self._communicator, options)
+            self._backend = Backend(communicator, options)
             self._set_default_backend(kind)
             self._register_backend(torch.device("cpu"), kind, self._backend)
 
     def name(self) -> str:
         return NAME
+
+    def get_group_store(self):
+        return self._store
+
+    def split_group(self, new_ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None):
+        """Called by torch's split_group: a group of its own for the ranks, or None for a rank that is not in it."""
+        if opts is not None and opts is not self._options:
+            raise ValueError("hocket: a group that is split off has its parent's options; for others use new_group")
+        communicator = self._communicator.split(list(new_ranks))
+        if communicator is None:
+            return None
+        made = ProcessGroup.__new__(ProcessGroup)
+        made._hold(communicator, self._options, torch.distributed.PrefixStore(f"{group_name}/", self._store))
+        made._timeout = milliseconds(timeout)
+        made._set_group_name(group_name or "")
+        made._set_group_desc(group_desc or "")
+        return made
 
 
 if hasattr(c10d, "Backend"):
@@ -42,7 +64,24 @@ if hasattr(c10d, "Backend"):
             c10d.Backend.__init__(self, communicator.rank, communicator.size)
             self._begin(communicator, options)
 
-        supports_coalescing = supports_splitting = supports_shrinking = False
+        supports_coalescing = supports_shrinking = False
+        supports_splitting = True
+
+        @property
+        def options(self):
+            """torch's own, for its C++ and its pipelines, which read the timeout."""
+            return c10d.Backend.Options(NAME, datetime.timedelta(milliseconds=self._communicator.timeout_ms))
+
+        def split(self, store, ranks, opts):
+            """Called by torch for its own process groups, which have several backends. opts: a copy of the options above."""
+            communicator = self._communicator.split(list(ranks))
+            return None if communicator is None else Backend(communicator, self._options)
+
+        def perform_nocolor_split(self, device):
+            """Does nothing: the ranks of new_group meet in the store, and others have no part in it."""
+
+        def eager_connect_single_device(self, device):
+            """Does nothing: the ranks are connected."""
 
 else:  # torch 1.13
     Backend = None  # type: ignore[assignment,misc]  # which is asked for with "is None"
