@@ -442,7 +442,7 @@ def wrong(rank, size):
     refused(TypeError, "one dtype", group._reduce_scatter_base, torch.ones(1), torch.ones(size).double())
     refused(ValueError, "split sizes", dist.all_to_all_single, torch.ones(size), torch.ones(size), [1] * size, [2] * size)
     refused(ValueError, "float32", lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND))
-    refused(ValueError, "memory of the CPU", lambda: group.broadcast([torch.ones(2, device="meta")]))
+    refused(ValueError, "memory of the CPU", lambda: group.broadcast([torch.ones(2, 2).to_sparse()]))
     shared = torch.ones(1).expand(3)  # a result has no place there; it can be sent
     refused(ValueError, "expanded", group.allreduce, [shared])
     refused(ValueError, "expanded", group.allgather, [[shared] * size], [torch.ones(3)])
@@ -458,6 +458,36 @@ def factors(rank, size):
     x = torch.ones(4)
     dist.all_reduce(x, _make_nccl_premul_sum(float(rank + 1)))
     same(x, torch.full((4,), float(sum(range(1, size + 1)))), "a sum with factors")
+
+
+def without_memory(rank, size):
+    """Tensors on the meta device are passed by, as with Gloo, and no rank waits for another one."""
+    def meta(*shape):
+        return torch.empty(*shape, device="meta")
+    each = [meta(3)] * size
+    if rank == 0:
+        dist.all_reduce(meta(3))
+        dist.all_reduce(meta(3, 2).t(), async_op=True).get_future().wait()
+        dist.all_reduce_coalesced([meta(3), meta(2)])
+        dist.broadcast(meta(3), 1)
+        dist.reduce(meta(3), 0)
+        dist.all_gather(each, meta(3))
+        dist.gather(meta(3), each)
+        dist.scatter(meta(3), each)
+        dist.reduce_scatter(meta(3), each)
+        dist.all_to_all(each, each)
+        dist.all_to_all_single(meta(2 * size), meta(2 * size))
+        dist.send(meta(3), 1)
+        refused(ValueError, "others have memory", dist.group.WORLD.allgather, [each], [torch.ones(3)])
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    same(x, torch.full((3,), float(size)), "all_reduce after what was passed by")
+
+
+def other_devices(rank, size):
+    """The backend is refused for devices whose tensors it does not take."""
+    for backend in ("cuda:hocket", "cpu:gloo,cuda:hocket"):
+        refused(ValueError, "takes tensors of the CPU, and not of cuda", lambda: dist.new_group(backend=backend))
 
 
 def barriers(rank, size):
@@ -508,7 +538,7 @@ class Operations(ranks.TestCase):
                 self.check(size, single_tensors)
 
     def test_the_rest(self):
-        for function in (odd_tensors, quantized_tensors, messages, several_at_once, objects, works, dropped, groups, splitting, again, options, sparse, wrong, barriers):
+        for function in (odd_tensors, quantized_tensors, messages, several_at_once, objects, works, dropped, groups, splitting, again, options, sparse, wrong, without_memory, barriers):
             with self.subTest(function=function.__name__):
                 self.check(4, function)
 
@@ -519,6 +549,10 @@ class Operations(ranks.TestCase):
     @unittest.skipUnless(HAS_2, "torch 1.13 has one backend for all devices")
     def test_beside_another(self):
         self.check(2, beside_another)
+
+    @unittest.skipUnless(HAS_2, "torch 1.13 has one backend for all devices")
+    def test_other_devices(self):
+        self.check(2, other_devices)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from .buckets import AT_THE_END, LEAST, called_by_backward
 from .communicator import milliseconds
 from .elements import factor_of, kind_of, operator_of
 from .failures import Failure, in_words_of
-from .memory import NOTHING, Memory, Scattered, separated
-from .sparse import all_reduce_sparse
+from .memory import NOTHING, Memory, Scattered, are_meta, separated
+from .sparse import Finished, all_reduce_sparse
 from .work import Work
 
 NAME = "hocket"
@@ -206,7 +206,7 @@ class Operations:
         except BaseException:
             self._batch = None
             raise
-        return self._end_coalescing()
+        return self._end_coalescing() or self._kept(Finished([]))
 
     def allreduce_coalesced(self, tensors, opts=c10d.AllreduceCoalescedOptions()):
         return self._together([lambda t=t: self._all_reduce(t, opts) for t in tensors])
@@ -299,7 +299,10 @@ class Operations:
 
     def _start(self, name, arguments, timeout, send, recv, result, source=None):
         """arguments(send, recv): those of hkt_NAME before its last ones, which are the communicator and the request's
-        address. In a batch the operation only begins at its end."""
+        address. In a batch the operation only begins at its end. Tensors without memory are passed by."""
+        if send.is_meta or recv.is_meta:
+            are_meta([*send.tensors, *recv.tensors])
+            return self._kept(Finished(result)) if self._batch is None else None
         if self._batch is not None:
             self._batch.append(_Collected(name, arguments, send, recv, result, source))
             return None

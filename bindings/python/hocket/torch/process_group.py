@@ -87,18 +87,23 @@ else:  # torch 1.13
     Backend = None  # type: ignore[assignment,misc]  # which is asked for with "is None"
 
 
-def _is_one_of_several():
-    """Returns True if torch is making a group with another backend for another device. It does not tell a backend, so
-    this reads a variable of torch's function; if there is none it returns False, which is right for "hocket" alone."""
+def _backends_by_device():
+    """Returns the names of the backends of the group that torch is making, by device. It does not tell a backend, so this
+    reads a variable of torch's function; if there is none it returns what is right for "hocket" alone."""
     frame = sys._getframe(1).f_back
     config = frame and frame.f_locals.get("backend_config")
-    return config is not None and len(set(config.get_device_backend_map().values())) > 1
+    return {"cpu": NAME} if config is None else config.get_device_backend_map()
 
 
 def create(given, options):
     """Called by torch for init_process_group and new_group; given: its _DistributedBackendOptions."""
+    backends = _backends_by_device()
+    others = [device for device, name in backends.items() if name == NAME and device != "cpu"]
+    if others:
+        raise ValueError(f"hocket: the backend takes tensors of the CPU, and not of {', '.join(others)}: name it for the CPU, beside another "
+                         f"backend, as in \"cpu:hocket,{others[0]}:nccl\", or alone (\"hocket\")")
     members = tuple(given.global_ranks_in_group or ())  # empty: the whole job
-    if Backend is not None and _is_one_of_several():
+    if Backend is not None and len(set(backends.values())) > 1:
         options = options if isinstance(options, Options) else Options()  # or the other backend's options
         return Backend(GroupCommunicator.joined(given.store, given.group_rank, given.group_size, given.timeout, options, members), options)
     if options is not None and not isinstance(options, Options):
