@@ -21,7 +21,8 @@ from .process_group import Backend, ProcessGroup, create
 __all__ = ["Backend", "Options", "ParamsOptimizer", "ProcessGroup", "SparseHook", "bucket_sizes", "ddp_hook", "measure_profile", "planned_ddp", "sparse_hook"]
 
 
-def _register():
+def register() -> None:
+    """Tells torch of the backend. torch calls it, too, where it looks for backends among the packages installed."""
     keywords = {"extended_api": True}
     if "devices" in inspect.signature(torch.distributed.Backend.register_backend).parameters:
         keywords["devices"] = ["cpu"]
@@ -29,5 +30,5 @@ def _register():
     torch.distributed.Backend.HOCKET = NAME  # torch 1.13 would call it HOCKET in get_backend()
 
 
-_register()
+register()
 make_opaque()

@@ -91,8 +91,12 @@ def _backends_by_device():
     """Returns the names of the backends of the group that torch is making, by device. It does not tell a backend, so this
     reads a variable of torch's function; if there is none it returns what is right for "hocket" alone."""
     frame = sys._getframe(1).f_back
-    config = frame and frame.f_locals.get("backend_config")
-    return {"cpu": NAME} if config is None else config.get_device_backend_map()
+    for _ in range(2):  # hocket_autoload may be in between
+        config = frame and frame.f_locals.get("backend_config")
+        if config is not None:
+            return config.get_device_backend_map()
+        frame = frame and frame.f_back
+    return {"cpu": NAME}
 
 
 def create(given, options):
