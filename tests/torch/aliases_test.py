@@ -5,7 +5,6 @@ Every operation reads what was there before the call, and of several results for
 remains, which is what Gloo does where it takes such lists. Tensors are random views of a small arena; each rank knows
 the arenas of all, so it can calculate its own after the call."""
 import random
-import unittest
 
 import ranks  # first: it skips without torch
 

@@ -6,6 +6,7 @@
 docs/torch.md says what it has. With torch 1.13 and 2.15; for tensors of the CPU.
 """
 import inspect
+from typing import Any
 
 import torch.distributed
 
@@ -23,7 +24,7 @@ __all__ = ["Backend", "Options", "ParamsOptimizer", "ProcessGroup", "SparseHook"
 
 def register() -> None:
     """Tells torch of the backend. torch calls it, too, where it looks for backends among the packages installed."""
-    keywords = {"extended_api": True}
+    keywords: dict[str, Any] = {"extended_api": True}
     if "devices" in inspect.signature(torch.distributed.Backend.register_backend).parameters:
         keywords["devices"] = ["cpu"]
     torch.distributed.Backend.register_backend(NAME, create, **keywords)

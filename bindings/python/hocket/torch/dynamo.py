@@ -24,11 +24,11 @@ def _skip(code):
 
 def _functions_of(space):
     """All functions that are defined in a module or class of Hocket."""
-    for value in list(vars(space).values()):
-        if isinstance(value, property):
-            yield from (function for function in (value.fget, value.fset) if function)
+    for attribute in list(vars(space).values()):
+        if isinstance(attribute, property):
+            yield from (function for function in (attribute.fget, attribute.fset) if function)
             continue
-        value = getattr(value, "__func__", value)  # of static methods, and those of classes
+        value = getattr(attribute, "__func__", attribute)  # of static methods, and those of classes
         if getattr(value, "__module__", None) != getattr(space, "__module__", space.__name__):
             continue  # another module's, which is looked at by itself
         if isinstance(value, types.FunctionType):
