@@ -58,7 +58,10 @@ class Operations:
     # ---- Collectives of one tensor
 
     def allreduce(self, tensors, opts=c10d.AllreduceOptions()):
-        return self._all_reduce(_one(tensors), opts)
+        tensor = _one(tensors)
+        if called_by_backward() and not tensor.is_sparse:
+            return self._reduce_bucket(tensor, Memory(tensors, True, True), opts, self._communicator.buckets.is_last(tensor))
+        return self._all_reduce(tensor, opts)
 
     def _all_reduce(self, tensor, opts):
         if tensor.is_sparse:
@@ -66,8 +69,6 @@ class Operations:
                 raise ValueError("hocket: sparse tensors cannot be coalesced: call all_reduce for each of them")
             return self._kept(all_reduce_sparse(self, tensor, opts))
         memory = Memory([tensor], True, True)
-        if self._batch is None and called_by_backward():
-            return self._reduce_bucket(tensor, memory, opts, self._communicator.buckets.is_last(tensor))
         return self._collective("all_reduce", memory, memory, tensor.numel(), tensor, opts, [tensor], reduces=True)
 
     def _reduce_bucket(self, tensor, memory, opts, is_last):
