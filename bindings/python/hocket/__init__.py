@@ -12,7 +12,14 @@ docs/python.md is a tutorial. Everything stands on the C ABI, hocket.h.
 """
 from __future__ import annotations
 
+import sys
 from typing import Any
+
+try:
+    import _cffi_backend  # noqa: F401 (hocket._native's, which would not say what to install)
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(f"hocket needs the package cffi, and {sys.executable} has none: {sys.executable} -m pip install cffi",
+                              name="cffi") from None
 
 from hocket import errors, kernels, overlap, params
 from hocket._native import ffi as _ffi, lib as _lib
