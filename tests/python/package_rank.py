@@ -3,6 +3,7 @@ import asyncio
 import os
 import sys
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -104,6 +105,48 @@ def messages(comm):
     comm.barrier()
     comm.barrier(wait=False).wait()
     comm.barrier_monitored(30)
+
+
+def numbers(comm):
+    """Numbers in place of arrays."""
+    size, rank, last = comm.size, comm.rank, comm.size - 1
+    given: list[Any] = [1, 1.5, np.float32(2), np.int8(3), np.float64(0.5)]
+    for number in given:
+        kind = type(number)
+        for wait in (True, False):
+            def result(started):
+                return started if wait else started.wait()
+
+            for got, want in ((result(comm.all_reduce(number, wait=wait)), number * size),
+                              (result(comm.broadcast(kind(number * (rank + 1)), root=last, wait=wait)), number * size),
+                              (result(comm.reduce(number, root=last, wait=wait)), number * size if rank == last else None)):
+                assert got == want and (got is None or type(got) is kind), f"{number!r}: {got!r} is not {want!r}"
+            same(result(comm.all_gather(kind(number + rank), wait=wait)), [number + r for r in range(size)], "all_gather of numbers")
+            got = result(comm.gather(kind(number + rank), root=last, wait=wait))
+            same([] if got is None else got, [number + r for r in range(size)] if rank == last else [], "gather of numbers")
+
+
+class Unpicklable:
+    def __reduce__(self):
+        raise ValueError("not this one")
+
+
+def objects(comm):
+    size, rank, last = comm.size, comm.rank, comm.size - 1
+    given = {"rank": rank, "words": ["x"] * 1000 * rank}
+    got = comm.broadcast_object(given if rank == last else None, root=last)
+    assert got == {"rank": last, "words": ["x"] * 1000 * last}, got
+    assert (got is given) == (rank == last)
+    assert comm.broadcast_object() is None
+    assert comm.all_gather_object(given) == [{"rank": r, "words": ["x"] * 1000 * r} for r in range(size)]
+    for call in (lambda value: comm.broadcast_object(value, root=last), comm.all_gather_object):
+        try:
+            call(Unpicklable() if rank == last else 1)
+            raise AssertionError("an object that cannot be pickled was not noticed")
+        except ValueError as error:
+            words = "not this one" if rank == last else f"the objects of the ranks [{last}] cannot be pickled"
+            assert words in str(error), error
+    assert comm.all_gather_object(rank) == list(range(size))  # the communicator goes on
 
 
 def memory(comm):
@@ -291,7 +334,7 @@ def lost(comm):
     same(left.all_reduce(np.ones(1)), [left.size], "of those that are left")
 
 
-PARTS = [collectives, uneven, messages, memory, groups, plans, states, awaiting, threads, cached, mismatch]  # the last one breaks it
+PARTS = [collectives, uneven, messages, numbers, objects, memory, groups, plans, states, awaiting, threads, cached, mismatch]  # the last one breaks it
 
 
 def main():

@@ -7,6 +7,7 @@ import array
 import ctypes
 import gc
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -22,6 +23,13 @@ from hocket import arrays
 
 HOCKET_RUN = sys.argv[1]
 HERE = running.HERE
+
+
+class Import(unittest.TestCase):
+    def test_without_cffi(self):
+        done = subprocess.run([sys.executable, "-c", "import sys; sys.modules['_cffi_backend'] = None; import hocket"],
+                              capture_output=True, text=True)
+        self.assertIn(f"ModuleNotFoundError: hocket needs the package cffi, and {sys.executable} has none", done.stderr)
 
 
 class Arrays(Alone):
@@ -55,6 +63,7 @@ class Arrays(Alone):
         self.refused(["complex64", "float32"], comm.all_reduce, x.astype(np.complex64))
         self.refused(["object"], comm.all_reduce, np.array([None]))
         self.refused(["overlap"], comm.all_reduce, x[:8], x[4:])
+        self.refused(["dict", "broadcast_object"], comm.broadcast, {})
         self.refused(["not aligned"], comm.all_reduce, np.zeros(17, np.uint8)[1:].view(np.float32))
         self.refused(["12 elements", "3"], comm.all_reduce, x[:3], x)
         self.refused(["float64", "float32"], comm.all_reduce, x, np.zeros(12))
@@ -313,7 +322,7 @@ class Ranks(unittest.TestCase):
                                               os.path.join(HERE, "package_rank.py"), "all"], 120,
                                              HOCKET_PROVIDER_FOR_ALL=provider, HOCKET_TEST_FOLDER=folder)
                     self.assertEqual(code, 0, said)
-                    self.assertEqual(said.count("right: "), 11 * ranks, said)
+                    self.assertEqual(said.count("right: "), 13 * ranks, said)
 
     def test_going_on_after_a_loss(self):
         _, said = running.run([HOCKET_RUN, "-n", "3", "--timeout", "100", sys.executable,

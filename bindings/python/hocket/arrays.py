@@ -134,7 +134,7 @@ def _resolve_other(array: Any, name: str, writable: bool) -> Resolved:
         view = np.asarray(memoryview(array))
     except (TypeError, ValueError) as error:
         raise invalid(f"{name} is {_kind(array)}, which has no memory that Hocket can use ({error}); pass a NumPy array, "
-                      "or an object with DLPack or the buffer protocol") from None
+                      "or an object with DLPack or the buffer protocol (other objects go by broadcast_object and all_gather_object)") from None
     return _resolve_numpy(view, name, writable)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Callable, Union
 
+import numpy as np
+
 from hocket._native import ffi, lib
 from hocket.arrays import NAMES, empty_like, resolve, shape_of
 from hocket.errors import invalid, out_of_range, raise_pending
@@ -16,6 +18,7 @@ from hocket.state import CALLS, FLIGHT, NULL, State, get_ident
 _new = ffi.new
 _wait = lib.hkt_py_wait
 _CLOSED = lib.HKT_ERROR_ABORTED
+_NUMBERS = (int, float, np.generic)
 Op = Union[str, Operator]
 
 
@@ -63,13 +66,22 @@ def run(state: State, function: Callable[..., int], arguments: tuple[Any, ...], 
 CALLS.add(run.__code__)
 
 
+def _as_array(number: Any) -> tuple[Any, Callable[[], Any]]:
+    """Returns an array of a single number, and a function that returns what it is later, as the same kind of number."""
+    made = np.array(number)
+    if isinstance(number, np.generic):
+        return made, lambda: made[()]
+    return made, lambda: made.item()
+
+
 class Collectives:
     """The collectives of a Communicator.
 
     array: this rank's input: a NumPy array, a PyTorch tensor, or anything with DLPack or the buffer protocol, without
     gaps. out: receives the result; None: a new array, or `array` itself if the result has the same size.
     op: "sum", "product", "max", "min", "average", "band", "bor", "bxor", or an Operator. wait: False returns a Request
-    at once; its wait() returns the result. Arrays belong to Hocket until the operation has ended.
+    at once; its wait() returns the result. Arrays belong to Hocket until the operation has ended. all_reduce, reduce and
+    broadcast of a number return a number, all_gather and gather of numbers return an array.
     """
 
     _state: State
@@ -80,9 +92,12 @@ class Collectives:
         """Combines the arrays of all ranks, element by element; all ranks get the result. Works in place without
         out."""
         if out is None:
+            result: Any = array
+            if isinstance(array, _NUMBERS):
+                array, result = _as_array(array)
             send, count, number, kept = resolve(array, "array", True)
             return run(self._state, lib.hkt_all_reduce,
-                       (send, send, count, number, op_number(op)), kept, array, wait)
+                       (send, send, count, number, op_number(op)), kept, result, wait)
         send, count, number, kept = resolve(array, "array", False)
         recv, also = self._into(out, count, number)
         return run(self._state, lib.hkt_all_reduce, (send, recv, count, number, op_number(op)),
@@ -102,6 +117,8 @@ class Collectives:
     def all_gather(self, array: Any, out: Any = None, wait: bool = True) -> Any:
         """Gathers the arrays of all ranks, in the order of the ranks, on all ranks. A new array has the shape (size,
         *array.shape)."""
+        if isinstance(array, _NUMBERS):
+            array = np.array(array)
         send, count, number, kept = resolve(array, "array", False)
         if out is None:
             out = empty_like(array, (self._size, *shape_of(array)), number)
@@ -110,23 +127,31 @@ class Collectives:
                    wait)
 
     def broadcast(self, array: Any, root: int = 0, wait: bool = True) -> Any:
-        """Copies the root's array to all ranks, in place."""
+        """Copies the root's array to all ranks, in place. See broadcast_object for other objects."""
+        result: Any = array
+        if isinstance(array, _NUMBERS):
+            array, result = _as_array(array)
         memory, count, number, kept = resolve(array, "array", self._rank != root)
-        return run(self._state, lib.hkt_broadcast, (memory, memory, count, number, root), kept, array,
+        return run(self._state, lib.hkt_broadcast, (memory, memory, count, number, root), kept, result,
                    wait)
 
     def reduce(self, array: Any, out: Any = None, op: Op = "sum", root: int = 0, wait: bool = True) -> Any:
         """Does what all_reduce does, but only the root gets the result, in place without out; the others get None."""
         is_root = self._rank == root
+        in_place: Any = array
+        if isinstance(array, _NUMBERS):
+            array, in_place = _as_array(array)
         send, count, number, kept = resolve(array, "array", is_root and out is None)
         recv, also, result = NULL, None, None
         if is_root:
-            recv, also, result = (send, None, array) if out is None else (*self._into(out, count, number), out)
+            recv, also, result = (send, None, in_place) if out is None else (*self._into(out, count, number), out)
         return run(self._state, lib.hkt_reduce, (send, recv, count, number, op_number(op), root),
                    (kept, also), result, wait)
 
     def gather(self, array: Any, out: Any = None, root: int = 0, wait: bool = True) -> Any:
         """Does what all_gather does, but only the root gets the arrays; the others get None."""
+        if isinstance(array, _NUMBERS):
+            array = np.array(array)
         send, count, number, kept = resolve(array, "array", False)
         recv, also, result = NULL, None, None
         if self._rank == root:

@@ -13,6 +13,7 @@ from hocket.errors import invalid, raise_last, raise_pending, text_of
 from hocket.interruptible import interruptible
 from hocket.memory import Registration, WindowMemory
 from hocket.messages import Messages
+from hocket.objects import Objects
 from hocket.operators import Operator
 from hocket.overlap.exchange import Exchange, Layers
 from hocket.overlap.profiles import Profile
@@ -22,7 +23,7 @@ from hocket.state import NULL, State
 NEWCOMER = lib.HKT_NEWCOMER
 
 
-class Communicator(Collectives, Messages):
+class Communicator(Collectives, Messages, Objects):
     """The ranks of a job, or of a group of it. Made by hocket.init(), split(), group(), shrink() and grow().
 
     All ranks call the collectives in the same order. Calls may come from several threads. It is closed by close(), at
