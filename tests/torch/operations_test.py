@@ -5,6 +5,7 @@ import os
 import threading
 import time
 import unittest
+import warnings
 
 import ranks  # first: it skips without torch
 
@@ -406,6 +407,13 @@ def options(rank, size):
     x = torch.ones(1000)
     dist.all_reduce(x, group=ring)
     same(x, torch.full((1000,), float(size)), "all_reduce by a ring")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        group = dist.new_group(pg_options=dist.ProcessGroupGloo._Options())
+    assert any("pg_options are Gloo's" in str(one.message) for one in warned), warned
+    dist.all_reduce(x, group=group)
+    same(x, torch.full((1000,), float(size) ** 2), "all_reduce in a group with Gloo's options")
+    refused(TypeError, "must be a hocket.torch.Options", lambda: dist.new_group(pg_options="ring"))
     words = "there is no schedule 'rnig' (did you mean 'ring'?)"
     refused(RuntimeError, words, lambda: dist.new_group(pg_options=hocket.torch.Options(schedule="rnig")))
     os.environ["HOCKET_SCHEDULE"] = "rnig"

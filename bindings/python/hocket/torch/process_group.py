@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,10 @@ from torch._C import _distributed_c10d as c10d
 from .communicator import GroupCommunicator, milliseconds
 from .operations import NAME, Operations
 from .options import Options
+
+
+# Programs that were written for Gloo give its options to all groups.
+_OPTIONS_OF_GLOO = getattr(getattr(c10d, "ProcessGroupGloo", None), "_Options", ())
 
 
 class ProcessGroup(Operations, c10d.ProcessGroup):
@@ -110,6 +115,9 @@ def create(given, options):
     if Backend is not None and len(set(backends.values())) > 1:
         options = options if isinstance(options, Options) else Options()  # or the other backend's options
         return Backend(GroupCommunicator.joined(given.store, given.group_rank, given.group_size, given.timeout, options, members), options)
+    if isinstance(options, _OPTIONS_OF_GLOO):
+        warnings.warn("hocket: pg_options are Gloo's, whose threads and devices Hocket does not have: they have no effect", stacklevel=2)
+        options = None
     if options is not None and not isinstance(options, Options):
         raise TypeError(f"hocket: pg_options must be a hocket.torch.Options, not {type(options)}")
     return ProcessGroup(given.store, given.group_rank, given.group_size, given.timeout, options, members)
