@@ -20,7 +20,6 @@ from .communicator import GroupCommunicator, milliseconds
 from .operations import NAME, Operations
 from .options import Options
 
-
 # Programs that were written for Gloo give its options to all groups.
 _OPTIONS_OF_GLOO = getattr(getattr(c10d, "ProcessGroupGloo", None), "_Options", ())
 
