@@ -1,8 +1,10 @@
 #include "dsl/elaboration/build_topology.hpp"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <string_view>
 
@@ -24,6 +26,31 @@ Medium medium_of(const ast::Property& property) {
 }
 
 constexpr int round_limit = 10000;
+constexpr std::size_t longest_interface_name = 15;  // of Linux
+
+bool is_address(const std::string& text, int family) {
+    unsigned char bytes[sizeof(in6_addr)];
+    return inet_pton(family, text.c_str(), bytes) == 1;
+}
+
+bool is_subnet(const std::string& text) {
+    const std::size_t slash = text.find('/');
+    const std::string address = text.substr(0, slash), bits = text.substr(slash + 1);
+    int count = -1;
+    const char* const end = bits.data() + bits.size();
+    const auto [stop, error] = std::from_chars(bits.data(), end, count);
+    const int most = is_address(address, AF_INET) ? 32 : is_address(address, AF_INET6) ? 128 : -1;
+    return error == std::errc() && stop == end && count >= 0 && count <= most;
+}
+
+std::string nic_of(const ast::Property& property) {
+    const std::string& text = property.text;
+    const bool is_name = text.size() <= longest_interface_name && text.find_first_of("/:") == text.npos &&
+                         !is_address(text, AF_INET);
+    if (is_name || (text.find('/') != text.npos && is_subnet(text))) return text;
+    throw DiagnosticError(property.span, fmt::format("'{}' names no network interface, nor a subnet", text),
+                          "an interface is like eth1, a subnet like 10.0.1.0/24 or fd00:1::/64");
+}
 
 class TopologyBuilder {
   public:
@@ -90,6 +117,9 @@ class TopologyBuilder {
                 break;
             case ast::Property::Kind::shared_by:
                 level.shared_by = property.text;
+                break;
+            case ast::Property::Kind::nic:
+                level.nic = nic_of(property);
                 break;
         }
     }

@@ -217,11 +217,14 @@ Update find_update(Library& library, const std::string& text) {
     return build_update(definition, update_arguments(definition, reference.call));
 }
 
-void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks) {
-    const Topology known = short_topology(topology, ranks);
-    if (!known.levels.empty()) return check_ranks(known, ranks);
+Topology find_topology(const std::string& text, const std::vector<std::string>& search_path, Rank ranks) {
+    Topology known = short_topology(text, ranks);
+    if (!known.levels.empty()) {
+        check_ranks(known, ranks);
+        return known;
+    }
     Library library(search_path);
-    find_topology(library, topology, ranks);
+    return find_topology(library, text, ranks);
 }
 
 }  // namespace hocket::dsl

@@ -16,6 +16,8 @@ namespace hocket::dsl {
 // These functions throw DiagnosticError if the text is wrong, NotFoundError if nothing has the name. `ranks`
 // 0: any number.
 Topology find_topology(Library& library, const std::string& text, Rank ranks);
+// Reads the folders only if the topology has a name.
+Topology find_topology(const std::string& text, const std::vector<std::string>& search_path, Rank ranks);
 Runnable find_runnable(Library& library, const std::string& text, Collective collective);
 // Returns the first collective that has a schedule or algorithm named `text`. An empty `text` gives
 // all_reduce.
@@ -26,8 +28,5 @@ Operator find_operator(Library& library, const std::string& text);
 // text: "momentum(0.1)", "my.sched:momentum(0.1)", "my.sched" if that file has one update, or the statements
 // themselves: "w = w - 0.1 * g / workers".
 Update find_update(Library& library, const std::string& text);
-
-// Throws like find_topology unless the topology fits `ranks`. Reads the folders only if it has a name.
-void check_topology(const std::string& topology, const std::vector<std::string>& search_path, Rank ranks);
 
 }  // namespace hocket::dsl

@@ -21,6 +21,17 @@ Rank Topology::stride(int level) const {
     return result;
 }
 
+std::vector<std::string> nics_with(const Topology& topology, Rank rank) {
+    const auto has_nic = [](const Level& level) { return !level.nic.empty(); };
+    if (std::none_of(topology.levels.begin(), topology.levels.end(), has_nic)) return {};
+    std::vector<std::string> nics(static_cast<std::size_t>(topology.ranks()));
+    for (Rank other = 0; other < topology.ranks(); ++other)
+        for (int level = 0; level < static_cast<int>(topology.levels.size()); ++level)
+            if (topology.coordinate(rank, level) != topology.coordinate(other, level))
+                nics[static_cast<std::size_t>(other)] = topology.levels[level].nic;
+    return nics;
+}
+
 Topology flat_topology(Rank ranks) {
     Topology result;
     result.name = std::to_string(ranks);

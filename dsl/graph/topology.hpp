@@ -25,6 +25,9 @@ struct Level {
     double bandwidth = 1.25e9;   // bytes per second, in each direction
     std::string shared_by = {};  // the level whose ranks share this link; empty: each rank has its own
     Rank cores = 0;              // medium memory: the host's cores; 0: one per rank
+    // The network interface by which its messages go on both hosts, by its name or its subnet: "eth1",
+    // "10.0.1.0/24"; empty: the runtime finds one.
+    std::string nic = {};
 };
 
 // The levels, innermost first. A rank is a mixed-radix number made of its coordinates; the innermost
@@ -37,6 +40,10 @@ struct Topology {
     Rank stride(int level) const;  // distance between ranks whose coordinates in this level differ by one
     Rank coordinate(Rank rank, int level) const { return rank / stride(level) % levels[level].size; }
 };
+
+// Returns by rank what `nic` of the outermost level says in which it differs from `rank`; empty if no level
+// has a nic.
+std::vector<std::string> nics_with(const Topology& topology, Rank rank);
 
 // Returns a topology of one level, named "world".
 Topology flat_topology(Rank ranks);

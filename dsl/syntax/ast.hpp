@@ -170,8 +170,8 @@ struct Schedule {
 
 struct Property {
     Span span;
-    enum class Kind : std::uint8_t { medium, latency, bandwidth, shared_by } kind = Kind::medium;
-    std::string text;    // medium, shared_by
+    enum class Kind : std::uint8_t { medium, latency, bandwidth, shared_by, nic } kind = Kind::medium;
+    std::string text;    // medium, shared_by, nic
     double value = 0.0;  // seconds; bytes per second
 };
 

@@ -408,9 +408,10 @@ const x3::rule<struct AlgorithmHeadId, ast::Algorithm> algorithm_head = "an algo
 const x3::rule<struct AlgorithmId, ast::Algorithm> algorithm = "an algorithm";
 const x3::rule<struct ScheduleHeadId, ast::Schedule> schedule_head = "a schedule";
 const x3::rule<struct ScheduleId, ast::Schedule> schedule = "a schedule";
-const x3::rule<struct PropertyId, ast::Property> property = "medium, latency, bandwidth or shared by";
+const x3::rule<struct PropertyId, ast::Property> property = "medium, latency, bandwidth, shared by or nic";
 const x3::rule<struct TimeId, double> time_value = "a time such as 3us";
 const x3::rule<struct RateId, double> rate_value = "a rate such as 25Gb/s";
+const x3::rule<struct NicId, ast::Name> nic = "a network interface or a subnet";
 const x3::rule<struct LevelId, ast::Level> level = "level";
 const x3::rule<struct TopologyForId, ast::TopologyFor> topology_for = "for";
 const x3::rule<struct TopologyStatementId, ast::TopologyStatement> topology_statement =
@@ -470,11 +471,14 @@ const auto schedule_def = schedule_head[set] > block[to(&ast::Schedule::body)];
 
 const auto time_value_def = quantity[set_quantity<parse_time>];
 const auto rate_value_def = quantity[set_quantity<parse_rate>];
+// Names of interfaces, such as enp3s0f0.100, and 10.0.1.0/24 or fd00:1::/64.
+const auto nic_def = located(x3::lexeme[x3::raw[+(ascii::alnum | x3::char_("._:/-"))]][set_text]);
 const auto property_def =
     located((keyword("medium") > name[set_property<ast::Property::Kind::medium>]) |
             (keyword("latency") > time_value[set_property<ast::Property::Kind::latency>]) |
             (keyword("bandwidth") > rate_value[set_property<ast::Property::Kind::bandwidth>]) |
-            (keyword("shared") > keyword("by") > name[set_property<ast::Property::Kind::shared_by>]));
+            (keyword("shared") > keyword("by") > name[set_property<ast::Property::Kind::shared_by>]) |
+            (keyword("nic") > nic[set_property<ast::Property::Kind::nic>]));
 const auto level_def = keyword("level") > name[to(&ast::Level::name)] > '[' >
                        expression[to(&ast::Level::size)] > ']' > '{' >
                        *property[append_to(&ast::Level::properties)] > '}';
@@ -512,7 +516,7 @@ const auto source_file_def =
       update[append_to(&ast::File::updates)]);
 
 BOOST_SPIRIT_DEFINE(parameter, schedule_parameter, approximate, lossy, algorithm_head, algorithm,
-                    schedule_head, schedule, property, time_value, rate_value, level, topology_for,
+                    schedule_head, schedule, property, time_value, rate_value, nic, level, topology_for,
                     topology_statement, topology_body, topology_head, topology, commutative, associative,
                     operator_head, operator_definition, update_statement, update_statements, update_end,
                     update_head, update, source_file)

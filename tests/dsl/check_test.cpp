@@ -305,6 +305,15 @@ TEST_CASE("topologies are bounded, and their figures are figures") {
     CHECK_THAT(topology("level a[2] { bandwidth 0B/s }"), Contains("a rate must be more than 0"));
     CHECK_THAT(topology("level a[2] { shared by nobody }"), Contains("there is no level 'nobody'"));
     CHECK_THAT(topology(""), Contains("has no level"));
+    for (const std::string nic :
+         {"eth1", "enp3s0f0np0", "br-lan.100", "10.0.1.0/24", "0.0.0.0/0", "fd00:1::/64"})
+        CHECK(topology("level a[2] { nic " + nic + " }") == "");
+    for (const std::string nic :
+         {"10.0.1.0", "10.0.1/24", "10.0.1.0/33", "10.0.1.0/", "eth1/24", "fd00::/129", "fd00::1",
+          "a-name-of-16-abc", "10.0.1.0/24/8", "10.0.1.0/-1"})
+        CHECK_THAT(topology("level a[2] { nic " + nic + " }"),
+                   Contains("'" + nic + "' names no network interface, nor a subnet"));
+    CHECK_THAT(topology("level a[2] { nic }"), Contains("expected a network interface or a subnet here"));
 }
 
 TEST_CASE("a check tries every root, and says so") {

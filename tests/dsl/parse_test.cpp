@@ -102,14 +102,15 @@ TEST_CASE("schedules and topologies parse into what they say") {
         "   2:69    broadcast x over (p, q) from 3 using b\n");
     const dsl::SourceFile file{"t.sched",
                                "topology c(n = 2) { for l in 0 ..< n level p[n] { medium memory latency "
-                               "1.5us bandwidth 8Gb/s shared by q } }"};
+                               "1.5us bandwidth 8Gb/s shared by q nic 10.0.1.0/24 } }"};
     const dsl::ast::File tree = dsl::parse(file);
     const auto& loop = std::get<dsl::ast::TopologyFor>(tree.topologies[0].body[0].node);
     const auto& level = std::get<dsl::ast::Level>(loop.body[0].node);
-    REQUIRE(level.properties.size() == 4);
+    REQUIRE(level.properties.size() == 5);
     CHECK(level.properties[1].value == Approx(1.5e-6));
     CHECK(level.properties[2].value == Approx(1e9));
     CHECK(level.properties[3].text == "q");
+    CHECK(level.properties[4].text == "10.0.1.0/24");
 }
 
 TEST_CASE("syntax errors say where and what was expected") {

@@ -113,7 +113,7 @@ TEST_CASE("the folders are read once, whatever is planned") {
 TEST_CASE("a topology that stands in no file is checked without a look at the folders") {
     const std::string no_folder(5000, 'x');  // looking for it is an error
     const auto error = [&](const char* topology, dsl::Rank ranks) {
-        return test::error_of([&] { dsl::check_topology(topology, {no_folder}, ranks); });
+        return test::error_of([&] { dsl::find_topology(topology, {no_folder}, ranks); });
     };
     CHECK(error("", 6) == "");
     CHECK(error("2mx3h", 6) == "");

@@ -261,9 +261,10 @@ std::string topology_text(const dsl::Topology& topology, const std::vector<std::
     text += "topology measured {\n";
     for (const dsl::Level& level : topology.levels)
         text +=
-            fmt::format("    level {}[{}] {{ medium {}  latency {:.4g}us  bandwidth {}{} }}\n", level.name,
+            fmt::format("    level {}[{}] {{ medium {}  latency {:.4g}us  bandwidth {}{}{} }}\n", level.name,
                         level.size, name_of(level.medium), level.latency * 1e6, rate_text(level.bandwidth),
-                        level.shared_by.empty() ? "" : "  shared by " + level.shared_by);
+                        level.shared_by.empty() ? "" : "  shared by " + level.shared_by,
+                        level.nic.empty() ? "" : "  nic " + level.nic);
     return text + "}\n";
 }
 
