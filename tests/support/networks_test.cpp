@@ -1,6 +1,8 @@
 // The transport in networks of other makes: the test makes namespaces with interfaces of its own.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <ifaddrs.h>
+#include <linux/if_link.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -11,6 +13,8 @@
 #include <fstream>
 
 #include "runtime/transport/net/own_address.hpp"
+#include "runtime/transport/streams/mesh.hpp"
+#include "runtime/transport/streams/streams.hpp"
 #include "tests/runtime/transport/bootstrap/exchange.hpp"
 #include "tests/support/networks.hpp"
 #include "tests/support/restrictions.hpp"
@@ -80,8 +84,8 @@ TEST_CASE("others are told of the fastest card, not of a bridge that is this hos
 namespace {
 
 // All of a rank of two: the messages that it sends arrive.
-std::string exchange(Rank rank) {
-    const auto fabric = open_connected(rank, "tcp");
+std::string exchange(Rank rank, std::unique_ptr<Fabric> fabric = engine::open_fabric("tcp")) {
+    fabric->connect(rank.job.all_gather(fabric->local_address(), 5s), for_seconds(10));
     Flow flow(*fabric);
     const auto mine = pattern(300000, rank.rank);
     std::vector<char> theirs(mine.size());
@@ -113,7 +117,8 @@ TEST_CASE("hosts that have IPv6 alone find each other, link-local addresses of e
             options.secret = "a secret of the tests";
             const auto job = Bootstrap::join(options);
             const std::string address = exchange({*job, rank, 2});
-            expect(address.ends_with(fmt::format("{}{}{}", network, rank + 1, scope)), "its IPv6 address");
+            const std::string own = MeshAddress::decode(address).nics.at(0).address;
+            expect(own == fmt::format("{}{}{}", network, rank + 1, scope), "its IPv6 address, not " + own);
             return std::string();
         };
         const Tally arrived, plugged;
@@ -131,6 +136,133 @@ TEST_CASE("hosts that have IPv6 alone find each other, link-local addresses of e
         const Outcome other = hosts.wait()[0];
         expect(other.exit_code == 0, "success on the other host: " + other.text);
         return "";
+    });
+}
+
+namespace {
+
+// Returns the bytes that an interface has sent.
+std::uint64_t sent_by(const std::string& interface) {
+    ifaddrs* list = nullptr;
+    expect(getifaddrs(&list) == 0, "the interfaces");
+    const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> guard(list, freeifaddrs);
+    for (const ifaddrs* entry = list; entry; entry = entry->ifa_next)
+        if (entry->ifa_addr && entry->ifa_addr->sa_family == AF_PACKET && interface == entry->ifa_name)
+            return static_cast<const rtnl_link_stats*>(entry->ifa_data)->tx_bytes;
+    throw std::runtime_error("there is no interface " + interface);
+}
+
+// Two ranks on hosts with two cables between them, rail0 and rail1: rank r has 10.78.0.(r + 1) and 10.78.1.(r
+// + 1). They meet over rail1. trouble(rank): made beforehand.
+void with_two_rails(const std::function<void(int)>& trouble, const std::function<void(Rank)>& body) {
+    in_own_network([&]() -> std::string {
+        const auto run_rank = [&](int rank) -> std::string {
+            for (const int rail : {0, 1}) {
+                const std::string name = fmt::format("rail{}", rail);
+                expect(plug_in(name), "a cable to be plugged in");
+                expect(ip(fmt::format("addr add 10.78.{}.{}/24 dev {}", rail, rank + 1, name)), "an address");
+            }
+            trouble(rank);
+            BootstrapOptions options;
+            options.rank = rank;
+            options.world_size = 2;
+            options.master_addr = "10.78.1.1";
+            options.master_port = 29500;
+            options.secret = "a secret of the tests";
+            const auto job = Bootstrap::join(options);
+            body({*job, rank, 2});
+            return "";
+        };
+        const Tally arrived, plugged;
+        Processes hosts(30);
+        hosts.start([&]() -> std::string {
+            expect(enter_loopback_only_network(), "a network of its own");
+            arrived.add();
+            plugged.await(1);
+            return run_rank(1);
+        });
+        arrived.await(1);
+        for (const int rail : {0, 1})
+            expect(lay_cable(fmt::format("rail{}", rail), fmt::format("rail{} netns {}", rail, hosts.pid(0))),
+                   "a cable");
+        plugged.add();
+        run_rank(0);
+        const Outcome other = hosts.wait()[0];
+        expect(other.exit_code == 0, "success on the other host: " + other.text);
+        return "";
+    });
+}
+
+void no_trouble(int) {}
+
+// Packets for rank 0's address on rail0 are lost.
+void swallow(int rank) {
+    const std::string nobody = "10.78.0.1 lladdr 02:00:00:00:00:09 dev rail0 nud permanent";
+    if (rank == 1) expect(ip("neigh replace " + nobody), "a neighbour");
+}
+
+void forbid_rail_0(int rank) {
+    if (rank == 1) expect(ip("route replace unreachable 10.78.0.1/32"), "a route");
+}
+
+// Returns the errors of making the connections, by rank; "" if there was none. meanwhile: a route that rank 1
+// has while they are made.
+std::vector<std::string> errors_of_connecting(Rank rank, const std::vector<std::string>& wanted,
+                                              const std::string& meanwhile = "") {
+    std::string error;
+    try {
+        const auto fabric = open_streams("", wanted);
+        const auto addresses = rank.job.all_gather(fabric->local_address(), 5s);
+        if (rank.rank == 1 && !meanwhile.empty()) expect(ip("route replace " + meanwhile), "a route");
+        fabric->connect(addresses, for_seconds(rank.rank == 0 ? 3 : 5));
+    } catch (const Error& failure) {
+        error = failure.what();
+    }
+    if (rank.rank == 1 && !meanwhile.empty()) expect(ip("route del " + meanwhile), "the route to end");
+    return rank.job.all_gather(error, 20s);
+}
+
+void expect_parts(const std::string& text, const std::vector<std::string>& parts) {
+    for (const std::string& part : parts) expect(text.find(part) != text.npos, part + " in: " + text);
+}
+
+}  // namespace
+
+TEST_CASE("where the first of two NICs leads nowhere, the second is used") {
+    const auto trouble = GENERATE(swallow, forbid_rail_0);
+    with_two_rails(trouble, [](Rank rank) {
+        const auto before = sent_by("rail1");
+        exchange(rank);
+        expect(sent_by("rail1") > before + 300000, "the messages on rail1");
+    });
+}
+
+TEST_CASE("the NIC that a topology names carries the messages, on both hosts") {
+    const std::string wanted = GENERATE("rail0", "rail1", "10.78.1.0/24", "10.78.0.0/24");
+    with_two_rails(no_trouble, [&](Rank rank) {
+        const std::string named = wanted == "rail1" || wanted == "10.78.1.0/24" ? "rail1" : "rail0";
+        const auto before = sent_by(named);
+        exchange(rank, open_streams("", {wanted, wanted}));
+        expect(sent_by(named) > before + 300000, "the messages on " + named);
+    });
+}
+
+TEST_CASE("a rank that no NIC leads to is named with its addresses, and why each failed") {
+    with_two_rails(forbid_rail_0, [](Rank rank) {
+        const auto errors = errors_of_connecting(rank, {}, "unreachable 10.78.1.1/32");
+        expect_parts(errors[1], {"cannot connect to rank 0 at any of its addresses\n",
+                                 "10.78.0.1:", " from 10.78.0.2/24 (rail0): No route to host\n",
+                                 "10.78.1.1:", " from 10.78.1.2/24 (rail1): No route to host\n"});
+        expect_parts(errors[0], {"no connection from rank 1 at ", "10.78.0.1:", ", 10.78.1.1:"});
+    });
+    with_two_rails(no_trouble, [](Rank rank) {
+        expect_parts(errors_of_connecting(rank, {"rail7", "rail7"})[1],
+                     {"the topology wants NIC rail7 for it, but this host has 10.78.0.2/24 (rail0), "
+                      "10.78.1.2/24 (rail1)"});
+    });
+    with_two_rails(swallow, [](Rank rank) {
+        expect_parts(errors_of_connecting(rank, {"rail0", "rail0"})[1],
+                     {"cannot connect to rank 0 at 10.78.0.1:", ": Connection timed out; "});
     });
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/engine/job/open_fabric.hpp"
 #include "runtime/engine/job/planning.hpp"
 #include "runtime/engine/reports/notice.hpp"
+#include "runtime/transport/net/nics.hpp"
 #include "runtime/transport/net/own_address.hpp"
 
 namespace hocket::engine {
@@ -24,11 +25,15 @@ using namespace std::chrono_literals;
 
 constexpr auto verdict_on_failure_within = 1s;  // time for rank 0 to say which failure was the first
 
-// If the ranks meet at the loopback address, they are all on this host.
+// If the ranks meet at the loopback address, they are all on this host. Otherwise all of them reach the
+// network where they meet, which need not be true of another one.
 std::string address_for_recovery(const Options& options) {
     const std::string& rendezvous = options.master_addr;
     if (rendezvous.starts_with("127.") || rendezvous == "localhost") return "127.0.0.1";
     if (rendezvous == "::1") return rendezvous;
+    if (!transport::chosen_address().empty()) return transport::chosen_address();
+    for (const transport::Nic& nic : transport::reachable_nics())
+        if (transport::is_in_subnet(rendezvous, nic)) return nic.address;
     return transport::own_address();
 }
 
@@ -101,13 +106,14 @@ void Connections::meet() {
     host_ = agreement_.hosts[static_cast<std::size_t>(rank())];
     one_host_ = std::count(agreement_.hosts.begin(), agreement_.hosts.end(), 0) == size();
     // These checks follow the comparison of the options, so that they fail on all ranks alike.
-    in_dsl([&] { dsl::check_topology(options_.topology, options_.schedule_path, options_.world_size); });
+    const dsl::Topology topology = in_dsl(
+        [&] { return dsl::find_topology(options_.topology, options_.schedule_path, options_.world_size); });
     check_schedule();
     if (options_.topology.empty())
         options_.topology =
             options_.provider_carries_all ? std::to_string(options_.world_size) : topology_of(agreement_);
     open_window(std::move(invitation));
-    open_fabric();
+    open_fabric(one_host_ ? std::vector<std::string>() : dsl::nics_with(topology, rank()));
 }
 
 // So a name that nothing has is refused where it was given, and not by whichever operation comes first.
@@ -150,11 +156,11 @@ void Connections::open_window(transport::WindowInvitation invitation) {
 }
 
 // Opens the fabric, which carries messages to the ranks that share no memory with this one.
-void Connections::open_fabric() {
+void Connections::open_fabric(const std::vector<std::string>& wanted_nics) {
     const int here = local_peers_ ? local_peers_->members() : 1;
     if (here == size()) return;
     fabric_ = engine::open_fabric(options_.provider.empty() ? "tcp" : options_.provider,
-                                  one_host_ ? "127.0.0.1" : "");
+                                  one_host_ ? "127.0.0.1" : "", wanted_nics);
     connect_all(*bootstrap_, *fabric_, patience_of(*bootstrap_, options_));
     provider_why_ = fabric_->why();
     provider_ = (local_peers_ ? provider_ + ", " : "") + fabric_->provider();

@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/base/caught.hpp"
 #include "runtime/engine/job/agreement.hpp"
@@ -64,7 +65,7 @@ class Connections {
     void meet();
     void check_schedule() const;
     void open_window(transport::WindowInvitation invitation);
-    void open_fabric();
+    void open_fabric(const std::vector<std::string>& wanted_nics);
     Error told_to_all(const Error& own);
 
     Options options_;

@@ -16,12 +16,18 @@ namespace {
 // Precedes the name of a libfabric provider if Hocket has a provider of the same name.
 constexpr std::string_view of_libfabric = "ofi+";
 
-std::unique_ptr<transport::Fabric> open_at(const std::string& provider, const std::string& source_address) {
-    if (provider == "tcp") return transport::open_streams(source_address);
+std::unique_ptr<transport::Fabric> open_at(const std::string& provider, const std::string& source_address,
+                                           const std::vector<std::string>& wanted_nics) {
+    if (provider == "tcp") return transport::open_streams(source_address, wanted_nics);
     if (transport::encrypts_connections())
         throw Error(Status::invalid_argument,
                     fmt::format("HOCKET_ENCRYPTION is on, and libfabric's provider {} does not encrypt; let "
                                 "Hocket's tcp carry the messages (HOCKET_PROVIDER=tcp)",
+                                provider));
+    if (!wanted_nics.empty())
+        throw Error(Status::invalid_argument,
+                    fmt::format("the topology names NICs for its levels, which provider {} cannot choose; "
+                                "leave them out, or use tcp",
                                 provider));
     return transport::open_libfabric(
         provider.starts_with(of_libfabric) ? provider.substr(of_libfabric.size()) : provider, source_address);
@@ -29,12 +35,12 @@ std::unique_ptr<transport::Fabric> open_at(const std::string& provider, const st
 
 }  // namespace
 
-std::unique_ptr<transport::Fabric> open_fabric(const std::string& provider,
-                                               const std::string& source_address) {
+std::unique_ptr<transport::Fabric> open_fabric(const std::string& provider, const std::string& source_address,
+                                               const std::vector<std::string>& wanted_nics) {
     const std::string chosen = transport::chosen_address();
-    if (chosen.empty()) return open_at(provider, source_address);
+    if (chosen.empty()) return open_at(provider, source_address, wanted_nics);
     try {
-        return open_at(provider, chosen);
+        return open_at(provider, chosen, wanted_nics);
     } catch (const Error& error) {
         throw Error(error.status(), fmt::format("{}; the source address {} (HOCKET_FABRIC_ADDR) must be an "
                                                 "address of this host, in numbers; a link-local one with "

@@ -74,7 +74,7 @@ Socket dial(const Dial& call, Patience patience) {
     auto gone_by = Clock::time_point::max();
     auto pause = 10ms;
     do {
-        Socket socket = connect_to(call.to, patience, why);
+        Socket socket = call.connect ? call.connect(patience, why) : connect_to(call.to, patience, why);
         if (socket.is_open()) {
             if (!std::exchange(is_there, true)) patience.deadline += call.last_word;
             gone_by = Clock::time_point::max();

@@ -1,6 +1,7 @@
 // The guest's side of new connections (handshake.hpp). It makes as many attempts as its patience allows.
 #pragma once
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -10,6 +11,8 @@ namespace hocket::transport {
 
 struct Dial {
     Endpoint to;
+    // One attempt at a connection instead of connect_to(to, ...), with the same results.
+    std::function<Socket(const Patience&, std::string& why)> connect = {};
     std::string secret;  // both sides must know it; never sent
     std::uint32_t rank = 0, world_size = 0;
     std::string identity = {};

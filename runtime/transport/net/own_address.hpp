@@ -6,9 +6,7 @@
 
 namespace hocket::transport {
 
-// Returns a numeric address. Only interfaces that are up count. Interfaces based on hardware come before
-// those made by software for this host's containers and guests, then IPv4 before IPv6, then the fastest
-// first. Returns loopback if there is no other. `interfaces`: where the kernel describes them.
+// Returns the best of reachable_nics (nics.hpp), or loopback if there is none.
 std::string reachable_address(const std::filesystem::path& interfaces = "/sys/class/net");
 
 // Returns HOCKET_FABRIC_ADDR, the address that the user has chosen; empty if none.

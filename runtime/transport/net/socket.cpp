@@ -238,6 +238,16 @@ Error cannot_listen(const Endpoint& at, const std::string& why, const std::strin
     return {Status::bootstrap, fmt::format("cannot listen at {}: {}; {}", at.text(), why, advice)};
 }
 
+// Returns 0 or an errno.
+int start_from(const Socket& socket, const Source& from) {
+    if (!from.interface.empty())
+        if (const int error = keep_to_interface(socket, from.interface)) return error;
+    if (from.address.empty()) return 0;
+    const AddressList own = numbers_of(from.address, "0");
+    if (!own) return EADDRNOTAVAIL;
+    return bind(socket.fd(), own->ai_addr, own->ai_addrlen) == 0 ? 0 : errno;
+}
+
 std::ptrdiff_t length_of(const addrinfo* list) {
     return list == nullptr ? 0 : 1 + length_of(list->ai_next);
 }
@@ -326,12 +336,21 @@ Socket listen_for_others(const Endpoint& at, Clock::time_point deadline, const s
     throw cannot_listen(at, why, advice);
 }
 
+Socket listen_at_all(std::string& why) {
+    return listen_everywhere(0, why);
+}
+
+int keep_to_interface(const Socket& socket, const std::string& interface) {
+    const auto size = static_cast<socklen_t>(interface.size());
+    return setsockopt(socket.fd(), SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(), size) == 0 ? 0 : errno;
+}
+
 bool means_loopback(const std::string& host) {
     const AddressList numbers = numbers_of(host);
     return numbers ? is_loopback(*numbers) : is_name_of_loopback(host);
 }
 
-Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why) {
+Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why, const Source& from) {
     const AddressList list = resolve(to, 0, patience.deadline, why);
     for (const addrinfo* address = list.get(); address; address = address->ai_next) {
         const auto now = Clock::now();
@@ -344,7 +363,8 @@ Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why
             if (!is_lack_of_descriptors(errno)) continue;
             throw Error(Status::transport, fmt::format("cannot connect to {}: {}", to.text(), why));
         }
-        int error = connect(socket.fd(), address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
+        int error = start_from(socket, from);
+        if (error == 0 && connect(socket.fd(), address->ai_addr, address->ai_addrlen) != 0) error = errno;
         if (error == EINPROGRESS || error == EINTR) error = finish_connect(socket.fd(), share);
         if (error == 0 && is_self_connection(socket.fd())) error = ECONNREFUSED;
         if (error == 0) {

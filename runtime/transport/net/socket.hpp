@@ -87,13 +87,26 @@ Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::stri
 // unchanged.
 Socket listen_for_others(const Endpoint& at, Clock::time_point deadline, const std::string& advice);
 
+// Listens at all addresses of this host, at a port that the kernel chooses. On failure the socket is closed
+// and `why` says what went wrong.
+Socket listen_at_all(std::string& why);
+
 // Returns true for an address of loopback, or a name that means loopback on every host. Resolves nothing.
 bool means_loopback(const std::string& host);
+
+// The end of a connection on this host; where it is empty, the kernel chooses by its routes.
+struct Source {
+    std::string address = {};    // numeric
+    std::string interface = {};  // packets leave by it alone, and only its own count
+};
 
 // Makes one attempt at each address of the host name; they share the time. On failure the socket is closed
 // and `why` says what went wrong. Throws Error(transport) if no descriptor is left, which would fail every
 // other attempt, too.
-Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why);
+Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why, const Source& from = {});
+
+// Returns 0, or the errno of setsockopt(2). From then on the connection uses that interface alone.
+int keep_to_interface(const Socket& socket, const std::string& interface);
 
 // Accepts one pending connection. If there is none, the socket is closed and errno is set. `from` is set to
 // the peer's address.

@@ -10,11 +10,10 @@
 #include <set>
 
 #include "runtime/base/error.hpp"
-#include "runtime/transport/net/admission.hpp"
 #include "runtime/transport/net/dial.hpp"
-#include "runtime/transport/net/own_address.hpp"
 #include "runtime/transport/net/socket_loop.hpp"
 #include "runtime/transport/net/texts.hpp"
+#include "runtime/transport/streams/rail_search.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -24,19 +23,9 @@ using namespace std::chrono_literals;
 // If a rank's listener is gone, the bootstrap soon knows whether the rank has died, and reports it better.
 constexpr auto death_is_told_within = 1s;
 
-struct Invitation {
-    Endpoint at;
-    std::string key;
-};
-
-Invitation read_invitation(std::size_t rank, const std::string& text) {
+MeshAddress read_invitation(std::size_t rank, const std::string& text) {
     try {
-        PayloadReader reader(text);
-        Invitation invitation;
-        invitation.at.port = static_cast<int>(reader.u32());
-        invitation.key = reader.bytes(nonce_size);
-        invitation.at.host = reader.rest();
-        return invitation;
+        return MeshAddress::decode(text);
     } catch (const ProtocolError&) {
         throw Error(Status::transport,
                     fmt::format("the address of rank {} is not one of provider 'tcp'; do all "
@@ -71,46 +60,123 @@ Socket listen_for_streams(Endpoint& at) {
                                                code == 0 ? advised_text(error) : gai_strerror(code)));
 }
 
-std::string missing_text(const std::set<std::size_t>& missing, const Endpoint& at,
-                         const Admission& admission) {
-    return fmt::format(
-        "no connection from {} at {}; can those ranks reach that address (a firewall, another network)? "
-        "HOCKET_FABRIC_ADDR chooses one{}",
-        ranks_text({missing.begin(), missing.end()}), at.text(), admission.troubles());
+Socket listen_at_all_addresses(int& port) {
+    std::string why;
+    Socket socket = listen_at_all(why);
+    const auto bound = socket.is_open() ? bound_to(socket) : std::nullopt;
+    if (!bound) throw Error(Status::transport, fmt::format("provider 'tcp' cannot listen: {}", why));
+    port = bound->port;
+    return socket;
 }
 
-Socket visit(std::size_t rank, std::size_t self, std::span<const std::string> invitations,
-             const Patience& patience) {
-    const auto [at, key] = read_invitation(rank, invitations[rank]);
-    try {
-        return dial({.to = at,
-                     .secret = key,
-                     .rank = static_cast<std::uint32_t>(self),
-                     .world_size = static_cast<std::uint32_t>(invitations.size()),
-                     .gone_for = death_is_told_within},
-                    patience);
-    } catch (const DialError& error) {
-        throw Error(error.kind == DialError::Kind::silent ? Status::timeout : Status::transport,
-                    fmt::format("cannot connect to rank {} at {}: {}; HOCKET_FABRIC_ADDR chooses the address "
-                                "at which a rank can be reached",
-                                rank, at.text(), error.what()));
-    }
+std::vector<Nic> nics_to_tell_of(const std::string& source_address) {
+    if (!source_address.empty()) return {nic_at(source_address)};
+    std::vector<Nic> nics = reachable_nics();
+    if (nics.empty()) nics.push_back(nic_at("127.0.0.1"));
+    return nics;
+}
+
+// Where there is one address, nothing is listened at beside it.
+Socket listen_for(MeshAddress& own) {
+    if (own.nics.size() > 1) return listen_at_all_addresses(own.port);
+    Endpoint at{own.nics[0].address, 0};
+    Socket socket = listen_for_streams(at);
+    own.port = at.port;
+    return socket;
+}
+
+std::string missing_text(const std::set<std::size_t>& missing, const MeshAddress& own,
+                         const Admission& admission) {
+    return fmt::format(
+        "no connection from {} at {}; can those ranks reach {} (a firewall, another network)? "
+        "HOCKET_FABRIC_ADDR chooses one{}",
+        ranks_text({missing.begin(), missing.end()}), own.text(),
+        own.nics.size() == 1 ? "that address" : "one of these addresses", admission.troubles());
+}
+
+bool has_fitting(const std::vector<Nic>& nics, const std::string& wanted) {
+    return std::any_of(nics.begin(), nics.end(), [&](const Nic& nic) { return is_wanted(nic, wanted); });
+}
+
+std::string list_of(const std::vector<Nic>& nics) {
+    std::string text;
+    for (const Nic& nic : nics) text += (text.empty() ? "" : ", ") + nic.text();
+    return text;
 }
 
 }  // namespace
 
-StreamMesh::StreamMesh(const std::string& source_address)
-    : at_{source_address.empty() ? reachable_address() : source_address, 0},
-      listener_(listen_for_streams(at_)),
-      key_(fresh_nonce()),
-      invitation_(
-          PayloadWriter().u32(static_cast<std::uint32_t>(at_.port)).bytes(key_).bytes(at_.host).text()) {}
+StreamMesh::StreamMesh(const std::string& source_address, std::vector<std::string> wanted)
+    : wanted_(std::move(wanted)), own_{0, fresh_nonce(), nics_to_tell_of(source_address)} {
+    listener_ = listen_for(own_);
+    invitation_ = own_.encode();
+}
+
+void StreamMesh::count_sharers(std::span<const std::string> invitations) {
+    if (own_.nics.size() == 1) return;
+    for (std::size_t rank = 0; rank < invitations.size(); ++rank) {
+        if (invitations[rank].empty()) continue;
+        const std::vector<Nic> theirs = read_invitation(rank, invitations[rank]).nics;
+        for (Nic& nic : own_.nics)
+            nic.sharers += std::any_of(theirs.begin(), theirs.end(),
+                                       [&](const Nic& other) { return is_in_subnet(other.address, nic); });
+    }
+}
+
+std::vector<Rail> StreamMesh::rails_to(std::size_t rank, const MeshAddress& peer) const {
+    const std::string wanted = wanted_with(rank);
+    std::vector<Rail> rails = rails_between(own_.nics, peer.nics, wanted);
+    if (!rails.empty()) return rails;
+    std::string why = "this host has the same addresses";
+    if (!wanted.empty())
+        why = fmt::format("the topology wants NIC {} for it, but {} {}", wanted,
+                          has_fitting(own_.nics, wanted) ? "it has" : "this host has",
+                          list_of(has_fitting(own_.nics, wanted) ? peer.nics : own_.nics));
+    throw Error(Status::transport,
+                fmt::format("cannot connect to rank {} at {}: {}", rank, peer.text(), why));
+}
+
+Socket StreamMesh::visit(std::size_t rank, std::size_t self, std::span<const std::string> invitations,
+                         const Patience& patience) const {
+    const MeshAddress peer = read_invitation(rank, invitations[rank]);
+    RailSearch search(rails_to(rank, peer), peer.port, !wanted_with(rank).empty());
+    const Dial call{
+        .to = {peer.nics[0].address, peer.port},
+        .connect = [&](const Patience& time, std::string& why) { return search.connect(time, why); },
+        .secret = peer.key,
+        .rank = static_cast<std::uint32_t>(self),
+        .world_size = static_cast<std::uint32_t>(invitations.size()),
+        .gone_for = death_is_told_within};
+    for (;;) try {
+            return dial(call, patience);
+        } catch (const DialError& error) {
+            const bool is_connected = error.kind != DialError::Kind::unreachable;
+            const bool has_others = is_connected && search.give_up(error.what());
+            // Hosts that are no part of the job may have the same address, as bridges of containers do.
+            if (error.kind == DialError::Kind::impostor && has_others) continue;
+            throw Error(error.kind == DialError::Kind::silent ? Status::timeout : Status::transport,
+                        fmt::format("cannot connect to rank {} at {}; HOCKET_FABRIC_ADDR chooses the address "
+                                    "at which a rank can be reached",
+                                    rank, search.failure()));
+        }
+}
+
+// The guest's packets come by the NIC that it has chosen; this host's go by the same.
+void StreamMesh::keep_to_nic(std::size_t rank, const Admitted& guest) const {
+    const std::string wanted = wanted_with(rank);
+    const auto end = bound_to(guest.socket);
+    const auto peer = Endpoint::parse(guest.from);
+    if (wanted.empty() || !end || !peer || peer->host == end->host) return;
+    for (const Nic& nic : own_.nics)
+        if (nic.address == end->host && is_wanted(nic, wanted)) keep_to_interface(guest.socket, nic.name);
+}
 
 // A rank connects to the ranks before it, then admits those after it, so that ranks never wait in a cycle.
 std::vector<Socket> StreamMesh::connect(std::span<const std::string> invitations, const Patience& patience) {
     const auto self = static_cast<std::size_t>(
         std::find(invitations.begin(), invitations.end(), invitation_) - invitations.begin());
     std::vector<Socket> sockets(invitations.size());
+    count_sharers(invitations);
     for (std::size_t rank = 0; rank < self && rank < invitations.size(); ++rank)
         if (!invitations[rank].empty()) sockets[rank] = visit(rank, self, invitations, patience);
     std::set<std::size_t> expected;
@@ -127,6 +193,7 @@ void StreamMesh::admit(std::size_t self, const std::set<std::size_t>& expected, 
     if (expected.empty()) return;
     std::set<std::size_t> missing = expected;
     const auto admit_one = [&](Admitted guest) {
+        keep_to_nic(guest.hello.rank, guest);
         missing.erase(guest.hello.rank);
         sockets[guest.hello.rank] = std::move(guest.socket);
     };
@@ -137,10 +204,10 @@ void StreamMesh::admit(std::size_t self, const std::set<std::size_t>& expected, 
     SocketLoop loop(SocketLoop::Way::poll);
     const Admission admission(
         loop, listener_.fd(),
-        {fmt::format("rank {}", self), key_, "it is no member of this job", admit_one, refuse});
+        {fmt::format("rank {}", self), own_.key, "it is no member of this job", admit_one, refuse});
     while (!missing.empty()) {
         admission.require_descriptors();
-        if (patience.is_over()) throw Error(Status::timeout, missing_text(missing, at_, admission));
+        if (patience.is_over()) throw Error(Status::timeout, missing_text(missing, own_, admission));
         loop.turn(patience.next_look());
     }
 }

@@ -6,16 +6,22 @@
 #include <string>
 #include <vector>
 
+#include "runtime/transport/net/admission.hpp"
+#include "runtime/transport/net/nics.hpp"
 #include "runtime/transport/net/socket.hpp"
+#include "runtime/transport/streams/mesh_address.hpp"
 
 namespace hocket::transport {
 
-// The address at which one rank listens for the others, and the key that they must know. Only members get the
-// invitation, over the bootstrap's connections. The listener is closed once all have come.
+// The addresses at which one rank listens for the others, and the key that they must know. Only members get
+// the invitation, over the bootstrap's connections. The listener is closed once all have come.
 class StreamMesh {
   public:
-    // source_address: a numeric address of this host; "": reachable_address(). Throws Error(transport).
-    explicit StreamMesh(const std::string& source_address);
+    // source_address: a numeric address of this host, the only one that the others are told of; "": those of
+    // reachable_nics(), or loopback if there are none. wanted: by rank, the NIC for the connection with it,
+    // on both hosts: an interface's name, or a subnet; "", or where the list ends: the best that works.
+    // Throws Error(transport).
+    explicit StreamMesh(const std::string& source_address, std::vector<std::string> wanted = {});
 
     const std::string& invitation() const { return invitation_; }
 
@@ -25,12 +31,19 @@ class StreamMesh {
     std::vector<Socket> connect(std::span<const std::string> invitations, const Patience& patience);
 
   private:
+    std::string wanted_with(std::size_t rank) const { return rank < wanted_.size() ? wanted_[rank] : ""; }
+    void count_sharers(std::span<const std::string> invitations);
+    std::vector<Rail> rails_to(std::size_t rank, const MeshAddress& peer) const;
+    Socket visit(std::size_t rank, std::size_t self, std::span<const std::string> invitations,
+                 const Patience& patience) const;
+    void keep_to_nic(std::size_t rank, const Admitted& guest) const;
     void admit(std::size_t self, const std::set<std::size_t>& expected, std::vector<Socket>& sockets,
                const Patience& patience);
 
-    Endpoint at_;
+    std::vector<std::string> wanted_;
+    MeshAddress own_;
     Socket listener_;
-    std::string key_, invitation_;
+    std::string invitation_;
 };
 
 }  // namespace hocket::transport

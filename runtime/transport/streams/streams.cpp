@@ -24,7 +24,8 @@ constexpr auto way_is_made_after = 1ms;
 
 class Streams : public Fabric {
   public:
-    explicit Streams(const std::string& source_address) : mesh_(source_address) {}
+    Streams(const std::string& source_address, std::vector<std::string> wanted_nics)
+        : mesh_(source_address, std::move(wanted_nics)) {}
 
     // A name of its own, because tables of measured schedules are kept by it.
     std::string provider() const override { return encrypts_ ? "encrypted tcp" : "tcp"; }
@@ -157,8 +158,9 @@ void Streams::abandon() {
 
 }  // namespace
 
-std::unique_ptr<Fabric> open_streams(const std::string& source_address) {
-    return std::make_unique<Streams>(source_address);
+std::unique_ptr<Fabric> open_streams(const std::string& source_address,
+                                     std::vector<std::string> wanted_nics) {
+    return std::make_unique<Streams>(source_address, std::move(wanted_nics));
 }
 
 }  // namespace hocket::transport

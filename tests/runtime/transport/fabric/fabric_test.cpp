@@ -14,6 +14,7 @@
 #include "runtime/transport/net/frame.hpp"
 #include "runtime/transport/net/handshake.hpp"
 #include "runtime/transport/net/socket.hpp"
+#include "runtime/transport/streams/mesh_address.hpp"
 #include "tests/runtime/transport/bootstrap/exchange.hpp"
 #include "tests/support/test.hpp"
 
@@ -285,11 +286,9 @@ namespace {
 // The answer to a stranger that connects to the endpoint at `address` and sends `text`: all bytes that come
 // back before the connection is closed.
 std::string answer_to_stranger(const std::string& address, const std::string& text) {
-    PayloadReader reader(address);
-    const auto port = static_cast<int>(reader.u32());
-    reader.bytes(nonce_size);
+    const MeshAddress host = MeshAddress::decode(address);
     std::string why, answer;
-    const Socket socket = connect_to({std::string(reader.rest()), port}, for_seconds(5), why);
+    const Socket socket = connect_to({host.nics.at(0).address, host.port}, for_seconds(5), why);
     expect(socket.is_open(), "a connection: " + why);
     send(socket.fd(), text.data(), text.size(), MSG_NOSIGNAL);
     for (;;) {

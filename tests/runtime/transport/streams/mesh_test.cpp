@@ -24,10 +24,9 @@ namespace {
 struct Invitation {
     Invitation(Endpoint at, std::string key) : at(std::move(at)), key(std::move(key)) {}
     explicit Invitation(const std::string& text) {
-        PayloadReader reader(text);
-        at.port = static_cast<int>(reader.u32());
-        key = reader.bytes(nonce_size);
-        at.host = reader.rest();
+        const MeshAddress address = MeshAddress::decode(text);
+        at = {address.nics.at(0).address, address.port};
+        key = address.key;
     }
     Endpoint at;
     std::string key;
@@ -152,12 +151,9 @@ TEST_CASE("who is no member, or has no place here, is told so") {
         say(next_guest(impostor.fd()), FrameType::welcome, fresh_nonce());
         return "";
     });
-    const std::string invitation = PayloadWriter()
-                                       .u32(static_cast<std::uint32_t>(impostor.endpoint().port))
-                                       .bytes(fresh_nonce())
-                                       .bytes("127.0.0.1")
-                                       .text();
-    const std::vector<std::string> all{invitation, guest.invitation()};
+    MeshAddress invitation = MeshAddress::decode(guest.invitation());
+    invitation.port = impostor.endpoint().port;
+    const std::vector<std::string> all{invitation.encode(), guest.invitation()};
     CHECK_THAT(error_of([&] { guest.connect(all, for_seconds(10)); }),
                Catch::Contains("-5: cannot connect to rank 0 at 127.0.0.1:") &&
                    Catch::Contains("it sent an unexpected message"));
