@@ -133,6 +133,10 @@ class Hosts:
     def address(host):
         return f"10.77.0.{host + 1}"
 
+    def variables(self, host):
+        """Returns what Hocket's ranks on that host are told beside their numbers."""
+        return {"HOCKET_FABRIC_ADDR": self.address(host)}
+
     def enter(self, host):
         """Returns the prefix of a command that runs it on that host."""
         return ["nsenter", "-t", str(self.pids[host]), "--net", "--uts", "--mount", "--"]

@@ -1,5 +1,6 @@
 """Clusters of namespaces on which predictions are compared with measurements."""
 
+import json
 import os
 import secrets
 from dataclasses import dataclass
@@ -106,6 +107,45 @@ class BCubeHosts(Hosts):
             )
 
 
+class RailedBCubeHosts(Hosts):
+    """BCube(ports, 2) without routes: each switch has a subnet of its own, and a host an address in each of its two.
+
+    Where ranks meet, and what hosts say to those that differ in both digits, goes over a third network, whose links
+    are held to no rate."""
+
+    def __init__(self, ports, bits_per_second, folder):
+        super().__init__(ports * ports, bits_per_second, folder)
+        self.ports = ports
+
+    def _link_all(self):
+        super()._link_all()
+        for level in range(2):
+            for number in range(self.ports):
+                self._in(self.switch, f"ip link add {LINK}-s{level}{number} type bridge")
+                self._in(self.switch, f"ip link set {LINK}-s{level}{number} up")
+        for host, pid in enumerate(self.pids):
+            digits = host % self.ports, host // self.ports
+            for level in range(2):
+                switch, end, own = digits[1 - level], f"{LINK}-{level}-{host}", f"{LINK}-n{level}"
+                self._in(self.switch, f"ip link add {end} type veth peer name {own} netns {pid}")
+                self._in(self.switch, f"ip link set {end} master {LINK}-s{level}{switch} up")
+                self._in(pid, f"ip address add 10.{78 + level}.{switch}.{digits[level] + 1}/24 dev {own}")
+                self._in(pid, f"ip link set {own} up")
+                for where, interface in ((self.switch, end), (pid, own)):
+                    super()._hold_to_rate(where, interface, self.bits_per_second)
+
+    def _hold_to_rate(self, pid, interface, bits_per_second):
+        """Called for the network where ranks meet."""
+
+    def variables(self, _host):
+        return {}
+
+    def sent(self, host):
+        """Returns the bytes that a host has sent, by interface."""
+        links = json.loads(self._in(self.pids[host], "ip -s -j link"))
+        return {link["ifname"]: link["stats64"]["tx"]["bytes"] for link in links}
+
+
 @dataclass
 class Place:
     """name: for the command line."""
@@ -153,6 +193,15 @@ PLACES = [
         topology="bcube(3,2)",
         network="order digits",
     ),
+    Place(
+        "rails",
+        "BCube(3,2) without routes: 9 hosts with 2 interfaces each, 20 Mbit/s",
+        ["bml", "blueconnect"],
+        lambda folder: RailedBCubeHosts(3, _mbit(20), folder),
+        hosts=9,
+        local_ranks=1,
+        topology="bcube(3,2)",
+    ),
 ]
 
 
@@ -176,7 +225,7 @@ class Jobs:
         programs = []
         for rank in range(self.place.ranks):
             host = rank // self.place.local_ranks
-            own = {**rank_variables(rank, self.place.ranks), "HOCKET_FABRIC_ADDR": self.hosts.address(host)}
+            own = {**rank_variables(rank, self.place.ranks), **self.hosts.variables(host)}
             command = [*self.hosts.enter(host), os.path.join(self.build, "tools", program), *arguments]
             programs.append(runs.Program(command, {**job, **own}))
         return runs.output_of(programs, os.path.join(self.folder, f"job-{self.started}"))
