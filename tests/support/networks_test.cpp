@@ -247,6 +247,66 @@ TEST_CASE("the NIC that a topology names carries the messages, on both hosts") {
     });
 }
 
+TEST_CASE("over two equal NICs go the halves of large messages, whatever else is under way, in any order") {
+    with_two_rails(no_trouble, [](Rank rank) {
+        const auto fabric = open_streams("", {});
+        fabric->connect(rank.job.all_gather(fabric->local_address(), 5s), for_seconds(10));
+        const std::uint64_t before[] = {sent_by("rail0"), sent_by("rail1")};
+        const std::vector<std::size_t> sizes{1 << 20, 8,       256 << 10,       (1 << 20) + 1,
+                                             100'000, 777'777, (256 << 10) - 1, 3 << 20};
+        std::vector<std::vector<char>> theirs;
+        for (const std::size_t size : sizes)
+            theirs.emplace_back(size + 5000 * (size % 2));  // some have room to spare
+        Flow flow(*fabric);
+        const int peer = 1 - rank.rank;
+        const auto receive = [&](std::size_t i) { flow.receive(peer, i / 2, theirs[i]); };
+        std::vector<std::vector<char>> mine;
+        for (std::size_t i = 0; i < sizes.size(); ++i)
+            mine.push_back(pattern(sizes[i], rank.rank + static_cast<int>(i)));
+        for (std::size_t i = 0; i < sizes.size() / 2; ++i) receive(i);
+        for (std::size_t i = 0; i < sizes.size(); ++i)
+            flow.send(peer, i / 2, static_cast<std::uint32_t>(i), mine[i]);
+        for (int i = 0; i < 100; ++i) flow.progress();  // the others come before they are asked for
+        for (std::size_t i = sizes.size() / 2; i < sizes.size(); ++i) receive(i);
+        std::size_t received = 0;
+        for (const Completion& completion : flow.finish()) {
+            expect(completion.ok, completion.error);
+            if (completion.bytes == 0) continue;
+            expect(completion.bytes == sizes.at(completion.checksum), "the size that was sent");
+            ++received;
+        }
+        expect(received == sizes.size(), "one completion for each message");
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+            theirs[i].resize(sizes[i]);
+            expect(theirs[i] == pattern(sizes[i], peer + static_cast<int>(i)), fmt::format("message {}", i));
+        }
+        rank.job.all_gather("done", 10s);
+        for (const int rail : {0, 1})
+            expect(sent_by(fmt::format("rail{}", rail)) - before[rail] > 3'000'000,
+                   fmt::format("half of all by rail{}", rail));
+    });
+}
+
+TEST_CASE("a message that is too long for its buffer is cut on all NICs that carry it") {
+    with_two_rails(no_trouble, [](Rank rank) {
+        const auto fabric = open_streams("", {});
+        fabric->connect(rank.job.all_gather(fabric->local_address(), 5s), for_seconds(10));
+        for (const std::size_t room : {1'000, 500'000, 600'000}) {
+            Flow flow(*fabric);
+            std::vector<char> theirs(room);
+            const auto mine = pattern(1'000'000, rank.rank);
+            flow.receive(1 - rank.rank, 1, theirs);
+            flow.send(1 - rank.rank, 1, 9, mine);
+            int cut = 0;
+            for (const Completion& completion : flow.finish()) cut += completion.truncated;
+            expect(cut == 1, fmt::format("one message cut, not {}", cut));
+            const auto all = pattern(1'000'000, 1 - rank.rank);
+            expect(std::equal(theirs.begin(), theirs.end(), all.begin()), "the first bytes");
+        }
+        rank.job.all_gather("done", 10s);
+    });
+}
+
 TEST_CASE("a rank that no NIC leads to is named with its addresses, and why each failed") {
     with_two_rails(forbid_rail_0, [](Rank rank) {
         const auto errors = errors_of_connecting(rank, {}, "unreachable 10.78.1.1/32");

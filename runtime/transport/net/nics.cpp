@@ -237,4 +237,18 @@ std::vector<Rail> rails_between(const std::vector<Nic>& here, const std::vector<
     return rails;
 }
 
+std::vector<Rail> equals_of_first(const std::vector<Rail>& rails) {
+    std::vector<Rail> equals;
+    for (const Rail& rail : rails) {
+        const auto uses_same_nic = [&](const Rail& other) {
+            return other.here->name == rail.here->name || other.there.name == rail.there.name;
+        };
+        if (merit_of(rail) != merit_of(rails[0]) || equals.size() == most_lanes) continue;
+        if (!rail.here || !is_in_subnet(rail.there.address, *rail.here)) continue;
+        if (std::none_of(equals.begin(), equals.end(), uses_same_nic)) equals.push_back(rail);
+    }
+    if (equals.empty()) equals.push_back(rails.at(0));
+    return equals;
+}
+
 }  // namespace hocket::transport

@@ -62,4 +62,9 @@ struct Rail {
 std::vector<Rail> rails_between(const std::vector<Nic>& here, const std::vector<Nic>& there,
                                 std::string_view wanted = {});
 
+// Returns the rails that are as good as the first one, on NICs of their own on both hosts, and share subnets;
+// at most most_lanes, the first among them.
+inline constexpr std::size_t most_lanes = 4;
+std::vector<Rail> equals_of_first(const std::vector<Rail>& rails);
+
 }  // namespace hocket::transport

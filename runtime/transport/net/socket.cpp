@@ -383,6 +383,18 @@ std::optional<Endpoint> bound_to(const Socket& socket) {
     return numeric(address, size);
 }
 
+std::optional<Endpoint> connected_to(const Socket& socket) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    if (getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return std::nullopt;
+    return numeric(address, size);
+}
+
+void break_if_unanswered(const Socket& connection, std::chrono::milliseconds after) {
+    const auto unacknowledged_ms = static_cast<int>(after.count());
+    setsockopt(connection.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms);
+}
+
 Socket accept_from(int listener, std::string& from) {
     sockaddr_storage address{};
     socklen_t size = sizeof address;

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 #include <set>
 
 #include "runtime/base/error.hpp"
-#include "runtime/transport/net/dial.hpp"
 #include "runtime/transport/net/socket_loop.hpp"
 #include "runtime/transport/net/texts.hpp"
 #include "runtime/transport/streams/rail_search.hpp"
@@ -22,6 +22,22 @@ using namespace std::chrono_literals;
 
 // If a rank's listener is gone, the bootstrap soon knows whether the rank has died, and reports it better.
 constexpr auto death_is_told_within = 1s;
+// If another NIC does not answer as soon, the connection does without it.
+constexpr auto lane_connects_within = 1500ms;
+
+// What a guest's identity says: "lane 1" on a connection beside the main one; on that, how many there are: "2
+// lanes".
+struct LaneNumbers {
+    explicit LaneNumbers(const std::string& identity) {
+        constexpr std::string_view lane_word = "lane ";
+        const bool is_further = identity.starts_with(lane_word);
+        const std::size_t number =
+            std::strtoul(identity.c_str() + (is_further ? lane_word.size() : 0), nullptr, 10);
+        (is_further ? lane : count) = std::max<std::size_t>(number, 1);
+    }
+    std::size_t lane = 0;  // 0: the main one
+    std::size_t count = 1;
+};
 
 MeshAddress read_invitation(std::size_t rank, const std::string& text) {
     try {
@@ -136,19 +152,44 @@ std::vector<Rail> StreamMesh::rails_to(std::size_t rank, const MeshAddress& peer
                 fmt::format("cannot connect to rank {} at {}: {}", rank, peer.text(), why));
 }
 
-Socket StreamMesh::visit(std::size_t rank, std::size_t self, std::span<const std::string> invitations,
-                         const Patience& patience) const {
+// Makes the connections beside the main one. Those that fail are done without.
+void StreamMesh::add_lanes(const std::vector<Rail>& rails, const MeshAddress& peer, const Dial& call,
+                           bool bound, const Patience& patience, Lanes& lanes) {
+    for (const Rail& rail : std::span(rails).subspan(1)) try {
+            Dial further = call;
+            further.identity = fmt::format("lane {}", lanes.size());
+            further.connect = [&](const Patience& time, std::string& why) {
+                const Patience turn{std::min(time.deadline, Clock::now() + lane_connects_within),
+                                    time.abandoned};
+                Socket socket =
+                    connect_to({rail.there.address, peer.port}, turn, why, source_of(rail, bound));
+                if (!socket.is_open()) throw DialError(DialError::Kind::unreachable, why);
+                return socket;
+            };
+            lanes.push_back(dial(further, patience));
+        } catch (const DialError&) {
+        }
+}
+
+StreamMesh::Lanes StreamMesh::visit(std::size_t rank, std::size_t self,
+                                    std::span<const std::string> invitations,
+                                    const Patience& patience) const {
     const MeshAddress peer = read_invitation(rank, invitations[rank]);
-    RailSearch search(rails_to(rank, peer), peer.port, !wanted_with(rank).empty());
-    const Dial call{
-        .to = {peer.nics[0].address, peer.port},
-        .connect = [&](const Patience& time, std::string& why) { return search.connect(time, why); },
-        .secret = peer.key,
-        .rank = static_cast<std::uint32_t>(self),
-        .world_size = static_cast<std::uint32_t>(invitations.size()),
-        .gone_for = death_is_told_within};
+    const bool bound = !wanted_with(rank).empty();
+    const std::vector<Rail> rails = rails_to(rank, peer);
+    RailSearch search(rails, peer.port, bound);
+    Dial call{.to = {peer.nics[0].address, peer.port},
+              .connect = [&](const Patience& time, std::string& why) { return search.connect(time, why); },
+              .secret = peer.key,
+              .rank = static_cast<std::uint32_t>(self),
+              .world_size = static_cast<std::uint32_t>(invitations.size()),
+              .gone_for = death_is_told_within};
+    Lanes lanes(1);
+    add_lanes(equals_of_first(rails), peer, call, bound, patience, lanes);
+    call.identity = fmt::format("{} lanes", lanes.size());
     for (;;) try {
-            return dial(call, patience);
+            lanes[0] = dial(call, patience);
+            return lanes;
         } catch (const DialError& error) {
             const bool is_connected = error.kind != DialError::Kind::unreachable;
             const bool has_others = is_connected && search.give_up(error.what());
@@ -171,35 +212,58 @@ void StreamMesh::keep_to_nic(std::size_t rank, const Admitted& guest) const {
         if (nic.address == end->host && is_wanted(nic, wanted)) keep_to_interface(guest.socket, nic.name);
 }
 
+std::string StreamMesh::rail_text(const Socket& connection) const {
+    const std::string here = bound_to(connection).value_or(Endpoint{"?", 0}).host;
+    const std::string there = connected_to(connection).value_or(Endpoint{"?", 0}).host;
+    const auto nic = std::find_if(own_.nics.begin(), own_.nics.end(),
+                                  [&](const Nic& other) { return other.address == here; });
+    return fmt::format("{} ({} to {})", nic == own_.nics.end() ? "a NIC" : nic->name, here, there);
+}
+
 // A rank connects to the ranks before it, then admits those after it, so that ranks never wait in a cycle.
-std::vector<Socket> StreamMesh::connect(std::span<const std::string> invitations, const Patience& patience) {
+std::vector<StreamMesh::Lanes> StreamMesh::connect(std::span<const std::string> invitations,
+                                                   const Patience& patience) {
     const auto self = static_cast<std::size_t>(
         std::find(invitations.begin(), invitations.end(), invitation_) - invitations.begin());
-    std::vector<Socket> sockets(invitations.size());
+    std::vector<Lanes> peers(invitations.size());
     count_sharers(invitations);
     for (std::size_t rank = 0; rank < self && rank < invitations.size(); ++rank)
-        if (!invitations[rank].empty()) sockets[rank] = visit(rank, self, invitations, patience);
+        if (!invitations[rank].empty()) peers[rank] = visit(rank, self, invitations, patience);
     std::set<std::size_t> expected;
     for (std::size_t rank = self + 1; rank < invitations.size(); ++rank)
         if (!invitations[rank].empty()) expected.insert(rank);
-    admit(self, expected, sockets, patience);
+    admit(self, expected, peers, patience);
     listener_.close();
-    return sockets;
+    return peers;
 }
 
-// A member that connects again has lost its first connection.
-void StreamMesh::admit(std::size_t self, const std::set<std::size_t>& expected, std::vector<Socket>& sockets,
+// A member that connects again has lost its first connection. Its further lanes come before the main one,
+// which says how many there are.
+void StreamMesh::admit(std::size_t self, const std::set<std::size_t>& expected, std::vector<Lanes>& peers,
                        const Patience& patience) {
     if (expected.empty()) return;
     std::set<std::size_t> missing = expected;
     const auto admit_one = [&](Admitted guest) {
-        keep_to_nic(guest.hello.rank, guest);
-        missing.erase(guest.hello.rank);
-        sockets[guest.hello.rank] = std::move(guest.socket);
+        const std::size_t rank = guest.hello.rank;
+        keep_to_nic(rank, guest);
+        const LaneNumbers numbers(guest.hello.identity);
+        Lanes& lanes = peers[rank];
+        if (numbers.lane == 0) {
+            lanes.resize(numbers.count);  // a lane beyond was given up by the guest
+            missing.erase(rank);
+        } else {
+            lanes.resize(std::max(lanes.size(), numbers.lane + 1));
+        }
+        lanes[numbers.lane] = std::move(guest.socket);
     };
     const auto refuse = [&](const Hello& hello) -> std::string {
-        if (hello.world_size == sockets.size() && expected.contains(hello.rank)) return "";
-        return fmt::format("rank {} of {} is not awaited here", hello.rank, hello.world_size);
+        if (hello.world_size != peers.size() || !expected.contains(hello.rank))
+            return fmt::format("rank {} of {} is not awaited here", hello.rank, hello.world_size);
+        const LaneNumbers numbers(hello.identity);
+        const bool fits = numbers.lane > 0
+                              ? numbers.lane < most_lanes
+                              : numbers.count <= std::max<std::size_t>(peers[hello.rank].size(), 1);
+        return fits ? "" : fmt::format("'{}' does not fit its other connections", printable(hello.identity));
     };
     SocketLoop loop(SocketLoop::Way::poll);
     const Admission admission(

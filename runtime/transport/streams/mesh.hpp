@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/transport/net/admission.hpp"
+#include "runtime/transport/net/dial.hpp"
 #include "runtime/transport/net/nics.hpp"
 #include "runtime/transport/net/socket.hpp"
 #include "runtime/transport/streams/mesh_address.hpp"
@@ -25,19 +26,26 @@ class StreamMesh {
 
     const std::string& invitation() const { return invitation_; }
 
-    // Collective: invitations[r] is rank r's. Returns the connections by rank; this rank's own entry is
-    // closed. Ranks with an empty invitation are left out. Strangers are turned away and logged to stderr.
+    // Collective: invitations[r] is rank r's. Returns the connections by rank, none for this rank: one, or
+    // where several pairs of NICs are equally good, one for each that works, in an order that both ranks
+    // know. Ranks with an empty invitation are left out. Strangers are turned away and logged to stderr.
     // Throws Error(transport, timeout) naming the ranks, and what the patience throws.
-    std::vector<Socket> connect(std::span<const std::string> invitations, const Patience& patience);
+    using Lanes = std::vector<Socket>;
+    std::vector<Lanes> connect(std::span<const std::string> invitations, const Patience& patience);
+
+    // Returns the NIC and the addresses of a connection, for people: "eth1 (10.0.1.1 to 10.0.1.2)".
+    std::string rail_text(const Socket& connection) const;
 
   private:
     std::string wanted_with(std::size_t rank) const { return rank < wanted_.size() ? wanted_[rank] : ""; }
     void count_sharers(std::span<const std::string> invitations);
     std::vector<Rail> rails_to(std::size_t rank, const MeshAddress& peer) const;
-    Socket visit(std::size_t rank, std::size_t self, std::span<const std::string> invitations,
-                 const Patience& patience) const;
+    Lanes visit(std::size_t rank, std::size_t self, std::span<const std::string> invitations,
+                const Patience& patience) const;
+    static void add_lanes(const std::vector<Rail>& rails, const MeshAddress& peer, const Dial& call,
+                          bool bound, const Patience& patience, Lanes& lanes);
     void keep_to_nic(std::size_t rank, const Admitted& guest) const;
-    void admit(std::size_t self, const std::set<std::size_t>& expected, std::vector<Socket>& sockets,
+    void admit(std::size_t self, const std::set<std::size_t>& expected, std::vector<Lanes>& peers,
                const Patience& patience);
 
     std::vector<std::string> wanted_;

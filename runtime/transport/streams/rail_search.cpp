@@ -15,17 +15,17 @@ constexpr Clock::duration first_turn = 1500ms, whole_time = 24h;
 
 }  // namespace
 
+Source source_of(const Rail& rail, bool bound) {
+    if (!rail.here) return {};
+    return {rail.here->address, bound ? rail.here->name : ""};
+}
+
 RailSearch::RailSearch(std::vector<Rail> rails, int port, bool bound) : port_(port), bound_(bound) {
     for (Rail& rail : rails) rails_.push_back({std::move(rail)});
 }
 
 Socket RailSearch::try_one(Tried& tried, const Patience& patience) const {
-    Source from;
-    if (tried.rail.here) {
-        from.address = tried.rail.here->address;
-        if (bound_) from.interface = tried.rail.here->name;
-    }
-    return connect_to(end_of(tried), patience, tried.why, from);
+    return connect_to(end_of(tried), patience, tried.why, source_of(tried.rail, bound_));
 }
 
 Socket RailSearch::connect(const Patience& patience, std::string& why) {

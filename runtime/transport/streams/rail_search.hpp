@@ -10,6 +10,9 @@
 
 namespace hocket::transport {
 
+// bound: the connection keeps to the interface, whatever the routes say.
+Source source_of(const Rail& rail, bool bound);
+
 class RailSearch {
   public:
     // rails: the best first; at least one. bound: connections keep to the interface of their rail, whatever

@@ -66,8 +66,8 @@ Stream::Stream(Socket socket) : socket_(std::move(socket)), stage_(new std::byte
 }
 
 void Stream::send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
-                  Message& message, std::vector<Completion>& done) {
-    outgoing_.push_back({{tag, bytes_in(segments), checksum, 0}, SegmentCursor(segments), &message});
+                  Message& message, std::vector<Completion>& done, std::uint32_t stripes) {
+    outgoing_.push_back({{tag, bytes_in(segments), checksum, stripes}, SegmentCursor(segments), &message});
     if (outgoing_.size() == first_ + 1) flush(done);
 }
 
@@ -78,6 +78,7 @@ void Stream::receive(std::uint64_t tag, std::span<const Segment> segments, Messa
     });
     if (early != unasked_.end()) {
         early->wanted = wanted;
+        note_stripes(early->header, wanted);
         if (!early->is_whole) return;
         const Header& header = early->header;
         SegmentCursor(segments).write(early->data.get(), std::min<std::size_t>(wanted.room, header.bytes));
@@ -205,7 +206,13 @@ void Stream::open_message() {
     arrives_for(wanted);
 }
 
+void Stream::note_stripes(const Header& header, const Wanted& wanted) {
+    if (header.stripes > 1)
+        striped_.push_back({wanted.message, wanted.tag, wanted.segments, header.bytes, header.stripes});
+}
+
 void Stream::arrives_for(const Wanted& wanted) {
+    note_stripes(header_, wanted);
     arriving_ = Arriving::wanted;
     current_ = wanted;
     target_ = SegmentCursor(wanted.segments);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/transport/fabric/fabric.hpp"
@@ -20,8 +21,9 @@ class Stream {
     explicit Stream(Socket socket);
 
     // Messages complete in move(); a message that the kernel takes at once completes in send().
+    // stripes: told to the receiver (stripes.hpp).
     void send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments, Message& message,
-              std::vector<Completion>& done);
+              std::vector<Completion>& done, std::uint32_t stripes = 1);
     void receive(std::uint64_t tag, std::span<const Segment> segments, Message& message);
 
     // Moves bytes as far as the kernel and a share of the time allow; appends completions. Returns true if
@@ -36,13 +38,28 @@ class Stream {
         return arriving_ == Arriving::nothing_asked_for && !wanted_.empty() && broken_.empty();
     }
 
+    // A receive that has met the first of several stripes.
+    struct Striped {
+        Message* message;
+        std::uint64_t tag;
+        std::span<const Segment> segments;
+        std::size_t first_bytes;
+        std::uint32_t stripes;
+    };
+    // Returns those since the last call.
+    std::vector<Striped> take_striped() { return std::exchange(striped_, {}); }
+    bool has_striped() const { return !striped_.empty(); }
+
+    // Breaks the connection off: its messages complete with the reason.
+    void give_up(const std::string& why) { broken_ = broken_.empty() ? why : broken_; }
+
     // Keeps an unexpected message in memory until its receive is posted. Returns true if there was one.
     bool make_way();
 
   private:
     struct Header {
         std::uint64_t tag, bytes;
-        std::uint32_t checksum, reserved;
+        std::uint32_t checksum, stripes;
     };
     struct Outgoing {
         Header header;
@@ -70,6 +87,7 @@ class Stream {
     bool refill();
     void open_message();
     void arrives_for(const Wanted& wanted);
+    void note_stripes(const Header& header, const Wanted& wanted);
     void forget(std::size_t unasked);
     void finish_message(std::vector<Completion>& done);
     bool break_off(const std::string& why, std::vector<Completion>& done);
@@ -84,7 +102,8 @@ class Stream {
     std::vector<Wanted> wanted_;
     std::vector<Unasked> unasked_;
     std::vector<std::unique_ptr<std::byte[]>> blocks_;  // spare ones, for short unexpected messages
-    std::vector<Completion> at_once_;                   // already complete when they were started
+    std::vector<Striped> striped_;
+    std::vector<Completion> at_once_;  // already complete when they were started
 
     Arriving arriving_ = Arriving::header;
     Header header_{};

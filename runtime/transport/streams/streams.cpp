@@ -10,6 +10,7 @@
 #include "runtime/transport/net/sealing.hpp"
 #include "runtime/transport/streams/mesh.hpp"
 #include "runtime/transport/streams/stream.hpp"
+#include "runtime/transport/streams/stripes.hpp"
 
 namespace hocket::transport {
 namespace {
@@ -21,6 +22,11 @@ constexpr std::size_t usual_completions = 512, usual_others = 4;  // so that a w
 constexpr int most_turns = 16;
 // How long an unexpected message may block others: its receive may still be posted, which saves a copy.
 constexpr auto way_is_made_after = 1ms;
+// The least message that the lanes of a peer carry together: a shorter one has as much delay as bytes.
+constexpr std::size_t least_striped = 256 * 1024;
+// A lane that is cut would otherwise hold up a message until the operation's deadline, which names no NIC.
+// Longer than outages that end nothing (docs/running.md).
+constexpr auto lane_is_lost_after = 25s;
 
 class Streams : public Fabric {
   public:
@@ -47,15 +53,18 @@ class Streams : public Fabric {
     void abandon() override;
 
   private:
-    Stream& stream(int peer);
+    Lanes lanes(int peer);
     bool move();
+    void receive_rest();
     void clear_the_way();
     void require_open() const;
 
     const bool encrypts_ = encrypts_connections();
     StreamMesh mesh_;
-    std::vector<Stream> streams_;   // of the connected peers
-    std::vector<int> stream_of_;    // by rank; -1: none
+    std::vector<Stream> streams_;  // of the connected peers; those of one in a row
+    std::vector<std::string> names_;
+    std::vector<std::size_t> first_stream_;  // by rank, and one more for the end
+    Stripes stripes_;
     std::vector<Completion> done_;  // from taken_ on
     std::size_t taken_ = 0;
     std::optional<Clock::time_point> obstructed_since_;
@@ -64,17 +73,21 @@ class Streams : public Fabric {
 };
 
 void Streams::connect(std::span<const std::string> addresses, const Patience& patience) {
-    auto sockets = mesh_.connect(addresses, patience);
-    stream_of_.assign(sockets.size(), -1);
+    auto peers = mesh_.connect(addresses, patience);
     done_.reserve(usual_completions);
-    wait_set_.reserve(sockets.size() + usual_others);
-    for (std::size_t rank = 0; rank < sockets.size(); ++rank) {
-        if (!sockets[rank].is_open()) continue;
-        if ((sockets[rank].sealed() != nullptr) != encrypts_)
-            throw Error(Status::internal, "a connection is not encrypted as this process says");
-        stream_of_[rank] = static_cast<int>(streams_.size());
-        streams_.emplace_back(std::move(sockets[rank]));
+    for (auto& sockets : peers) {
+        first_stream_.push_back(streams_.size());
+        const bool are_lanes = sockets.size() > 1;
+        for (Socket& socket : sockets) {
+            if ((socket.sealed() != nullptr) != encrypts_)
+                throw Error(Status::internal, "a connection is not encrypted as this process says");
+            if (are_lanes) break_if_unanswered(socket, lane_is_lost_after);
+            names_.push_back(are_lanes ? mesh_.rail_text(socket) : "");
+            streams_.emplace_back(std::move(socket));
+        }
     }
+    first_stream_.push_back(streams_.size());
+    wait_set_.reserve(streams_.size() + usual_others);
 }
 
 void Streams::require_open() const {
@@ -83,27 +96,44 @@ void Streams::require_open() const {
                     "the connections were given up after a failure; only destruction is left");
 }
 
-Stream& Streams::stream(int peer) {
+Lanes Streams::lanes(int peer) {
     require_open();
-    const int index = stream_of_.at(static_cast<std::size_t>(peer));
-    if (index < 0) throw Error(Status::internal, "a message for a rank that there is no connection with");
-    return streams_[static_cast<std::size_t>(index)];
+    const auto rank = static_cast<std::size_t>(peer);
+    const std::size_t first = first_stream_.at(rank), count = first_stream_.at(rank + 1) - first;
+    if (count == 0) throw Error(Status::internal, "a message for a rank that there is no connection with");
+    return {std::span(streams_).subspan(first, count), std::span(names_).subspan(first, count)};
+}
+
+// Asks for the further stripes of messages whose first ones have come.
+void Streams::receive_rest() {
+    for (std::size_t rank = 0; rank + 1 < first_stream_.size(); ++rank) {
+        const std::size_t first = first_stream_[rank];
+        if (first < first_stream_[rank + 1] && streams_[first].has_striped())
+            stripes_.receive_rest(lanes(static_cast<int>(rank)));
+    }
 }
 
 bool Streams::send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
                    Message& message) {
-    stream(peer).send(tag, checksum, segments, message, done_);
+    const Lanes to = lanes(peer);
+    if (to.streams.size() > 1 && bytes_in(segments) >= least_striped)
+        stripes_.send(to, tag, checksum, segments, message, done_);
+    else
+        to.streams[0].send(tag, checksum, segments, message, done_);
     return true;
 }
 
 bool Streams::receive(int peer, std::uint64_t tag, std::span<const Segment> segments, Message& message) {
-    stream(peer).receive(tag, segments, message);
+    lanes(peer).streams[0].receive(tag, segments, message);
+    receive_rest();
     return true;
 }
 
 bool Streams::move() {
     bool moved = false;
     for (Stream& stream : streams_) moved |= stream.move(done_);
+    receive_rest();
+    stripes_.settle(done_, taken_);
     return moved;
 }
 
@@ -141,6 +171,8 @@ void Streams::wait(std::span<pollfd> others, std::chrono::microseconds at_most) 
         is_busy |= stream.make_way() || stream.move(done_);
         wait_set_.push_back(stream.interest());
     }
+    receive_rest();
+    stripes_.settle(done_, taken_);
     const auto left = is_busy ? 0us : std::max(at_most, 0us);
     const timespec time{static_cast<time_t>(left.count() / 1000000),
                         static_cast<long>(left.count() % 1000000 * 1000)};

@@ -129,7 +129,7 @@ TEST_CASE("who is no member, or has no place here, is told so") {
     Processes processes;
     processes.start([&] {
         const auto sockets = host.mesh.connect(invitations_of(host.mesh, 2), for_seconds(10));
-        return hear(sockets[1], 5);
+        return hear(sockets[1].at(0), 5);
     });
     const auto come = [&](std::uint32_t rank, std::uint32_t world, const std::string& key) {
         const Invitation as{host.invitation.at, key};
@@ -165,7 +165,7 @@ TEST_CASE("of two connections of a member the second counts, since it has lost t
     Processes processes;
     processes.start([&] {
         const auto sockets = host.mesh.connect(invitations_of(host.mesh, 3), for_seconds(10));
-        return hear(sockets[1], 6) + hear(sockets[2], 5);
+        return hear(sockets[1].at(0), 6) + hear(sockets[2].at(0), 5);
     });
     const Socket first = come_as(1, 3, host.invitation);
     const Socket second = come_as(1, 3, host.invitation);

@@ -39,7 +39,7 @@ inline void reset(transport::Socket& socket) {
 // As in stream.hpp.
 struct WireHeader {
     std::uint64_t tag, bytes;
-    std::uint32_t checksum, reserved = 0;
+    std::uint32_t checksum, stripes = 1;
 };
 
 }  // namespace hocket::test
