@@ -9,7 +9,17 @@
 
 namespace hocket::dsl {
 
-// Adds the parameters to the scope: the reference's arguments by position, then the defaults. Unknown names
+// Returns the argument of each parameter, null where the call has none. Arguments go by position or, behind
+// those, by name. Throws DiagnosticError if they do not fit.
+std::vector<const ast::Expression*> arguments_of(const std::string& name,
+                                                 const std::vector<const ast::Parameter*>& parameters,
+                                                 const ast::Expression& call);
+
+// Returns the call of an algorithm with the values of its arguments. Throws DiagnosticError if one is not a
+// number.
+ast::Expression with_values(const ast::Expression& call, const Evaluator& evaluator);
+
+// Adds the parameters to the scope: the reference's arguments, or the defaults. Unknown names
 // stand for themselves (Symbol). Parameters without a default get their values at each start and take no
 // argument. Returns the name with its arguments: "flat(ring, doubling)".
 std::string bind_parameters(const std::string& name, const std::vector<ast::Parameter>& parameters,

@@ -115,7 +115,7 @@ void Computations::state(const ast::State& state, Span span, Scope& scope) {
 }
 
 bool Computations::let(const ast::Let& let, Span span, Scope& scope) {
-    if (let.value.kind != ast::Expression::Kind::call) return false;
+    if (!let.parameters.empty() || let.value.kind != ast::Expression::Kind::call) return false;
     if (let.value.text == "mstopk") return select(let, span, scope), true;
     if (let.value.text == "total") return total(let, span, scope), true;
     return false;

@@ -34,12 +34,11 @@ class Elaborator {
     void for_loop(const ast::For& loop, Scope& scope, Arena* arena);
     void parallel(const ast::Parallel& loop, Span span, Scope& scope, Arena* arena);
     void compose(const ast::Compose& compose, Span span, Scope& scope);
-    void run_algorithm(const ast::Algorithm& algorithm, const Group& group, ViewId view, Rank root,
+    void run_algorithm(const Runnable& runnable, const Group& group, ViewId view, Rank root,
                        const std::vector<Rank>& anchors, Span call);
     void own_transfers(const ast::Statement& statement, Scope& scope);
     bool compute(const ast::Statement& statement, Scope& scope, const Arena* arena);
-    const ast::Algorithm& algorithm_for(const ast::Compose& compose, const Group& group, const Scope& scope,
-                                        Span span);
+    Runnable algorithm_for(const ast::Compose& compose, const Group& group, const Scope& scope, Span span);
     std::vector<Rank> anchors(const Group& group) const;
 
     const Runnable& runnable_;
@@ -139,7 +138,7 @@ StepGraph Elaborator::run() {
         graph_.header = runnable_.algorithm->span;
         const Group world = world_group(topology_);
         views_[buffer].divide(topology_, world, graph_.header);
-        if (world.size > 1) run_algorithm(*runnable_.algorithm, world, buffer, options_.root, {0}, Span());
+        if (world.size > 1) run_algorithm(runnable_, world, buffer, options_.root, {0}, Span());
     }
     return std::move(graph_);
 }
@@ -156,6 +155,10 @@ void Elaborator::statement(const ast::Statement& statement, Scope& scope, Arena*
     const auto& node = statement.node;
     if (compute(statement, scope, arena)) return;
     if (const auto* block = std::get_if<ast::Block>(&node)) return statements(block->body, scope, arena);
+    if (const auto* choice = std::get_if<ast::If>(&node)) {
+        const bool holds = transfers_.evaluator(scope, arena).truth(choice->condition);
+        return statements(holds ? choice->body : choice->otherwise, scope, arena);
+    }
     if (const auto* loop = std::get_if<ast::For>(&node)) return for_loop(*loop, scope, arena);
     if (const auto* loop = std::get_if<ast::Parallel>(&node))
         return parallel(*loop, statement.span, scope, arena);
@@ -227,32 +230,37 @@ void Elaborator::parallel(const ast::Parallel& loop, Span span, Scope& scope, Ar
 
 // ---- Composition -------------------------------------------------------------------------------
 
-const ast::Algorithm& Elaborator::algorithm_for(const ast::Compose& compose, const Group& group,
-                                                const Scope& scope, Span span) {
-    if (!compose.algorithm) return options_.choose(compose.collective, group, span, graph_.choices);
+Runnable Elaborator::algorithm_for(const ast::Compose& compose, const Group& group, const Scope& scope,
+                                   Span span) {
+    if (!compose.algorithm)
+        return runnable_of(options_.choose(compose.collective, group, span, graph_.choices));
     const ast::Expression& named = *compose.algorithm;
-    std::string name = named.text;
-    if (named.kind != ast::Expression::Kind::name)
+    using Kind = ast::Expression::Kind;
+    if (named.kind != Kind::name && named.kind != Kind::call)
         throw DiagnosticError(named.span, "expected an algorithm's name");
-    if (const Value* value = scope.find(name)) {
+    ast::Expression call = named;
+    if (const Value* value = scope.find(named.text)) {
         const auto* symbol = std::get_if<Symbol>(value);
         if (!symbol)
-            throw DiagnosticError(
-                named.span, fmt::format("expected an algorithm, but '{}' is {}", name, kind_of(*value)));
-        name = symbol->name;
+            throw DiagnosticError(named.span, fmt::format("expected an algorithm, but '{}' is {}", named.text,
+                                                          kind_of(*value)));
+        if (named.kind == Kind::call)
+            throw DiagnosticError(named.span, fmt::format("'{}' has its arguments already", named.text),
+                                  "give them where the algorithm is named");
+        call = *symbol->call;
     }
-    const ast::Algorithm* algorithm = library_.find_algorithm(name, compose.collective);
+    const ast::Algorithm* algorithm = library_.find_algorithm(call.text, compose.collective);
     if (!algorithm) {
         std::vector<std::string> known;
         for (const ast::Algorithm* other : library_.algorithms(compose.collective))
             known.push_back(other->name.text);
         throw DiagnosticError(
             named.span,
-            fmt::format("there is no algorithm '{}' for {}{}", name, name_of(compose.collective),
-                        did_you_mean(name, known)),
+            fmt::format("there is no algorithm '{}' for {}{}", call.text, name_of(compose.collective),
+                        did_you_mean(call.text, known)),
             known.empty() ? library_.where_looked() : fmt::format("there are: {}", fmt::join(known, ", ")));
     }
-    return *algorithm;
+    return runnable_of(*algorithm, with_values(call, transfers_.evaluator(scope, nullptr)));
 }
 
 // Returns one rank of each group. If only one rank's steps are wanted, returns that rank, for its group.
@@ -303,17 +311,18 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
         view.spread(group);
 }
 
-void Elaborator::run_algorithm(const ast::Algorithm& algorithm, const Group& group, ViewId view, Rank root,
+void Elaborator::run_algorithm(const Runnable& runnable, const Group& group, ViewId view, Rank root,
                                const std::vector<Rank>& anchors, Span call) {
-    if (!is_allowed(algorithm, group))
+    const ast::Algorithm& algorithm = *runnable.algorithm;
+    if (!is_allowed(runnable, group))
         throw ConditionError(
             Diagnostic{call.file ? call : algorithm.span,
-                       fmt::format("{} cannot run on a group of {} ranks (over {})", algorithm.name.text,
+                       fmt::format("{} cannot run on a group of {} ranks (over {})", runnable.name,
                                    group.size, name_of(topology_, group)),
                        {{algorithm.where->span, "because of this condition"}},
                        "choose another algorithm, or leave `using` out to let the compiler choose"});
     check_root(algorithm.collective, algorithm.root.has_value(), algorithm.span);
-    if (options_.on_use) options_.on_use(algorithm, group.size, call);
+    if (options_.on_use) options_.on_use(runnable, group.size, call);
     // The result of an exchange is the same view of the next buffer.
     const std::size_t mark = views_.size();
     std::optional<ViewId> target;
@@ -325,7 +334,7 @@ void Elaborator::run_algorithm(const ast::Algorithm& algorithm, const Group& gro
     }
     for (const Rank anchor : anchors) {
         Arena arena{group, members_of(topology_, group, anchor), call};
-        Scope scope;
+        Scope scope = runnable.arguments;
         scope.add(algorithm.buffer.text, ViewRef{view});
         scope.add(algorithm.group.text, group);
         if (algorithm.root) {
@@ -345,9 +354,17 @@ void Elaborator::run_algorithm(const ast::Algorithm& algorithm, const Group& gro
 
 }  // namespace
 
-bool is_allowed(const ast::Algorithm& algorithm, const Group& group) {
+Runnable runnable_of(const ast::Algorithm& algorithm, const ast::Expression& call) {
+    Runnable runnable;
+    runnable.algorithm = &algorithm;
+    runnable.name = bind_parameters(algorithm.name.text, algorithm.parameters, call, runnable.arguments);
+    return runnable;
+}
+
+bool is_allowed(const Runnable& runnable, const Group& group) {
+    const ast::Algorithm& algorithm = *runnable.algorithm;
     if (!algorithm.where) return true;
-    Scope scope;
+    Scope scope = runnable.arguments;
     scope.add(algorithm.group.text, group);
     return Evaluator(scope, nullptr).truth(*algorithm.where);
 }

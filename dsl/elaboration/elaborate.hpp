@@ -13,7 +13,8 @@
 
 namespace hocket::dsl {
 
-// A schedule with its arguments, or an algorithm that runs on all ranks; the other pointer is null.
+// A schedule or an algorithm, with its arguments; the other pointer is null. An algorithm runs on all ranks,
+// or on the groups of a statement.
 struct Runnable {
     const ast::Schedule* schedule = nullptr;
     const ast::Algorithm* algorithm = nullptr;
@@ -22,6 +23,9 @@ struct Runnable {
 
     Collective collective() const { return schedule ? schedule->collective : algorithm->collective; }
 };
+
+// The algorithm with the call's arguments, or with its defaults. Throws DiagnosticError.
+Runnable runnable_of(const ast::Algorithm& algorithm, const ast::Expression& call = {});
 
 // Chooses the algorithm for a statement without `using`.
 using Chooser =
@@ -33,7 +37,7 @@ struct ElaborateOptions {
     std::optional<Rank> only;
     Chooser choose;
     // Called for each algorithm in use, with the size of its group, before its steps are laid out.
-    std::function<void(const ast::Algorithm&, Rank size, Span call)> on_use = {};
+    std::function<void(const Runnable&, Rank size, Span call)> on_use = {};
     Deadline deadline = {};
     // If not null, it looks at each statement before that is laid out, and may throw AsymmetryError.
     SymmetryFinder* symmetry = nullptr;
@@ -44,6 +48,6 @@ StepGraph elaborate(const Runnable& runnable, const Library& library, const Topo
                     const ElaborateOptions& options);
 
 // Returns true if the algorithm's `where` allows this group.
-bool is_allowed(const ast::Algorithm& algorithm, const Group& group);
+bool is_allowed(const Runnable& runnable, const Group& group);
 
 }  // namespace hocket::dsl

@@ -173,7 +173,7 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
         const std::string schedules = names_for(reference.file->schedules, collective);
         const auto* algorithm =
             schedules.empty() ? only_one(reference.file->algorithms, collective) : nullptr;
-        if (algorithm) return {nullptr, algorithm, {}, algorithm->name.text};
+        if (algorithm) return runnable_of(*algorithm, reference.call);
         const std::string all =
             schedules.empty() ? names_for(reference.file->algorithms, collective) : schedules;
         if (all.empty())
@@ -189,7 +189,7 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
     const auto* algorithm = reference.file
                                 ? named(reference.file->algorithms, reference.call.text, collective)
                                 : library.find_algorithm(reference.call.text, collective);
-    if (algorithm) return {nullptr, algorithm, {}, algorithm->name.text};
+    if (algorithm) return runnable_of(*algorithm, reference.call);
     if (reference.file)
         throw NotFoundError(fmt::format("{} defines no '{}' for {}", reference.path, reference.call.text,
                                         name_of(collective)));

@@ -14,11 +14,11 @@ using Kind = ast::Expression::Kind;
 using Op = Formula::Op;
 using Use = Computation::Sparse::Use;
 
-struct Function {
+struct ElementFunction {
     Op op;
     std::size_t arguments;
 };
-const std::map<std::string_view, Function> functions = {
+const std::map<std::string_view, ElementFunction> functions = {
     {"abs", {Op::absolute, 1}},         {"sqrt", {Op::square_root, 1}}, {"float16", {Op::to_float16, 1}},
     {"bfloat16", {Op::to_bfloat16, 1}}, {"min", {Op::minimum, 2}},      {"max", {Op::maximum, 2}},
     {"select", {Op::select, 3}},
@@ -55,7 +55,11 @@ std::optional<Op> operation_of(ast::Operator op) {
             return Op::divide;
         case Operator::negate:
             return Op::negate;
+        case Operator::bit_or:
         case Operator::bit_xor:
+        case Operator::bit_and:
+        case Operator::shift_left:
+        case Operator::shift_right:
         case Operator::modulo:
         case Operator::power:
             break;
@@ -70,6 +74,7 @@ class FormulaBuilder {
 
     // Splits the sums and differences at the top of an expression, which may have sparse terms.
     void add_terms(const ast::Expression& expression, bool negative) {
+        if (expression.kind == Kind::choice) return add_terms(chosen(expression, evaluator_), negative);
         if (is_sum(expression) && has_sparse(expression)) {
             add_terms(expression.args[0], negative);
             add_terms(expression.args[1], negative != (expression.op == ast::Operator::subtract));
@@ -115,6 +120,8 @@ class FormulaBuilder {
                 return operation(expression);
             case Kind::call:
                 return call(expression);
+            case Kind::choice:
+                return add(chosen(expression, evaluator_));
             default:
                 throw DiagnosticError(expression.span, "this cannot be calculated for each element",
                                       "a computation is made of buffers, numbers, parameters and functions");
@@ -146,6 +153,7 @@ class FormulaBuilder {
 
     // Terms are split only if some are sparse: otherwise a - (b - c) would be calculated as a - b + c.
     bool has_sparse(const ast::Expression& expression) const {
+        if (expression.kind == Kind::choice) return has_sparse(chosen(expression, evaluator_));
         if (is_sum(expression)) return has_sparse(expression.args[0]) || has_sparse(expression.args[1]);
         return sparse_of(expression).has_value();
     }
@@ -165,14 +173,21 @@ class FormulaBuilder {
         return static_cast<std::uint32_t>(operands.size() - 1);
     }
 
-    void name(const ast::Expression& expression) {
-        const Value value = evaluator_.evaluate(expression);
-        if (const auto* whole = std::get_if<std::int64_t>(&value)) return number(static_cast<double>(*whole));
-        if (const auto* real = std::get_if<double>(&value)) return number(*real);
-        if (const auto* parameter = std::get_if<StartParameter>(&value)) {
+    // Returns false if the value is not a number.
+    bool add_number(const Value& value) {
+        if (const auto* whole = std::get_if<std::int64_t>(&value))
+            number(static_cast<double>(*whole));
+        else if (const auto* real = std::get_if<double>(&value))
+            number(*real);
+        else if (const auto* parameter = std::get_if<StartParameter>(&value))
             terms.formula.items.push_back({Op::parameter, parameter->index});
-            return;
-        }
+        else
+            return false;
+        return true;
+    }
+
+    void name(const ast::Expression& expression) {
+        if (add_number(evaluator_.evaluate(expression))) return;
         const Operand named = operand(expression);
         const auto kind = kind_at(named);
         if (kind == ExtraBuffer::Kind::selection)
@@ -200,6 +215,15 @@ class FormulaBuilder {
     }
 
     void call(const ast::Expression& expression) {
+        const Value* own = scope_.find(expression.text);
+        if (own && std::holds_alternative<dsl::Function>(*own)) {
+            const Value result = evaluator_.evaluate(expression);
+            if (add_number(result)) return;
+            throw DiagnosticError(
+                expression.span,
+                fmt::format("expected a number, but {} gives {} here", expression.text, kind_of(result)),
+                "a function is calculated before the elements are: it can only give numbers");
+        }
         if (expression.text == "sum") {
             check_arguments(expression, 1);
             const Operand summed = operand(expression.args[0]);
@@ -251,6 +275,17 @@ class FormulaBuilder {
 };
 
 }  // namespace
+
+const ast::Expression& chosen(const ast::Expression& choice, const Evaluator& evaluator) {
+    try {
+        return evaluator.chosen(choice);
+    } catch (const DiagnosticError& error) {
+        Diagnostic diagnostic = error.diagnostic();
+        diagnostic.hint =
+            "`if` chooses before anything is calculated; select(condition, a, b) chooses for each element";
+        throw DiagnosticError(std::move(diagnostic));
+    }
+}
 
 Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scope, const Evaluator& evaluator,
                const Buffers& buffers) {

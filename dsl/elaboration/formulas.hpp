@@ -37,6 +37,9 @@ struct Terms {
     std::vector<Sparse> sparse;
 };
 
+// Returns what evaluator.chosen does; an error says what there is for elements instead.
+const ast::Expression& chosen(const ast::Expression& choice, const Evaluator& evaluator);
+
 // Throws DiagnosticError if the expression is not one over elements. sparse: the expression may have terms
 // such as dense(s), sum(s) and cleared(e, s).
 Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scope, const Evaluator& evaluator,

@@ -44,30 +44,51 @@ class Mover {
 
     // Returns true if the same iterations run, and their transfers move with the members.
     bool stays_the_same() {
+        for (const ast::Let& let : each_.lets) name(let);
         if (each_.where && of(*each_.where) != stays) return false;
-        std::optional<Term> places;
-        const std::string* buffer = nullptr;
-        for (const ast::Statement& statement : each_.body) {
-            if (const auto* let = std::get_if<ast::Let>(&statement.node)) {
-                names_.emplace_back(let->name.text, of(let->value));
-                continue;
-            }
-            const auto& transfer = std::get<ast::Transfer>(statement.node);
-            if (!moves_along(transfer.source) || !moves_along(transfer.destination) ||
-                !is_always_as_long(transfer.region))
-                return false;
-            // If two transfers to one member write to the same place, so do those to each other member.
-            const Expression& target = transfer.target ? *transfer.target : transfer.region;
-            const auto place = place_of(target);
-            if (!place || (places && *places != *place) || (buffer && *buffer != buffer_of(target).text))
-                return false;
-            places = place;
-            buffer = &buffer_of(target).text;
-        }
-        return true;
+        return stay_the_same(each_.body);
     }
 
   private:
+    // A function that is made in the each may use what moves, whatever it is called with.
+    void name(const ast::Let& let) {
+        names_.emplace_back(let.name.text, let.parameters.empty() ? of(let.value) : std::nullopt);
+    }
+
+    bool stay_the_same(const std::vector<ast::Statement>& statements) {
+        const std::size_t mark = names_.size();
+        for (const ast::Statement& statement : statements) {
+            if (const auto* let = std::get_if<ast::Let>(&statement.node)) {
+                name(*let);
+            } else if (const auto* choice = std::get_if<ast::If>(&statement.node)) {
+                // Which side runs may differ from one iteration to the next, so both count.
+                if (of(choice->condition) != stays || !stay_the_same(choice->body) ||
+                    !stay_the_same(choice->otherwise))
+                    return false;
+            } else if (!stays_the_same(std::get<ast::Transfer>(statement.node))) {
+                return false;
+            }
+        }
+        names_.resize(mark);
+        return true;
+    }
+
+    bool stays_the_same(const ast::Transfer& transfer) {
+        if (!moves_along(transfer.source) || !moves_along(transfer.destination) ||
+            !is_always_as_long(transfer.region))
+            return false;
+        // If two transfers to one member write to the same place, so do those to each other member.
+        const Expression& target = transfer.target ? *transfer.target : transfer.region;
+        const Expression& buffer = buffer_of(target);
+        const auto place = place_of(target);
+        if (buffer.kind != Expression::Kind::name || !place || (place_ && *place_ != *place) ||
+            (buffer_ && *buffer_ != buffer.text))
+            return false;
+        place_ = place;
+        buffer_ = &buffer.text;
+        return true;
+    }
+
     static const Expression& buffer_of(const Expression& region) {
         const bool is_part = region.kind == Expression::Kind::index || region.kind == Expression::Kind::slice;
         return is_part ? region.args[0] : region;
@@ -110,10 +131,14 @@ class Mover {
             if (entry->first == name) return entry->second;
         return stays;
     }
+    bool is_variable(const std::string& name) const {
+        return std::any_of(names_.begin(), names_.end(),
+                           [&](const auto& entry) { return entry.first == name; });
+    }
     bool has_variable(const Expression& expression) const {
-        if (expression.kind == Expression::Kind::name)
-            return std::any_of(names_.begin(), names_.end(),
-                               [&](const auto& entry) { return entry.first == expression.text; });
+        const bool has_name =
+            expression.kind == Expression::Kind::name || expression.kind == Expression::Kind::call;
+        if (has_name && is_variable(expression.text)) return true;
         return std::any_of(expression.args.begin(), expression.args.end(),
                            [&](const Expression& arg) { return has_variable(arg); });
     }
@@ -136,9 +161,18 @@ class Mover {
             if (a == stays && b == stays) return stays;
             return a && b ? operation(expression, *a, *b) : std::nullopt;
         }
+        if (expression.kind == Expression::Kind::choice) return choice(expression);
+        if (expression.kind == Expression::Kind::call && is_variable(expression.text)) return std::nullopt;
         const bool all_stay = std::all_of(expression.args.begin(), expression.args.end(),
                                           [&](const Expression& arg) { return of(arg) == stays; });
         return all_stay ? std::optional(stays) : std::nullopt;
+    }
+
+    // The same side is chosen after the motion if the condition stays. It may differ from one iteration to
+    // the next, so both sides must move alike.
+    std::optional<Term> choice(const Expression& expression) const {
+        const auto a = of(expression.args[1]), b = of(expression.args[2]);
+        return of(expression.args[0]) == stays && a == b ? a : std::nullopt;
     }
 
     // At least one of the operands moves.
@@ -184,6 +218,9 @@ class Mover {
     Rank size_;
     Way way_;
     std::vector<std::pair<std::string_view, std::optional<Term>>> names_;
+    // Of the transfers so far.
+    std::optional<Term> place_;
+    const std::string* buffer_ = nullptr;
 };
 
 // Variables that run over all members may move with them, or stay.

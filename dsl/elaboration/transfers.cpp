@@ -167,11 +167,7 @@ class EachRunner {
     }
 
     void run() {
-        for (const ast::Statement& statement : each_.body)
-            if (!std::holds_alternative<ast::Transfer>(statement.node) &&
-                !std::holds_alternative<ast::Let>(statement.node))
-                throw DiagnosticError(statement.span, "`each` may contain only transfers and `let`",
-                                      "put the `for` around the `each`, or add a variable to the `each`");
+        refuse_others(each_.body);
         if (transfers_.symmetry_) transfers_.symmetry_->each(each_, domains_, evaluator_, arena_.group);
         std::vector<std::int64_t> values(domains_.size());
         std::vector<std::vector<std::int64_t>> tuples;
@@ -182,6 +178,19 @@ class EachRunner {
     }
 
   private:
+    static void refuse_others(const std::vector<ast::Statement>& body) {
+        for (const ast::Statement& statement : body) {
+            if (const auto* choice = std::get_if<ast::If>(&statement.node)) {
+                refuse_others(choice->body);
+                refuse_others(choice->otherwise);
+            } else if (!std::holds_alternative<ast::Transfer>(statement.node) &&
+                       !std::holds_alternative<ast::Let>(statement.node)) {
+                throw DiagnosticError(statement.span, "`each` may contain only transfers, `let` and `if`",
+                                      "put the `for` around the `each`, or add a variable to the `each`");
+            }
+        }
+    }
+
     // The iterations of an `each` are a product, so no range may depend on another of its variables.
     void refuse_dependent(const ast::Expression& expression) const {
         for (const ast::Binding& binding : each_.bindings)
@@ -209,8 +218,9 @@ class EachRunner {
         const auto me = std::find(arena_.members.begin(), arena_.members.end(), *transfers_.only_);
         const Rank member = static_cast<Rank>(me - arena_.members.begin());
         if (me == arena_.members.end()) return true;
+        if (!each_.lets.empty()) return false;
         for (const ast::Statement& statement : each_.body)
-            if (std::holds_alternative<ast::Let>(statement.node)) return false;
+            if (!std::holds_alternative<ast::Transfer>(statement.node)) return false;
         for (const ast::Statement& statement : each_.body) {
             const auto& transfer = std::get<ast::Transfer>(statement.node);
             for (const ast::Expression* endpoint : {&transfer.source, &transfer.destination}) {
@@ -251,16 +261,24 @@ class EachRunner {
 
     void iteration(const std::vector<std::int64_t>& values) {
         for (std::size_t i = 0; i < values.size(); ++i) scope_.add(domains_[i].name, values[i]);
-        if (!each_.where || evaluator_.truth(*each_.where))
-            for (const ast::Statement& statement : each_.body) {
-                if (const auto* binding = std::get_if<ast::Let>(&statement.node))
-                    transfers_.let(*binding, scope_, &arena_);
-                else
-                    transfers_.lay_out(std::get<ast::Transfer>(statement.node), statement.span, scope_,
-                                       arena_);
-            }
+        for (const ast::Let& let : each_.lets) transfers_.let(let, scope_, &arena_);
+        if (!each_.where || evaluator_.truth(*each_.where)) statements(each_.body);
         scope_.shrink(mark_);
         transfers_.views_.shrink(views_mark_);
+    }
+
+    void statements(const std::vector<ast::Statement>& list) {
+        const std::size_t mark = scope_.size(), views_mark = transfers_.views_.size();
+        for (const ast::Statement& statement : list) {
+            if (const auto* let = std::get_if<ast::Let>(&statement.node))
+                transfers_.let(*let, scope_, &arena_);
+            else if (const auto* choice = std::get_if<ast::If>(&statement.node))
+                statements(evaluator_.truth(choice->condition) ? choice->body : choice->otherwise);
+            else
+                transfers_.lay_out(std::get<ast::Transfer>(statement.node), statement.span, scope_, arena_);
+        }
+        scope_.shrink(mark);
+        transfers_.views_.shrink(views_mark);
     }
 
     Transfers& transfers_;
@@ -284,6 +302,7 @@ void Transfers::transfer(const ast::Transfer& transfer, Span span, const Scope& 
 }
 
 void Transfers::let(const ast::Let& let, Scope& scope, const Arena* arena) {
+    if (!let.parameters.empty()) return scope.add(let.name.text, function_of(let, scope));
     Value value = evaluator(scope, arena).evaluate(let.value);
     if (const auto* part = std::get_if<PartOf>(&value); part && graph_.extra_at(views_[part->view].buffer()))
         throw DiagnosticError(let.value.span, "only x can be divided by part()",

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/formulas.hpp"
 
 namespace hocket::dsl {
@@ -89,6 +90,8 @@ class UpdateBuilder {
             case Expression::Kind::call:
                 return std::all_of(expression.args.begin(), expression.args.end(),
                                    [this](const Expression& arg) { return is_uniform(arg); });
+            case Expression::Kind::choice:
+                return is_uniform(chosen(expression, evaluator_));
             default:
                 return false;
         }
@@ -108,7 +111,8 @@ class UpdateBuilder {
     }
 
     // Adds a number with the expression's value to the update.
-    StartParameter add_number(const Expression& uniform) {
+    StartParameter add_number(const Expression& given) {
+        const Expression& uniform = chosen(given, evaluator_);
         Update::Number number;
         if (is_power(uniform)) {
             number.value = terms(without_powers(uniform.args[0])).formula;
@@ -134,6 +138,7 @@ class UpdateBuilder {
     }
 
     Expression without_powers(const Expression& uniform) {
+        if (uniform.kind == Expression::Kind::choice) return without_powers(chosen(uniform, evaluator_));
         if (is_power(uniform)) return named(uniform);
         Expression result = uniform;
         for (Expression& arg : result.args) arg = without_powers(arg);
@@ -143,6 +148,7 @@ class UpdateBuilder {
     // Replaces each compound subexpression that is uniform over the elements with a named scalar of the
     // update.
     Expression with_numbers(const Expression& expression) {
+        if (expression.kind == Expression::Kind::choice) return with_numbers(chosen(expression, evaluator_));
         if (has_parts(expression) && is_uniform(expression)) return named(expression);
         if (is_power(expression))
             throw DiagnosticError(expression.span, "this power is not the same for all elements",
@@ -161,6 +167,9 @@ class UpdateBuilder {
     }
 
     void add_let(const ast::Let& let) {
+        if (!let.parameters.empty())
+            throw DiagnosticError(let.name.span, "an update has no functions",
+                                  "write the expression where it is used, or let n = ... for a number");
         if (let.value.kind == Expression::Kind::call && let.value.text == "total") return add_total(let);
         if (!is_uniform(let.value))
             throw DiagnosticError(let.value.span, "let names no values of elements here",
@@ -219,21 +228,20 @@ class UpdateBuilder {
 }  // namespace
 
 std::vector<double> update_arguments(const ast::UpdateDefinition& definition, const ast::Expression& call) {
-    const std::vector<ast::Parameter>& parameters = definition.parameters;
-    if (call.args.size() > parameters.size())
-        throw DiagnosticError(
-            call.span, fmt::format("{} takes at most {} argument{}, not {}", definition.name.text,
-                                   parameters.size(), parameters.size() == 1 ? "" : "s", call.args.size()));
+    std::vector<const ast::Parameter*> parameters;
+    for (const ast::Parameter& parameter : definition.parameters) parameters.push_back(&parameter);
+    const std::vector<const Expression*> given = arguments_of(definition.name.text, parameters, call);
     std::vector<double> values;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-        const ast::Parameter& parameter = parameters[i];
-        if (i >= call.args.size() && !parameter.value)
+        const ast::Parameter& parameter = *parameters[i];
+        if (!given[i] && !parameter.value)
             throw DiagnosticError(
                 Diagnostic{call.span,
                            fmt::format("{} needs a value for {}", definition.name.text, parameter.name.text),
                            {{parameter.name.span, "this parameter has no default"}},
-                           fmt::format("arguments go by position, as in {}(0.1)", definition.name.text)});
-        values.push_back(number_of(i < call.args.size() ? call.args[i] : *parameter.value));
+                           fmt::format("name it in parentheses, as in {0}(0.1) or {0}({1} = 0.1)",
+                                       definition.name.text, parameter.name.text)});
+        values.push_back(number_of(given[i] ? *given[i] : *parameter.value));
     }
     return values;
 }

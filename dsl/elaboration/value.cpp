@@ -42,6 +42,41 @@ std::int64_t remainder(const Expression& expression, std::int64_t a, std::int64_
     return wrap(a, b);
 }
 
+void check_arguments(const Expression& call, std::size_t wanted) {
+    if (call.args.size() != wanted)
+        throw DiagnosticError(call.span, fmt::format("{} takes {} argument{}, not {}", call.text, wanted,
+                                                     wanted == 1 ? "" : "s", call.args.size()));
+}
+
+// Adds the work of the functions that the expression calls.
+void add_calls(const Expression& expression, const Scope& scope, Function& to) {
+    if (expression.kind == Expression::Kind::call)
+        if (const Value* value = scope.find(expression.text))
+            if (const auto* called = std::get_if<Function>(value)) {
+                to.calls += 1 + called->calls;
+                to.depth = std::max(to.depth, called->depth);
+            }
+    for (const Expression& arg : expression.args) add_calls(arg, scope, to);
+}
+
+std::int64_t shifted(const Expression& expression, std::int64_t value, std::int64_t places) {
+    if (places < 0 || places > 63)
+        throw DiagnosticError(expression.args[1].span, fmt::format("a shift by {} places", places),
+                              "numbers have 64 bits: shift by 0 to 63 places");
+    if (expression.op == ast::Operator::shift_right) return value >> places;
+    const auto result = static_cast<std::int64_t>(static_cast<std::uint64_t>(value) << places);
+    if (result >> places != value) overflow(expression);
+    return result;
+}
+
+// Returns the number of times that `value` can be divided by `base`, rounded up if that is asked for, until 1
+// or less is left.
+std::int64_t logarithm(std::int64_t value, std::int64_t base, bool up) {
+    std::int64_t result = 0;
+    for (; value >= base; value = up ? (value - 1) / base + 1 : value / base) ++result;
+    return result + (up && value > 1);
+}
+
 std::int64_t positive(const Expression& expression, std::int64_t value) {
     if (value <= 0)
         throw DiagnosticError(expression.span,
@@ -59,8 +94,25 @@ const char* kind_of(const Value& value) {
                                      "a part of a buffer",
                                      "a name",
                                      "a number with a fraction",
-                                     "a number that is not known before the start"};
+                                     "a number that is not known before the start",
+                                     "a function"};
     return kinds[value.index()];
+}
+
+Function function_of(const ast::Let& let, const Scope& scope) {
+    constexpr std::size_t most_calls = 1000;
+    constexpr std::uint32_t most_depth = 400;
+    Function function{&let, scope.size(), 0, 0};
+    add_calls(let.value, scope, function);
+    function.depth += let.value.depth;
+    if (function.calls > most_calls || function.depth > most_depth)
+        throw DiagnosticError(
+            let.name.span,
+            function.calls > most_calls
+                ? fmt::format("a call of {} makes more than {} others", let.name.text, most_calls)
+                : fmt::format("the functions that {} calls are nested too deeply", let.name.text),
+            "let n = f(1) gives a result a name, so that it is not calculated again");
+    return function;
 }
 
 Value Evaluator::evaluate(const Expression& expression) const {
@@ -86,6 +138,11 @@ Value Evaluator::evaluate(const Expression& expression) const {
             return part(expression);
         case Expression::Kind::tuple:
             return tuple(expression);
+        case Expression::Kind::choice:
+            return evaluate(chosen(expression));
+        case Expression::Kind::labelled:
+            throw DiagnosticError(expression.span, "a function's arguments have no names",
+                                  "algorithms, schedules, topologies and updates have parameters with names");
         case Expression::Kind::slice:
             break;
     }
@@ -112,6 +169,12 @@ Group Evaluator::group(const Expression& expression) const {
     if (auto* group = std::get_if<Group>(&value)) return std::move(*group);
     throw DiagnosticError(expression.span, fmt::format("expected a group, but this is {}", kind_of(value)),
                           "a group is a level's name, levels[i], world, or several: (inner, outer)");
+}
+
+const Expression& Evaluator::chosen(const Expression& choice) const {
+    const Expression* result = &choice;
+    while (result->kind == Expression::Kind::choice) result = &result->args[truth(result->args[0]) ? 1 : 2];
+    return *result;
 }
 
 Value Evaluator::name(const Expression& expression) const {
@@ -223,8 +286,15 @@ std::int64_t Evaluator::operation(const Expression& expression) const {
             return a > b;
         case ast::Operator::greater_equal:
             return a >= b;
+        case ast::Operator::bit_or:
+            return a | b;
         case ast::Operator::bit_xor:
             return a ^ b;
+        case ast::Operator::bit_and:
+            return a & b;
+        case ast::Operator::shift_left:
+        case ast::Operator::shift_right:
+            return shifted(expression, a, b);
         case ast::Operator::divide:
             return quotient(expression, a, b);
         case ast::Operator::modulo:
@@ -243,13 +313,31 @@ std::int64_t Evaluator::operation(const Expression& expression) const {
     }
 }
 
-std::int64_t Evaluator::call(const Expression& expression) const {
-    const auto arguments = [&](std::size_t count) {
-        if (expression.args.size() != count)
-            throw DiagnosticError(expression.span,
-                                  fmt::format("{} takes {} argument{}, not {}", expression.text, count,
-                                              count == 1 ? "" : "s", expression.args.size()));
-    };
+Value Evaluator::call(const Expression& expression) const {
+    const Value* value = scope_.find(expression.text);
+    const auto* function = value ? std::get_if<Function>(value) : nullptr;
+    return function ? apply(*function, expression) : own_function(expression);
+}
+
+Value Evaluator::apply(const Function& function, const Expression& call) const {
+    const ast::Let& let = *function.definition;
+    check_arguments(call, let.parameters.size());
+    Scope inside(scope_, function.known);
+    for (std::size_t i = 0; i < call.args.size(); ++i)
+        inside.add(let.parameters[i].text, evaluate(call.args[i]));
+    try {
+        return Evaluator(inside, topology_).evaluate(let.value);
+    } catch (const DiagnosticError& error) {
+        Diagnostic diagnostic = error.diagnostic();
+        constexpr std::size_t most_notes = 4;
+        if (diagnostic.notes.size() < most_notes) diagnostic.notes.push_back({call.span, "in this call"});
+        throw DiagnosticError(std::move(diagnostic));
+    }
+}
+
+// One of the language's own functions.
+std::int64_t Evaluator::own_function(const Expression& expression) const {
+    const auto arguments = [&](std::size_t count) { check_arguments(expression, count); };
     const auto argument = [&](std::size_t i) { return integer(expression.args[i]); };
     const auto width = [](std::int64_t number) {
         return static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(number)));
@@ -259,14 +347,26 @@ std::int64_t Evaluator::call(const Expression& expression) const {
         return arguments(1), argument(0) > 0 && std::has_single_bit(static_cast<std::uint64_t>(argument(0)));
     if (function == "log2") return arguments(1), width(positive(expression, argument(0))) - 1;
     if (function == "log2_up") return arguments(1), width(positive(expression, argument(0)) - 1);
+    if (function == "log" || function == "log_up") {
+        arguments(2);
+        const std::int64_t base = argument(1);
+        if (base < 2)
+            throw DiagnosticError(expression.args[1].span, fmt::format("a logarithm to the base {}", base),
+                                  "the base is 2 or more");
+        return logarithm(positive(expression, argument(0)), base, function == "log_up");
+    }
     if (function == "min") return arguments(2), std::min(argument(0), argument(1));
     if (function == "max") return arguments(2), std::max(argument(0), argument(1));
     if (function == "block")
         throw DiagnosticError(expression.span,
                               "block(i, n) is a range of chunks: it can only stand in x[...]");
-    throw DiagnosticError(expression.span, fmt::format("there is no function '{}'", function),
-                          "there are pow2(n), log2(n) and log2_up(n) (rounded down and up), min, max, and "
-                          "block(i, n) in x[...]");
+    if (const Value* value = scope_.find(function))
+        throw DiagnosticError(expression.span,
+                              fmt::format("'{}' is {}, not a function", function, kind_of(*value)));
+    throw DiagnosticError(expression.span, fmt::format("there is no function '{}' here", function),
+                          "there are pow2(n), log2(n) and log2_up(n) (rounded down and up), log(n, base) and "
+                          "log_up(n, base), min, max, and block(i, n) in x[...]; "
+                          "let f(i) = i + 1 makes another, for what follows it");
 }
 
 }  // namespace hocket::dsl

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -21,9 +22,10 @@ struct PartOf {
     ViewId view = 0;
     std::int64_t index = 0, parts = 1;
 };
-// A name that stands for itself: an algorithm passed to a schedule.
+// A name that stands for itself: an algorithm that is passed to a schedule, perhaps with arguments. These are
+// numbers.
 struct Symbol {
-    std::string name;
+    std::shared_ptr<const ast::Expression> call;
 };
 using GroupList = std::vector<Group>;
 // A parameter that gets its value at each start.
@@ -31,21 +33,37 @@ struct StartParameter {
     std::uint32_t index = 0;
 };
 
-using Value = std::variant<std::int64_t, Group, GroupList, ViewRef, PartOf, Symbol, double, StartParameter>;
+// `let f(i) = i + 1`. Its expression sees the names that were known before it, and no later ones.
+struct Function {
+    const ast::Let* definition = nullptr;
+    std::size_t known = 0;    // the number of those names
+    std::size_t calls = 0;    // of other functions, by it and by those, which one call of it can make
+    std::uint32_t depth = 0;  // of the expressions below each other in such a call
+};
+
+using Value =
+    std::variant<std::int64_t, Group, GroupList, ViewRef, PartOf, Symbol, double, StartParameter, Function>;
 
 const char* kind_of(const Value& value);  // returns "a number", "a group", ...
 
 // The names in scope, innermost last. They point into the syntax tree, which outlives the scope.
 class Scope {
   public:
+    Scope() = default;
+    // For a function's parameters: the names outside of them are the first ones of the scope in which the
+    // function was made, which `outer` is, or is inside of. It must outlive this.
+    Scope(const Scope& outer, std::size_t known)
+        : outer_(outer.outer_ ? outer.outer_ : &outer), known_(known) {}
+
     void add(std::string_view name, Value value) { entries_.push_back({name, std::move(value)}); }
     const Value* find(std::string_view name) const {
-        for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry)
-            if (entry->name == name) return &entry->value;
-        return nullptr;
+        if (const Value* value = find(name, entries_.size())) return value;
+        return outer_ ? outer_->find(name, known_) : nullptr;
     }
     std::string names() const {  // returns "x, g, s"
         std::string text;
+        for (std::size_t i = 0; outer_ && i < known_; ++i)
+            text += (text.empty() ? "" : ", ") + std::string(outer_->entries_[i].name);
         for (const Entry& entry : entries_) text += (text.empty() ? "" : ", ") + std::string(entry.name);
         return text;
     }
@@ -57,8 +75,20 @@ class Scope {
         std::string_view name;
         Value value;
     };
+    const Value* find(std::string_view name, std::size_t known) const {
+        for (std::size_t i = known; i-- > 0;)
+            if (entries_[i].name == name) return &entries_[i].value;
+        return nullptr;
+    }
+
     std::vector<Entry> entries_;
+    const Scope* outer_ = nullptr;
+    std::size_t known_ = 0;  // of the outer scope's names
 };
+
+// Makes the function that `let f(...) = ...` defines at the end of this scope. Throws DiagnosticError if its
+// calls of others make too much work.
+Function function_of(const ast::Let& let, const Scope& scope);
 
 // Evaluates expressions. Throws DiagnosticError: unknown names, wrong kinds, overflow, division by zero.
 class Evaluator {
@@ -70,6 +100,8 @@ class Evaluator {
     std::int64_t integer(const ast::Expression& expression) const;
     bool truth(const ast::Expression& expression) const { return integer(expression) != 0; }
     Group group(const ast::Expression& expression) const;
+    // The side of `if c then a else b` that c chooses; of such a side again what it chooses.
+    const ast::Expression& chosen(const ast::Expression& choice) const;
 
   private:
     Value name(const ast::Expression& expression) const;
@@ -78,7 +110,9 @@ class Evaluator {
     Value part(const ast::Expression& expression) const;
     Value tuple(const ast::Expression& expression) const;
     std::int64_t operation(const ast::Expression& expression) const;
-    std::int64_t call(const ast::Expression& expression) const;
+    Value call(const ast::Expression& expression) const;
+    Value apply(const Function& function, const ast::Expression& call) const;
+    std::int64_t own_function(const ast::Expression& expression) const;
 
     const Scope& scope_;
     const Topology* topology_;

@@ -118,8 +118,9 @@ class Checker {
 
     void check(const std::string& path, const ast::Algorithm& algorithm, const Library& library) {
         judge(path, [&]() -> Finding {
+            const Runnable runnable = runnable_of(algorithm);
             const auto is_tried = [&](Rank size) {
-                return is_allowed(algorithm, make_group(flat_topology(size), {0}));
+                return is_allowed(runnable, make_group(flat_topology(size), {0}));
             };
             const std::vector<Rank> sizes = options_.group_sizes.empty()
                                                 ? sizes_that_meet(is_tried)
@@ -128,8 +129,8 @@ class Checker {
                 throw DiagnosticError(algorithm.where->span, "no group that was tried meets this condition",
                                       "name sizes with --ranks");
             for (const Rank size : sizes)
-                verify_algorithm(algorithm, library, size, roots_to_try(size), deadline());
-            return {fmt::format("algorithm {} {}", algorithm.name.text, name_of(algorithm.collective)),
+                verify_algorithm(runnable, library, size, roots_to_try(size), deadline());
+            return {fmt::format("algorithm {} {}", runnable.name, name_of(algorithm.collective)),
                     "groups of " + folded(sizes) + (algorithm.root ? roots_tried(sizes) : "")};
         });
     }

@@ -88,8 +88,8 @@ class Choices::ForGroups {
         const Topology levels = restricted_to(group, topology_, !contract_of(collective).spreads());
         for (const ast::Algorithm* algorithm : library_.algorithms(collective, Library::Which::for_choice)) {
             try {
-                if (!is_allowed(*algorithm, group)) continue;
-                const Runnable runnable{nullptr, algorithm, {}, algorithm->name.text};
+                const Runnable runnable = runnable_of(*algorithm);
+                if (!is_allowed(runnable, group)) continue;
                 const StepGraph own = elaborate(runnable, library_, levels, {0, 0, {}, {}, deadline_});
                 entry->second.push_back(
                     {algorithm, estimate_of(own, runnable, library_, levels, 0, {}, deadline_)});
@@ -104,7 +104,7 @@ class Choices::ForGroups {
         if (!is_new) return entry->second;
         try {
             // Few roots suffice here, because the plan is later proved with its own root.
-            verify_algorithm(algorithm, library_, size, ends_and_middle(size), deadline_);
+            verify_algorithm(runnable_of(algorithm), library_, size, ends_and_middle(size), deadline_);
             entry->second = true;
         } catch (const DiagnosticError&) {
         }

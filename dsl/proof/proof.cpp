@@ -102,17 +102,17 @@ std::set<Rank> roots_to_try(Rank ranks) {
     return roots;
 }
 
-void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size,
+void verify_algorithm(const Runnable& runnable, const Library& library, Rank size,
                       const std::set<Rank>& roots, const Deadline& deadline) {
-    const Runnable runnable{nullptr, &algorithm, {}, algorithm.name.text};
+    const ast::Algorithm& algorithm = *runnable.algorithm;
     const Topology topology = flat_topology(size);
     for (const Rank root : algorithm.root ? roots : std::set<Rank>{0}) {
         ElaborateOptions options;
         options.root = root;
         options.deadline = deadline;
         verify(elaborate_on(topology, runnable, library, options),
-               fmt::format("algorithm {} {} on {} ranks{}", algorithm.name.text,
-                           name_of(algorithm.collective), size, root_text(algorithm.collective, root)),
+               fmt::format("algorithm {} {} on {} ranks{}", runnable.name, name_of(algorithm.collective),
+                           size, root_text(algorithm.collective, root)),
                deadline);
     }
 }
@@ -184,8 +184,10 @@ Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable
     } catch (const DiagnosticError&) {
         // If an algorithm is wrong by itself, report its fault in its own terms, which are smaller.
         try {
-            for (const auto& [algorithm, size] : algorithms_in(graph, runnable))
-                verify_algorithm(*algorithm, library_, size, roots_to_try(size), deadline_);
+            for (const auto& [key, algorithm] : algorithms_in(graph, runnable)) {
+                const Rank size = std::get<Rank>(key);
+                verify_algorithm(algorithm, library_, size, roots_to_try(size), deadline_);
+            }
         } catch (const DeadlineError&) {  // the schedule is wrong; only the better message is missing
         }
         throw;
@@ -194,12 +196,11 @@ Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable
 
 // Returns the algorithms in use, with the sizes of their groups. Lays the schedule out once more to find
 // them, which only a wrong schedule pays for.
-std::set<std::pair<const ast::Algorithm*, Rank>> Proofs::algorithms_in(const StepGraph& graph,
-                                                                       const Runnable& runnable) const {
-    std::set<std::pair<const ast::Algorithm*, Rank>> used;
+Proofs::Used Proofs::algorithms_in(const StepGraph& graph, const Runnable& runnable) const {
+    Used used;
     ElaborateOptions options{graph.root, std::nullopt, chooser_of(graph.choices), {}, deadline_};
-    options.on_use = [&](const ast::Algorithm& algorithm, Rank size, Span) {
-        used.insert({&algorithm, size});
+    options.on_use = [&](const Runnable& algorithm, Rank size, Span) {
+        used.try_emplace({algorithm.algorithm, algorithm.name, size}, algorithm);
     };
     lay_out(runnable, options);
     return used;

@@ -28,7 +28,7 @@ std::set<Rank> ends_and_middle(Rank ranks);
 
 // Verifies the algorithm by itself, on one level of this many ranks; if it has a root, with each of these.
 // Throws DiagnosticError, DeadlineError.
-void verify_algorithm(const ast::Algorithm& algorithm, const Library& library, Rank size,
+void verify_algorithm(const Runnable& algorithm, const Library& library, Rank size,
                       const std::set<Rank>& roots, const Deadline& deadline = no_deadline);
 
 // Returns a chooser that makes these choices, in this order.
@@ -65,11 +65,13 @@ class Proofs {
         std::weak_ptr<const StepGraph> graph;
     };
 
+    // Algorithms in use, by their definitions, names with arguments, and groups' sizes.
+    using Used = std::map<std::tuple<const ast::Algorithm*, std::string, Rank>, Runnable>;
+
     static Algorithms algorithms_of(const std::vector<Choice>& choices);
     std::shared_ptr<const StepGraph> keep(Proved& proved, std::shared_ptr<const StepGraph> graph);
     Completion verify_graph(const StepGraph& graph, const Runnable& runnable) const;
-    std::set<std::pair<const ast::Algorithm*, Rank>> algorithms_in(const StepGraph& graph,
-                                                                   const Runnable& runnable) const;
+    Used algorithms_in(const StepGraph& graph, const Runnable& runnable) const;
     std::shared_ptr<const StepGraph> lay_out(const Runnable& runnable, const ElaborateOptions& options) const;
 
     const Library& library_;

@@ -22,7 +22,11 @@ enum class Operator : std::uint8_t {
     less_equal,
     greater,
     greater_equal,
+    bit_or,
     bit_xor,
+    bit_and,
+    shift_left,
+    shift_right,
     add,
     subtract,
     multiply,
@@ -44,6 +48,8 @@ struct Expression {
         member,     // args[0].text
         part,       // args[0].part(args[1] of args[2])
         tuple,      // (args[0], args[1], ...): a product of groups
+        labelled,   // text = args[0]: an argument, in a call
+        choice,     // if args[0] then args[1] else args[2]
     };
     Kind kind = Kind::integer;
     Operator op = Operator::add;
@@ -85,8 +91,14 @@ struct For {
     Binding binding;
     std::vector<Statement> body;
 };
+struct Let {
+    Name name;
+    std::vector<Name> parameters;  // of a function; empty for a value
+    Expression value;
+};
 struct Each {
     std::vector<Binding> bindings;
+    std::vector<Let> lets;  // `where` sees them, too
     std::optional<Expression> where;
     std::vector<Statement> body;
 };
@@ -94,9 +106,11 @@ struct Parallel {
     Binding binding;
     std::vector<Statement> body;
 };
-struct Let {
-    Name name;
-    Expression value;
+// `if c BODY else BODY`
+struct If {
+    Expression condition;
+    std::vector<Statement> body;
+    std::vector<Statement> otherwise;
 };
 // `reduce_scatter x over l using ring`
 struct Compose {
@@ -133,7 +147,7 @@ struct Assign {
 
 struct Statement {
     Span span;
-    std::variant<Block, For, Each, Parallel, Let, Compose, Transfer, Partition, State, Assign> node;
+    std::variant<Block, For, Each, Parallel, Let, If, Compose, Transfer, Partition, State, Assign> node;
 };
 
 struct Parameter {
@@ -148,7 +162,8 @@ struct Algorithm {
     Collective collective = Collective::all_reduce;
     Name buffer;
     std::optional<Name> root;
-    std::optional<Name> target;  // of an exchange: the buffer that receives the result
+    std::optional<Name> target;         // of an exchange: the buffer that receives the result
+    std::vector<Parameter> parameters;  // each has a default
     Name group;
     std::optional<Expression> where;
     std::vector<Statement> body;

@@ -5,8 +5,8 @@
 namespace hocket::dsl::ast {
 namespace {
 
-constexpr const char* spellings[] = {
-    "or", "and", "not", "==", "!=", "<", "<=", ">", ">=", "xor", "+", "-", "*", "/", "mod", "**", "-"};
+constexpr const char* spellings[] = {"or", "and", "not", "==", "!=", "<", "<=", ">",   ">=", "|", "xor",
+                                     "&",  "<<",  ">>",  "+",  "-",  "*", "/",  "mod", "**", "-"};
 
 // Prints every operation in parentheses, to show the precedence.
 std::string text_of(const Expression& e) {
@@ -30,6 +30,11 @@ std::string text_of(const Expression& e) {
         case Expression::Kind::part:
             return fmt::format("{}.part({} of {})", text_of(e.args[0]), text_of(e.args[1]),
                                text_of(e.args[2]));
+        case Expression::Kind::labelled:
+            return fmt::format("{} = {}", e.text, text_of(e.args[0]));
+        case Expression::Kind::choice:
+            return fmt::format("(if {} then {} else {})", text_of(e.args[0]), text_of(e.args[1]),
+                               text_of(e.args[2]));
         case Expression::Kind::call:
         case Expression::Kind::tuple:
             break;
@@ -43,6 +48,13 @@ std::string text_of(const Binding& binding) {
     if (binding.range.kind == Range::Kind::up) text += " ..< " + text_of(*binding.range.last);
     if (binding.range.kind == Range::Kind::down) text += " >.. " + text_of(*binding.range.last);
     return text;
+}
+
+std::string text_of(const Let& let) {
+    std::string parameters;
+    for (const Name& name : let.parameters) parameters += (parameters.empty() ? "" : ", ") + name.text;
+    if (!parameters.empty()) parameters = "(" + parameters + ")";
+    return "let " + let.name.text + parameters + " = " + text_of(let.value);
 }
 
 class Printer {
@@ -71,6 +83,7 @@ class Printer {
         std::string bindings;
         for (const Binding& binding : each.bindings)
             bindings += (bindings.empty() ? "" : ", ") + text_of(binding);
+        for (const Let& let : each.lets) bindings += fmt::format(" {}", text_of(let));
         line(depth, span, "each " + bindings + (each.where ? " where " + text_of(*each.where) : ""));
         statements(depth + 1, each.body);
     }
@@ -78,8 +91,13 @@ class Printer {
         line(depth, span, "parallel " + text_of(loop.binding));
         statements(depth + 1, loop.body);
     }
-    void print(int depth, Span span, const Let& let) {
-        line(depth, span, "let " + let.name.text + " = " + text_of(let.value));
+    void print(int depth, Span span, const Let& let) { line(depth, span, text_of(let)); }
+    void print(int depth, Span span, const If& choice) {
+        line(depth, span, "if " + text_of(choice.condition));
+        statements(depth + 1, choice.body);
+        if (choice.otherwise.empty()) return;
+        line(depth, choice.otherwise[0].span, "else");
+        statements(depth + 1, choice.otherwise);
     }
     void print(int depth, Span span, const Compose& compose) {
         line(depth, span,
@@ -150,13 +168,14 @@ std::string print(const File& file) {
         printer.statements(1, u.body);
     }
     for (const Algorithm& a : file.algorithms) {
-        printer.line(
-            0, a.span,
-            fmt::format("algorithm {} {}({}{}) over {}{}", a.name.text, name_of(a.collective), a.buffer.text,
-                        a.root     ? ", " + a.root->text
-                        : a.target ? ", " + a.target->text
-                                   : "",
-                        a.group.text, a.where ? " where " + text_of(*a.where) : ""));
+        printer.line(0, a.span,
+                     fmt::format("algorithm {} {}({}{}{}) over {}{}", a.name.text, name_of(a.collective),
+                                 a.buffer.text,
+                                 a.root     ? ", " + a.root->text
+                                 : a.target ? ", " + a.target->text
+                                            : "",
+                                 a.parameters.empty() ? "" : "; " + text_of(a.parameters), a.group.text,
+                                 a.where ? " where " + text_of(*a.where) : ""));
         printer.statements(1, a.body);
     }
     for (const Schedule& s : file.schedules) {

@@ -77,6 +77,37 @@ auto located(const Parser& parser) {
     return x3::eps[set_begin] >> parser >> x3::no_skip[x3::eps[set_end]];
 }
 
+// The number of nested(...) around a place, while it is parsed.
+struct DepthTag;
+
+// Stands in each rule that the grammar comes back to, so that no text can use up the stack.
+template <typename Subject>
+struct Nested : x3::unary_parser<Subject, Nested<Subject>> {
+    using x3::unary_parser<Subject, Nested<Subject>>::unary_parser;
+    static bool const is_pass_through_unary = true;
+    static bool const handles_container = Subject::handles_container;
+
+    template <typename Context, typename RuleContext, typename Attribute>
+    bool parse(Iterator& first, const Iterator& last, const Context& context, RuleContext& rule_context,
+               Attribute& attribute) const {
+        struct Level {
+            int& depth;
+            ~Level() { --depth; }
+        } const level{++x3::get<DepthTag>(context).get()};
+        if (level.depth > depth_limit) {
+            x3::skip_over(first, last, context);
+            throw DiagnosticError(span_of(context, first, std::min(first + 1, last)),
+                                  "this is nested too deeply",
+                                  "the limit is " + std::to_string(depth_limit) + " levels");
+        }
+        return this->subject.parse(first, last, context, rule_context, attribute);
+    }
+};
+template <typename Subject>
+auto nested(const Subject& subject) {
+    return Nested<typename x3::extension::as_parser<Subject>::value_type>{x3::as_parser(subject)};
+}
+
 // ---- Actions -----------------------------------------------------------------------------------
 
 void bound_depth(Expression& expression) {
@@ -173,8 +204,9 @@ const auto finish_parentheses = [](auto& context) {
         bound_depth(value);
     }
 };
-const auto finish_call = [](auto& context) {
-    x3::_val(context).kind = Expression::Kind::call;
+template <Expression::Kind kind>
+const auto finish = [](auto& context) {
+    x3::_val(context).kind = kind;
     bound_depth(x3::_val(context));
 };
 
@@ -205,10 +237,11 @@ struct CollectiveNames : x3::symbols<Collective> {
 
 struct ReservedWords : x3::symbols<x3::unused_type> {
     ReservedWords() {
-        for (const char* word : {"algorithm", "schedule",    "topology", "level", "for",  "each",     "in",
-                                 "where",     "over",        "using",    "from",  "to",   "parallel", "let",
-                                 "and",       "or",          "not",      "xor",   "mod",  "of",       "state",
-                                 "operator",  "approximate", "lossy",    "with",  "like", "partition"})
+        for (const char* word :
+             {"algorithm", "schedule", "topology",  "level", "for",      "each",     "in",          "where",
+              "over",      "using",    "from",      "to",    "parallel", "let",      "and",         "or",
+              "not",       "xor",      "mod",       "of",    "state",    "operator", "approximate", "lossy",
+              "with",      "like",     "partition", "if",    "then",     "else"})
             add(word);
     }
 } const reserved_words;
@@ -250,12 +283,18 @@ const x3::rule<struct ExpressionId, Expression> expression = "an expression";
 const x3::rule<struct ConjunctionId, Expression> conjunction = "an expression";
 const x3::rule<struct NegationId, Expression> negation = "an expression";
 const x3::rule<struct ComparisonId, Expression> comparison = "an expression";
+const x3::rule<struct ChoiceId, Expression> choice = "an expression";
+const x3::rule<struct BitOrId, Expression> bit_or = "an expression";
 const x3::rule<struct XorId, Expression> exclusive = "an expression";
+const x3::rule<struct BitAndId, Expression> bit_and = "an expression";
+const x3::rule<struct ShiftId, Expression> shift = "an expression";
 const x3::rule<struct SumId, Expression> sum = "an expression";
 const x3::rule<struct ProductId, Expression> product = "an expression";
 const x3::rule<struct PowerId, Expression> power = "an expression";
 const x3::rule<struct PrefixedId, Expression> prefixed = "an expression";
 const x3::rule<struct PostfixId, Expression> postfix = "an expression";
+const x3::rule<struct ArgumentId, Expression> argument = "an expression";
+const x3::rule<struct LabelledId, Expression> labelled = "'name = value'";
 const x3::rule<struct NumberId, Expression> number = "a number";
 const x3::rule<struct RealId, Expression> real = "a number";
 const x3::rule<struct NameExpressionId, Expression> named = "a name or a call";
@@ -273,6 +312,9 @@ const auto comparison_operator_def =
 const x3::rule<struct SumOperatorId, Operator> sum_operator = "an operator";
 const auto sum_operator_def = means<Operator::add>(x3::lit('+') >> !x3::lit('>')) |
                               means<Operator::subtract>(x3::lit('-') >> !x3::lit('>'));
+const x3::rule<struct ShiftOperatorId, Operator> shift_operator = "an operator";
+const auto shift_operator_def =
+    means<Operator::shift_left>(x3::lit("<<")) | means<Operator::shift_right>(x3::lit(">>"));
 const x3::rule<struct ProductOperatorId, Operator> product_operator = "an operator";
 const auto product_operator_def = means<Operator::multiply>(x3::lit('*') >> !x3::lit('*')) |
                                   means<Operator::divide>(x3::lit('/')) | word<Operator::modulo>("mod");
@@ -281,12 +323,19 @@ const x3::rule<struct NotId, Operator> negation_word = "an operator";
 const auto minus_def = means<Operator::negate>(x3::lit('-') >> !x3::lit('>'));
 const auto negation_word_def = word<Operator::logical_not>("not");
 
-const auto expression_def = conjunction[set] >> *(word<Operator::logical_or>("or") > conjunction)[fold_left];
+const auto expression_def =
+    nested(choice[set] | (conjunction[set] >> *(word<Operator::logical_or>("or") > conjunction)[fold_left]));
+const auto choice_def =
+    located(keyword("if") > expression[add_argument] > keyword("then") > expression[add_argument] >
+            keyword("else") > expression[add_argument] > x3::eps[finish<Expression::Kind::choice>]);
 const auto conjunction_def = negation[set] >> *(word<Operator::logical_and>("and") > negation)[fold_left];
 const auto negation_def = (*negation_word >> comparison)[fold_prefixes];
-const auto comparison_def = exclusive[set] >> -((comparison_operator > exclusive)[fold_left] >>
-                                                -x3::raw[comparison_operator][refuse_chain]);
-const auto exclusive_def = sum[set] >> *(word<Operator::bit_xor>("xor") > sum)[fold_left];
+const auto comparison_def = bit_or[set] >> -((comparison_operator > bit_or)[fold_left] >>
+                                             -x3::raw[comparison_operator][refuse_chain]);
+const auto bit_or_def = exclusive[set] >> *(means<Operator::bit_or>(x3::lit('|')) > exclusive)[fold_left];
+const auto exclusive_def = bit_and[set] >> *(word<Operator::bit_xor>("xor") > bit_and)[fold_left];
+const auto bit_and_def = shift[set] >> *(means<Operator::bit_and>(x3::lit('&')) > shift)[fold_left];
+const auto shift_def = sum[set] >> *(shift_operator > sum)[fold_left];
 const auto sum_def = product[set] >> *(sum_operator > product)[fold_left];
 const auto product_def = prefixed[set] >> *(product_operator > prefixed)[fold_left];
 const auto prefixed_def = (*minus >> power)[fold_prefixes];
@@ -313,8 +362,12 @@ const auto exponent = ascii::char_("eE") >> -ascii::char_("+-") >> +ascii::digit
 const auto real_def =
     located(x3::lexeme[x3::raw[+ascii::digit >> ((fraction >> -exponent) | exponent)][set_real] >> word_end]);
 const auto number_def = located(x3::lexeme[x3::raw[+ascii::digit][set_number] >> !(ascii::alpha | '_')]);
-const auto named_def = located(x3::eps[set_kind<Expression::Kind::name>] >> identifier[set_text] >>
-                               -('(' > (expression[add_argument] % ',') > x3::lit(')')[finish_call]));
+const auto named_def =
+    located(x3::eps[set_kind<Expression::Kind::name>] >> identifier[set_text] >>
+            -('(' > (argument[add_argument] % ',') > x3::lit(')')[finish<Expression::Kind::call>]));
+const auto argument_def = labelled[set] | expression[set];
+const auto labelled_def = located(identifier[set_text] >> '=' >> !x3::lit('=') > expression[add_argument] >
+                                  x3::eps[finish<Expression::Kind::labelled>]);
 const auto parentheses_def =
     located('(' > (expression[add_argument] % ',') > x3::lit(')')[finish_parentheses]);
 const auto index_tail_def = located('[' > x3::eps[set_kind<Expression::Kind::index>] >
@@ -325,10 +378,10 @@ const auto part_tail_def =
 const auto member_tail_def =
     located('.' >> !x3::lit('.') > x3::eps[set_kind<Expression::Kind::member>] > identifier[set_text]);
 
-BOOST_SPIRIT_DEFINE(name, collective, comparison_operator, sum_operator, product_operator, minus,
-                    negation_word, expression, conjunction, negation, comparison, exclusive, sum, product,
-                    power, prefixed, postfix, real, number, named, parentheses, index_tail, part_tail,
-                    member_tail)
+BOOST_SPIRIT_DEFINE(name, collective, comparison_operator, shift_operator, sum_operator, product_operator,
+                    minus, negation_word, expression, choice, conjunction, negation, comparison, bit_or,
+                    exclusive, bit_and, shift, sum, product, power, prefixed, postfix, argument, labelled,
+                    real, number, named, parentheses, index_tail, part_tail, member_tail)
 
 // ---- Statements --------------------------------------------------------------------------------
 
@@ -336,12 +389,14 @@ const x3::rule<struct RangeId, ast::Range> range = "a range or a group";
 const x3::rule<struct BindingId, ast::Binding> binding = "'name in range'";
 const x3::rule<struct StatementId, ast::Statement> statement = "a statement";
 const x3::rule<struct BodyId, std::vector<ast::Statement>> body = "a statement or a block";
+const x3::rule<struct EachBodyId, std::vector<ast::Statement>> each_body = "a transfer, 'if' or a block";
 const x3::rule<struct BlockId, std::vector<ast::Statement>> block = "a block in braces";
 const x3::rule<struct BareBlockId, ast::Block> bare_block = "a block in braces";
 const x3::rule<struct ForId, ast::For> for_loop = "for";
 const x3::rule<struct EachId, ast::Each> each = "each";
 const x3::rule<struct ParallelId, ast::Parallel> parallel = "parallel";
 const x3::rule<struct LetId, ast::Let> let = "let";
+const x3::rule<struct IfId, ast::If> if_statement = "if";
 const x3::rule<struct ComposeId, ast::Compose> compose = "a collective";
 const x3::rule<struct TransferId, ast::Transfer> transfer = "a transfer";
 const x3::rule<struct PartitionId, ast::Partition> partition = "partition";
@@ -361,13 +416,20 @@ const auto range_def =
 const auto binding_def = name[to(&ast::Binding::name)] > keyword("in") > range[to(&ast::Binding::range)];
 const auto block_def = '{' > *statement[push] > '}';
 const auto body_def = block[set] | statement[push];
+const auto each_body_def = !keyword("let") >> body[set];
 const auto bare_block_def = block[to(&ast::Block::body)];
 const auto for_loop_def = keyword("for") > binding[to(&ast::For::binding)] > body[to(&ast::For::body)];
 const auto each_def = keyword("each") > (binding[append_to(&ast::Each::bindings)] % ',') >
-                      -(keyword("where") > expression[to(&ast::Each::where)]) > body[to(&ast::Each::body)];
+                      *let[append_to(&ast::Each::lets)] >
+                      -(keyword("where") >
+                        expression[to(&ast::Each::where)]) > each_body[to(&ast::Each::body)];
 const auto parallel_def =
     keyword("parallel") > binding[to(&ast::Parallel::binding)] > body[to(&ast::Parallel::body)];
-const auto let_def = keyword("let") > name[to(&ast::Let::name)] > '=' > expression[to(&ast::Let::value)];
+const auto let_def = keyword("let") > name[to(&ast::Let::name)] >
+                     -('(' > (name[append_to(&ast::Let::parameters)] % ',') > ')') >
+                     '=' > expression[to(&ast::Let::value)];
+const auto if_statement_def = keyword("if") > expression[to(&ast::If::condition)] > body[to(&ast::If::body)] >
+                              -(keyword("else") > body[to(&ast::If::otherwise)]);
 // Names of collectives may also name buffers, parameters and algorithms.
 const auto compose_def = collective[to(&ast::Compose::collective)] >> !x3::char_(":[.=") >
                          postfix[to(&ast::Compose::region)] >
@@ -391,12 +453,13 @@ const auto state_def = keyword("state") > name[to(&ast::State::name)] >
                        keyword("like") > postfix[to(&ast::State::like)];
 const auto assign_def =
     named[to(&ast::Assign::target)] >> '=' >> !x3::lit('=') > expression[to(&ast::Assign::value)];
-const auto statement_def = located(
-    bare_block[set_node] | for_loop[set_node] | each[set_node] | parallel[set_node] | let[set_node] |
-    partition[set_node] | state[set_node] | assign[set_node] | compose[set_node] | transfer[set_node]);
+const auto statement_def =
+    located(nested(bare_block[set_node] | for_loop[set_node] | each[set_node] | parallel[set_node] |
+                   let[set_node] | if_statement[set_node] | partition[set_node] | state[set_node] |
+                   assign[set_node] | compose[set_node] | transfer[set_node]));
 
-BOOST_SPIRIT_DEFINE(range, binding, statement, body, block, bare_block, for_loop, each, parallel, let,
-                    partition, state, assign, compose, transfer, arrow)
+BOOST_SPIRIT_DEFINE(range, binding, statement, body, each_body, block, bare_block, for_loop, each, parallel,
+                    let, if_statement, partition, state, assign, compose, transfer, arrow)
 
 // ---- Definitions -------------------------------------------------------------------------------
 
@@ -457,7 +520,8 @@ const auto set_second = [](auto& context) {
 };
 const auto algorithm_head_def = located(
     keyword("algorithm") > name[to(&ast::Algorithm::name)] > collective[to(&ast::Algorithm::collective)] >
-    '(' > name[to(&ast::Algorithm::buffer)] > -(',' > name[set_second]) > ')' > keyword("over") >
+    '(' > name[to(&ast::Algorithm::buffer)] > -(',' > name[set_second]) >
+    -(';' > (parameter[append_to(&ast::Algorithm::parameters)] % ',')) > ')' > keyword("over") >
     name[to(&ast::Algorithm::group)] > -(keyword("where") > expression[to(&ast::Algorithm::where)]));
 const auto algorithm_def = algorithm_head[set] > block[to(&ast::Algorithm::body)];
 const auto schedule_head_def = located(
@@ -484,7 +548,7 @@ const auto level_def = keyword("level") > name[to(&ast::Level::name)] > '[' >
                        *property[append_to(&ast::Level::properties)] > '}';
 const auto topology_for_def =
     keyword("for") > binding[to(&ast::TopologyFor::binding)] > topology_body[to(&ast::TopologyFor::body)];
-const auto topology_statement_def = located(level[set_node] | topology_for[set_node]);
+const auto topology_statement_def = located(nested(level[set_node] | topology_for[set_node]));
 const auto topology_body_def = ('{' > *topology_statement[push] > '}') | topology_statement[push];
 const auto topology_head_def =
     located(keyword("topology") > name[to(&ast::TopologyDefinition::name)] >

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 
 #include "dsl/base/diagnostic.hpp"
@@ -10,6 +11,11 @@ namespace hocket::dsl {
 namespace {
 
 constexpr std::string_view language_names[] = {"levels", "world", "ranks"};
+
+// A function of a text cannot be called like one that the language has: each call means what it says.
+constexpr std::string_view language_functions[] = {
+    "pow2", "log2",   "log2_up", "log",      "log_up", "min",   "max",   "block", "abs",
+    "sqrt", "select", "float16", "bfloat16", "mstopk", "total", "dense", "sum",   "cleared"};
 
 void refuse_own_name(const ast::Name& name, std::span<const std::string_view> own_names = language_names) {
     for (const std::string_view own : own_names)
@@ -69,8 +75,24 @@ class KnownNames {
     void visit(const ast::Block& node) { block(node.body); }
     void visit(const ast::For& loop) { with({&loop.binding, 1}, loop.body); }
     void visit(const ast::Parallel& loop) { with({&loop.binding, 1}, loop.body); }
-    void visit(const ast::Each& each) { with(each.bindings, each.body); }
-    void visit(const ast::Let& let) { add(let.name); }
+    void visit(const ast::Each& each) {
+        const std::size_t mark = names_.size();
+        for (const ast::Binding& binding : each.bindings) add(binding.name);
+        for (const ast::Let& let : each.lets) visit(let);
+        block(each.body);
+        names_.resize(mark);
+    }
+    void visit(const ast::Let& let) {
+        if (!let.parameters.empty()) refuse_own_name(let.name, language_functions);
+        add(let.name);
+        const std::size_t mark = names_.size();
+        for (const ast::Name& parameter : let.parameters) add(parameter);
+        names_.resize(mark);
+    }
+    void visit(const ast::If& choice) {
+        block(choice.body);
+        block(choice.otherwise);
+    }
     void visit(const ast::Compose&) {}
     void visit(const ast::Transfer&) {}
     void visit(const ast::Partition&) {}
@@ -82,6 +104,10 @@ class KnownNames {
 };
 
 }  // namespace
+
+bool is_language_function(std::string_view name) {
+    return std::ranges::find(language_functions, name) != std::end(language_functions);
+}
 
 void check_names(const ast::UpdateDefinition& update) {
     KnownNames known(update_names);
@@ -101,6 +127,7 @@ void check_names(const ast::File& file) {
         known.add(algorithm.buffer);
         known.add(algorithm.root);
         known.add(algorithm.target);
+        known.add(algorithm.parameters);
         known.add(algorithm.group);
         known.block(algorithm.body);
     }

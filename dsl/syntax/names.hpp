@@ -16,4 +16,7 @@ void check_names(const ast::UpdateDefinition& update);
 // The names that an update's statements know besides its parameters and the names that they define.
 inline constexpr std::string_view update_names[] = {"w", "g", "workers", "round"};
 
+// Returns true for the functions that expressions can call without making them, such as "log2".
+bool is_language_function(std::string_view name);
+
 }  // namespace hocket::dsl

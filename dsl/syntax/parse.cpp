@@ -10,36 +10,6 @@ using namespace grammar;
 
 const auto skipper = ascii::space | '#' >> *(x3::char_ - '\n') >> ('\n' | x3::eoi);
 
-// Limits the nesting, and with it the recursion of the grammar.
-void bound_nesting(const SourceFile& file) {
-    int brackets = 0, loops = 0;
-    const std::string& text = file.text;
-    for (std::uint32_t i = 0; i < text.size(); ++i) {
-        const char c = text[i];
-        if (c == '#') {
-            while (i < text.size() && text[i] != '\n') ++i;
-        } else if (c == '(' || c == '[' || c == '{') {
-            ++brackets;
-        } else if (c == ')' || c == ']' || c == '}') {
-            --brackets;
-        } else if (c == ':') {
-            loops = 0;
-        } else if (std::isalpha(static_cast<unsigned char>(c))) {
-            const std::uint32_t begin = i;
-            while (i + 1 < text.size() &&
-                   (std::isalnum(static_cast<unsigned char>(text[i + 1])) || text[i + 1] == '_'))
-                ++i;
-            const std::string_view word = std::string_view(text).substr(begin, i + 1 - begin);
-            if (word == "for" || word == "each" || word == "parallel") ++loops;
-            if (word == "over" || word == "let" || word == "level") loops = 0;
-        }
-        if (brackets > depth_limit || loops > depth_limit)
-            throw DiagnosticError(
-                Span{&file, i, i + 1}, "this is nested too deeply",
-                "the limit is " + std::to_string(depth_limit) + " levels of brackets and loops");
-    }
-}
-
 void bound_size(const SourceFile& file) {
     constexpr std::size_t limit = 1 << 20;
     if (file.text.size() > limit)
@@ -55,26 +25,39 @@ std::string readable(std::string expected) {
     return is_word || is_mark ? "'" + expected + "'" : expected;
 }
 
+// Says what is meant where other text stands than what was expected.
+const char* hint_at(std::string_view text, std::string_view expected) {
+    if (text.starts_with("..")) return "a range is 'first ..< end', or 'end >.. last' to count down";
+    if (text.starts_with("then"))
+        return "`then` is for values: the statement is: if condition BODY else BODY";
+    if (text.starts_with("let") && expected.find("'if'") != std::string_view::npos)
+        return "lets stand before `where`: each r in g let q = r + 1 where q != 0";
+    return "";
+}
+
 template <typename Rule, typename Attribute>
 void run(const SourceFile& file, const Rule& rule, Attribute& result, const char* wanted) {
     bound_size(file);
-    bound_nesting(file);
     const char* first = file.text.data();
     const char* const last = first + file.text.size();
     const auto at = [&](Iterator where) {
-        while (where < last && std::isspace(static_cast<unsigned char>(*where))) ++where;
         const auto offset = static_cast<std::uint32_t>(where - file.text.data());
         return Span{&file, offset, std::min<std::uint32_t>(offset + 1, file.text.size())};
     };
-    const auto grammar = x3::with<FileTag>(std::cref(file))[rule];
+    const auto next_text = [&](Iterator where) {
+        return std::find_if_not(where, last, [](unsigned char c) { return std::isspace(c); });
+    };
+    int depth = 0;
+    const auto grammar = x3::with<DepthTag>(std::ref(depth))[x3::with<FileTag>(std::cref(file))[rule]];
     try {
         x3::phrase_parse(first, last, grammar, skipper, result);
     } catch (const x3::expectation_failure<Iterator>& failure) {
-        const bool dots = std::string_view(failure.where(), last - failure.where()).starts_with("..");
-        throw DiagnosticError(at(failure.where()), "expected " + readable(failure.which()) + " here",
-                              dots ? "a range is 'first ..< end', or 'end >.. last' to count down" : "");
+        const Iterator where = next_text(failure.where());
+        throw DiagnosticError(at(where), "expected " + readable(failure.which()) + " here",
+                              hint_at({where, last}, failure.which()));
     }
-    if (first != last) throw DiagnosticError(at(first), std::string("expected ") + wanted + " here");
+    if (first != last)
+        throw DiagnosticError(at(next_text(first)), std::string("expected ") + wanted + " here");
 }
 
 }  // namespace

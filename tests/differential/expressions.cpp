@@ -8,7 +8,10 @@ namespace {
 Binds binds_of(const std::string& op) {
     if (op == "or") return Binds::or_;
     if (op == "and") return Binds::and_;
+    if (op == "|") return Binds::bit_or;
     if (op == "xor") return Binds::xor_;
+    if (op == "&") return Binds::bit_and;
+    if (op == "<<" || op == ">>") return Binds::shift;
     if (op == "+" || op == "-") return Binds::sum;
     if (op == "*" || op == "/" || op == "mod") return Binds::product;
     if (op == "**") return Binds::power;
@@ -107,6 +110,59 @@ Expression Expressions::bit(bool value, const std::vector<Number>& known, int de
     }
 }
 
+Expression Expressions::by_bits(std::int64_t value, const std::vector<Number>& known, int depth) {
+    const auto both = [&](std::int64_t a, const std::string& op, std::int64_t b) {
+        features_.insert(op);
+        const Expression left = number(a, known, depth - 1);
+        return binary(left, op, number(b, known, depth - 1));
+    };
+    const std::int64_t bits = random_.below(8);
+    switch (random_.below(4)) {
+        case 0:
+            return both(value | bits, "&", value | (random_.below(8) & ~bits));
+        case 1:
+            return both(value & ~bits, "|", value & (bits | random_.below(8)));
+        case 2: {
+            std::int64_t places = 0;
+            while (places < 3 && value != 0 && value % (std::int64_t{2} << places) == 0) ++places;
+            places = random_.between(0, places);
+            return both(value / (std::int64_t{1} << places), "<<", places);
+        }
+        default: {
+            const std::int64_t places = random_.between(0, 3);
+            const std::int64_t unit = std::int64_t{1} << places;
+            return both(value * unit + random_.below(unit), ">>", places);
+        }
+    }
+}
+
+Expression Expressions::logarithm(std::int64_t value, const std::vector<Number>& known, int depth) {
+    const std::int64_t base = random_.between(2, 5);
+    std::int64_t power = 1;
+    for (std::int64_t i = 0; i < value; ++i) power *= base;
+    const bool up = random_.chance(50);
+    const std::int64_t argument = up ? power - (power > base ? random_.below(power - power / base) : 0)
+                                     : power + random_.below(power * (base - 1));
+    const std::string function = up ? "log_up" : "log";
+    features_.insert(function);
+    const std::string first = number(argument, known, depth - 1).text;
+    return {function + "(" + first + ", " + number(base, known, depth - 1).text + ")"};
+}
+
+Expression Expressions::choice(std::int64_t value, const std::vector<Number>& known, int depth) {
+    const bool first = random_.chance(50);
+    features_.insert(first ? "then of a value" : "else of a value");
+    const Expression condition = truth(first, known, depth - 1);
+    const Expression wanted = number(value, known, depth - 1);
+    const bool is_unseen = random_.chance(20);
+    if (is_unseen) features_.insert("unseen side of a value");
+    const Expression other =
+        is_unseen ? Expression{"1 mod 0", Binds::product} : number(random_.between(-2, 9), known, depth - 1);
+    return {"if " + condition.text + " then " + (first ? wanted : other).text + " else " +
+                (first ? other : wanted).text,
+            Binds::choice};
+}
+
 Expression Expressions::compound(std::int64_t value, const std::vector<Number>& known, int depth) {
     const auto both = [&](std::int64_t a, const char* op, std::int64_t b) {
         const Expression left = number(a, known, depth - 1);
@@ -118,7 +174,7 @@ Expression Expressions::compound(std::int64_t value, const std::vector<Number>& 
         return Expression{function + "(" + first + ", " + number(b, known, depth - 1).text + ")"};
     };
     const std::int64_t k = random_.between(1, 5);
-    switch (random_.below(12)) {
+    switch (random_.below(16)) {
         case 0:
             return both(value - k, "+", k);
         case 1:
@@ -167,6 +223,14 @@ Expression Expressions::compound(std::int64_t value, const std::vector<Number>& 
             if (value == 0 || value == 1) return bit(value == 1, known, depth);
             return both(value - 1, "+", 1);
         }
+        case 11:
+        case 12:
+            return by_bits(value, known, depth);
+        case 13:
+            if (value < 0 || value > 4) return both(value + k, "-", k);
+            return logarithm(value, known, depth);
+        case 14:
+            return choice(value, known, depth);
         default: {
             features_.insert("prefix -");
             const Expression inner = number(-value, known, depth - 1);

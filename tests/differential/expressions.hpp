@@ -11,7 +11,22 @@
 namespace hocket::differential {
 
 // The precedence of an expression's outermost operator, as the language defines it.
-enum class Binds { or_, and_, not_, comparison, xor_, sum, product, prefix, power, postfix };
+enum class Binds {
+    choice,
+    or_,
+    and_,
+    not_,
+    comparison,
+    bit_or,
+    xor_,
+    bit_and,
+    shift,
+    sum,
+    product,
+    prefix,
+    power,
+    postfix
+};
 
 struct Expression {
     std::string text;
@@ -47,6 +62,9 @@ class Expressions {
   private:
     Expression leaf(std::int64_t value, const std::vector<Number>& known);
     Expression compound(std::int64_t value, const std::vector<Number>& known, int depth);
+    Expression by_bits(std::int64_t value, const std::vector<Number>& known, int depth);
+    Expression logarithm(std::int64_t value, const std::vector<Number>& known, int depth);
+    Expression choice(std::int64_t value, const std::vector<Number>& known, int depth);
     Expression bit(bool value, const std::vector<Number>& known, int depth);
 
     Random& random_;

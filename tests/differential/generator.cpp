@@ -52,7 +52,8 @@ class Generator {
     std::string algorithm_or_parameter(const std::string& collective, const std::vector<int>& sizes, int root,
                                        bool second = false);
     std::string header(const Writer& writer, const std::string& name, const std::string& collective,
-                       const std::string& buffer, const std::string& second);
+                       const std::string& buffer, const std::string& second, const std::string& parameters);
+    std::string some_parameters(Writer& writer, std::string& arguments);
     std::string unique(const std::vector<std::string>& stems);
 
     void walk(State state, Statements& out);
@@ -182,11 +183,12 @@ std::string Generator::unique(const std::vector<std::string>& stems) {
 // ---- Algorithms ---------------------------------------------------------------------------------
 
 std::string Generator::header(const Writer& writer, const std::string& name, const std::string& collective,
-                              const std::string& buffer, const std::string& second) {
+                              const std::string& buffer, const std::string& second,
+                              const std::string& parameters) {
     const Surroundings& around = writer.surroundings();
-    std::string head = fmt::format("algorithm {} {}({}{}{}) over {}", name, collective, buffer,
+    std::string head = fmt::format("algorithm {} {}({}{}{}{}) over {}", name, collective, buffer,
                                    second.empty() ? "" : ", " + second,
-                                   around.root.empty() ? "" : ", " + around.root, around.group);
+                                   around.root.empty() ? "" : ", " + around.root, parameters, around.group);
     if (around.sizes.size() > 1 || !random_.chance(25)) return head;
     program_.features.insert("where of an algorithm");
     Expressions expressions(random_, program_.features);
@@ -194,6 +196,31 @@ std::string Generator::header(const Writer& writer, const std::string& name, con
     return head + " where " +
            (random_.chance(50) ? fmt::format("{} == {}", around.size_name, around.size)
                                : expressions.truth(true, known).text);
+}
+
+// The algorithm's parameters, for its header, which the writer knows from now on. Where the defaults are
+// wrong, the arguments have the values.
+std::string Generator::some_parameters(Writer& writer, std::string& arguments) {
+    if (!random_.chance(15)) return "";
+    program_.features.insert("parameter of an algorithm");
+    std::string header;
+    bool has_labels = false, has_gap = false;
+    for (std::int64_t left = random_.between(1, 3); left > 0; --left) {
+        const std::string name = writer.new_name();
+        const std::int64_t value = random_.between(-2, 6);
+        const bool by_default = random_.chance(40);
+        writer.set_last(value);
+        header += fmt::format("{}{} = {}", header.empty() ? "; " : ", ", name,
+                              by_default ? value : random_.between(-2, 6));
+        has_gap |= by_default;
+        if (by_default) continue;
+        has_labels |= has_gap || random_.chance(40);
+        program_.features.insert(has_labels ? "argument by name" : "argument by position");
+        arguments +=
+            fmt::format("{}{}{}", arguments.empty() ? "" : ", ", has_labels ? name + " = " : "", value);
+    }
+    if (!arguments.empty()) arguments = "(" + arguments + ")";
+    return header;
 }
 
 std::string Generator::algorithm(const std::string& collective, const std::vector<int>& sizes, int root,
@@ -217,6 +244,8 @@ std::string Generator::algorithm(const std::string& collective, const std::vecto
         second_name = random_.pick<std::string>({"y", "y", "out", "scatter"});
         writer.know(second_name, beside);
     }
+    std::string arguments;
+    const std::string parameters = some_parameters(writer, arguments);
     // For any root, or for the one that it will have.
     const bool is_divided = collective == "gather" || collective == "scatter";
     const bool by_family = sizes.size() > 1 || (is_divided && root == any_root);
@@ -252,14 +281,15 @@ std::string Generator::algorithm(const std::string& collective, const std::vecto
         plannings_.emplace_back(random_, PlanRequest{collective, sizes[0], relative ? 0 : root});
         writer.write(plannings_.back().plan(*whole), body);
     }
-    algorithms_.push_back({header(writer, name, collective, buffer, second_name), true, std::move(body)});
-    return name;
+    algorithms_.push_back(
+        {header(writer, name, collective, buffer, second_name, parameters), true, std::move(body)});
+    return name + arguments;
 }
 
 std::string Generator::algorithm_or_parameter(const std::string& collective, const std::vector<int>& sizes,
                                               int root, bool second) {
     const std::string name = algorithm(collective, sizes, root, second);
-    if (!random_.chance(15)) return name;
+    if (name.back() == ')' || !random_.chance(15)) return name;
     program_.features.insert("parameter");
     Parameter parameter{fmt::format("param{}", parameters_.size() + 1), name, name};
     if (random_.chance(50)) parameter.standard = random_.chance(50) ? "nothing" : "7";

@@ -55,8 +55,55 @@ std::string Writer::range(std::int64_t first, std::int64_t last, bool down) {
     return down ? to.text + " >.. " + from.text : from.text + " ..< " + to.text;
 }
 
+std::string Writer::function() {
+    features_.insert("let of a function");
+    const std::int64_t argument = random_.between(-2, 5), offset = random_.between(0, 4);
+    const std::string parameter = new_name();
+    const std::string rest = number(offset).text;
+    Expression value;
+    std::int64_t result = 0;
+    switch (random_.below(3)) {
+        case 0:
+            value = binary({parameter}, "+", {"(" + rest + ")"});
+            result = argument + offset;
+            break;
+        case 1:
+            value = binary({"(" + rest + ")"}, "-", binary({"2"}, "*", {parameter}));
+            result = offset - 2 * argument;
+            break;
+        default:
+            value = {fmt::format("if {} < {} then {} else {}", parameter, argument, rest, parameter),
+                     Binds::choice};
+            result = argument;
+    }
+    const std::string given = number(argument).text;
+    const std::string name = new_name();
+    std::string second, second_given;
+    if (random_.chance(30)) {
+        features_.insert("function of two");
+        second = ", " + new_name();
+        second_given = ", " + number(random_.between(-1, 3)).text;
+        value = binary({"(" + value.text + ")"}, "*", {second.substr(2) + " ** 0"});
+    }
+    names_.push_back({fmt::format("{}({}{})", name, given, second_given), result});
+    return fmt::format("let {}({}{}) = {}", name, parameter, second, value.text);
+}
+
+std::string Writer::choice() {
+    features_.insert("if");
+    if (random_.chance(50)) return "if " + expressions_.truth(true, numbers()).text;
+    features_.insert("else");
+    const std::string condition = expressions_.truth(false, numbers()).text;
+    return fmt::format("if {} {{ let {} = 1 / 0 }} else", condition, new_name());
+}
+
 void Writer::maybe_let(Statements& out) {
     if (!random_.chance(7)) return;
+    if (random_.chance(30)) {
+        const std::string let = function();
+        out.push_back({let});
+        return;
+    }
     const std::int64_t value = random_.between(-2, surroundings_.size + 1);
     const std::string text = number(value).text;
     const std::string name = new_name();
@@ -182,6 +229,17 @@ void Writer::each_of_block(const std::vector<Move>& moves, Statements& out) {
     std::string head = fmt::format("each {} in {}", new_name(), bounds);
     names_.back().value = value;
     if (random_.chance(20)) {
+        features_.insert("let before where");
+        if (random_.chance(30)) {
+            head += " " + function();
+        } else {
+            const std::int64_t other = random_.between(-2, 4);
+            const std::string text = number(other).text;
+            head += fmt::format(" let {} = {}", new_name(), text);
+            names_.back().value = other;
+        }
+    }
+    if (random_.chance(20)) {
         features_.insert("where");
         head += " where " + expressions_.truth(true, numbers()).text;
     }
@@ -193,7 +251,12 @@ void Writer::each_of_block(const std::vector<Move>& moves, Statements& out) {
                 features_.insert("let of a part in an each");
                 name(view, body);
             }
-        body.push_back({transfer(move)});
+        std::string choice;
+        if (random_.chance(15)) {
+            features_.insert("if in an each");
+            choice = this->choice() + " ";
+        }
+        body.push_back({choice + transfer(move)});
     }
     names_.resize(known);
     features_.insert("each");
@@ -279,8 +342,16 @@ void Writer::each_of_members(const std::vector<Move>& moves, Statements& out) {
     const std::size_t known = names_.size();
     const std::string source_bounds = range(0, surroundings_.size, random_.chance(20));
     const std::string destination_bounds = range(0, surroundings_.size, random_.chance(20));
-    const std::string source = new_name();
+    std::string source = new_name();
     const std::string destination = new_name();
+    std::string head =
+        fmt::format("each {} in {}, {} in {}", source, source_bounds, destination, destination_bounds);
+    if (random_.chance(30)) {
+        features_.insert("where sees a let");
+        const std::string other = new_name();
+        head += fmt::format(" let {} = {}", other, source);
+        source = other;
+    }
     features_.insert("product of ranges");
     features_.insert("where");
     features_.insert("each");
@@ -299,8 +370,7 @@ void Writer::each_of_members(const std::vector<Move>& moves, Statements& out) {
     const std::string where = region(moves[0].view, moves[0].first, moves[0].last - moves[0].first);
     const std::string to = target(moves[0]);
     names_.resize(known);
-    out.push_back({fmt::format("each {} in {}, {} in {} where {}\n{} : {} {} {}{}", source, source_bounds,
-                               destination, destination_bounds, any.text, "        " + where, source,
+    out.push_back({fmt::format("{} where {}\n{} : {} {} {}{}", head, any.text, "        " + where, source,
                                moves[0].combines ? "+>" : "->", to, destination)});
 }
 

@@ -44,10 +44,14 @@ class Writer {
     std::string new_name();
     // From now on, a plan's member n is written as turn + n, or turn xor n; with turn.chunks, its chunks too.
     void turn_by(Turn turn) { turn_ = std::move(turn); }
+    // The value of the name that was made last.
+    void set_last(std::int64_t value) { names_.back().value = value; }
     void know(const std::string& name) { names_.push_back({name}); }
     void know(const std::string& name, std::int64_t value) { names_.push_back({name, value}); }
     void know(const std::string& name, const View* view) { names_.push_back({name, {}, view}); }
     std::vector<Number> numbers() const;
+    // A let of a function. One of its calls is a name of its value from now on.
+    std::string function();
 
     void write(const Plan& plan, Statements& out);
     // A loop over all parts of which `view` is that of the round; or all rounds, written out.
@@ -77,6 +81,8 @@ class Writer {
     // "a ..< b" or "b >.. a".
     std::string range(std::int64_t first, std::int64_t last, bool down = false);
     void maybe_let(Statements& out);
+    // "if C", or "if C { ... } else": what follows is what runs.
+    std::string choice();
 
   private:
     struct Known {
@@ -134,7 +140,9 @@ template <typename Fill>
 void Writer::block(Statements& out, bool may_be_parallel, const Fill& fill) {
     const std::size_t known = names_.size();
     std::string head;
-    if (!options_.bare_blocks || random_.chance(40)) {
+    if (random_.chance(20)) {
+        head = choice();
+    } else if (!options_.bare_blocks || random_.chance(40)) {
         const std::int64_t value = random_.between(-1, 3);
         const std::string bounds = range(value, value + 1, random_.chance(40));
         const bool is_parallel = may_be_parallel && random_.chance(30);

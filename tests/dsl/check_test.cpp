@@ -184,7 +184,7 @@ TEST_CASE("transfers are checked where they stand") {
                Contains("chunks 2 ..< 5 are not in this group"));
     CHECK_THAT(algorithm("each r in g x[block(r, 0)] : r -> r + 1"), Contains("a block has at least one"));
     CHECK_THAT(algorithm("each r in g for s in 1 ..< 2 x[r] : r -> r + 1"),
-               Contains("`each` may contain only transfers and `let`"));
+               Contains("`each` may contain only transfers, `let` and `if`"));
     CHECK_THAT(algorithm("for s in 0 ..< 9000000 x[0] : 0 -> 1"), Contains("this loop has more than"));
     CHECK_THAT(algorithm("for s in 0 ..< 4000000 for t in 0 ..< 4000000 let u = 1"),
                Contains("steps and loop iterations"));

@@ -26,6 +26,20 @@ std::string refusal(const std::string& body, const std::string& topology = "4") 
 
 }  // namespace
 
+TEST_CASE("if chooses what is computed when the schedule is laid out, not for each element") {
+    CHECK(refusal("all_reduce x over world using exchange x = if ranks == 4 then x / 2 else sqrt(s)") == "");
+    CHECK(refusal("let s = mstopk(x, if ranks == 4 then 0.5 else 0) x = dense(s) "
+                  "all_reduce x over world using exchange") == "");
+    CHECK(refusal("let s = mstopk(x, 0.5) x = if ranks > 3 then dense(s) else x "
+                  "all_reduce x over world using exchange") == "");
+    CHECK_THAT(refusal("x = if x > 0 then x else 0 - x"), Contains("2:8: error: expected a number, but this "
+                                                                   "is a buffer") &&
+                                                              Contains("select(condition, a, b)"));
+    CHECK_THAT(refusal("x = if rate > 0 then x else w"), Contains("not known before the start"));
+    CHECK_THAT(refusal("x = x << 1"), Contains("'<<' cannot be calculated for each element"));
+    CHECK_THAT(refusal("x = x | 1"), Contains("'|' cannot be calculated for each element"));
+}
+
 TEST_CASE("statements that compute are read and printed as what they are") {
     CHECK(printed("schedule s all_reduce(x; a = 0.5, density) with w, u approximate where world.size > 1 {\n"
                   "  partition w over (p, q)\n"

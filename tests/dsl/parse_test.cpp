@@ -30,6 +30,12 @@ TEST_CASE("operators bind as written in the language reference") {
     CHECK(printed_expression("-2 ** 2") == "(- (2 ** 2))");
     CHECK(printed_expression("a + b xor c - d") == "((a + b) xor (c - d))");
     CHECK(printed_expression("r xor 2**k < n") == "((r xor (2 ** k)) < n)");
+    CHECK(printed_expression("a | b xor c & d << 1 + 2") == "(a | (b xor (c & (d << (1 + 2)))))");
+    CHECK(printed_expression("a << 1 >> 2 & b & c") == "((((a << 1) >> 2) & b) & c)");
+    CHECK(printed_expression("a & 1 == b | 2") == "((a & 1) == (b | 2))");
+    CHECK(printed_expression("if a then b or c else d and e") == "(if a then (b or c) else (d and e))");
+    CHECK(printed_expression("if a then if b then c else d else if e then f else h") ==
+          "(if a then (if b then c else d) else (if e then f else h))");
     CHECK(printed_expression("not a == b and c or d") == "(((not (a == b)) and c) or d)");
     CHECK(printed_expression("not not a and - -b") == "((not (not a)) and (- (- b)))");
     CHECK(printed_expression("a mod b / c") == "((a mod b) / c)");
@@ -156,6 +162,21 @@ TEST_CASE("what is nested too deeply is refused, not crashed upon") {
     std::string sum = "1";
     for (int i = 0; i < 100000; ++i) sum += "+1";
     CHECK_THAT(parse_error(head + sum + " {}"), Contains("nested too deeply"));
+    const auto repeated = [](int times, const std::string& text) {
+        std::string all;
+        for (int i = 0; i < times; ++i) all += text;
+        return all;
+    };
+    CHECK_THAT(parse_error(head + repeated(10000, "if 1 then ")), Contains("nested too deeply"));
+    CHECK_THAT(parse_error(head + repeated(10000, "if 1 then 2 else ")),
+               Contains("nested too deeply") && Contains("the limit is 200 levels"));
+    CHECK_THAT(parse_error("topology t { " + repeated(10000, "for i in 0 ..< 1 ")),
+               Contains("nested too deeply"));
+    CHECK_THAT(parse_error("schedule s all_reduce(x) " + repeated(10000, "{ ")),
+               Contains("nested too deeply"));
+    CHECK(parse_error(head + repeated(190, "(") + "1" + repeated(190, ")") + " {}") == "");
+    CHECK(parse_error("algorithm a all_gather(x) over g { " + repeated(300, "for s in g let n = 1 ") + "}") ==
+          "");
     std::string loops;
     for (int i = 0; i < 10000; ++i) loops += "for s in 0 ..< 1 ";
     CHECK_THAT(parse_error("algorithm a all_gather(x) over g { " + loops), Contains("nested too deeply"));
@@ -227,7 +248,14 @@ TEST_CASE("what is expected is said in the language's words, never in C++'s") {
           "algorithm a all_gather(x) over g { x[max()] : 0 -> 1 }",
           "algorithm a all_gather(x) over g { each { } }", "algorithm a all_gather(x) over g { for }",
           "algorithm a all_gather(x) over g where { }", "schedule s all_gather(x) { let }",
-          "topology t { level a[2] { medium } }"}) {
+          "topology t { level a[2] { medium } }", "algorithm a all_gather(x) over g where if 1 {}",
+          "algorithm a all_gather(x) over g where if 1 then 2 {}",
+          "algorithm a all_gather(x) over g where if then 2 else 3 {}",
+          "algorithm a all_gather(x) over g where if 1 then else 3 {}",
+          "algorithm a all_gather(x) over g where 1 + if 1 then 2 else 3 {}",
+          "algorithm a all_gather(x) over g where 1 && 2 {}", "algorithm a all_gather(x) over g where 1 | {}",
+          "algorithm a all_gather(x) over then where 1 {}",
+          "algorithm a all_gather(x) over g where 1 << << 2 {}"}) {
         INFO(text);
         CHECK_THAT(parse_error(text), Contains("expected ") && !Contains("boost") && !Contains("hocket"));
     }

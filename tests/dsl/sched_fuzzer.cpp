@@ -53,7 +53,7 @@ void check_everything(const ast::File& tree, const Library& library) {
     for (const ast::Algorithm& algorithm : tree.algorithms)
         for (const Rank size : {1, 3, 4}) {
             try {
-                verify_algorithm(algorithm, library, size, ends_and_middle(size), patience());
+                verify_algorithm(runnable_of(algorithm), library, size, ends_and_middle(size), patience());
                 ++right_definitions;
             } catch (const DiagnosticError&) {
             }

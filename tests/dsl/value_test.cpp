@@ -48,7 +48,57 @@ TEST_CASE("functions of the language have their usual values") {
     CHECK(value("min(3, 4) * max(3, 4)") == 12);
 }
 
+TEST_CASE("bits and logarithms are those of whole numbers") {
+    CHECK(value("6 & 3") == 2);
+    CHECK(value("6 | 3") == 7);
+    CHECK(value("-1 & 255") == 255);
+    CHECK(value("-8 | 3") == -5);
+    CHECK(value("1 << 62") == std::int64_t{1} << 62);
+    CHECK(value("-1 << 63") == INT64_MIN);
+    CHECK(value("0 << 63") == 0);
+    CHECK(value("-7 >> 1") == -4);
+    CHECK(value("-1 >> 63") == -1);
+    CHECK(value("r >> 1 << 1") == 4);
+    CHECK(value("log(1, 4) + log_up(1, 4)") == 0);
+    CHECK(value("log(63, 4)") == 2);
+    CHECK(value("log(64, 4)") == 3);
+    CHECK(value("log_up(64, 4)") == 3);
+    CHECK(value("log_up(65, 4)") == 4);
+    CHECK(value("log(9223372036854775807, 2)") == 62);
+    CHECK(value("log_up(9223372036854775807, 2)") == 63);
+    CHECK(value("log_up(2, 9223372036854775807)") == 1);
+    for (int n = 1; n <= 70; ++n) {  // as the functions of base 2
+        const std::string text = std::to_string(n);
+        CHECK(value("log(" + text + ", 2) == log2(" + text + ")"));
+        CHECK(value("log_up(" + text + ", 2) == log2_up(" + text + ")"));
+    }
+}
+
+TEST_CASE("if chooses one of two values, and looks only at that one") {
+    CHECK(value("if r == 5 then 1 else 2") == 1);
+    CHECK(value("if r != 5 then 1 else 2") == 2);
+    CHECK(value("if 0 then 1 / 0 else 2") == 2);
+    CHECK(value("if -3 then 1 else log2(0)") == 1);
+    CHECK(value("if r < 4 then 0 else if r < 6 then 1 else 2") == 1);
+    CHECK(value("(if r > 4 then g else q).size") == 6);
+    CHECK(value("1 + (if r == 5 then 1 else 2) * 3") == 4);
+    CHECK(value("if 0 or 1 then 1 else 2 + 3") == 1);
+    CHECK(value("if 0 then 1 else 2 + 3") == 5);
+}
+
 TEST_CASE("what has no value is an error with its place") {
+    CHECK_THAT(value_error("1 << 64"), Contains("1:45: error: a shift by 64 places") && Contains("0 to 63"));
+    CHECK_THAT(value_error("1 >> -1"), Contains("a shift by -1 places"));
+    CHECK_THAT(value_error("1 << 63"), Contains("64 bits"));
+    CHECK_THAT(value_error("-3 << 62"), Contains("64 bits"));
+    CHECK_THAT(value_error("log(0, 2)"), Contains("log of 0: the argument must be positive"));
+    CHECK_THAT(value_error("log_up(-4, 2)"), Contains("log_up of -4"));
+    CHECK_THAT(value_error("log(4, 1)"), Contains("1:47: error: a logarithm to the base 1"));
+    CHECK_THAT(value_error("log(4)"), Contains("log takes 2 arguments, not 1"));
+    CHECK_THAT(value_error("g & 1"), Contains("expected a number, but this is a group"));
+    CHECK_THAT(value_error("if g then 1 else 2"), Contains("expected a number, but this is a group"));
+    CHECK_THAT(value_error("if r == 5 then q else 2"), Contains("'q' is not known here"));
+    CHECK_THAT(value_error("1 + (if r == 5 then g else 2)"), Contains("but this is a group"));
     CHECK_THAT(value_error("1 / 0"), Contains("division by zero"));
     CHECK_THAT(value_error("1 mod 0"), Contains("the divisor must be positive"));
     CHECK_THAT(value_error("9223372036854775807 + 1"), Contains("64 bits"));

@@ -55,6 +55,27 @@ Number log2_up(Number n, Position at) {
     return log2_down(n, at) + (is_power_of_two(n) ? 0 : 1);
 }
 
+// The largest exponent with base ** exponent <= n.
+Number log_down(Number n, Number base, Position at) {
+    if (n <= 0) refuse(at, "the logarithm of a number that is not above 0");
+    if (base < 2) refuse(at, "a logarithm to a base below 2");
+    Number result = 0, power = 1;
+    while (!__builtin_mul_overflow(power, base, &power) && power <= n) ++result;
+    return result;
+}
+
+// The smallest exponent with base ** exponent >= n.
+Number log_up(Number n, Number base, Position at) {
+    const Number down = log_down(n, base, at);
+    return power(base, down, at) == n ? down : down + 1;
+}
+
+Number shift(Number n, Number places, bool left, Position at) {
+    if (places < 0 || places > 63) refuse(at, "a shift by less than 0 or more than 63 places");
+    for (Number i = 0; i < places; ++i) n = left ? product(n, 2, at) : quotient(n, 2, at);
+    return n;
+}
+
 Number call(const Expression& expression, const Scope& scope, const Topology& topology) {
     std::vector<Number> operands;
     for (const Expression& operand : expression.operands) {
@@ -66,6 +87,10 @@ Number call(const Expression& expression, const Scope& scope, const Topology& to
         if (name == "log2") return log2_down(operands[0], expression.at);
         if (name == "log2_up") return log2_up(operands[0], expression.at);
     } else {
+        if (operands.size() == 2) {
+            if (name == "log") return log_down(operands[0], operands[1], expression.at);
+            if (name == "log_up") return log_up(operands[0], operands[1], expression.at);
+        }
         if (name == "min") return *std::min_element(operands.begin(), operands.end());
         if (name == "max") return *std::max_element(operands.begin(), operands.end());
     }
@@ -94,8 +119,15 @@ Number binary(const Expression& expression, Number a, Number b) {
             return a > b;
         case Form::greater_equal:
             return a >= b;
+        case Form::bit_or:
+            return a | b;
         case Form::exclusive_or:
             return a ^ b;
+        case Form::bit_and:
+            return a & b;
+        case Form::shift_left:
+        case Form::shift_right:
+            return shift(a, b, expression.form == Form::shift_left, expression.at);
         case Form::add:
             if (__builtin_add_overflow(a, b, &result)) overflow(expression.at);
             return result;
@@ -121,8 +153,6 @@ std::int64_t number_of(const Expression& expression, const Scope& scope, const T
     switch (expression.form) {
         case Form::number:
             return expression.number;
-        case Form::call:
-            return call(expression, scope, topology);
         case Form::logical_and:
             return operand(0) != 0 && operand(1) != 0;
         case Form::logical_or:
@@ -133,7 +163,12 @@ std::int64_t number_of(const Expression& expression, const Scope& scope, const T
         case Form::name:
         case Form::member:
         case Form::index:
-        case Form::tuple: {
+        case Form::tuple:
+        case Form::choice:
+        case Form::call: {
+            if (expression.form == Form::call && !is_made(expression, scope)) {
+                return call(expression, scope, topology);
+            }
             const Value value = value_of(expression, scope, topology);
             if (value.form != Value::Form::number) refuse(expression.at, "this is not a number");
             return value.number;

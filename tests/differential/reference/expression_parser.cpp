@@ -8,9 +8,9 @@ namespace hocket::reference {
 namespace {
 
 // Collectives' names are not among them: they may be names of other things, too.
-constexpr std::array<std::string_view, 19> words_of_the_language = {
-    "algorithm", "schedule", "topology", "over", "where", "each", "for", "parallel", "let", "in",
-    "of",        "using",    "from",     "to",   "and",   "or",   "not", "xor",      "mod",
+constexpr std::array<std::string_view, 22> words_of_the_language = {
+    "algorithm", "schedule", "topology", "over", "where", "each", "for", "parallel", "let", "in",   "of",
+    "using",     "from",     "to",       "and",  "or",    "not",  "xor", "mod",      "if",  "then", "else",
 };
 
 bool is_word_of_the_language(std::string_view word) {
@@ -52,12 +52,24 @@ Token TokenReader::expect_name() {
 
 Expression ExpressionParser::expression() {
     const Nesting nesting(depth_, tokens_.here().at);
+    if (tokens_.at("if")) return choice();
     Expression left = conjunction();
     while (tokens_.at("or")) {
         const Position at = tokens_.take().at;
         left = binary(Form::logical_or, at, std::move(left), conjunction());
     }
     return left;
+}
+
+Expression ExpressionParser::choice() {
+    const Position at = tokens_.take().at;
+    std::vector<Expression> operands;
+    operands.push_back(expression());
+    tokens_.expect("then");
+    operands.push_back(expression());
+    tokens_.expect("else");
+    operands.push_back(expression());
+    return make(Form::choice, at, std::move(operands));
 }
 
 Expression ExpressionParser::conjunction() {
@@ -89,20 +101,48 @@ Expression ExpressionParser::comparison() {
         return std::find_if(operators.begin(), operators.end(),
                             [this](const auto& candidate) { return tokens_.at(candidate.first); });
     };
-    Expression left = exclusive_or();
+    Expression left = bit_or();
     const auto found = here();
     if (found == operators.end()) return left;
     const Position at = tokens_.take().at;
-    Expression result = binary(found->second, at, std::move(left), exclusive_or());
+    Expression result = binary(found->second, at, std::move(left), bit_or());
     if (here() != operators.end()) refuse(tokens_.here().at, "comparisons do not chain");
     return result;
 }
 
+Expression ExpressionParser::bit_or() {
+    Expression left = exclusive_or();
+    while (tokens_.at("|")) {
+        const Position at = tokens_.take().at;
+        left = binary(Form::bit_or, at, std::move(left), exclusive_or());
+    }
+    return left;
+}
+
 Expression ExpressionParser::exclusive_or() {
-    Expression left = sum();
+    Expression left = bit_and();
     while (tokens_.at("xor")) {
         const Position at = tokens_.take().at;
-        left = binary(Form::exclusive_or, at, std::move(left), sum());
+        left = binary(Form::exclusive_or, at, std::move(left), bit_and());
+    }
+    return left;
+}
+
+Expression ExpressionParser::bit_and() {
+    Expression left = shift();
+    while (tokens_.at("&")) {
+        const Position at = tokens_.take().at;
+        left = binary(Form::bit_and, at, std::move(left), shift());
+    }
+    return left;
+}
+
+Expression ExpressionParser::shift() {
+    Expression left = sum();
+    while (tokens_.at("<<") || tokens_.at(">>")) {
+        const Token sign = tokens_.take();
+        const Form form = sign.text == "<<" ? Form::shift_left : Form::shift_right;
+        left = binary(form, sign.at, std::move(left), sum());
     }
     return left;
 }

@@ -52,12 +52,14 @@ class Layout {
           alike_(collective.is_divided() ? topology.ranks() : 1) {}
 
     void run_schedule(const Definition& schedule, const Call& call, std::int64_t root);
-    void run_algorithm_alone(const Definition& algorithm, std::int64_t root);
+    void run_algorithm_alone(const Definition& algorithm, const Call& call, std::int64_t root);
     Plan plan() && { return std::move(plan_); }
 
   private:
     std::shared_ptr<Buffer> whole_buffer(const std::string& collective, std::int64_t root) const;
-    void bind_parameters(const Definition& schedule, const Call& call, Scope& scope) const;
+    std::vector<Value> arguments(const Call& call, const Scope& scope) const;
+    void bind_parameters(const Definition& definition, const Call& call, const std::vector<Value>& arguments,
+                         Scope& scope) const;
     Value argument(const Expression& expression, const Scope& scope) const;
     bool is_algorithm(const std::string& name) const;
 
@@ -68,6 +70,7 @@ class Layout {
     void run_iterations(const Statement& statement, const std::vector<RangeValues>& ranges, std::size_t made,
                         Context& context);
     void run_iteration(const Statement& statement, Context& context);
+    void run_at_once(const std::vector<Statement>& statements, Context& context);
     void run_let(const Statement& statement, Context& context, bool in_each);
     void run_transfer(const Statement& statement, const Context& context);
     std::vector<Piece> region(const Region& region, const Context& context) const;
@@ -76,8 +79,14 @@ class Layout {
     void run_collective(const Statement& statement, const Context& context);
     void run_on_groups(const Statement& statement, const std::vector<int>& levels, const Buffer& buffer,
                        std::optional<std::int64_t> root, const Context& context);
-    const Definition& algorithm_of(const Statement& statement, const Context& context) const;
-    void run_algorithm(const Definition& algorithm, const Group& group, const Buffer& buffer,
+    // An algorithm, and the values of its arguments.
+    struct Chosen {
+        const Definition* algorithm;
+        Call call;
+        std::vector<Value> arguments;
+    };
+    Chosen algorithm_of(const Statement& statement, const Context& context) const;
+    void run_algorithm(const Chosen& chosen, const Group& group, const Buffer& buffer,
                        std::int64_t root_member);
 
     std::int64_t number(const Expression& expression, const Context& context) const {
@@ -117,7 +126,9 @@ void Layout::run_schedule(const Definition& schedule, const Call& call, std::int
     Names& names = context.scope.own;
     names.push_back({schedule.buffer, Value::of_buffer(whole_buffer(schedule.collective, root))});
     if (!schedule.root.empty()) names.push_back({schedule.root, Value::of_number(root)});
-    bind_parameters(schedule, call, context.scope);
+    Scope outside;
+    outside.topology = &names_;
+    bind_parameters(schedule, call, arguments(call, outside), context.scope);
     if (schedule.where && number(*schedule.where, context) == 0) {
         refuse(schedule.at, "the schedule's where does not hold");
     }
@@ -125,26 +136,50 @@ void Layout::run_schedule(const Definition& schedule, const Call& call, std::int
 }
 
 // As if a schedule had nothing but a statement that runs it over the world.
-void Layout::run_algorithm_alone(const Definition& algorithm, std::int64_t root) {
+void Layout::run_algorithm_alone(const Definition& algorithm, const Call& call, std::int64_t root) {
+    const Chosen chosen{&algorithm, call, arguments(call, Scope())};
+    Scope unused;  // arguments must be right, whether or not anything runs
+    bind_parameters(algorithm, call, chosen.arguments, unused);
     Group group;
     group.levels = topology_.all_levels();
     group.ranks = topology_.group_of(0, group.levels);
     if (group.ranks.size() == 1) return;
     const std::shared_ptr<Buffer> buffer = whole_buffer(algorithm.collective, root);
     add_digits(buffer->digits, group.levels, topology_);
-    run_algorithm(algorithm, group, *buffer, topology_.member_number(root, group.levels));
+    run_algorithm(chosen, group, *buffer, topology_.member_number(root, group.levels));
 }
 
-void Layout::bind_parameters(const Definition& schedule, const Call& call, Scope& scope) const {
-    if (call.arguments.size() > schedule.parameters.size()) {
-        refuse(schedule.at, "there are more arguments than parameters");
+std::vector<Value> Layout::arguments(const Call& call, const Scope& scope) const {
+    std::vector<Value> values;
+    for (const Expression& expression : call.arguments) values.push_back(argument(expression, scope));
+    return values;
+}
+
+// The number of the parameter that the call's i-th argument is for.
+std::size_t parameter_of(const Definition& definition, const Call& call, std::size_t i) {
+    const std::string& label = call.labels[i];
+    if (label.empty()) {
+        if (i > 0 && !call.labels[i - 1].empty()) refuse(definition.at, "a label before an argument without");
+        return i;
     }
-    Scope outside;
-    outside.topology = &names_;
-    for (std::size_t i = 0; i < schedule.parameters.size(); ++i) {
-        const Parameter& parameter = schedule.parameters[i];
-        const Value value = i < call.arguments.size() ? argument(call.arguments[i], outside)
-                                                      : argument(parameter.value, scope);
+    for (std::size_t k = 0; k < definition.parameters.size(); ++k) {
+        if (definition.parameters[k].name == label) return k;
+    }
+    refuse(definition.at, "there is no parameter '" + label + "'");
+}
+
+void Layout::bind_parameters(const Definition& definition, const Call& call,
+                             const std::vector<Value>& arguments, Scope& scope) const {
+    std::vector<const Value*> given(definition.parameters.size(), nullptr);
+    if (arguments.size() > given.size()) refuse(definition.at, "there are more arguments than parameters");
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+        const Value*& place = given[parameter_of(definition, call, i)];
+        if (place) refuse(definition.at, "a parameter is given twice");
+        place = &arguments[i];
+    }
+    for (std::size_t i = 0; i < given.size(); ++i) {
+        const Parameter& parameter = definition.parameters[i];
+        const Value value = given[i] ? *given[i] : argument(parameter.value, scope);
         scope.own.push_back({parameter.name, value});
     }
 }
@@ -189,7 +224,11 @@ void Layout::run_statement(const Statement& statement, Context& context) {
             run_loop(statement, context);
             break;
         case Statement::Form::let:
+        case Statement::Form::function:
             run_let(statement, context, false);
+            break;
+        case Statement::Form::choice:
+            run_block(number(*statement.where, context) != 0 ? statement.body : statement.otherwise, context);
             break;
         case Statement::Form::block:
             run_block(statement.body, context);
@@ -236,14 +275,24 @@ void Layout::run_iterations(const Statement& statement, const std::vector<RangeV
 }
 
 void Layout::run_iteration(const Statement& statement, Context& context) {
-    if (statement.where && number(*statement.where, context) == 0) return;
     const std::size_t outside = context.scope.own.size();
-    for (const Statement& inner : statement.body) {
-        count_step(inner.at);
-        if (inner.form == Statement::Form::let) {
-            run_let(inner, context, true);
+    for (const Statement& let : statement.lets) run_let(let, context, true);
+    if (!statement.where || number(*statement.where, context) != 0) run_at_once(statement.body, context);
+    context.scope.own.resize(outside);
+}
+
+// Statements of an each.
+void Layout::run_at_once(const std::vector<Statement>& statements, Context& context) {
+    const std::size_t outside = context.scope.own.size();
+    for (const Statement& statement : statements) {
+        count_step(statement.at);
+        if (statement.form == Statement::Form::transfer) {
+            run_transfer(statement, context);
+        } else if (statement.form == Statement::Form::choice) {
+            const bool holds = number(*statement.where, context) != 0;
+            run_at_once(holds ? statement.body : statement.otherwise, context);
         } else {
-            run_transfer(inner, context);
+            run_let(statement, context, true);
         }
     }
     context.scope.own.resize(outside);
@@ -251,6 +300,11 @@ void Layout::run_iteration(const Statement& statement, Context& context) {
 
 // Inside an each, a part is one of the pieces that the transfers see.
 void Layout::run_let(const Statement& statement, Context& context, bool in_each) {
+    if (statement.form == Statement::Form::function) {
+        Value function = Value::of_function(statement, context.scope.own.size());
+        context.scope.own.push_back({statement.name, std::move(function)});
+        return;
+    }
     if (!statement.part) {
         Value value = value_of(statement.value, context.scope, topology_);
         context.scope.own.push_back({statement.name, std::move(value)});
@@ -351,7 +405,7 @@ void Layout::run_collective(const Statement& statement, const Context& context) 
     prepare_digits(statement, group.levels, topology_, buffer->digits);
     if (group.number > 1) {
         run_on_groups(statement, group.levels, *buffer, root, context);
-        if (!algorithm_of(statement, context).second.empty()) ++buffer->generation;
+        if (!algorithm_of(statement, context).algorithm->second.empty()) ++buffer->generation;
     }
     finish_digits(statement, group.levels, *buffer);
     if (collective_of(statement.collective).goes_to_root()) {
@@ -373,7 +427,7 @@ bool takes_part(std::int64_t rank, const std::vector<int>& levels, const Buffer&
 
 void Layout::run_on_groups(const Statement& statement, const std::vector<int>& levels, const Buffer& buffer,
                            std::optional<std::int64_t> root, const Context& context) {
-    const Definition& algorithm = algorithm_of(statement, context);
+    const Chosen algorithm = algorithm_of(statement, context);
     const std::int64_t root_member = root ? topology_.member_number(*root, levels) : 0;
     for (std::int64_t rank = 0; rank < topology_.ranks(); ++rank) {
         Group group{levels, topology_.group_of(rank, levels)};
@@ -383,9 +437,9 @@ void Layout::run_on_groups(const Statement& statement, const std::vector<int>& l
     }
 }
 
-const Definition& Layout::algorithm_of(const Statement& statement, const Context& context) const {
-    if (statement.algorithm.empty()) throw Refusal("unsupported: no using");
-    std::string name = statement.algorithm;
+Layout::Chosen Layout::algorithm_of(const Statement& statement, const Context& context) const {
+    if (!statement.algorithm) throw Refusal("unsupported: no using");
+    std::string name = statement.algorithm->name;
     const Names& own = context.scope.own;
     const auto parameter =
         std::find_if(own.begin(), own.end(), [&](const auto& entry) { return entry.first == name; });
@@ -393,19 +447,22 @@ const Definition& Layout::algorithm_of(const Statement& statement, const Context
         if (parameter->second.form != Value::Form::algorithm) {
             refuse(statement.at, "'" + name + "' is not an algorithm");
         }
+        if (!statement.algorithm->arguments.empty()) refuse(statement.at, "a parameter with arguments");
         name = parameter->second.algorithm;
     }
     const Definition* found = find_definition(definitions_, false, name, statement.collective);
     if (!found) refuse(statement.at, "there is no algorithm " + name + " " + statement.collective);
-    return *found;
+    return {found, *statement.algorithm, arguments(*statement.algorithm, context.scope)};
 }
 
 // The buffer has a digit for each of the group's levels.
-void Layout::run_algorithm(const Definition& algorithm, const Group& group, const Buffer& buffer,
+void Layout::run_algorithm(const Chosen& chosen, const Group& group, const Buffer& buffer,
                            std::int64_t root_member) {
+    const Definition& algorithm = *chosen.algorithm;
     Context context;
     context.group = group;
     Names& names = context.scope.own;
+    bind_parameters(algorithm, chosen.call, chosen.arguments, context.scope);
     names.push_back({algorithm.buffer, Value::of_buffer(std::make_shared<Buffer>(buffer))});
     if (!algorithm.second.empty()) {
         auto second = std::make_shared<Buffer>(buffer);
@@ -438,8 +495,7 @@ Plan lay_out(const Request& request, const Topology& topology) {
         layout.run_schedule(*schedule, call, request.root);
     } else if (const Definition* algorithm =
                    find_definition(definitions, false, call.name, request.collective)) {
-        if (!call.arguments.empty()) refuse(algorithm->at, "an algorithm has no parameters");
-        layout.run_algorithm_alone(*algorithm, request.root);
+        layout.run_algorithm_alone(*algorithm, call, request.root);
     } else {
         throw Refusal("there is no " + call.name + " " + request.collective);
     }

@@ -7,9 +7,9 @@ namespace hocket::reference {
 namespace {
 
 // The longer ones come before those that they begin with.
-constexpr std::array<std::string_view, 26> symbols = {
-    "..<", ">..", "**", "->", "+>", "==", "!=", "<=", ">=", "(", ")", "[", "]",
-    "{",   "}",   ",",  ";",  ":",  "=",  "<",  ">",  "+",  "-", "*", "/", ".",
+constexpr std::array<std::string_view, 30> symbols = {
+    "..<", ">..", "<<", ">>", "|", "&", "**", "->", "+>", "==", "!=", "<=", ">=", "(", ")",
+    "[",   "]",   "{",  "}",  ",", ";", ":",  "=",  "<",  ">",  "+",  "-",  "*",  "/", ".",
 };
 
 bool is_digit(char c) {

@@ -27,6 +27,7 @@ class NameCheck {
     void block(const std::vector<Statement>& statements);
     void statement(const Statement& statement);
     void loops(const Statement& statement);
+    void function(const Statement& statement);
 
     std::vector<std::string> known_;
 };
@@ -62,6 +63,13 @@ void NameCheck::statement(const Statement& statement) {
         case Statement::Form::let:
             make(statement.name, statement.at);
             break;
+        case Statement::Form::function:
+            function(statement);
+            break;
+        case Statement::Form::choice:
+            block(statement.body);
+            block(statement.otherwise);
+            break;
         case Statement::Form::block:
             block(statement.body);
             break;
@@ -73,6 +81,20 @@ void NameCheck::statement(const Statement& statement) {
     }
 }
 
+// Its variables are names in its value alone.
+void NameCheck::function(const Statement& statement) {
+    static const std::vector<std::string> of_the_language = {
+        "pow2", "log2",   "log2_up", "log",      "log_up", "min",   "max",   "block", "abs",
+        "sqrt", "select", "float16", "bfloat16", "mstopk", "total", "dense", "sum",   "cleared"};
+    if (contains(of_the_language, statement.name)) {
+        refuse(statement.at, "'" + statement.name + "' is a function of the language");
+    }
+    make(statement.name, statement.at);
+    const std::size_t outside = known_.size();
+    for (const std::string& variable : statement.variables) make(variable, statement.at);
+    known_.resize(outside);
+}
+
 void NameCheck::loops(const Statement& statement) {
     const std::size_t outside = known_.size();
     std::vector<std::string> variables;
@@ -82,6 +104,7 @@ void NameCheck::loops(const Statement& statement) {
         make(loop.name, loop.at);
         variables.push_back(loop.name);
     }
+    for (const Statement& let : statement.lets) this->statement(let);
     block(statement.body);
     known_.resize(outside);
 }

@@ -18,6 +18,7 @@ class Parser {
     Definition algorithm();
     Definition schedule();
     void skip_topology();
+    Call name_with_arguments();
     void collective_and_buffer(Definition& definition);
     std::vector<Parameter> parameters();
     std::optional<Expression> where();
@@ -26,6 +27,8 @@ class Parser {
     std::vector<Statement> body();
     Statement statement();
     Statement loop(Statement::Form form);
+    Statement choice(bool in_each);
+    std::vector<Statement> simple_body();
     Statement each();
     Statement simple_statement();
     Statement let();
@@ -68,14 +71,22 @@ std::vector<Definition> Parser::file() {
     return definitions;
 }
 
-Call Parser::call() {
+Call Parser::name_with_arguments() {
     Call result;
     result.name = tokens_.expect_name().text;
-    if (tokens_.accept("(") && !tokens_.accept(")")) {
-        do result.arguments.push_back(expression());
-        while (tokens_.accept(","));
-        tokens_.expect(")");
-    }
+    if (!tokens_.accept("(")) return result;
+    do {
+        const bool is_labelled = tokens_.ahead(1).text == "=";
+        result.labels.push_back(is_labelled ? tokens_.expect_name().text : "");
+        if (is_labelled) tokens_.expect("=");
+        result.arguments.push_back(expression());
+    } while (tokens_.accept(","));
+    tokens_.expect(")");
+    return result;
+}
+
+Call Parser::call() {
+    Call result = name_with_arguments();
     if (!tokens_.ended()) tokens_.fail("the end of what is asked for");
     return result;
 }
@@ -104,6 +115,7 @@ Definition Parser::algorithm() {
     if (collective_of(result.collective).exchanges && tokens_.accept(",")) {
         result.second = tokens_.expect_name().text;
     }
+    if (tokens_.accept(";")) result.parameters = parameters();
     tokens_.expect(")");
     tokens_.expect("over");
     result.group = tokens_.expect_name().text;
@@ -166,6 +178,7 @@ std::vector<Statement> Parser::body() {
 Statement Parser::statement() {
     const Nesting nesting(depth_, tokens_.here().at);
     if (tokens_.at("each")) return each();
+    if (tokens_.at("if")) return choice(false);
     if (tokens_.at("for")) return loop(Statement::Form::repeat);
     if (tokens_.at("parallel")) return loop(Statement::Form::parallel);
     if (tokens_.at("{")) {
@@ -196,17 +209,36 @@ Statement Parser::each() {
     tokens_.take();
     do result.loops.push_back(loop_variable());
     while (tokens_.accept(","));
+    while (tokens_.at("let")) result.lets.push_back(let());
     result.where = where();
+    if (tokens_.at("let")) tokens_.fail("a transfer, 'if' or a block");
+    result.body = simple_body();
+    return result;
+}
+
+std::vector<Statement> Parser::simple_body() {
+    std::vector<Statement> statements;
     if (tokens_.accept("{")) {
-        while (!tokens_.accept("}")) result.body.push_back(simple_statement());
+        while (!tokens_.accept("}")) statements.push_back(simple_statement());
     } else {
-        result.body.push_back(transfer());
+        statements.push_back(simple_statement());
     }
+    return statements;
+}
+
+Statement Parser::choice(bool in_each) {
+    const Nesting nesting(depth_, tokens_.here().at);
+    Statement result = start(Statement::Form::choice);
+    tokens_.take();
+    result.where = expression();
+    result.body = in_each ? simple_body() : body();
+    if (tokens_.accept("else")) result.otherwise = in_each ? simple_body() : body();
     return result;
 }
 
 // The statements that an `each` may contain.
 Statement Parser::simple_statement() {
+    if (tokens_.at("if")) return choice(true);
     return tokens_.at("let") ? let() : transfer();
 }
 
@@ -230,6 +262,15 @@ Statement Parser::let() {
     Statement result = start(Statement::Form::let);
     tokens_.take();
     result.name = tokens_.expect_name().text;
+    if (tokens_.accept("(")) {
+        result.form = Statement::Form::function;
+        do result.variables.push_back(tokens_.expect_name().text);
+        while (tokens_.accept(","));
+        tokens_.expect(")");
+        tokens_.expect("=");
+        result.value = expression();
+        return result;
+    }
     tokens_.expect("=");
     const bool is_part = tokens_.ahead(1).text == "." && tokens_.ahead(2).text == "part";
     if (!is_part) {
@@ -321,7 +362,7 @@ Statement Parser::collective() {
         tokens_.expect(collective.comes_from_root() ? "from" : "to");
         result.root = expression();
     }
-    if (tokens_.accept("using")) result.algorithm = tokens_.expect_name().text;
+    if (tokens_.accept("using")) result.algorithm = name_with_arguments();
     return result;
 }
 

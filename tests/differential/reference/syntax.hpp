@@ -32,6 +32,7 @@ enum class Form {
     index,   // operand[operand]
     call,    // name(operands)
     tuple,   // (operand, operand, ...)
+    choice,  // if operand then operand else operand
     negate,
     logical_not,
     logical_and,
@@ -42,7 +43,11 @@ enum class Form {
     less_equal,
     greater,
     greater_equal,
+    bit_or,
     exclusive_or,
+    bit_and,
+    shift_left,
+    shift_right,
     add,
     subtract,
     multiply,
@@ -81,8 +86,25 @@ struct Region {
     Expression second;
 };
 
+// A name with arguments: "flat(ring, gather = doubling)". Those at the end may have labels.
+struct Call {
+    std::string name;
+    std::vector<Expression> arguments;
+    std::vector<std::string> labels;  // "" for an argument by position
+};
+
 struct Statement {
-    enum class Form { transfer, each, repeat, parallel, let, block, collective } form = Form::block;
+    enum class Form {
+        transfer,
+        each,
+        repeat,
+        parallel,
+        let,
+        function,
+        choice,
+        block,
+        collective
+    } form = Form::block;
     Position at;
 
     // transfer: region : from -> to, or region : from -> target : to
@@ -92,13 +114,16 @@ struct Statement {
     Expression to;
     bool combines = false;
 
-    // each, repeat (`for`), parallel, block
+    // each, repeat (`for`), parallel, block; choice (`if`): where, body, or otherwise
     std::vector<Loop> loops;
+    std::vector<Statement> lets;  // of an each, before `where`
     std::optional<Expression> where;
     std::vector<Statement> body;
+    std::vector<Statement> otherwise;
 
-    // let name = value, or let name = value.part(part of parts)
+    // let name = value, or let name = value.part(part of parts), or let name(variables) = value
     std::string name;
+    std::vector<std::string> variables;
     Expression value;
     std::optional<Expression> part;
     std::optional<Expression> parts;
@@ -108,7 +133,7 @@ struct Statement {
     std::string buffer;
     Expression group;
     std::optional<Expression> root;
-    std::string algorithm;  // "" without `using`
+    std::optional<Call> algorithm;
 };
 
 struct Parameter {
@@ -123,18 +148,12 @@ struct Definition {
     std::string name;
     std::string collective;
     std::string buffer;
-    std::string second;                 // "" where there is no second buffer
-    std::string root;                   // "" where the collective has none
-    std::string group;                  // of an algorithm
-    std::vector<Parameter> parameters;  // of a schedule
+    std::string second;  // "" where there is no second buffer
+    std::string root;    // "" where the collective has none
+    std::string group;   // of an algorithm
+    std::vector<Parameter> parameters;
     std::optional<Expression> where;
     std::vector<Statement> body;
-};
-
-// A name with arguments: "flat(ring, doubling)".
-struct Call {
-    std::string name;
-    std::vector<Expression> arguments;
 };
 
 // A collective, by its name in the language.

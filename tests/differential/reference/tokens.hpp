@@ -75,10 +75,14 @@ class ExpressionParser {
     Expression postfix();
 
   private:
+    Expression choice();
     Expression conjunction();
     Expression negation();
     Expression comparison();
+    Expression bit_or();
     Expression exclusive_or();
+    Expression bit_and();
+    Expression shift();
     Expression sum();
     Expression product();
     Expression prefix();

@@ -49,7 +49,28 @@ Value group_of_levels(const Expression& expression, const Scope& scope, const To
     return Value::of_group(topology.group_size(levels), levels);
 }
 
+// The value of a function, with what was known where it was made, and its variables.
+Value called(const Expression& call, const Scope& scope, const Topology& topology) {
+    const Value function = *scope.find(call.name);
+    const Statement& definition = *function.function;
+    if (definition.variables.size() != call.operands.size()) {
+        refuse(call.at, "'" + call.name + "' has another number of variables");
+    }
+    Scope inside;
+    inside.topology = scope.topology;
+    inside.own.assign(scope.own.begin(), scope.own.begin() + function.number);
+    for (std::size_t i = 0; i < call.operands.size(); ++i) {
+        inside.own.push_back({definition.variables[i], value_of(call.operands[i], scope, topology)});
+    }
+    return value_of(definition.value, inside, topology);
+}
+
 }  // namespace
+
+bool is_made(const Expression& call, const Scope& scope) {
+    const Value* value = scope.find(call.name);
+    return value && value->form == Value::Form::function;
+}
 
 const Value* Scope::find(const std::string& name) const {
     const auto named = [&](const auto& entry) { return entry.first == name; };
@@ -82,6 +103,13 @@ Value value_of(const Expression& expression, const Scope& scope, const Topology&
             return element_of(expression, scope, topology);
         case Form::tuple:
             return group_of_levels(expression, scope, topology);
+        case Form::choice: {
+            const bool holds = number_of(expression.operands[0], scope, topology) != 0;
+            return value_of(expression.operands[holds ? 1 : 2], scope, topology);
+        }
+        case Form::call:
+            if (is_made(expression, scope)) return called(expression, scope, topology);
+            [[fallthrough]];
         default:
             return Value::of_number(number_of(expression, scope, topology));
     }

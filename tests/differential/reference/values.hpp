@@ -13,11 +13,13 @@
 namespace hocket::reference {
 
 struct Value {
-    enum class Form { number, buffer, group, levels, algorithm } form = Form::number;
+    enum class Form { number, buffer, group, levels, algorithm, function } form = Form::number;
     std::int64_t number = 0;           // or the size of a group
     std::vector<int> levels{};         // of a group (in order, innermost first), or the list
     std::shared_ptr<Buffer> buffer{};  // `let z = x` makes two names for one buffer
     std::string algorithm{};
+    // Of a function: its definition. `number` is how many names were known before it.
+    const Statement* function = nullptr;
 
     static Value of_number(std::int64_t number) { return {Form::number, number}; }
     static Value of_buffer(std::shared_ptr<Buffer> buffer) {
@@ -27,6 +29,9 @@ struct Value {
         return {Form::group, size, std::move(levels)};
     }
     static Value of_algorithm(std::string name) { return {Form::algorithm, 0, {}, {}, std::move(name)}; }
+    static Value of_function(const Statement& definition, std::size_t known) {
+        return {Form::function, static_cast<std::int64_t>(known), {}, {}, {}, &definition};
+    }
 };
 
 using Names = std::vector<std::pair<std::string, Value>>;
@@ -43,6 +48,8 @@ struct Scope {
 Names topology_names(const Topology& topology);
 
 Value value_of(const Expression& expression, const Scope& scope, const Topology& topology);
+// Whether a call means a function that the text has made.
+bool is_made(const Expression& call, const Scope& scope);
 std::int64_t number_of(const Expression& expression, const Scope& scope, const Topology& topology);
 std::shared_ptr<Buffer> buffer_named(const std::string& name, Position at, const Scope& scope);
 
