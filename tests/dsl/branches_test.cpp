@@ -263,6 +263,41 @@ TEST_CASE("a fault of an algorithm with arguments is reported with them") {
         Contains("algorithm a(2) all_reduce on 4 ranks: rank 0 ends with"));
 }
 
+TEST_CASE("a tree of radix 2 is the binomial tree, and trees of any radix are right") {
+    for (const Collective collective :
+         {Collective::broadcast, Collective::reduce, Collective::gather, Collective::scatter}) {
+        for (const char* topology : {"2", "5", "8", "13"}) {
+            const auto steps = [&](const std::string& name) {
+                dsl::Library library({HOCKET_SCHEDULES_DIR});
+                const dsl::Runnable runnable = dsl::find_runnable(library, name, collective);
+                const dsl::StepGraph graph =
+                    dsl::elaborate(runnable, library, dsl::grid_topology(topology), {1, {}, {}, {}});
+                std::vector<StepText> all;
+                for (const dsl::Step& step : graph.steps)
+                    all.emplace_back(step.phase, step.source, step.destination, step.combines,
+                                     graph.regions[step.region], graph.regions[step.target]);
+                std::stable_sort(all.begin(), all.end(), [](const StepText& a, const StepText& b) {
+                    return std::tie(std::get<0>(a), std::get<1>(a), std::get<2>(a)) <
+                           std::tie(std::get<0>(b), std::get<1>(b), std::get<2>(b));
+                });
+                return all;
+            };
+            INFO(name_of(collective) << " on " << topology);
+            CHECK(steps("knomial(2)") == steps("binomial"));
+        }
+        for (int radix = 2; radix <= 6; ++radix)
+            for (const char* topology : {"1", "2", "7", "16", "17"}) {
+                INFO(name_of(collective) << " of radix " << radix << " on " << topology);
+                CHECK(error_of([&] {
+                          dsl::check_schedule(
+                              request(collective, fmt::format("knomial(radix = {})", radix), topology, 0, 0));
+                      }) == "");
+            }
+    }
+    CHECK_THAT(error_of([] { dsl::check_schedule(request(Collective::broadcast, "knomial(1)", "4")); }),
+               Contains("knomial(1) cannot run on a group of 4 ranks"));
+}
+
 // ---- Random algorithms, and the same transfers written out ---------------------------------------
 
 namespace {
