@@ -147,7 +147,7 @@ TEST_CASE("branches and functions have a motion only where it is shown that they
     CHECK_FALSE(has_motion("each r in g let n = if r == 0 then 1 else 2 x[r] : r +> r + n"));
     CHECK_FALSE(has_motion("each r in g let n = r where n == 0 x[r] : r +> r + 1"));
     CHECK_FALSE(has_motion("each r in g let f(i) = i + r x[r] : r +> f(1)"));
-    CHECK_FALSE(has_motion("each r in g { let f(i) = i * r x[r] : r +> r + f(1) }"));
+    CHECK_FALSE(has_motion("each r in g { let f(i) = i * r x[r] : r +> r + 1 + f(1) }"));
     CHECK_FALSE(has_motion("let f(i) = i * i each r in g x[r] : r +> r + f(r)"));
     CHECK_FALSE(has_motion("each r in g x[r] : r +> r + (r & 1) + 1"));
     CHECK_FALSE(has_motion("each r in g x[r] : r +> r + 1 + (r >> 1)"));
