@@ -26,6 +26,7 @@ ON_HOSTS = [
 ]
 ON_BCUBE = [
     "bml",
+    "bml_rings",
     "ring",
     "direct",
     "blueconnect",
