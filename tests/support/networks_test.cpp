@@ -249,6 +249,7 @@ TEST_CASE("the NIC that a topology names carries the messages, on both hosts") {
 
 TEST_CASE("over two equal NICs go the halves of large messages, whatever else is under way, in any order") {
     with_two_rails(no_trouble, [](Rank rank) {
+        setenv("HOCKET_RAILS", "2", 1);
         const auto fabric = open_streams("", {});
         fabric->connect(rank.job.all_gather(fabric->local_address(), 5s), for_seconds(10));
         const std::uint64_t before[] = {sent_by("rail0"), sent_by("rail1")};
@@ -289,6 +290,7 @@ TEST_CASE("over two equal NICs go the halves of large messages, whatever else is
 
 TEST_CASE("a message that is too long for its buffer is cut on all NICs that carry it") {
     with_two_rails(no_trouble, [](Rank rank) {
+        setenv("HOCKET_RAILS", "2", 1);
         const auto fabric = open_streams("", {});
         fabric->connect(rank.job.all_gather(fabric->local_address(), 5s), for_seconds(10));
         for (const std::size_t room : {1'000, 500'000, 600'000}) {

@@ -217,10 +217,10 @@ std::vector<Rail> rails_between(const std::vector<Nic>& here, const std::vector<
                                 std::string_view wanted) {
     const bool is_here = is_same_host(here, there);
     const std::vector<Nic> own = fitting(here, wanted);
-    std::vector<Rail> rails;
+    std::vector<Rail> rails, of_both;
     for (const Nic& peer : fitting(there, wanted)) {
         if (has(here, peer.address)) {
-            if (is_here) rails.push_back({std::nullopt, peer});
+            (is_here ? rails : of_both).push_back({std::nullopt, peer});
             continue;
         }
         bool is_direct = false;
@@ -234,6 +234,9 @@ std::vector<Rail> rails_between(const std::vector<Nic>& here, const std::vector<
     }
     std::stable_sort(rails.begin(), rails.end(),
                      [](const Rail& a, const Rail& b) { return merit_of(a) > merit_of(b); });
+    // Perhaps it is this host, whose NICs have changed meanwhile; or a bridge that all hosts have, at which
+    // another process refuses or nothing listens.
+    rails.insert(rails.end(), of_both.begin(), of_both.end());
     return rails;
 }
 

@@ -390,11 +390,6 @@ std::optional<Endpoint> connected_to(const Socket& socket) {
     return numeric(address, size);
 }
 
-void break_if_unanswered(const Socket& connection, std::chrono::milliseconds after) {
-    const auto unacknowledged_ms = static_cast<int>(after.count());
-    setsockopt(connection.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms);
-}
-
 Socket accept_from(int listener, std::string& from) {
     sockaddr_storage address{};
     socklen_t size = sizeof address;

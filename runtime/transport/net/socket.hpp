@@ -108,9 +108,6 @@ Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why
 // Returns the numeric address of the other end; nullopt if it is not a TCP socket, or not connected.
 std::optional<Endpoint> connected_to(const Socket& socket);
 
-// Breaks the connection when data have not been acknowledged for that long.
-void break_if_unanswered(const Socket& connection, std::chrono::milliseconds after);
-
 // Returns 0, or the errno of setsockopt(2). From then on the connection uses that interface alone.
 int keep_to_interface(const Socket& socket, const std::string& interface);
 

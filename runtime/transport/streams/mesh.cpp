@@ -9,8 +9,11 @@
 #include <cstdlib>
 #include <memory>
 #include <set>
+#include <utility>
 
+#include "runtime/base/environment.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/transport/net/socket_loop.hpp"
 #include "runtime/transport/net/texts.hpp"
 #include "runtime/transport/streams/rail_search.hpp"
@@ -120,10 +123,19 @@ std::string list_of(const std::vector<Nic>& nics) {
     return text;
 }
 
+// One by default: NICs that look equal may not be, if they are virtual or their rates are unknown.
+std::size_t rails_from_environment() {
+    const Environment environment = process_environment();
+    return static_cast<std::size_t>(
+        EnvironmentReader(environment).number("HOCKET_RAILS", 1, most_lanes).value_or(1));
+}
+
 }  // namespace
 
 StreamMesh::StreamMesh(const std::string& source_address, std::vector<std::string> wanted)
-    : wanted_(std::move(wanted)), own_{0, fresh_nonce(), nics_to_tell_of(source_address)} {
+    : wanted_(std::move(wanted)),
+      rails_(rails_from_environment()),
+      own_{0, fresh_nonce(), nics_to_tell_of(source_address)} {
     listener_ = listen_for(own_);
     invitation_ = own_.encode();
 }
@@ -154,8 +166,9 @@ std::vector<Rail> StreamMesh::rails_to(std::size_t rank, const MeshAddress& peer
 
 // Makes the connections beside the main one. Those that fail are done without.
 void StreamMesh::add_lanes(const std::vector<Rail>& rails, const MeshAddress& peer, const Dial& call,
-                           bool bound, const Patience& patience, Lanes& lanes) {
-    for (const Rail& rail : std::span(rails).subspan(1)) try {
+                           bool bound, const Patience& patience, Lanes& lanes) const {
+    const std::size_t count = std::min(rails.size(), rails_);
+    for (const Rail& rail : std::span(rails).first(count).subspan(1)) try {
             Dial further = call;
             further.identity = fmt::format("lane {}", lanes.size());
             further.connect = [&](const Patience& time, std::string& why) {
@@ -167,16 +180,21 @@ void StreamMesh::add_lanes(const std::vector<Rail>& rails, const MeshAddress& pe
                 return socket;
             };
             lanes.push_back(dial(further, patience));
-        } catch (const DialError&) {
+        } catch (const DialError& error) {
+            if (patience.is_over()) throw;
+            log_line("hocket: {} is done without: {}", rail.there.text(), error.what());
         }
 }
 
 StreamMesh::Lanes StreamMesh::visit(std::size_t rank, std::size_t self,
-                                    std::span<const std::string> invitations,
-                                    const Patience& patience) const {
+                                    std::span<const std::string> invitations, const Patience& patience) {
     const MeshAddress peer = read_invitation(rank, invitations[rank]);
     const bool bound = !wanted_with(rank).empty();
-    const std::vector<Rail> rails = rails_to(rank, peer);
+    std::vector<Rail> rails = rails_to(rank, peer);
+    const auto is_hopeful = [&](const Rail& rail) {
+        return !rail.here || !silent_.contains(rail.here->text());
+    };
+    std::stable_partition(rails.begin(), rails.end(), is_hopeful);
     RailSearch search(rails, peer.port, bound);
     Dial call{.to = {peer.nics[0].address, peer.port},
               .connect = [&](const Patience& time, std::string& why) { return search.connect(time, why); },
@@ -185,18 +203,22 @@ StreamMesh::Lanes StreamMesh::visit(std::size_t rank, std::size_t self,
               .world_size = static_cast<std::uint32_t>(invitations.size()),
               .gone_for = death_is_told_within};
     Lanes lanes(1);
-    add_lanes(equals_of_first(rails), peer, call, bound, patience, lanes);
-    call.identity = fmt::format("{} lanes", lanes.size());
-    for (;;) try {
+    for (bool has_lanes = false;;) try {
+            if (!std::exchange(has_lanes, true))
+                add_lanes(equals_of_first(rails), peer, call, bound, patience, lanes);
+            call.identity = fmt::format("{} lanes", lanes.size());
             lanes[0] = dial(call, patience);
+            for (const std::string& nic : search.silent_nics()) silent_.insert(nic);
             return lanes;
         } catch (const DialError& error) {
             const bool is_connected = error.kind != DialError::Kind::unreachable;
             const bool has_others = is_connected && search.give_up(error.what());
             // Hosts that are no part of the job may have the same address, as bridges of containers do.
-            if (error.kind == DialError::Kind::impostor && has_others) continue;
+            const bool is_other =
+                error.kind == DialError::Kind::impostor || error.kind == DialError::Kind::refused;
+            if (is_other && has_others) continue;
             throw Error(error.kind == DialError::Kind::silent ? Status::timeout : Status::transport,
-                        fmt::format("cannot connect to rank {} at {}; HOCKET_FABRIC_ADDR chooses the address "
+                        fmt::format("cannot connect to rank {} at {}HOCKET_FABRIC_ADDR chooses the address "
                                     "at which a rank can be reached",
                                     rank, search.failure()));
         }

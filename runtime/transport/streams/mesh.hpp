@@ -41,14 +41,16 @@ class StreamMesh {
     void count_sharers(std::span<const std::string> invitations);
     std::vector<Rail> rails_to(std::size_t rank, const MeshAddress& peer) const;
     Lanes visit(std::size_t rank, std::size_t self, std::span<const std::string> invitations,
-                const Patience& patience) const;
-    static void add_lanes(const std::vector<Rail>& rails, const MeshAddress& peer, const Dial& call,
-                          bool bound, const Patience& patience, Lanes& lanes);
+                const Patience& patience);
+    void add_lanes(const std::vector<Rail>& rails, const MeshAddress& peer, const Dial& call, bool bound,
+                   const Patience& patience, Lanes& lanes) const;
     void keep_to_nic(std::size_t rank, const Admitted& guest) const;
     void admit(std::size_t self, const std::set<std::size_t>& expected, std::vector<Lanes>& peers,
                const Patience& patience);
 
     std::vector<std::string> wanted_;
+    std::size_t rails_;             // that carry large messages together
+    std::set<std::string> silent_;  // NICs of this host by which some rank did not answer
     MeshAddress own_;
     Socket listener_;
     std::string invitation_;

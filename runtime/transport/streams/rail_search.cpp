@@ -40,11 +40,19 @@ Socket RailSearch::connect(const Patience& patience, std::string& why) {
             Socket socket = try_one(rails_[i], share);
             last_ = i;
             if (socket.is_open()) return socket;
-            is_any_silent |= share.is_over();
+            rails_[i].is_silent = share.is_over();
+            is_any_silent |= rails_[i].is_silent;
         }
     }
     why = rails_[last_].why;
     return Socket();
+}
+
+std::vector<std::string> RailSearch::silent_nics() const {
+    std::vector<std::string> nics;
+    for (const Tried& tried : rails_)
+        if (tried.is_silent && tried.rail.here) nics.push_back(tried.rail.here->text());
+    return nics;
 }
 
 bool RailSearch::give_up(const std::string& why) {
@@ -54,7 +62,7 @@ bool RailSearch::give_up(const std::string& why) {
 }
 
 std::string RailSearch::failure() const {
-    if (rails_.size() == 1) return fmt::format("{}: {}", end_of(rails_[0]).text(), rails_[0].why);
+    if (rails_.size() == 1) return fmt::format("{}: {}; ", end_of(rails_[0]).text(), rails_[0].why);
     std::string text = "any of its addresses";
     for (const Tried& tried : rails_)
         text += fmt::format("\n  {} from {}: {}", end_of(tried).text(),

@@ -28,15 +28,18 @@ class RailSearch {
     // last one.
     bool give_up(const std::string& why);
 
+    // Returns this host's ends of the rails that did not answer, as Nic::text() has them.
+    std::vector<std::string> silent_nics() const;
+
     // Returns where the search led, and why it failed, for people: "10.0.0.1:4000: Connection refused"; of
-    // several rails each, with this host's end.
+    // several rails each, with this host's end. A hint may follow.
     std::string failure() const;
 
   private:
     struct Tried {
         Rail rail;
         std::string why = "not tried";
-        bool is_given_up = false;
+        bool is_given_up = false, is_silent = false;
     };
 
     Socket try_one(Tried& tried, const Patience& patience) const;

@@ -65,6 +65,11 @@ Stream::Stream(Socket socket) : socket_(std::move(socket)), stage_(new std::byte
     while (blocks_.size() < spare_blocks) blocks_.emplace_back(new std::byte[block_size]);
 }
 
+bool Stream::is_unanswered_for(Clock::duration limit) const {
+    const Answers answers = answers_of(socket_);
+    return answers.are_missing && answers.last_answer > limit;
+}
+
 void Stream::send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
                   Message& message, std::vector<Completion>& done, std::uint32_t stripes) {
     outgoing_.push_back({{tag, bytes_in(segments), checksum, stripes}, SegmentCursor(segments), &message});

@@ -51,6 +51,10 @@ class Stream {
     bool has_striped() const { return !striped_.empty(); }
 
     // Breaks the connection off: its messages complete with the reason.
+    // Returns true if the other end's kernel has not acknowledged what was sent again, for so long. It does
+    // acknowledge while its process does not read.
+    bool is_unanswered_for(Clock::duration limit) const;
+
     void give_up(const std::string& why) { broken_ = broken_.empty() ? why : broken_; }
 
     // Keeps an unexpected message in memory until its receive is posted. Returns true if there was one.

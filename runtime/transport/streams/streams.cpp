@@ -26,7 +26,7 @@ constexpr auto way_is_made_after = 1ms;
 constexpr std::size_t least_striped = 256 * 1024;
 // A lane that is cut would otherwise hold up a message until the operation's deadline, which names no NIC.
 // Longer than outages that end nothing (docs/running.md).
-constexpr auto lane_is_lost_after = 25s;
+constexpr auto lane_is_lost_after = 25s, between_looks_at_lanes = 1s;
 
 class Streams : public Fabric {
   public:
@@ -56,6 +56,7 @@ class Streams : public Fabric {
     Lanes lanes(int peer);
     bool move();
     void receive_rest();
+    void look_at_lanes();
     void clear_the_way();
     void require_open() const;
 
@@ -69,6 +70,8 @@ class Streams : public Fabric {
     std::size_t taken_ = 0;
     std::optional<Clock::time_point> obstructed_since_;
     std::vector<pollfd> wait_set_;
+    bool has_lanes_ = false;  // some peer has several
+    Clock::time_point lanes_looked_at_{};
     bool given_up_ = false;
 };
 
@@ -81,7 +84,7 @@ void Streams::connect(std::span<const std::string> addresses, const Patience& pa
         for (Socket& socket : sockets) {
             if ((socket.sealed() != nullptr) != encrypts_)
                 throw Error(Status::internal, "a connection is not encrypted as this process says");
-            if (are_lanes) break_if_unanswered(socket, lane_is_lost_after);
+            has_lanes_ |= are_lanes;
             names_.push_back(are_lanes ? mesh_.rail_text(socket) : "");
             streams_.emplace_back(std::move(socket));
         }
@@ -137,6 +140,15 @@ bool Streams::move() {
     return moved;
 }
 
+void Streams::look_at_lanes() {
+    const auto now = Clock::now();
+    if (now - lanes_looked_at_ < between_looks_at_lanes) return;
+    lanes_looked_at_ = now;
+    for (std::size_t i = 0; i < streams_.size(); ++i)
+        if (!names_[i].empty() && streams_[i].is_unanswered_for(lane_is_lost_after))
+            streams_[i].give_up(fmt::format("no answer for {} s", lane_is_lost_after.count()));
+}
+
 // Keeps unexpected messages in memory also for callers that never sleep.
 void Streams::clear_the_way() {
     if (std::none_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.is_obstructed(); }))
@@ -150,6 +162,7 @@ void Streams::clear_the_way() {
 // While bytes move and nothing is complete, moving on is better than returning.
 std::size_t Streams::poll(std::span<Completion> completions) {
     require_open();
+    if (has_lanes_) look_at_lanes();
     for (int turn = 0; move() && taken_ == done_.size() && turn < most_turns; ++turn) {
     }
     if (taken_ == done_.size()) clear_the_way();
@@ -165,6 +178,7 @@ std::size_t Streams::poll(std::span<Completion> completions) {
 }
 
 void Streams::wait(std::span<pollfd> others, std::chrono::microseconds at_most) {
+    if (has_lanes_) look_at_lanes();
     bool is_busy = taken_ < done_.size();
     wait_set_.assign(others.begin(), others.end());
     for (Stream& stream : streams_) {
