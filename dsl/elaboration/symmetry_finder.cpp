@@ -81,8 +81,9 @@ class Mover {
         const Expression& target = transfer.target ? *transfer.target : transfer.region;
         const Expression& buffer = buffer_of(target);
         const auto place = place_of(target);
-        if (buffer.kind != Expression::Kind::name || !place || (place_ && *place_ != *place) ||
-            (buffer_ && *buffer_ != buffer.text))
+        // A name of this `each` may stand for one buffer in one iteration and for another in the next.
+        if (buffer.kind != Expression::Kind::name || is_variable(buffer.text) || !place ||
+            (place_ && *place_ != *place) || (buffer_ && *buffer_ != buffer.text))
             return false;
         place_ = place;
         buffer_ = &buffer.text;

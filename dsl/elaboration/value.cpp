@@ -323,8 +323,14 @@ Value Evaluator::apply(const Function& function, const Expression& call) const {
     const ast::Let& let = *function.definition;
     check_arguments(call, let.parameters.size());
     Scope inside(scope_, function.known);
-    for (std::size_t i = 0; i < call.args.size(); ++i)
-        inside.add(let.parameters[i].text, evaluate(call.args[i]));
+    for (std::size_t i = 0; i < call.args.size(); ++i) {
+        Value argument = evaluate(call.args[i]);
+        // The work of calls is counted where a function is made, which calls of an argument would escape.
+        if (std::holds_alternative<Function>(argument))
+            throw DiagnosticError(call.args[i].span, "a function cannot be given to a function",
+                                  "call it here, and give its value");
+        inside.add(let.parameters[i].text, std::move(argument));
+    }
     try {
         return Evaluator(inside, topology_).evaluate(let.value);
     } catch (const DiagnosticError& error) {
@@ -343,8 +349,11 @@ std::int64_t Evaluator::own_function(const Expression& expression) const {
         return static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(number)));
     };
     const std::string& function = expression.text;
-    if (function == "pow2")
-        return arguments(1), argument(0) > 0 && std::has_single_bit(static_cast<std::uint64_t>(argument(0)));
+    if (function == "pow2") {
+        arguments(1);
+        const std::int64_t number = argument(0);
+        return number > 0 && std::has_single_bit(static_cast<std::uint64_t>(number));
+    }
     if (function == "log2") return arguments(1), width(positive(expression, argument(0))) - 1;
     if (function == "log2_up") return arguments(1), width(positive(expression, argument(0)) - 1);
     if (function == "log" || function == "log_up") {
