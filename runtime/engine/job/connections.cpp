@@ -94,7 +94,7 @@ Connections::Connections(const Options& options) : options_(options) {
 
 void Connections::meet() {
     transport::WindowInvitation invitation;
-    const bool has_recovery = options_.recovery != nullptr || size() == 1;
+    const bool is_group = options_.recovery != nullptr, has_recovery = is_group || size() == 1;
     if (!has_recovery)
         options_.recovery = std::make_shared<transport::Recovery>(address_for_recovery(options_));
     agreement_ = agree(*bootstrap_, options_, invitation.name(),
@@ -108,7 +108,7 @@ void Connections::meet() {
     // These checks follow the comparison of the options, so that they fail on all ranks alike.
     const dsl::Topology topology = in_dsl(
         [&] { return dsl::find_topology(options_.topology, options_.schedule_path, options_.world_size); });
-    check_schedule();
+    if (!is_group) check_schedule();  // a group has its parent's, whose file may be gone by now
     if (options_.topology.empty())
         options_.topology =
             options_.provider_carries_all ? std::to_string(options_.world_size) : topology_of(agreement_);
