@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 from unittest import mock
 
@@ -58,8 +59,17 @@ class EntryPoints(ranks.TestCase):
         self.run_alone("")
 
     def test_registered_late(self):
-        """As torch has it that knows only backends which were registered at its import."""
-        self.run_alone('import hocket_autoload\ndist.Backend.register_backend("hocket", hocket_autoload._create, extended_api=True, devices=["cpu"])')
+        """As torch has it that knows only backends which were registered at its import; 2.5 and 2.6 refuse a second time."""
+        self.run_alone(textwrap.dedent("""
+            import hocket_autoload
+            taken = dist.Backend.register_backend.__func__
+            def register(cls, name, *args, **keywords):
+                assert not hasattr(cls, name.upper()), "c10d backend already exists"
+                assert name.upper() not in cls._plugins, "c10d backend already registered"
+                taken(cls, name, *args, **keywords)
+            dist.Backend.register_backend = classmethod(register)
+            dist.Backend.register_backend("hocket", hocket_autoload._create, extended_api=True, devices=["cpu"])
+        """))
 
     def test_which_entry_point(self):
         import hocket_autoload

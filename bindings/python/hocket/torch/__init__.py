@@ -27,7 +27,11 @@ def register() -> None:
     keywords: dict[str, Any] = {"extended_api": True}
     if "devices" in inspect.signature(torch.distributed.Backend.register_backend).parameters:
         keywords["devices"] = ["cpu"]
-    torch.distributed.Backend.register_backend(NAME, create, **keywords)
+    backends = torch.distributed.Backend
+    try:
+        backends.register_backend(NAME, create, **keywords)
+    except AssertionError:  # torch 2.5 and 2.6 refuse a name that they have, here from hocket_autoload
+        backends._plugins[NAME.upper()] = backends._BackendPlugin(create, True)
     torch.distributed.Backend.HOCKET = NAME  # torch 1.13 would call it HOCKET in get_backend()
 
 

@@ -48,9 +48,10 @@ class ProcessGroup(Operations, c10d.ProcessGroup):
 
     def split_group(self, new_ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None):
         """Called by torch's split_group: a group of its own for the ranks, or None for a rank that is not in it."""
-        if opts is not None and opts is not self._options:
-            raise ValueError("hocket: a group that is split off has its parent's options; for others use new_group")
         communicator = self._communicator.split(list(new_ranks))
+        given = getattr(opts, "given", None)
+        if opts is not None and (given is None or given() != self._options.given()):  # after the call that all ranks make
+            raise ValueError("hocket: a group that is split off has its parent's options; for others use new_group")
         if communicator is None:
             return None
         made = ProcessGroup.__new__(ProcessGroup)
@@ -107,7 +108,7 @@ def create(given, options):
     """Called by torch for init_process_group and new_group; given: its _DistributedBackendOptions."""
     backends = _backends_by_device()
     others = [device for device, name in backends.items() if name == NAME and device != "cpu"]
-    if others:
+    if others and backends.get("cpu") != NAME:  # torch 2.0 gives a backend that is named alone all devices
         raise ValueError(f"hocket: the backend takes tensors of the CPU, and not of {', '.join(others)}: name it for the CPU, beside another "
                          f"backend, as in \"cpu:hocket,{others[0]}:nccl\", or alone (\"hocket\")")
     members = tuple(given.global_ranks_in_group or ())  # empty: the whole job
