@@ -156,9 +156,7 @@ void Elaborator::statement(const ast::Statement& statement, Scope& scope, Arena*
     if (compute(statement, scope, arena)) return;
     if (const auto* block = std::get_if<ast::Block>(&node)) return statements(block->body, scope, arena);
     if (const auto* choice = std::get_if<ast::If>(&node)) {
-        if (options_.symmetry)
-            throw AsymmetryError(choice->condition.span,
-                                 "on the smaller topologies that are proved the other branch may run");
+        if (options_.symmetry) options_.symmetry->branch(choice->condition.span);
         const bool holds = transfers_.evaluator(scope, arena).truth(choice->condition);
         return statements(holds ? choice->body : choice->otherwise, scope, arena);
     }

@@ -2,6 +2,7 @@
 // sends how much to whom, in which phase and strand, from which line. (dsl/graph/symmetry.hpp)
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,10 @@ class SymmetryFinder {
     void each(const ast::Each& each, const std::vector<Domain>& domains, const Evaluator& evaluator,
               const Group& group);
 
+    // A branch outside of each `each`, which on another topology may go the other way.
+    void branch(Span condition) { branch_ = condition; }
+    std::optional<Span> last_branch() const { return branch_; }
+
     Symmetry found() const;
 
   private:
@@ -36,6 +41,7 @@ class SymmetryFinder {
 
     const Topology& topology_;
     std::vector<Motions> levels_;  // that are left
+    std::optional<Span> branch_;
 };
 
 }  // namespace hocket::dsl

@@ -69,6 +69,8 @@ std::vector<std::string> prove_on_smaller(const Task& task, const StepGraph& gra
 void take_one_rank(const Task& task, ScheduleToPredict& result) {
     SymmetryFinder finder(task.topology);
     StepGraph graph = steps_of(0, task, &finder);
+    if (const auto branch = finder.last_branch())
+        throw AsymmetryError(*branch, "on the smaller topologies that are proved the other branch may run");
     const Symmetry symmetry = finder.found();
     LinkClasses(*result.network, symmetry);  // throws if the network is not the same
     result.proved_on = prove_on_smaller(task, graph);
