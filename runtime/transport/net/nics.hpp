@@ -56,15 +56,15 @@ struct Rail {
 
 // Returns the ways from a host to another, the best first: rails between hardware come before others, then
 // those whose two ends share a subnet before what is routed, IPv4 before IPv6, the faster first, then the
-// subnet that fewer ranks share: on BCube a switch comes before a network that joins all hosts. An address
-// there that this host has itself leads to this host, so it counts only if both hosts are the same one.
+// subnet that fewer ranks share: on BCube a switch comes before a network that joins all hosts. Addresses
+// that both hosts have come last, because from here they lead to this host, unless both are the same one.
 // wanted: "", or as for is_wanted: then only NICs that fit it count, on both sides.
 std::vector<Rail> rails_between(const std::vector<Nic>& here, const std::vector<Nic>& there,
                                 std::string_view wanted = {});
 
+inline constexpr std::size_t most_lanes = 4;
 // Returns the rails that are as good as the first one, on NICs of their own on both hosts, and share subnets;
 // at most most_lanes, the first among them.
-inline constexpr std::size_t most_lanes = 4;
 std::vector<Rail> equals_of_first(const std::vector<Rail>& rails);
 
 }  // namespace hocket::transport
