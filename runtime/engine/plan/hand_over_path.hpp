@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 
 #include "runtime/compute/kernels/cpu/hand_over.hpp"
 
@@ -25,26 +26,25 @@ class HandOverPath {
         bool is_timed;
     };
 
-    // Returns true if next() chooses the path of a tile of this many bytes; otherwise the path is best(),
-    // because signals, not copies, take most of the time of a small tile.
-    bool measures(std::uint64_t bytes) const { return is_on_ && bytes >= 16 * 1024; }
-    kernels::Path best() const { return best_; }
-
-    // Takes this path from now on, and measures nothing.
-    void fix(kernels::Path path) {
-        best_ = path;
-        is_on_ = false;
-    }
-
-    // Returns the choice for the next tile. While measuring, tiles go by one path for a while, then by the
-    // other: a path finds lines where it has left them itself, but in the first tiles, which are not timed.
-    Choice next() {
+    // Returns the choice for the next tile, of this many bytes. While measuring, tiles go by one path for a
+    // while, then by the other: a path finds lines where it has left them itself, but in the first tiles,
+    // which are not timed.
+    Choice next(std::uint64_t bytes) {
+        if (bytes < least_bytes) return {kernels::Path::cache, false};
+        if (!is_on_) return {best_, false};
         const std::size_t tile = tiles_;
         tiles_ = (tiles_ + 1) % period;
         if (tile == 0)
             for (Costs& costs : costs_) costs.tiles = 0;
         if (tile >= 2 * group) return {best_, false};
         return {tile < group ? kernels::Path::cache : kernels::Path::memory, tile % group >= untimed};
+    }
+    kernels::Path best() const { return best_; }
+
+    // Takes this path from now on, and measures nothing.
+    void fix(kernels::Path path) {
+        best_ = path;
+        is_on_ = false;
     }
 
     // Notes the processor time that a timed tile's work took this rank.
@@ -57,7 +57,17 @@ class HandOverPath {
             best_ = memory.median() < cache.median() ? kernels::Path::memory : kernels::Path::cache;
     }
 
+    // Returns the time for which this thread has had a processor: the same whether or not others took it
+    // away.
+    static std::chrono::nanoseconds processor_time() {
+        timespec time{};
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+        return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+    }
+
   private:
+    // Signals and single lines take most of the time of a smaller tile.
+    static constexpr std::uint64_t least_bytes = 2 * 1024;
     static constexpr std::size_t group = 8, untimed = 2, timed = group - untimed, period = 512;  // tiles
 
     struct Costs {

@@ -17,6 +17,7 @@
 #include "runtime/compute/program/extra_layout.hpp"
 #include "runtime/compute/program/kept_state.hpp"
 #include "runtime/engine/plan/executor.hpp"
+#include "runtime/engine/plan/hand_over_path.hpp"
 #include "runtime/engine/record/label.hpp"
 
 namespace hocket::engine {
@@ -140,6 +141,11 @@ class Plan {
         return is_last ? last_identity_.hash : find_identity(extent);
     }
 
+    // How this rank's data go to local peers: to copies in the window, or to the peers' buffers. All starts
+    // of the plan measure together.
+    HandOverPath& path_to_copies() { return paths_[1]; }
+    HandOverPath& path_to_buffers() { return paths_[0]; }
+
   private:
     [[noreturn]] void refuse_count(std::uint64_t count) const;
     void bind_pairs(Binding& binding) const;
@@ -157,6 +163,7 @@ class Plan {
     std::unique_ptr<Executor> executor_;
     std::optional<compute::Computer> computer_;
     std::optional<compute::KeptState> state_;
+    HandOverPath paths_[2];
     struct Identity {
         std::uint64_t count = UINT64_MAX, hash = 0;
     };

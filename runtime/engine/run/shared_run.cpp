@@ -52,11 +52,11 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     start_.has_met = false;
     start_.factor = start.factor;
     if (const auto path = local_peers->hand_over_path())
-        for (HandOverPath& each : start_.paths) each.fix(*path);
+        start.plan->path_to_copies().fix(*path), start.plan->path_to_buffers().fix(*path);
     else if (local_peers->ranks_per_core() > 1)
         // Peers' buffers are read after the collective, which is not measured. Ranks that share a core find
         // there what another one has left in its caches.
-        start_.paths[0].fix(kernels::Path::cache);
+        start.plan->path_to_buffers().fix(kernels::Path::cache);
     staging_ = start.staging;
     start_.must_copy_input =
         start.plan->must_copy_input(start.send, start.recv, Layout(start_.tiling.count()));

@@ -81,23 +81,42 @@ bool SmallRun::run(Plan& plan, LocalPeers& local_peers, std::uint64_t count, con
         binding_ = plan.bind(count * parts_);
         count_ = count;
         bytes_ = count * parts_ * element_;
+        if (const auto path = local_peers.hand_over_path()) plan.path_to_copies().fix(*path);
     }
-    show(plan, local_peers, sequence, checksum, send, factor);
+    const HandOverPath::Choice choice = plan.path_to_copies().next(bytes_);
+    busy_ = {};
+    show(plan, local_peers, sequence, checksum, send, factor, choice);
     if (!meet(local_peers, sequence, checksum)) return false;
     place(local_peers, sequence, send, recv);
-    const std::uint64_t* offsets = binding_->byte_offsets.data();
-    for (const LocalOp& op : local_)
-        if (offsets[op.begin] != offsets[op.end]) plan.executor().run(op.id, areas_.data(), offsets);
+    time(choice, [&] { combine(plan); });
+    if (choice.is_timed) plan.path_to_copies().note(choice.path, bytes_, busy_);
     return true;
 }
 
+// Calls call(), which does not wait for anything.
+template <typename Call>
+void SmallRun::time(const HandOverPath::Choice& choice, Call call) {
+    if (!choice.is_timed) return call();
+    const std::chrono::nanoseconds begin = HandOverPath::processor_time();
+    call();
+    busy_ += HandOverPath::processor_time() - begin;
+}
+
+void SmallRun::combine(Plan& plan) const {
+    const std::uint64_t* offsets = binding_->byte_offsets.data();
+    for (const LocalOp& op : local_)
+        if (offsets[op.begin] != offsets[op.end]) plan.executor().run(op.id, areas_.data(), offsets);
+}
+
 void SmallRun::show(const Plan& plan, LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum,
-                    const void* send, double factor) {
+                    const void* send, double factor, const HandOverPath::Choice& choice) {
     std::byte* copy = local_peers.copies(local_peers.self(), sequence, 0, dsl::input_area, bytes_);
     const auto* input = static_cast<const std::byte*>(send);
     std::byte* const shown = copy + binding_->byte_offsets[input_origin_];
     const std::uint64_t bytes = shows_part_ ? count_ * element_ : bytes_;
-    if (reads_send_) copy_input(plan, factor, shown, input, bytes, ReadBy::local_peers);
+    if (reads_send_)
+        time(choice,
+             [&] { copy_input(plan, factor, shown, input, bytes, ReadBy::local_peers, choice.path); });
     LocalPeers::Line& line = local_peers.line(local_peers.self(), sequence);
     line.completed = local_peers.completed();
     line.checksum = checksum;

@@ -4,10 +4,12 @@
 // late, or has started something else.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
 #include "runtime/engine/plan/executor.hpp"
+#include "runtime/engine/plan/hand_over_path.hpp"
 #include "runtime/engine/run/local_peers.hpp"
 
 namespace hocket::engine {
@@ -28,7 +30,10 @@ class SmallRun {
   private:
     explicit SmallRun(const Plan& plan);
     void show(const Plan& plan, LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum,
-              const void* send, double factor);
+              const void* send, double factor, const HandOverPath::Choice& choice);
+    void combine(Plan& plan) const;
+    template <typename Call>
+    void time(const HandOverPath::Choice& choice, Call call);
     bool meet(LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum) const;
     void place(const LocalPeers& local_peers, std::uint64_t sequence, const void* send, void* recv);
 
@@ -49,6 +54,7 @@ class SmallRun {
     std::shared_ptr<const Binding> binding_;  // of the last count
     std::uint64_t count_ = 0, bytes_ = 0;     // count as given; bytes of x
     std::vector<std::byte*> areas_;
+    std::chrono::nanoseconds busy_{};  // if timed: the processor time of this start
 };
 
 }  // namespace hocket::engine

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 
 #include "runtime/compute/jit/streaming.hpp"
 #include "runtime/compute/kernels/cpu/hand_over.hpp"
@@ -53,13 +52,6 @@ bool writes_to_local_peers(const dsl::RankProgram& program, const dsl::Op& op) {
             (is_theirs ? reads_theirs : reads_own) = true;
     });
     return theirs > 0 && !reads_theirs && (own <= 1 || !reads_own);
-}
-
-// Returns the time for which this thread has had a processor: the same whether or not others took it away.
-std::chrono::nanoseconds processor_time() {
-    timespec time{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
 }  // namespace
@@ -145,9 +137,9 @@ void TileRun::finish() {
 template <typename Call>
 void TileRun::time(Call call) {
     if (!timed_) return call();
-    const std::chrono::nanoseconds begin = processor_time();
+    const std::chrono::nanoseconds begin = HandOverPath::processor_time();
     call();
-    busy_ += processor_time() - begin;
+    busy_ += HandOverPath::processor_time() - begin;
 }
 
 // ---- Operations ---------------------------------------------------------------------------------
@@ -193,9 +185,10 @@ bool TileRun::hands_something_over() const {
 }
 
 void TileRun::choose_path() {
-    HandOverPath& path = start_.paths[start_.copies_through_window ? 1 : 0];
-    const bool is_chosen = path.measures(tile_.bytes()) && hands_something_over();
-    const HandOverPath::Choice choice = is_chosen ? path.next() : HandOverPath::Choice{path.best(), false};
+    HandOverPath& path =
+        start_.copies_through_window ? start_.plan->path_to_copies() : start_.plan->path_to_buffers();
+    const HandOverPath::Choice choice =
+        hands_something_over() ? path.next(tile_.bytes()) : HandOverPath::Choice{path.best(), false};
     path_ = choice.path;
     timed_ = choice.is_timed ? &path : nullptr;
 }

@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/engine/plan/hand_over_path.hpp"
 #include "runtime/engine/plan/plan.hpp"
-#include "runtime/engine/run/hand_over_path.hpp"
 #include "runtime/engine/run/local_peers.hpp"
 #include "runtime/engine/run/run.hpp"
 
@@ -44,11 +44,9 @@ struct SharedStart {
     // The parts of the callers' buffers that local peers use are copied: the input to this rank's slice of
     // the window, the output from there.
     bool copies_through_window = false;
-    bool must_copy_input = false;  // always: it is multiplied, or overlaps the output although it must not
-    double factor = 1;             // for the input, if the plan multiplies
-    bool has_met = false;          // the rendezvous gave the first signal
-    // To peers' buffers, which they use in between; to peers' copies of tiles, in the window.
-    HandOverPath paths[2] = {};
+    bool must_copy_input = false;     // always: it is multiplied, or overlaps the output although it must not
+    double factor = 1;                // for the input, if the plan multiplies
+    bool has_met = false;             // the rendezvous gave the first signal
     std::vector<bool> contacts = {};  // by member: true if met in this start
 
     const dsl::RankProgram& program() const { return plan->program(); }

@@ -10,7 +10,7 @@ namespace hocket::kernels {
 // are written to memory past the caches. Cores that share a cache are served better by the first. Where cores
 // share none, each line that the other core still holds costs this core a wait, and the second is several
 // times as fast. A program cannot know which cores it runs on, so the engine measures both
-// (engine/run/hand_over_path.hpp).
+// (engine/plan/hand_over_path.hpp).
 enum class Path : std::uint8_t { cache, memory };
 #if defined(__x86_64__)
 inline constexpr bool has_path_past_caches = true;

@@ -1,4 +1,4 @@
-#include "runtime/engine/run/hand_over_path.hpp"
+#include "runtime/engine/plan/hand_over_path.hpp"
 
 #include "tests/support/test.hpp"
 
@@ -15,7 +15,7 @@ std::array<int, 2> hand_over(HandOverPath& path, int tiles, std::chrono::nanosec
                              std::chrono::nanoseconds by_memory) {
     std::array<int, 2> taken{};
     for (int i = 0; i < tiles; ++i) {
-        const auto [way, is_timed] = path.next();
+        const auto [way, is_timed] = path.next(bytes);
         ++taken[static_cast<std::size_t>(way)];
         if (is_timed) path.note(way, bytes, way == Path::cache ? by_cache : by_memory);
     }
@@ -49,7 +49,7 @@ TEST_CASE("another path is taken when ranks move to cores that share other cache
 TEST_CASE("a tile that was interrupted decides nothing, nor do sizes") {
     HandOverPath path;
     for (int i = 0; i < 16; ++i) {
-        const auto [way, is_timed] = path.next();
+        const auto [way, is_timed] = path.next(bytes);
         const int times = i % 3 == 0 ? 512 : 1;  // large tiles among small ones
         std::chrono::nanoseconds busy = (way == Path::cache ? 8us : 4us) * times;
         if (i == 13) busy += 200ms;
@@ -63,7 +63,7 @@ TEST_CASE("a path is timed only where it has left the lines itself") {
     Path last = Path::memory;
     int since = 0;
     for (int i = 0; i < 2000; ++i) {
-        const auto [way, is_timed] = path.next();
+        const auto [way, is_timed] = path.next(bytes);
         since = way == last ? since + 1 : 0;
         last = way;
         if (!is_timed) continue;
@@ -72,11 +72,17 @@ TEST_CASE("a path is timed only where it has left the lines itself") {
     }
 }
 
-TEST_CASE("a path that is named is kept, and small tiles are not measured") {
-    HandOverPath path;
-    CHECK(path.measures(bytes));
-    CHECK_FALSE(path.measures(1024));
-    path.fix(Path::memory);
-    CHECK_FALSE(path.measures(bytes));
-    CHECK(path.best() == Path::memory);
+TEST_CASE("a path that is named is kept, and few bytes go by the cache, whatever is best for many") {
+    HandOverPath measured, named;
+    hand_over(measured, 100, 57us, 13us);
+    REQUIRE(measured.best() == Path::memory);
+    CHECK(measured.next(1024).path == Path::cache);
+    CHECK(measured.next(bytes).path == Path::memory);
+    named.fix(Path::memory);
+    for (int i = 0; i < 1000; ++i) {
+        const auto [way, is_timed] = named.next(bytes);
+        CHECK(way == Path::memory);
+        CHECK_FALSE(is_timed);
+    }
+    CHECK(named.next(1024).path == Path::cache);
 }
