@@ -150,7 +150,7 @@ void Connections::open_window(transport::WindowInvitation invitation) {
         return;
     }
     local_peers_ = std::make_unique<LocalPeers>(std::move(window), std::move(members), agreement_.cores,
-                                                agreement_.fences_others);
+                                                agreement_.fences_others, options_.single_copy);
     if (options_.hand_over) local_peers_->hand_over_by(*options_.hand_over);
     provider_ = "memory";
 }

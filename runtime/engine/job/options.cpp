@@ -187,6 +187,11 @@ std::optional<kernels::Path> hand_over_from(const Reader& reader) {
     refuse_option(fmt::format("HOCKET_HAND_OVER is \"{}\"; it must be cache or memory", *text));
 }
 
+SingleCopy single_copy_from(const Reader& reader) {
+    if (!reader.text("HOCKET_SINGLE_COPY")) return SingleCopy::measured;
+    return reader.is_on("HOCKET_SINGLE_COPY", true) ? SingleCopy::always : SingleCopy::off;
+}
+
 void resolve_tuning(Options& options, const Reader& reader, const Environment& environment) {
     const auto named = reader.text("HOCKET_TUNING");
     options.tuning_is_named = named && *named != "off";
@@ -274,6 +279,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
     options.cuda_ipc = reader.is_on("HOCKET_CUDA_IPC", true);
     reader.is_on(transport::encryption_variable, false);  // read where connections are made; refused here
     options.hand_over = hand_over_from(reader);
+    options.single_copy = single_copy_from(reader);
     options.log = log_from(reader);
     options.recording.folder = reader.text("HOCKET_FLIGHT_RECORDER").value_or("");
     options.trace = reader.text("HOCKET_TRACE").value_or("");

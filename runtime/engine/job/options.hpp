@@ -13,6 +13,7 @@
 #include "runtime/compute/kernels/cpu/hand_over.hpp"
 #include "runtime/engine/plan/executor.hpp"
 #include "runtime/engine/record/recording.hpp"
+#include "runtime/engine/run/peer_memory.hpp"
 #include "runtime/transport/bootstrap/bootstrap.hpp"
 #include "runtime/transport/bootstrap/regroup.hpp"
 
@@ -50,8 +51,9 @@ struct Options : transport::BootstrapOptions {
     std::chrono::milliseconds timeout{60000};         // HOCKET_TIMEOUT_MS: for joining, and for an operation
     bool shares_buffers = false;  // HOCKET_SHARE_BUFFERS: "on" or "off": private buffers that are used often
     bool cuda_ipc = true;         // HOCKET_CUDA_IPC: "on" or "off"
-    std::optional<kernels::Path> hand_over;  // HOCKET_HAND_OVER: cache or memory; not set: measured
-    unsigned kernel_threads = 1;             // HOCKET_KERNEL_THREADS: for a selection
+    std::optional<kernels::Path> hand_over;         // HOCKET_HAND_OVER: cache or memory; not set: measured
+    SingleCopy single_copy = SingleCopy::measured;  // HOCKET_SINGLE_COPY: "on", "off"; not set: measured
+    unsigned kernel_threads = 1;                    // HOCKET_KERNEL_THREADS: for a selection
     // The recovery where the ranks find each other if some are lost, if a communicator that they were in has
     // one already; and their numbers in it, by rank.
     std::shared_ptr<transport::Recovery> recovery = nullptr;

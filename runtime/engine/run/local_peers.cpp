@@ -29,7 +29,7 @@ bool LocalPeers::can_fence_others() {
 }
 
 LocalPeers::LocalPeers(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks, int cores,
-                       bool fences_others)
+                       bool fences_others, SingleCopy single_copy)
     : window_(std::move(window)),
       ranks_(std::move(ranks)),
       members_of_(static_cast<std::size_t>(ranks_.back() + 1), -1),
@@ -41,10 +41,12 @@ LocalPeers::LocalPeers(std::unique_ptr<transport::Window> window, std::vector<ds
       // the writer no wait for a peer.
       tile_bytes_(ranks_per_core_ > 1 ? 2 * least_tile_bytes : least_tile_bytes),
       spins_(ranks_per_core_ > 1 ? crowded_spins : spins),
-      fences_others_(fences_others) {
+      fences_others_(fences_others),
+      peer_memory_(single_copy, ranks_) {
     for (std::size_t member = 0; member < ranks_.size(); ++member)
         members_of_[static_cast<std::size_t>(ranks_[member])] = static_cast<Member>(member);
     if (!kernels::has_path_past_caches) hand_over_path_ = kernels::Path::cache;
+    if (single_copy != SingleCopy::off) peer_memory_.show(board(self()).card);
 }
 
 bool LocalPeers::shows(Member member, std::uint64_t number, std::uint32_t checksum) {
@@ -94,6 +96,24 @@ bool LocalPeers::withdraw(std::chrono::steady_clock::time_point until) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return true;
+}
+
+template <typename Copy>
+bool LocalPeers::use_private(Member member, Copy copy) {
+    if (!begin_pull(member)) return false;
+    struct End {
+        LocalPeers& peers;
+        ~End() { peers.end_pull(); }
+    } end{*this};
+    return copy() == PeerMemory::Outcome::done;
+}
+
+bool LocalPeers::read_private(Member member, std::byte* to, const std::byte* from, std::uint64_t bytes) {
+    return use_private(member, [&] { return peer_memory_.read(member, to, from, bytes); });
+}
+
+bool LocalPeers::write_private(Member member, std::byte* to, const std::byte* from, std::uint64_t bytes) {
+    return use_private(member, [&] { return peer_memory_.write(member, to, from, bytes); });
 }
 
 void LocalPeers::fall_asleep() {

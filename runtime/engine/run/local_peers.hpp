@@ -21,6 +21,7 @@
 #include "runtime/compute/kernels/cpu/hand_over.hpp"
 #include "runtime/device/exported.hpp"
 #include "runtime/engine/plan/address.hpp"
+#include "runtime/engine/run/peer_memory.hpp"
 #include "runtime/transport/window/window.hpp"
 
 namespace hocket::engine {
@@ -45,7 +46,7 @@ class LocalPeers {
     // ranks: the host's, ascending; the window's members are in the same order. cores: how many all of them
     // together may use. fences_others: true if can_fence_others() holds on all of them.
     LocalPeers(std::unique_ptr<transport::Window> window, std::vector<dsl::Rank> ranks, int cores,
-               bool fences_others);
+               bool fences_others, SingleCopy single_copy = SingleCopy::off);
 
     transport::Window& window() { return *window_; }
     const std::vector<dsl::Rank>& ranks() const { return ranks_; }
@@ -85,6 +86,12 @@ class LocalPeers {
         std::array<std::uint8_t, dsl::areas_of_a_rank> extents;
         alignas(16) std::byte tiny[tiny_bytes];
         std::atomic<std::uint64_t> reached_in_odd_tiles;
+        // For a single copy by the kernel: where the process has its input and output, as virtual bases; true
+        // if its peers may use them there; at member 0, true if they shall.
+        std::array<std::uint64_t, 2> private_bases;
+        bool can_lend, is_copied_once;
+        // The plan's start that this rank ended last, and its time from when all had come.
+        std::uint64_t timed_number, time;  // time: in nanoseconds
         Shown shown;
 
         static constexpr std::uint8_t bit_of(dsl::AreaId area) {
@@ -157,17 +164,29 @@ class LocalPeers {
     // Stores a word that other ranks poll, and wakes the ranks that are asleep.
     void publish(std::atomic<std::uint64_t>& word, std::uint64_t value);
 
-    // Enclose a copy on a device from or to a local peer's memory that is not in the window. begin_pull()
-    // returns false if the local peer has failed; its memory must no longer be used.
+    // Enclose a copy from or to a local peer's memory that is not in the window. begin_pull() returns false
+    // if the local peer has failed; its memory must no longer be used.
     bool begin_pull(Member of);
     void end_pull();
-    // Call after a failure. Once it has returned true, no local peer reads or writes this rank's device
-    // memory, nor will it later. Waits for copies that are under way, until the given time.
+    // Call after a failure. Once it has returned true, no local peer reads or writes this rank's memory
+    // outside the window, nor will it later. Waits for copies that are under way, until the given time.
     bool withdraw(std::chrono::steady_clock::time_point until);
 
     // Between these two calls, every signal of a local peer rings this rank's doorbell.
     void fall_asleep();
     void wake_up();
+
+    PeerMemory& peer_memory() { return peer_memory_; }
+    const PeerMemory& peer_memory() const { return peer_memory_; }
+    // Returns true if this rank can use the private memory of all members.
+    bool reaches_private_memory() {
+        return peer_memory_.reaches_all(
+            [this](Member member) -> const PeerMemory::Card& { return board(member).card; });
+    }
+    // Copy from or to a member's private memory. Return false if the member has failed or its process has
+    // ended, of which the bootstrap will tell. Throw what PeerMemory throws.
+    bool read_private(Member member, std::byte* to, const std::byte* from, std::uint64_t bytes);
+    bool write_private(Member member, std::byte* to, const std::byte* from, std::uint64_t bytes);
 
     int ranks_per_core() const { return ranks_per_core_; }  // rounded up
     // The path of all data to local peers; nullopt: each run decides (SharedRun::begin).
@@ -181,6 +200,7 @@ class LocalPeers {
         alignas(128) std::atomic<std::uint32_t> sleepers;  // of the whole host, on the first member's board
         alignas(128) std::atomic<std::uint32_t> pulls;     // copies that begin_pull() has allowed
         std::atomic<std::uint32_t> is_withdrawn;
+        PeerMemory::Card card;
         Line lines[slots];
     };
     static constexpr int crowded_spins = 2, spins = 400;
@@ -195,6 +215,8 @@ class LocalPeers {
     }
     Board& board(Member member) const { return *reinterpret_cast<Board*>(window_->reserved(member)); }
     void ring_sleepers();
+    template <typename Copy>
+    bool use_private(Member member, Copy copy);
 
     std::unique_ptr<transport::Window> window_;
     std::vector<dsl::Rank> ranks_;
@@ -207,6 +229,7 @@ class LocalPeers {
     int spins_;
     bool fences_others_;
     std::optional<kernels::Path> hand_over_path_;
+    PeerMemory peer_memory_;
 };
 
 // ---- Inline ----------------------------------------------------------------------------------------------

@@ -27,7 +27,8 @@ bool SharedRun::suits(const dsl::RankProgram& program) {
            program.chunks <= most_chunks;
 }
 
-SharedRun::SharedRun(const Plan& plan) : tiles_{TileRun(plan, start_), TileRun(plan, start_)} {
+SharedRun::SharedRun(const Plan& plan)
+    : tiles_{TileRun(plan, start_), TileRun(plan, start_)}, single_copy_(plan) {
     start_.is_small = plan.program().protocol == dsl::Protocol::latency;
     start_.parts = plan.elements_of_x(1);
     start_.element = element_size(plan.type());
@@ -49,6 +50,7 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     most_elements_ = local_peers->tile_bytes() / start_.element;
     start_.tiling = divided();
     start_.copies_through_window = start_.is_small;
+    start_.copies_once = false;
     start_.has_met = false;
     start_.factor = start.factor;
     if (const auto path = local_peers->hand_over_path())
@@ -153,6 +155,19 @@ void SharedRun::show_buffers() {
         LocalPeers::Line::bit_of(dsl::input_area) | LocalPeers::Line::bit_of(dsl::output_area);
     line.in_windows = in_windows ? both : 0;
     all_in_windows_ = in_windows;
+    if (!start_.is_small) show_private_buffers();
+}
+
+void SharedRun::show_private_buffers() {
+    const auto& offsets = binding_->byte_offsets;
+    const std::uint64_t part = start_.count * start_.element;
+    const auto bytes_of = [&](dsl::Share share) {
+        return share == dsl::Share::whole ? part * start_.parts : share == dsl::Share::own ? part : 0;
+    };
+    single_copy_.show(
+        *start_.local_peers, start_.sequence, part * start_.parts, !start_.must_copy_input, all_in_windows_,
+        {start_.send, bytes_of(start_.plan->input()), offsets[start_.program().input_origin]},
+        {start_.recv, bytes_of(start_.plan->output()), offsets[start_.program().output_origin]});
 }
 
 bool SharedRun::meet() {
@@ -166,7 +181,8 @@ bool SharedRun::meet() {
         if (!start_.contact(member, 0)) return false;
         all_in_windows_ &= start_.local_peers->line(member, start_.sequence).in_windows != 0;
     }
-    start_.copies_through_window = !all_in_windows_;
+    start_.copies_once = !all_in_windows_ && single_copy_.decide(*start_.local_peers, start_.sequence);
+    start_.copies_through_window = !all_in_windows_ && !start_.copies_once;
     if (!start_.copies_through_window) start_.tiling = Tiling(start_.tiling.count());
     start_tiles();
     return true;
@@ -202,6 +218,7 @@ void SharedRun::begin_tiles() {
         ++tiles_begun_;
     }
     is_done_ = !oldest().is_active();
+    if (is_done_) single_copy_.done();
 }
 
 // Calls call() for the tile's stretches in the caller's buffer, while it returns true.

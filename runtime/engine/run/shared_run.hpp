@@ -13,6 +13,7 @@
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/run/local_peers.hpp"
 #include "runtime/engine/run/run.hpp"
+#include "runtime/engine/run/single_copy.hpp"
 #include "runtime/engine/run/tile_run.hpp"
 
 namespace hocket::engine {
@@ -30,6 +31,7 @@ class SharedRun final : public Run {
     // Waits only a moment for each local peer.
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
     void complete(dsl::OpId) override {}  // no messages
+    bool let_go() override { return stage_ == Stage::running && start_.copies_once; }
     std::uint64_t memory_bytes() const override { return memory_bytes_; }
 
     const Binding& binding() const override { return *binding_; }
@@ -52,6 +54,7 @@ class SharedRun final : public Run {
     bool run_tiles();
     bool run_each_tile(bool patient);
     void show_buffers();
+    void show_private_buffers();
     void need_memory(std::uint64_t bytes);
     Tiling divided() const;
     bool has_more_tiles() const { return tiles_begun_ < start_.tiling.tiles(); }
@@ -66,6 +69,7 @@ class SharedRun final : public Run {
     std::uint64_t most_elements_ = 0;         // of x in a tile
     std::size_t met_ = 0;                     // members met so far, in order (rendezvous)
     bool all_in_windows_ = false;
+    SingleCopyStarts single_copy_;
     std::uint64_t memory_bytes_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include "runtime/compute/jit/streaming.hpp"
 #include "runtime/compute/kernels/cpu/hand_over.hpp"
 #include "runtime/engine/plan/address.hpp"
+#include "runtime/engine/run/peer_use.hpp"
 #include "runtime/engine/start/input_copy.hpp"
 
 namespace hocket::engine {
@@ -15,12 +16,6 @@ using Kind = dsl::Op::Kind;
 
 constexpr std::uint64_t block_bytes = 8 * 1024;  // fits well into the first-level cache
 constexpr std::uint64_t slots = LocalPeers::tiles_in_flight;
-
-template <typename Call>
-void for_destinations(const dsl::Op& op, Call call) {
-    call(op.area);
-    for (const dsl::AreaId area : op.also) call(area);
-}
 
 bool uses(const dsl::RankProgram& program, const dsl::Op& op, dsl::AreaId area) {
     bool is_used = false;
@@ -37,21 +32,6 @@ bool moves_whole_pieces(const dsl::RankProgram& program) {
         const dsl::Rational by = program.boundaries[shifted.at] - program.boundaries[shifted.from];
         return has_pieces && (by * dsl::Rational(program.ranks)).den() == 1;
     });
-}
-
-// Returns true if the operation writes to local peers and reads at most one of its own destinations, so that
-// the result can be handed over.
-bool writes_to_local_peers(const dsl::RankProgram& program, const dsl::Op& op) {
-    if (!op.is_elementwise()) return false;
-    int theirs = 0, own = 0;
-    bool reads_theirs = false, reads_own = false;
-    for_destinations(op, [&](dsl::AreaId area) {
-        const bool is_theirs = local_peer_of(program, area).has_value();
-        ++(is_theirs ? theirs : own);
-        if (std::count(op.operands.begin(), op.operands.end(), area) > 0)
-            (is_theirs ? reads_theirs : reads_own) = true;
-    });
-    return theirs > 0 && !reads_theirs && (own <= 1 || !reads_own);
 }
 
 }  // namespace
@@ -82,11 +62,11 @@ TileRun::TileRun(const Plan& plan, SharedStart& start)
         return static_cast<std::uint32_t>(program.boundaries[boundary].offset(program.chunks));
     };
     for (const dsl::Op& op : program.ops)
-        steps_.push_back({op.kind, op.guards_buffers, writes_to_local_peers(program, op),
-                          uses(program, op, dsl::input_area), uses(program, op, dsl::output_area), op.peer,
-                          op.message, op.begin, op.end, chunk_at(op.begin), chunk_at(op.end),
-                          static_cast<std::uint16_t>(op.operands.size()),
-                          static_cast<std::uint16_t>(1 + op.also.size())});
+        steps_.push_back(
+            {op.kind, op.guards_buffers, writes_to_local_peers(program, op), crosses(program, op),
+             uses(program, op, dsl::input_area), uses(program, op, dsl::output_area), op.peer, op.message,
+             op.begin, op.end, chunk_at(op.begin), chunk_at(op.end),
+             static_cast<std::uint16_t>(op.operands.size()), static_cast<std::uint16_t>(1 + op.also.size())});
     for (const dsl::ShiftedArea& shifted : program.shifted)
         chunks_further_.push_back(std::uint64_t{chunk_at(shifted.from)} - chunk_at(shifted.at));
 }
@@ -148,8 +128,10 @@ bool TileRun::run_one(const TileStep& step, bool patient) {
     if (step.kind == Kind::await) return awaits(step, patient);
     if (step.kind == Kind::signal)
         start_.local_peers->signal(start_.sequence, index_ % slots, value_of(step.signal));
-    else if (binding_->bytes_between(step.begin, step.end) > 0)
+    else if (binding_->bytes_between(step.begin, step.end) > 0) {
+        if (start_.copies_once && step.crosses) return work_across(start_.program().ops[next_]);
         time([&] { work(step); });
+    }
     return true;
 }
 
@@ -187,8 +169,9 @@ bool TileRun::hands_something_over() const {
 void TileRun::choose_path() {
     HandOverPath& path =
         start_.copies_through_window ? start_.plan->path_to_copies() : start_.plan->path_to_buffers();
+    const bool matters = !start_.copies_once && hands_something_over();
     const HandOverPath::Choice choice =
-        hands_something_over() ? path.next(tile_.bytes()) : HandOverPath::Choice{path.best(), false};
+        matters ? path.next(tile_.bytes()) : HandOverPath::Choice{path.best(), false};
     path_ = choice.path;
     timed_ = choice.is_timed ? &path : nullptr;
 }
@@ -328,11 +311,16 @@ void TileRun::place_shifted_areas() {
 void TileRun::place_local_peer(Member member) {
     placed_[static_cast<std::size_t>(member)] = true;
     const LocalPeers& local_peers = *start_.local_peers;
-    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area})
-        areas_[local_peers.area_of(member, area)] =
-            start_.copies_through_window && area != dsl::work_area
-                ? virtual_base(copy_in_window(member, area), begins_[area])
-                : local_peers.base(member, start_.sequence, area);
+    const LocalPeers::Line& line = local_peers.line(member, start_.sequence);
+    for (const dsl::AreaId area : {dsl::input_area, dsl::output_area, dsl::work_area}) {
+        std::byte*& place = areas_[local_peers.area_of(member, area)];
+        if (area == dsl::work_area || !(start_.copies_through_window || start_.copies_once))
+            place = local_peers.base(member, start_.sequence, area);
+        else if (start_.copies_once)  // an address of the member's process
+            place = reinterpret_cast<std::byte*>(line.private_bases[area]);
+        else
+            place = virtual_base(copy_in_window(member, area), begins_[area]);
+    }
     place_shifted_areas();
 }
 

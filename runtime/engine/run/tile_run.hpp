@@ -21,6 +21,7 @@ namespace hocket::engine {
 struct TileStep {
     dsl::Op::Kind kind;
     bool guards_buffers, hands_over;  // hands_over: writes to local peers
+    bool crosses;                     // uses a local peer's input or output
     bool uses_input, uses_output;     // of this rank
     dsl::Rank peer;
     std::uint32_t signal;
@@ -44,6 +45,8 @@ struct SharedStart {
     // The parts of the callers' buffers that local peers use are copied: the input to this rank's slice of
     // the window, the output from there.
     bool copies_through_window = false;
+    // Local peers use the callers' private buffers where they are, through the kernel (peer_memory.hpp).
+    bool copies_once = false;
     bool must_copy_input = false;     // always: it is multiplied, or overlaps the output although it must not
     double factor = 1;                // for the input, if the plan multiplies
     bool has_met = false;             // the rendezvous gave the first signal
@@ -88,6 +91,10 @@ class TileRun {
     static bool fits_caches(const TileStep& step, std::uint64_t bytes);
     bool hands_something_over() const;
     void choose_path();
+    bool work_across(const dsl::Op& op);
+    bool copy_across(const dsl::Op& op, std::uint64_t begin, std::uint64_t bytes);
+    bool work_across_in_block(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes);
+    std::optional<Member> lender_of(dsl::AreaId area) const;
     void work_between(const TileStep& step, std::uint64_t begin, std::uint64_t end);
     void work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64_t end);
     std::byte* combine_at_hand(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes, std::byte* block);
@@ -143,6 +150,7 @@ class TileRun {
     std::vector<bool> placed_;                  // by member: its areas are placed
     std::vector<std::uint64_t> block_offsets_;  // like the binding's, except for an operation's current block
     std::vector<std::byte*> block_areas_;
+    std::vector<std::byte> blocks_;  // of local peers' private operands, and a result
 };
 
 }  // namespace hocket::engine

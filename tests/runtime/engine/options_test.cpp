@@ -200,6 +200,10 @@ TEST_CASE("what cannot be is refused by its name") {
                       Contains("HOCKET_HAND_OVER is \"disk\"; it must be cache or memory"));
     CHECK(resolved({{"HOCKET_HAND_OVER", "memory"}}).hand_over == kernels::Path::memory);
     CHECK_FALSE(resolved({}).hand_over);
+    CHECK_THROWS_WITH(resolved({{"HOCKET_SINGLE_COPY", "once"}}), Contains("HOCKET_SINGLE_COPY is \"once\""));
+    CHECK(resolved({{"HOCKET_SINGLE_COPY", "on"}}).single_copy == engine::SingleCopy::always);
+    CHECK(resolved({{"HOCKET_SINGLE_COPY", "off"}}).single_copy == engine::SingleCopy::off);
+    CHECK(resolved({}).single_copy == engine::SingleCopy::measured);
     CHECK_THROWS_WITH(resolved({{"HOCKET_LOG", "trace"}}), Contains("HOCKET_LOG is \"trace\""));
     CHECK_THROWS_WITH(resolved({{"HOCKET_FLIGHT_SIGNAL", "USR1"}}),
                       Contains("HOCKET_FLIGHT_RECORDER is not"));

@@ -3,6 +3,7 @@
 // places its buffers at random. HOCKET_SAME_BITS_SEEDS = "first:last" runs other schedules.
 #include <fmt/format.h>
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -46,12 +47,17 @@ struct Way {
     std::string shares =
         "";  // of each rank: 's', private buffers become shared by use; 'p', or "": they do not
     std::string between_hosts = "";  // the provider
+    // Of each rank: 'k', peers copy its private buffers by the kernel; 'm', if that is faster;
+    // 't', or "": never.
+    std::string single_copies = "";
 
     bool uses_again() const { return !shares.empty(); }  // private buffers, often enough
     std::string text() const {
         return fmt::format(
-            "hosts {}, provider '{}' ('{}' between hosts), moved by {}, handed over by {}, shared by use: {}",
-            hosts, provider, between_hosts, movers, paths, shares);
+            "hosts {}, provider '{}' ('{}' between hosts), moved by {}, handed over by {}, shared by use: "
+            "{}, "
+            "copied once: {}",
+            hosts, provider, between_hosts, movers, paths, shares, single_copies);
     }
 };
 
@@ -100,6 +106,9 @@ std::vector<Way> ways_of(const Work& work) {
     ways.push_back({together, "", calls, std::string(ranks, 'm')});
     ways.push_back({together, "", drawn('c', 't'), drawn('c', 'm'), std::string(ranks, 's')});
     ways.push_back({random() % 2 == 0 ? mixed : together, "", calls, calls, drawn('s', 'p')});
+    ways.push_back({together, "", drawn('c', 't'), drawn('c', 'm'), "", "", std::string(ranks, 'k')});
+    ways.push_back({together, "", calls, calls, drawn('s', 'p'), "",
+                    random() % 2 == 0 ? std::string(ranks, 'k') : drawn('k', 't')});
     return ways;
 }
 
@@ -127,7 +136,8 @@ std::vector<std::byte> input_of(const Work& work, int rank) {
 
 enum class Places : std::uint8_t { shared, mixed, private_alone };
 
-int shared_by_use = 0;  // buffers of this rank that were found to be
+int shared_by_use = 0;                                // buffers of this rank that were found to be
+std::atomic<std::uint64_t>* single_copies = nullptr;  // of all ranks
 
 // Runs a start in a random way, on buffers in the window or in `memory`.
 std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vector<std::byte>& sent,
@@ -160,6 +170,8 @@ std::vector<std::byte> run(Communicator& comm, const Work& work, const std::vect
         comm.progress().wait(comm.start(plan, send, recv, work.count, 1));
     std::vector<std::byte> result(recv, recv + extents.received * element);
     comm.connections().window().release(shared);
+    if (const engine::LocalPeers* peers = comm.connections().local_peers())
+        *single_copies += peers->peer_memory().copies();
     if (!shares_recv && comm.connections().window().lists(recv, result.size())) ++shared_by_use;
     return result;
 }
@@ -207,6 +219,12 @@ std::unique_ptr<Communicator> join(const Work& work, const Way& way, int rank) {
     const bool shares = way.uses_again() && way.shares[static_cast<std::size_t>(rank)] == 's';
     setenv("HOCKET_SHARE_BUFFERS", shares ? "on" : "off", 1);
     setenv("HOCKET_HAND_OVER", way.paths[static_cast<std::size_t>(rank)] == 'm' ? "memory" : "cache", 1);
+    const char single_copy =
+        way.single_copies.empty() ? 't' : way.single_copies[static_cast<std::size_t>(rank)];
+    if (single_copy == 'm')
+        unsetenv("HOCKET_SINGLE_COPY");
+    else
+        setenv("HOCKET_SINGLE_COPY", single_copy == 'k' ? "on" : "off", 1);
     return Communicator::create(engine::resolve({}));
 }
 
@@ -248,6 +266,7 @@ TEST_CASE("random schedules give the same bits, whatever they run on") {
     const test::TemporaryFolder folder;
     const test::Seeds seeds = test::seeds_from("HOCKET_SAME_BITS_SEEDS", {1, 40});
     std::size_t compared = 0;
+    single_copies = static_cast<std::atomic<std::uint64_t>*>(test::shared_memory(sizeof *single_copies));
     for (const auto& [ranks, all] : test::random_schedules(folder.path(), seeds, most_ranks)) {
         const auto outcomes = test::run_ranks(
             {ranks,
@@ -266,5 +285,6 @@ TEST_CASE("random schedules give the same bits, whatever they run on") {
         compared += all.size();
     }
     WARN(compared << " schedules compared");
+    CHECK(*single_copies > 0);
     CHECK(4 * compared >= seeds.last - seeds.first);  // the others are refused, or have too many ranks
 }

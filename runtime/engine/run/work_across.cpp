@@ -1,0 +1,82 @@
+// The operations of a tile run on buffers that are private memory of local peers: the kernel copies what is
+// read to this rank, and what is written to them (LocalPeers::read_private). Each returns false if a peer has
+// gone; the operation then never ends, and the bootstrap tells of the loss.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/engine/plan/address.hpp"
+#include "runtime/engine/run/peer_use.hpp"
+#include "runtime/engine/run/tile_run.hpp"
+
+namespace hocket::engine {
+namespace {
+
+// A block and the operands that it is made from should stay in the second-level cache; a system call for each
+// should cost little beside its copy.
+constexpr std::uint64_t crossing_bytes = 32 * 1024;
+
+}  // namespace
+
+std::optional<Member> TileRun::lender_of(dsl::AreaId area) const {
+    const dsl::RankProgram& program = start_.program();
+    if (!is_lent(program, area)) return std::nullopt;
+    const auto peer = static_cast<Member>(local_peer_of(program, program.memory_of(area)).value());
+    return peer < start_.local_peers->self() ? peer : peer + 1;
+}
+
+bool TileRun::work_across(const dsl::Op& op) {
+    const std::uint64_t begin = binding_->byte_offsets[op.begin], end = binding_->byte_offsets[op.end];
+    const bool is_lent_by_both = op.kind == dsl::Op::Kind::copy && lender_of(op.operands[0]);
+    // A copy to one place, or from this rank's memory, needs no block.
+    if (op.kind == dsl::Op::Kind::copy && !(is_lent_by_both && (!op.also.empty() || lender_of(op.area))))
+        return copy_across(op, begin, end - begin);
+    blocks_.resize((op.operands.size() + 1) * crossing_bytes);
+    block_areas_ = areas_;
+    bool goes_on = true;
+    for (std::uint64_t at = begin; goes_on && at < end; at += crossing_bytes)
+        goes_on = work_across_in_block(op, at, std::min(crossing_bytes, end - at));
+    block_offsets_[op.begin] = begin;
+    block_offsets_[op.end] = end;
+    return goes_on;
+}
+
+bool TileRun::copy_across(const dsl::Op& op, std::uint64_t begin, std::uint64_t bytes) {
+    LocalPeers& local_peers = *start_.local_peers;
+    const std::byte* from = address(areas_[op.operands[0]], begin);
+    if (const auto lender = lender_of(op.operands[0]))
+        return local_peers.read_private(*lender, address(areas_[op.area], begin), from, bytes);
+    bool goes_on = true;
+    for_destinations(op, [&](dsl::AreaId area) {
+        std::byte* to = address(areas_[area], begin);
+        if (const auto lender = lender_of(area))
+            goes_on = goes_on && local_peers.write_private(*lender, to, from, bytes);
+        else if (to != from)
+            std::memmove(to, from, bytes);
+    });
+    return goes_on;
+}
+
+bool TileRun::work_across_in_block(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes) {
+    LocalPeers& local_peers = *start_.local_peers;
+    std::byte* block = blocks_.data();
+    for (const dsl::AreaId area : op.operands) {
+        const auto lender = lender_of(area);
+        if (!lender) continue;
+        if (!local_peers.read_private(*lender, block, address(areas_[area], at), bytes)) return false;
+        block_areas_[area] = virtual_base(block, at);
+        block += crossing_bytes;
+    }
+    std::byte* made =
+        op.kind == dsl::Op::Kind::copy ? block_areas_[op.operands[0]] : combine_at_hand(op, at, bytes, block);
+    bool goes_on = true;
+    for_destinations(op, [&](dsl::AreaId area) {
+        std::byte *to = address(areas_[area], at), *from = address(made, at);
+        if (const auto lender = lender_of(area))
+            goes_on = goes_on && local_peers.write_private(*lender, to, from, bytes);
+        else if (to != from)
+            std::memcpy(to, from, bytes);
+    });
+    return goes_on;
+}
+
+}  // namespace hocket::engine

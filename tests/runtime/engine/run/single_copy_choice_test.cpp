@@ -1,0 +1,78 @@
+#include "runtime/engine/run/single_copy_choice.hpp"
+
+#include <functional>
+
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using engine::SingleCopyChoice;
+using Kind = SingleCopyChoice::Kind;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr Kind out_of_place{128 * 1024, false}, in_place{128 * 1024, true};
+
+// Runs starts that take time(is_once, index); returns the number of those that were copied once.
+int run(SingleCopyChoice& choice, const Kind& kind, int starts,
+        const std::function<std::chrono::nanoseconds(bool, int)>& time) {
+    int once = 0;
+    for (int i = 0; i < starts; ++i) {
+        const bool is_once = choice.next(kind);
+        once += is_once ? 1 : 0;
+        choice.note(kind, is_once, time(is_once, i));
+    }
+    return once;
+}
+
+}  // namespace
+
+TEST_CASE("the way whose starts take less time is taken, and few starts go by the other") {
+    SingleCopyChoice choice;
+    const int once = run(choice, out_of_place, 10'000, [](bool is_once, int) { return is_once ? 8us : 5us; });
+    CHECK(once > 0);
+    CHECK(once < 10'000 / 100);
+    SingleCopyChoice other;
+    CHECK(run(other, out_of_place, 10'000, [](bool is_once, int) { return is_once ? 5us : 8us; }) > 9'800);
+}
+
+TEST_CASE("a single copy that is as fast as tiles is not taken") {
+    SingleCopyChoice choice;
+    CHECK(run(choice, out_of_place, 10'000, [](bool, int) { return 5us; }) < 100);
+}
+
+TEST_CASE("slow first starts, and starts that were interrupted, do not make tiles look slow") {
+    SingleCopyChoice choice;
+    const int once = run(choice, out_of_place, 2'000, [](bool is_once, int i) {
+        if (i < 10) return std::chrono::nanoseconds(500us);
+        if (!is_once && i % 3 == 0) return std::chrono::nanoseconds(20ms);
+        return std::chrono::nanoseconds(is_once ? 8us : 5us);
+    });
+    CHECK(once < 2'000 / 50);
+}
+
+TEST_CASE("the way changes when the other one has become faster") {
+    SingleCopyChoice choice;
+    run(choice, out_of_place, 1'000, [](bool is_once, int) { return is_once ? 8us : 5us; });
+    REQUIRE_FALSE(choice.next(out_of_place));
+    run(choice, out_of_place, 5'000, [](bool is_once, int) { return is_once ? 2us : 5us; });
+    CHECK(choice.next(out_of_place));
+}
+
+TEST_CASE("starts in place, and of other sizes, are measured by themselves") {
+    SingleCopyChoice choice;
+    run(choice, out_of_place, 1'000, [](bool is_once, int) { return is_once ? 2us : 5us; });
+    run(choice, in_place, 1'000, [](bool is_once, int) { return is_once ? 9us : 5us; });
+    run(choice, {64 << 20, false}, 1'000, [](bool is_once, int) { return is_once ? 9ms : 5ms; });
+    CHECK(choice.next(out_of_place));
+    CHECK_FALSE(choice.next(in_place));
+    CHECK_FALSE(choice.next({64 << 20, false}));
+    CHECK(choice.next({out_of_place.bytes + 1000, false}));
+}
+
+TEST_CASE("starts that nobody timed change nothing") {
+    SingleCopyChoice choice;
+    int once = 0;
+    for (int i = 0; i < 10'000; ++i) once += choice.next(out_of_place) ? 1 : 0;
+    CHECK(once < 10'000 / 100);
+}
