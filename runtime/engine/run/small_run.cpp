@@ -81,6 +81,7 @@ bool SmallRun::run(Plan& plan, LocalPeers& local_peers, std::uint64_t count, con
         binding_ = plan.bind(count * parts_);
         count_ = count;
         bytes_ = count * parts_ * element_;
+        shares_cores_ = local_peers.ranks_per_core() > 1;
         if (const auto path = local_peers.hand_over_path()) plan.path_to_copies().fix(*path);
     }
     const HandOverPath::Choice choice = plan.path_to_copies().next(bytes_);
@@ -93,13 +94,20 @@ bool SmallRun::run(Plan& plan, LocalPeers& local_peers, std::uint64_t count, con
     return true;
 }
 
+// The processor's time takes a system call, which takes longer than the copy of some KiB. So it is only asked
+// for where other ranks may take the processor meanwhile.
+std::chrono::nanoseconds SmallRun::now() const {
+    return shares_cores_ ? HandOverPath::processor_time()
+                         : std::chrono::steady_clock::now().time_since_epoch();
+}
+
 // Calls call(), which does not wait for anything.
 template <typename Call>
 void SmallRun::time(const HandOverPath::Choice& choice, Call call) {
     if (!choice.is_timed) return call();
-    const std::chrono::nanoseconds begin = HandOverPath::processor_time();
+    const std::chrono::nanoseconds begin = now();
     call();
-    busy_ += HandOverPath::processor_time() - begin;
+    busy_ += now() - begin;
 }
 
 void SmallRun::combine(Plan& plan) const {
@@ -111,18 +119,29 @@ void SmallRun::combine(Plan& plan) const {
 void SmallRun::show(const Plan& plan, LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum,
                     const void* send, double factor, const HandOverPath::Choice& choice) {
     std::byte* copy = local_peers.copies(local_peers.self(), sequence, 0, dsl::input_area, bytes_);
-    const auto* input = static_cast<const std::byte*>(send);
-    std::byte* const shown = copy + binding_->byte_offsets[input_origin_];
-    const std::uint64_t bytes = shows_part_ ? count_ * element_ : bytes_;
     if (reads_send_)
         time(choice,
-             [&] { copy_input(plan, factor, shown, input, bytes, ReadBy::local_peers, choice.path); });
+             [&] { copy_shown(plan, copy, static_cast<const std::byte*>(send), factor, choice.path); });
     LocalPeers::Line& line = local_peers.line(local_peers.self(), sequence);
     line.completed = local_peers.completed();
     line.checksum = checksum;
     line.in_windows = 0;
     line.extents = {};
     local_peers.signal(sequence, 0, 1);
+}
+
+// Copies the stretches that peers read; all of the input if this rank reads the copy, too.
+void SmallRun::copy_shown(const Plan& plan, std::byte* copy, const std::byte* input, double factor,
+                          kernels::Path path) const {
+    const std::uint64_t* offsets = binding_->byte_offsets.data();
+    const std::uint64_t origin = offsets[input_origin_];
+    const auto copy_one = [&](std::uint64_t begin, std::uint64_t end) {
+        if (begin == end) return;
+        copy_input(plan, factor, copy + begin, input + (begin - origin), end - begin, ReadBy::local_peers,
+                   path);
+    };
+    if (multiplies_) return copy_one(origin, origin + (shows_part_ ? count_ * element_ : bytes_));
+    for (const dsl::Stretch& read : program_.input_read) copy_one(offsets[read.begin], offsets[read.end]);
 }
 
 bool SmallRun::meet(LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum) const {

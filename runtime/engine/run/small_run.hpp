@@ -31,7 +31,10 @@ class SmallRun {
     explicit SmallRun(const Plan& plan);
     void show(const Plan& plan, LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum,
               const void* send, double factor, const HandOverPath::Choice& choice);
+    void copy_shown(const Plan& plan, std::byte* copy, const std::byte* input, double factor,
+                    kernels::Path path) const;
     void combine(Plan& plan) const;
+    std::chrono::nanoseconds now() const;
     template <typename Call>
     void time(const HandOverPath::Choice& choice, Call call);
     bool meet(LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum) const;
@@ -54,7 +57,8 @@ class SmallRun {
     std::shared_ptr<const Binding> binding_;  // of the last count
     std::uint64_t count_ = 0, bytes_ = 0;     // count as given; bytes of x
     std::vector<std::byte*> areas_;
-    std::chrono::nanoseconds busy_{};  // if timed: the processor time of this start
+    bool shares_cores_ = false;        // with other ranks
+    std::chrono::nanoseconds busy_{};  // if timed: the time of this start's work
 };
 
 }  // namespace hocket::engine
