@@ -2,8 +2,11 @@
 //
 // The better path depends on the caches that the ranks' cores share. That differs between processors, and
 // also from minute to minute if ranks, or the cores of a virtual machine, move. So some of the tiles that
-// are copied anyway are copied by one path and some by the other, and the path whose tiles took less of this
-// rank's processor time is used for a while. Nothing is measured beforehand, and nothing is kept.
+// are copied anyway are copied by one path and some by the other, and the path whose tiles took the ranks
+// less processor time is used for a while. Nothing is measured beforehand, and nothing is kept.
+//
+// A writer alone would not see that its path makes its readers slower: the root of a broadcast reads nothing.
+// So ranks show each other what their tiles took, and each adds what the others took last.
 #pragma once
 
 #include <algorithm>
@@ -47,11 +50,13 @@ class HandOverPath {
         is_on_ = false;
     }
 
-    // Notes the processor time that a timed tile's work took this rank.
-    void note(kernels::Path path, std::uint64_t bytes, std::chrono::nanoseconds busy) {
+    // Notes the processor time that a timed tile's work took this rank, and the nanoseconds for each byte
+    // that it took the others together.
+    void note(kernels::Path path, std::uint64_t bytes, std::chrono::nanoseconds busy, double others = 0) {
         Costs& costs = costs_[static_cast<std::size_t>(path)];
         if (costs.tiles == timed) return;
-        costs.per_byte[costs.tiles++] = static_cast<double>(busy.count()) / static_cast<double>(bytes);
+        costs.per_byte[costs.tiles++] =
+            static_cast<double>(busy.count()) / static_cast<double>(bytes) + others;
         auto& [cache, memory] = costs_;
         if (cache.tiles == timed && memory.tiles == timed)
             best_ = memory.median() < cache.median() ? kernels::Path::memory : kernels::Path::cache;

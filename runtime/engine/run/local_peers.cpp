@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <thread>
 
 namespace hocket::engine {
@@ -96,6 +97,24 @@ bool LocalPeers::withdraw(std::chrono::steady_clock::time_point until) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return true;
+}
+
+void LocalPeers::show_cost(kernels::Path path, std::uint64_t program, double per_byte) {
+    const std::uint64_t cost = std::bit_cast<std::uint32_t>(static_cast<float>(per_byte));
+    board(self()).costs[static_cast<std::size_t>(path)].store(program << 32 | cost,
+                                                              std::memory_order_relaxed);
+}
+
+double LocalPeers::cost_of_others(kernels::Path path, std::uint64_t program) const {
+    double sum = 0;
+    for (Member member = 0; member < members(); ++member) {
+        if (member == self()) continue;
+        const std::uint64_t shown =
+            board(member).costs[static_cast<std::size_t>(path)].load(std::memory_order_relaxed);
+        if (shown >> 32 == (program & 0xffffffff))
+            sum += std::bit_cast<float>(static_cast<std::uint32_t>(shown));
+    }
+    return sum;
 }
 
 template <typename Copy>

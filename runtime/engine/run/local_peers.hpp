@@ -188,6 +188,11 @@ class LocalPeers {
     bool read_private(Member member, std::byte* to, const std::byte* from, std::uint64_t bytes);
     bool write_private(Member member, std::byte* to, const std::byte* from, std::uint64_t bytes);
 
+    // What the last timed tile of a program took this rank's processor, in nanoseconds for each byte of x,
+    // and what it took the others together. program: its fingerprint.
+    void show_cost(kernels::Path path, std::uint64_t program, double per_byte);
+    double cost_of_others(kernels::Path path, std::uint64_t program) const;
+
     int ranks_per_core() const { return ranks_per_core_; }  // rounded up
     // The path of all data to local peers; nullopt: each run decides (SharedRun::begin).
     void hand_over_by(kernels::Path path) { hand_over_path_ = path; }
@@ -201,6 +206,8 @@ class LocalPeers {
         alignas(128) std::atomic<std::uint32_t> pulls;     // copies that begin_pull() has allowed
         std::atomic<std::uint32_t> is_withdrawn;
         PeerMemory::Card card;
+        // By path: a program's, and the cost as a float.
+        alignas(128) std::atomic<std::uint64_t> costs[2];
         Line lines[slots];
     };
     static constexpr int crowded_spins = 2, spins = 400;

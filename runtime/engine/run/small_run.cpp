@@ -90,8 +90,14 @@ bool SmallRun::run(Plan& plan, LocalPeers& local_peers, std::uint64_t count, con
     if (!meet(local_peers, sequence, checksum)) return false;
     place(local_peers, sequence, send, recv);
     time(choice, [&] { combine(plan); });
-    if (choice.is_timed) plan.path_to_copies().note(choice.path, bytes_, busy_);
+    if (choice.is_timed) note_time(plan, local_peers, choice.path);
     return true;
+}
+
+void SmallRun::note_time(Plan& plan, LocalPeers& local_peers, kernels::Path path) const {
+    const std::uint64_t program = program_.fingerprint;
+    local_peers.show_cost(path, program, static_cast<double>(busy_.count()) / static_cast<double>(bytes_));
+    plan.path_to_copies().note(path, bytes_, busy_, local_peers.cost_of_others(path, program));
 }
 
 // The processor's time takes a system call, which takes longer than the copy of some KiB. So it is only asked

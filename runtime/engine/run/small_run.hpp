@@ -35,6 +35,7 @@ class SmallRun {
                     kernels::Path path) const;
     void combine(Plan& plan) const;
     std::chrono::nanoseconds now() const;
+    void note_time(Plan& plan, LocalPeers& local_peers, kernels::Path path) const;
     template <typename Call>
     void time(const HandOverPath::Choice& choice, Call call);
     bool meet(LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum) const;

@@ -109,8 +109,16 @@ bool TileRun::advance(bool patient) {
 
 void TileRun::finish() {
     if (is_copied(dsl::output_area)) time([this] { copy_through_window(dsl::output_area); });
-    if (timed_) timed_->note(path_, tile_.bytes(), busy_);
+    if (timed_) note_time();
     active_ = false;
+}
+
+void TileRun::note_time() {
+    const std::uint64_t program = start_.program().fingerprint;
+    LocalPeers& local_peers = *start_.local_peers;
+    local_peers.show_cost(path_, program,
+                          static_cast<double>(busy_.count()) / static_cast<double>(tile_.bytes()));
+    timed_->note(path_, tile_.bytes(), busy_, local_peers.cost_of_others(path_, program));
 }
 
 // Calls call(), which does not wait for anything.

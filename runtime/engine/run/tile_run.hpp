@@ -85,6 +85,7 @@ class TileRun {
 
     template <typename Call>
     void time(Call call);
+    void note_time();
     bool run_one(const TileStep& step, bool patient);
     void work(const TileStep& step);
     bool works_in_buffers(const TileStep& step) const;
