@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <thread>
 
 namespace hocket::cache {
 namespace {
@@ -48,27 +49,30 @@ Loop::Loop(const Files& files, IoKind kind, unsigned depth, Workers& workers)
 Loop::~Loop() = default;
 
 void Loop::post(std::function<void()> call) {
-    const std::lock_guard lock(mutex_);
-    posts_.push_back(std::move(call));
-    tell(lock);
+    tell([&] { posts_.push_back(std::move(call)); });
 }
 
 void Loop::stop() {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    tell(lock);
+    tell([&] { stopping_ = true; });
 }
 
 void Loop::came_back(WorkerCall& call) {
-    const std::lock_guard lock(mutex_);
-    back_.push(call);
-    tell(lock);
+    tell([&] { back_.push(call); });
 }
 
-// Wakes the loop under the lock: as soon as the loop sees the change, it may end and be destroyed.
-void Loop::tell(const std::lock_guard<std::mutex>&) {
-    has_news_ = true;
-    if (std::exchange(asleep_, false)) io_.io->wake();
+// Makes the change under the lock, and wakes the loop without it, for which it would wait as soon as it is
+// awake. Once the loop sees the change it may end and be destroyed, so run() waits for those that wake it.
+template <typename Change>
+void Loop::tell(Change change) {
+    {
+        const std::lock_guard lock(mutex_);
+        change();
+        has_news_ = true;
+        if (!std::exchange(asleep_, false)) return;
+        ++wakers_;
+    }
+    io_.io->wake();
+    --wakers_;
 }
 
 void Loop::run() {
@@ -77,11 +81,12 @@ void Loop::run() {
         const bool stopping = take_news();
         take_due_timers();
         resume_ready();
-        if (stopping && tasks_ == 0) return;
+        if (stopping && tasks_ == 0) break;
         Fifo<Operation> done;
         io_.io->wait(time_to_sleep(), done);
         while (!done.empty()) ready_.push_back(done.pop().waiting);
     }
+    while (wakers_ != 0) std::this_thread::yield();
 }
 
 // Returns true if the loop should end once no task is left.

@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <chrono>
 #include <coroutine>
 #include <cstddef>
@@ -93,7 +94,8 @@ class Loop {
     Performing perform(Operation& operation);
     Spawned drive(Task<> task);
     void came_back(WorkerCall& call);
-    void tell(const std::lock_guard<std::mutex>&);
+    template <typename Change>
+    void tell(Change change);
     bool take_news();
     void take_due_timers();
     void resume_ready();
@@ -113,8 +115,9 @@ class Loop {
     std::vector<std::function<void()>> posts_;
     Fifo<Job> back_;  // finished WorkerCalls
     bool stopping_ = false;
-    bool has_news_ = false;  // one of these is not empty
-    bool asleep_ = false;    // or about to be: a thread that adds something must wake it
+    bool has_news_ = false;             // one of these is not empty
+    bool asleep_ = false;               // or about to be: a thread that adds something must wake it
+    std::atomic<unsigned> wakers_ = 0;  // threads that are about to wake it
 };
 
 struct Loop::Delay {

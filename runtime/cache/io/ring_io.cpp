@@ -1,7 +1,6 @@
 #include "runtime/cache/io/ring_io.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -62,7 +61,7 @@ RingIo::RingIo(const Files& files, unsigned depth)
     if (result < 0) refuse(std::strerror(-result));
     try {
         require_operations();
-        wakes_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        wakes_ = eventfd(0, EFD_CLOEXEC);
         if (wakes_ < 0) refuse(std::string("eventfd: ") + std::strerror(errno));
         forks::close_in_children(wakes_);
         forks::close_in_children(ring_.ring_fd);
@@ -86,8 +85,8 @@ void RingIo::require_operations() {
     const std::unique_ptr<io_uring_probe, decltype(&io_uring_free_probe)> probe(
         io_uring_get_probe_ring(&ring_), &io_uring_free_probe);
     if (!probe) refuse("the kernel does not tell which operations it knows");
-    for (const int code : {IORING_OP_READ, IORING_OP_WRITE, IORING_OP_OPENAT, IORING_OP_CLOSE,
-                           IORING_OP_STATX, IORING_OP_POLL_ADD})
+    for (const int code :
+         {IORING_OP_READ, IORING_OP_WRITE, IORING_OP_OPENAT, IORING_OP_CLOSE, IORING_OP_STATX})
         if (!io_uring_opcode_supported(probe.get(), code))
             refuse("the kernel does not allow the io_uring operation " + std::to_string(code) +
                    " (number in linux/io_uring.h)");
@@ -170,16 +169,9 @@ void RingIo::prepare_transfer(io_uring_sqe* entry, const Transfer& transfer, std
 
 void RingIo::listen_for_wakes() {
     io_uring_sqe* const entry = io_uring_get_sqe(&ring_);
-    io_uring_prep_poll_add(entry, wakes_, POLLIN);
+    io_uring_prep_read(entry, wakes_, &wakes_read_, sizeof wakes_read_, 0);
     io_uring_sqe_set_data(entry, nullptr);
     listening_ = true;
-}
-
-void RingIo::clear_wakes() {
-    std::uint64_t wakes;
-    while (::read(wakes_, &wakes, sizeof wakes) < 0 && errno == EINTR) {
-    }
-    listening_ = false;
 }
 
 void RingIo::enter_kernel(std::optional<std::chrono::nanoseconds> timeout) {
@@ -206,7 +198,7 @@ void RingIo::reap(Fifo<Operation>& done) {
         ++count;
         auto* const operation = static_cast<Operation*>(io_uring_cqe_get_data(completion));
         if (operation == nullptr) {
-            clear_wakes();
+            listening_ = false;
             continue;
         }
         --in_flight_;

@@ -30,7 +30,6 @@ class RingIo final : public Io {
     void prepare(Operation& operation, const Fault& fault);
     void prepare_transfer(io_uring_sqe* entry, const Transfer& transfer, std::size_t bytes) const;
     void listen_for_wakes();
-    void clear_wakes();
     void enter_kernel(std::optional<std::chrono::nanoseconds> timeout);
     void reap(Fifo<Operation>& done);
     static std::optional<std::int64_t> opened(Operation& operation, int returned);
@@ -39,7 +38,8 @@ class RingIo final : public Io {
     const Files& files_;
     io_uring ring_{};
     int wakes_ = -1;          // an eventfd
-    bool listening_ = false;  // a read of wakes_ is in flight
+    bool listening_ = false;  // a read of wakes_ into wakes_read_ is in flight
+    std::uint64_t wakes_read_ = 0;
     unsigned most_ = 0, in_flight_ = 0;
     Fifo<Operation> queue_;   // not in flight yet
     Fifo<Operation> failed_;  // failed by a test's fault before they reached the kernel

@@ -21,11 +21,13 @@ Workers::~Workers() {
 }
 
 void Workers::submit(Job& job) {
-    const std::lock_guard lock(mutex_);
-    if (idle_ <= queued_ && threads_.size() < most_) add_thread();
-    jobs_.push(job);
-    ++queued_;
-    changed_.notify_one();
+    {
+        const std::lock_guard lock(mutex_);
+        if (idle_ <= queued_ && threads_.size() < most_) add_thread();
+        jobs_.push(job);
+        ++queued_;
+    }
+    changed_.notify_one();  // without the lock, for which the thread would wait as soon as it is awake
 }
 
 std::size_t Workers::threads() const {
