@@ -105,6 +105,9 @@ void RingIo::wait(std::optional<std::chrono::nanoseconds> timeout, Fifo<Operatio
     if (!listening_) listen_for_wakes();
     enter_kernel(failed_.empty() ? timeout : 0ns);
     reap(done);
+    // The disk begins with the next operations before those that are done are looked at.
+    start_queued();
+    if (io_uring_sq_ready(&ring_) > 0) io_uring_submit(&ring_);
     done.append(failed_);
 }
 

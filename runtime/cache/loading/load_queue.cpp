@@ -49,10 +49,12 @@ void LoadQueue::pump() {
     is_pumping_ = false;
 }
 
-// Loads that a caller waits for are started first. Loading ahead leaves a quarter of the depth to them.
+// Loads that a caller waits for are started first, twice as many as reads may be in flight: when some reads
+// are done, the next ones are there, and the disk need not wait until the samples are checked and delivered.
+// Loading ahead leaves a quarter of the depth to them.
 void LoadQueue::start_some() {
     const bool is_behind = writes_.is_behind();
-    while (!demanded_.empty() && in_flight_ < options_.depth &&
+    while (!demanded_.empty() && in_flight_ < 2 * options_.depth &&
            !(is_behind && options_.store == Store::all)) {
         Load load = std::move(demanded_.front());
         demanded_.pop_front();

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -180,6 +181,34 @@ TEST_CASE("two caches on one folder, as two processes have, load a sample once")
     CHECK(wrong == 0);
     CHECK(source.reads == source.count);
     CHECK(one.stats().counters->disk_hits + two.stats().counters->disk_hits == source.count);
+}
+
+TEST_CASE("twice as many loads as reads may be in flight run, so that the next reads are there") {
+    std::atomic<int> running = 0, most = 0;
+    CacheOptions options;
+    options.memory_bytes = 16 * MiB;
+    options.source = callback_source("counting");
+    options.depth = 4;
+    options.workers = 32;
+    options.read = [&](std::uint64_t key, Value& sample) {
+        const int now = ++running;
+        for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+        }
+        std::this_thread::sleep_for(20ms);
+        --running;
+        const auto bytes = sample_bytes(key, 100);
+        std::byte* const to = sample.reserve(bytes.size());
+        if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+        return Status::success;
+    };
+    Cache cache(std::move(options));
+    std::vector<std::uint64_t> keys(24);
+    std::iota(keys.begin(), keys.end(), 0);
+    std::vector<Lent> samples(keys.size());
+    cache.wait(cache.get_batch(keys, samples.data()));
+    for (const Lent& lent : samples) cache.release(lent);
+    CHECK(most > 4);
+    CHECK(most <= 8);
 }
 
 TEST_CASE("a batch comes whole or not at all, and waits in the background") {
