@@ -232,6 +232,12 @@ int Files::status(const std::string& path, struct statx& to) const {
                    [&] { return ::statx(AT_FDCWD, path.c_str(), 0, STATX_BASIC_STATS, &to); });
 }
 
+int Files::status_at_once(int fd, struct statx& to) const {
+    return attempt(FileCall::status, {}, [&] {
+        return ::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &to);
+    });
+}
+
 int Files::lock(int fd, int operation) const {
     return attempt(FileCall::lock, {}, [&] { return flock(fd, operation); });
 }

@@ -98,7 +98,9 @@ class Files {
     int make_folders(const std::string& path) const;                             // 0 if the folder exists
     int list(const std::string& folder, std::vector<std::string>& names) const;  // without "." and ".."
     int status(const std::string& path, struct stat& to) const;
-    int status(const std::string& path, struct statx& to) const;       // as stat(2)
+    int status(const std::string& path, struct statx& to) const;  // as stat(2)
+    // Of an open file, as far as it is known without asking a server.
+    int status_at_once(int fd, struct statx& to) const;
     int entry_status(const std::string& path, struct stat& to) const;  // of a link itself
     int lock(int fd, int operation) const;                             // flock(2)
     // Acquires or releases an OFD write lock on one byte without waiting; -EAGAIN if another process holds

@@ -18,7 +18,7 @@ Loader::Loader(const LoadOptions& options, const Files& files, Memory& memory, D
       calls_(options, loop_, room_),
       disk_(loop_, directory, room_, counters),
       owners_(options, loop_, room_, counters),
-      source_(options, loop_, room_, calls_, counters),
+      source_(options, files, loop_, room_, calls_, counters),
       writes_(options, loop_, files, memory, directory, counters, [this] { queue_.pump(); }),
       runner_(options, memory, directory, counters,
               {.room = room_,

@@ -2,6 +2,7 @@
 // function.
 #pragma once
 
+#include "runtime/cache/io/files.hpp"
 #include "runtime/cache/io/loop.hpp"
 #include "runtime/cache/loading/counters.hpp"
 #include "runtime/cache/loading/embedder_calls.hpp"
@@ -15,9 +16,9 @@ namespace hocket::cache {
 class SourceReads {
   public:
     // All arguments must outlive this object.
-    SourceReads(const LoadOptions& options, Loop& loop, LoadRoom& room, EmbedderCalls& calls,
-                Counters& counters)
-        : options_(options), loop_(loop), room_(room), calls_(calls), counters_(counters) {}
+    SourceReads(const LoadOptions& options, const Files& files, Loop& loop, LoadRoom& room,
+                EmbedderCalls& calls, Counters& counters)
+        : options_(options), files_(files), loop_(loop), room_(room), calls_(calls), counters_(counters) {}
 
     // Reads the sample, unless the load gives up. Throws Error: not_found (there is no such sample), io (the
     // source cannot be read, or has changed), limit, timeout, or the read function's error.
@@ -28,6 +29,7 @@ class SourceReads {
     Task<> read_whole(Load& load, const WholeFile& file);
 
     const LoadOptions& options_;
+    const Files& files_;
     Loop& loop_;
     LoadRoom& room_;
     EmbedderCalls& calls_;

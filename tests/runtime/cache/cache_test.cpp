@@ -1,7 +1,9 @@
 // The cache as a whole, in one process, on real files.
 #include "runtime/cache/cache.hpp"
 
+#include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <atomic>
@@ -442,6 +444,36 @@ TEST_CASE("a source that changes under the cache is an error, not a wrong sample
     CHECK(text.find("changed") != std::string::npos);
     CHECK(status_of([&] { cache.get(1); }, &text) == Status::io);
     CHECK(text.find("two") != std::string::npos);
+}
+
+TEST_CASE("a source's file that is written while it is read is an error, not a wrong sample") {
+    // The second folder's file system has no block device, so its server is asked.
+    const std::string parent = GENERATE(std::string("/tmp"), std::string("/dev/shm"));
+    std::string name = parent + "/hocket-XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) HOCKET_SKIP("there is no folder " + parent);
+    struct stat facts {};
+    REQUIRE(stat(name.c_str(), &facts) == 0);
+    std::ofstream(name + "/one") << "first";
+    std::atomic<bool> is_written = false;
+    std::atomic<int> asked = 0;
+    CacheOptions options;
+    options.memory_bytes = MiB;
+    options.source = open_source(name, "");
+    options.faults = [&](FileCall call, const std::string& path) {
+        if (call == FileCall::read && !is_written.exchange(true))
+            std::ofstream(name + "/one", std::ios::app) << "!";
+        asked += call == FileCall::status && !path.empty();
+        return Fault{};
+    };
+    {
+        Cache cache(std::move(options));
+        std::string text;
+        CHECK(status_of([&] { cache.get(0); }, &text) == Status::io);
+        CHECK(text.find("it had 5 bytes, now 6") != std::string::npos);
+    }
+    CHECK(is_written);
+    CHECK(asked == (major(facts.st_dev) == 0 ? 1 : 0));
+    std::filesystem::remove_all(name);
 }
 
 TEST_CASE("a source's file that has become a FIFO is an error at once") {
