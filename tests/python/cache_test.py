@@ -741,6 +741,23 @@ class Loading(WithFiles):
             self.assertNotEqual(Sampler(cache, 16, seed=5).keys().tolist(), sampler.keys().tolist())
             self.assertEqual(shared.stats()["source_reads"], COUNT)
 
+    def test_workers_send_several_batches_at_once(self):
+        from torch.utils.data import DataLoader
+
+        from hocket.data import Dataset, Sampler, as_it_is, one_by_one
+        with hocket.Cache(self.source, memory="16MiB") as cache, hocket.SharedCache(self.source, memory="16MiB") as shared:
+            for which, workers in ((cache, 0), (shared, 0), (shared, 2)):
+                sampler = Sampler(which, 16, seed=5)
+                want = self.want(sampler)
+                loader = DataLoader(Dataset(which), batch_size=3, sampler=sampler, num_workers=workers, collate_fn=as_it_is)
+                self.assertEqual(len(loader), -(-len(want) // 3))
+                self.same(list(one_by_one(loader)), want)
+                loader = DataLoader(Dataset(which, transform=first_number), batch_size=3, sampler=sampler, num_workers=workers,
+                                    collate_fn=as_it_is)
+                found = list(one_by_one(loader))
+                self.same([batch for batch, _ in found], want)
+                self.assertEqual([labels.tolist() for _, labels in found], [(2 * keys).tolist() for keys in sampler])
+
     def test_it_is_resumed(self):
         from hocket.data import Sampler
         with hocket.SharedCache(self.source, memory="16MiB") as shared:

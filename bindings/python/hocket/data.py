@@ -8,12 +8,17 @@
         sampler.set_epoch(epoch)
         for batch in loader: ...
 
-Without workers hocket.Cache does as well.
+Without workers hocket.Cache does as well. A message from a worker costs more than a batch of small samples. So let a
+worker send several batches at once:
+
+    loader = DataLoader(dataset, batch_size=8, sampler=sampler, num_workers=2, collate_fn=as_it_is)
+    for batch in one_by_one(loader): ...
 """
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, Callable
 
@@ -66,9 +71,23 @@ class Dataset(torch.utils.data.Dataset):
             tensor = tensor.view(len(rows), *self.shape)
         return tensor[0] if one else tensor
 
-    def __getitems__(self, keys: list[int]) -> Any:
-        """Serves a DataLoader with batch_size; pass it collate_fn=hocket.data.as_it_is."""
-        return self[keys]
+    def __getitems__(self, keys: list[Any]) -> Any:
+        """Serves a DataLoader with batch_size; pass it collate_fn=hocket.data.as_it_is. Of keys it makes one batch. Of
+        batches of keys, which hocket.data.Sampler gives, it makes a list of batches, which a worker sends in one
+        message."""
+        if isinstance(keys[0], (int, np.integer)):
+            return self[keys]
+        if not isinstance(self.cache, SharedCache) or torch.utils.data.get_worker_info() is None:
+            return [self[batch] for batch in keys]
+        lent, size = self.cache.rows_to_send(np.concatenate(keys))
+        sent = _Sent(self, self.cache, lent, size, False)
+        ends = np.cumsum([len(batch) for batch in keys]).tolist()
+        parts = [_Part(sent, end - len(batch), end) for batch, end in zip(keys, ends)]
+        if self.transform is None:
+            return parts
+        rows = self._tensor(np.asarray(lent).reshape(-1, size), False)
+        batches = [rows[part.begin:part.end] for part in parts]
+        return [_replaced(self.transform(batch, of), batch, part) for batch, of, part in zip(batches, keys, parts)]
 
 
 class _Sent:
@@ -91,6 +110,16 @@ def _received(name: str, slot: Any, size: int, form: Any) -> torch.Tensor:
     return Dataset._tensor(SimpleNamespace(dtype=dtype, shape=shape), rows, one)  # type: ignore[arg-type]
 
 
+class _Part:
+    """One of the batches that a worker passes on together. Pickle writes what they share once."""
+
+    def __init__(self, sent: _Sent, begin: int, end: int) -> None:
+        self._sent, self.begin, self.end = sent, begin, end
+
+    def __reduce__(self) -> Any:
+        return operator.getitem, (self._sent, slice(self.begin, self.end))
+
+
 def _replaced(result: Any, tensor: torch.Tensor, sent: _Sent) -> Any:
     """Returns the result of transform, with the tensor that transform was given replaced by `sent`."""
     if result is tensor:
@@ -103,8 +132,14 @@ def _replaced(result: Any, tensor: torch.Tensor, sent: _Sent) -> Any:
 
 
 def as_it_is(batch: Any) -> Any:
-    """A collate_fn for a DataLoader with batch_size: the batch is already one tensor."""
+    """A collate_fn for a DataLoader with batch_size: the batch is already one tensor, or the batches are."""
     return batch
+
+
+def one_by_one(loader: Iterable[Any]) -> Iterator[Any]:
+    """Yields the batches of a DataLoader that gives several at once: one over a Sampler, with batch_size."""
+    for batches in loader:
+        yield from batches
 
 
 class Sampler(torch.utils.data.Sampler):
