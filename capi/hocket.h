@@ -1181,7 +1181,7 @@ typedef struct hkt_cache_options {
     int32_t io;         /* hkt_cache_io */
     int32_t store;      /* hkt_cache_store */
     int32_t depth;      /* reads in flight; 64 */
-    int32_t workers;    /* the most threads that may block in read, and as many in decode; 32 */
+    int32_t workers;    /* the most threads that may block in read, and as many in decode; 64 and 32 */
     int64_t timeout_ms; /* HOCKET_TIMEOUT_MS; 60000: the longest that a get waits for its samples */
 } hkt_cache_options;
 

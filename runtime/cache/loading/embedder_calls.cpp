@@ -40,7 +40,11 @@ void check(Status status, const Value& value, const char* function, const LoadOp
 }  // namespace
 
 EmbedderCalls::EmbedderCalls(const LoadOptions& options, Loop& loop, LoadRoom& room)
-    : options_(options), loop_(loop), room_(room), readers_(options.workers), decoders_(options.workers) {}
+    : options_(options),
+      loop_(loop),
+      room_(room),
+      readers_(options.workers.value_or(default_readers)),
+      decoders_(options.workers.value_or(default_decoders)) {}
 
 Task<> EmbedderCalls::read(Load& load) {
     for (bool is_over = false; !is_over;) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -24,13 +25,18 @@ using DecodeFunction =
 // Selects which samples of the source are written to the disk: see hkt_cache_store.
 enum class Store { unless_behind, all, none };
 
+// Who reads waits for storage most of the time, so there are as many as reads may be in flight. Who decodes
+// computes.
+constexpr unsigned default_readers = 64, default_decoders = 32;
+
 struct LoadOptions {
     std::unique_ptr<Source> source;  // null: none
     ReadFunction read;               // implements FromCallback
     DecodeFunction decode;           // may be empty
     IoKind io = IoKind::automatic;
     Store store = Store::unless_behind;
-    unsigned depth = 64, workers = 32;
+    unsigned depth = 64;
+    std::optional<unsigned> workers;  // threads for read, and as many for decode; none: the defaults below
     std::chrono::milliseconds timeout{60000};
 
     // Names a sample for people.

@@ -32,6 +32,19 @@ SegmentHeader header_of(const std::string& path) {
     return decode_header(page).value();
 }
 
+// Sleeps, and counts how many calls run at once.
+Status counting_read(std::uint64_t key, Value& sample, std::atomic<int>& running, std::atomic<int>& most) {
+    const int now = ++running;
+    for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+    }
+    std::this_thread::sleep_for(20ms);
+    --running;
+    const auto bytes = sample_bytes(key, 100);
+    std::byte* const to = sample.reserve(bytes.size());
+    if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+    return Status::success;
+}
+
 }  // namespace
 
 TEST_CASE("a sample is read from the source once, and then is in memory") {
@@ -193,15 +206,7 @@ TEST_CASE("twice as many loads as reads may be in flight run, so that the next r
     options.depth = 4;
     options.workers = 32;
     options.read = [&](std::uint64_t key, Value& sample) {
-        const int now = ++running;
-        for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
-        }
-        std::this_thread::sleep_for(20ms);
-        --running;
-        const auto bytes = sample_bytes(key, 100);
-        std::byte* const to = sample.reserve(bytes.size());
-        if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
-        return Status::success;
+        return counting_read(key, sample, running, most);
     };
     Cache cache(std::move(options));
     std::vector<std::uint64_t> keys(24);
@@ -211,6 +216,29 @@ TEST_CASE("twice as many loads as reads may be in flight run, so that the next r
     for (const Lent& lent : samples) cache.release(lent);
     CHECK(most > 4);
     CHECK(most <= 8);
+}
+
+TEST_CASE("as many threads read as loads run, unless the program wants fewer") {
+    const bool is_limited = GENERATE(false, true);
+    std::atomic<int> running = 0, most = 0;
+    CacheOptions options;
+    options.memory_bytes = 16 * MiB;
+    options.source = callback_source("counting");
+    if (is_limited) options.workers = 8;
+    options.read = [&](std::uint64_t key, Value& sample) {
+        return counting_read(key, sample, running, most);
+    };
+    Cache cache(std::move(options));
+    std::vector<std::uint64_t> keys(64);
+    std::iota(keys.begin(), keys.end(), 0);
+    std::vector<Lent> samples(keys.size());
+    cache.wait(cache.get_batch(keys, samples.data()));
+    for (const Lent& lent : samples) cache.release(lent);
+    if (is_limited) {
+        CHECK(most == 8);
+    } else {
+        CHECK(most > 32);
+    }
 }
 
 TEST_CASE("a batch comes whole or not at all, and waits in the background") {
