@@ -120,7 +120,7 @@ class _Part:
         return operator.getitem, (self._sent, slice(self.begin, self.end))
 
 
-def _replaced(result: Any, tensor: torch.Tensor, sent: _Sent) -> Any:
+def _replaced(result: Any, tensor: torch.Tensor, sent: _Sent | _Part) -> Any:
     """Returns the result of transform, with the tensor that transform was given replaced by `sent`."""
     if result is tensor:
         return sent
