@@ -1,12 +1,14 @@
 // The table of collectives holds everything the code knows about a collective by name. A row says which part
 // of the data each rank has at the start, which part each must have at the end, and whether values are
 // combined. The verifier proves the row's promise; projection, planner, runtime, C ABI and tools read it.
+// Collectives that a schedule file defines have rows, too, which are added when the file is read.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 
 namespace hocket::dsl {
@@ -34,7 +36,8 @@ enum class Effect : std::uint8_t { copies, combines, exchanges };
     ROW(scatter, HKT_SCATTER, whole, none, own, own, copies)                  \
     ROW(all_to_all, HKT_ALL_TO_ALL, whole, whole, whole, whole, exchanges)
 
-enum class Collective : std::uint8_t {
+// Numbers above the table's are of collectives that files define.
+enum class Collective : std::uint16_t {
 #define HOCKET_ROW(name, ...) name,
     HOCKET_COLLECTIVES(HOCKET_ROW)
 #undef HOCKET_ROW
@@ -53,21 +56,35 @@ struct Shares {
     constexpr bool differ() const { return root != others; }
 };
 
+// The facts about a collective that a file defines which hold on every topology. A rank of which its contract
+// says nothing has no buffer (Share::none), which only a topology shows: dsl/graph/promise.hpp.
+struct OwnContract {
+    std::string name;
+    std::string text;  // of the definition, as ast::print has it: two are the same if their texts are
+    Share input = Share::whole, output = Share::whole;
+    bool combines = false;
+    bool has_root = false;
+    bool is_by_rank = false;  // the definition names chunks of x
+};
+
 struct Contract {
     std::string_view name;
     Shares input, output;
     Effect effect;
+    const OwnContract* own = nullptr;  // if a file defines it
 
     constexpr bool combines() const { return effect == Effect::combines; }
     constexpr bool exchanges() const { return effect == Effect::exchanges; }
 
-    // True if one rank's buffers differ from those of all others.
-    constexpr bool has_root() const { return input.differ() || output.differ(); }
+    // True if one rank's buffers differ from those of all others, or if a definition names a root.
+    constexpr bool has_root() const { return own ? own->has_root : input.differ() || output.differ(); }
     // True if the data come from the root, or go to the root.
     constexpr bool spreads() const { return input.differ(); }
     constexpr bool concentrates() const { return output.differ(); }
     // True if x is divided by rank: the collective's function then takes the count of one piece.
-    constexpr bool is_by_rank() const { return scatters() || gathers() || exchanges(); }
+    constexpr bool is_by_rank() const {
+        return own ? own->is_by_rank : scatters() || gathers() || exchanges();
+    }
     constexpr bool scatters() const { return output.has(Share::own); }
     constexpr bool gathers() const { return input.has(Share::own); }
 };
@@ -80,11 +97,23 @@ inline constexpr Contract contracts[] = {
 #undef HOCKET_ROW
 };
 
-// Throws std::logic_error if the number is not a collective's.
+// Stands for a collective that no file has been found to define.
+inline constexpr Collective undefined_collective{0xffff};
+
+constexpr bool is_own(Collective collective) {
+    return static_cast<std::size_t>(collective) >= std::size(contracts);
+}
+
+// Returns the collective that a file defines so. The same definition gives the same collective wherever it
+// stands, as long as the process lives. Thread-safe. Throws std::length_error after 60000 different ones.
+Collective define(OwnContract contract);
+// Throws std::logic_error if the number is not a collective's. Thread-safe.
+const Contract& own_contract(Collective collective);
+// Returns a number that is the same in every process.
+std::uint64_t identity_of(Collective collective);
+
 constexpr const Contract& contract_of(Collective collective) {
-    if (static_cast<std::size_t>(collective) >= std::size(contracts))
-        throw std::logic_error("a collective that the table does not have");
-    return contracts[static_cast<std::size_t>(collective)];
+    return is_own(collective) ? own_contract(collective) : contracts[static_cast<std::size_t>(collective)];
 }
 
 constexpr std::string_view name_of(Collective collective) {

@@ -13,7 +13,17 @@ constexpr std::size_t most_buffers = 48;  // the proof keeps a bit for each
 
 }  // namespace
 
+// The proof of computations knows what the table's collectives promise.
+void Computations::refuse_own_collective(Span span) const {
+    if (is_own(graph_.collective))
+        throw DiagnosticError(
+            span,
+            fmt::format("a schedule of {}, which a file defines, cannot compute", name_of(graph_.collective)),
+            "compute before or after it, or in a schedule of all_reduce");
+}
+
 ViewId Computations::add_buffer(ExtraBuffer buffer, View view) {
+    refuse_own_collective(buffer.span);
     if (graph_.extras.size() == most_buffers)
         throw DiagnosticError(buffer.span,
                               fmt::format("this schedule makes more than {} buffers", most_buffers));
@@ -69,6 +79,7 @@ std::uint32_t Computations::add(Computation computation) {
     if (graph_.buffers > 1)
         throw DiagnosticError(graph_.header, "a schedule cannot both exchange data and compute",
                               "use two schedules");
+    refuse_own_collective(graph_.header);
     graph_.computations.push_back(std::move(computation));
     return static_cast<std::uint32_t>(graph_.computations.size() - 1);
 }

@@ -31,6 +31,7 @@ class Computations {
   private:
     void select(const ast::Let& let, Span span, Scope& scope);
     void total(const ast::Let& let, Span span, Scope& scope);
+    void refuse_own_collective(Span span) const;
     ViewId add_buffer(ExtraBuffer buffer, View view);
     Region place_of(ViewId view, Rank rank) const;
     std::vector<Rank> ranks() const;

@@ -9,6 +9,7 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/computations.hpp"
+#include "dsl/elaboration/promises.hpp"
 #include "dsl/elaboration/transfers.hpp"
 
 namespace hocket::dsl {
@@ -74,6 +75,12 @@ void check_composition(const ast::Compose& compose, View::Division division, con
                        Span span) {
     const Contract contract = contract_of(compose.collective);
     using Division = View::Division;
+    if (contract.own && (contract.is_by_rank() || contract.has_root()))
+        throw DiagnosticError(span,
+                              fmt::format("a schedule cannot compose {}, whose contract {}", contract.name,
+                                          contract.has_root() ? "names a root" : "divides the buffer"),
+                              "only collectives of files without a root and without chunks can be composed: "
+                              "write its transfers here, or an algorithm over all ranks");
     if (contract.gathers() && division != Division::scattered)
         throw DiagnosticError(
             span, fmt::format("the buffer is not scattered over {}: there is nothing to gather", over),
@@ -115,6 +122,9 @@ StepGraph Elaborator::run() {
     const bool has_owners = contract.is_by_rank();
     for (Rank rank = 0; has_owners && !options_.only && rank < graph_.ranks; ++rank)
         graph_.owned.push_back(own.held(topology_, rank));
+    if (is_own(graph_.collective) && !options_.only)
+        graph_.promise = promise_of(library_.definition_of(graph_.collective), graph_.ranks, graph_.root,
+                                    options_.deadline);
 
     const ViewId buffer = views_.add(initial_view(topology_, graph_.collective, graph_.root));
     if (runnable_.schedule) {

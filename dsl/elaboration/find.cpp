@@ -143,10 +143,33 @@ Topology find_topology(Library& library, const std::string& text, Rank ranks) {
     return topology;
 }
 
+std::vector<Collective> collectives_for(Library& library, const std::string& schedule) {
+    if (looks_like_file(schedule)) library.load(file_of(schedule));
+    std::vector<Collective> all(std::begin(all_collectives), std::end(all_collectives));
+    for (const Collective own : library.own_collectives()) all.push_back(own);
+    return all;
+}
+
+Collective find_collective(Library& library, const std::string& text, const std::string& schedule) {
+    for (const Collective built_in : all_collectives)
+        if (name_of(built_in) == text) return built_in;
+    if (looks_like_file(schedule)) library.load(file_of(schedule));
+    const Library::Reference reference = library.resolve(text);
+    if (!reference.call.args.empty())
+        throw DiagnosticError(reference.call.span, "a collective takes no arguments",
+                              fmt::format("write {}", reference.call.text));
+    std::vector<std::string> names;
+    for (const Collective known : collectives_for(library, "")) names.emplace_back(name_of(known));
+    return definition_of(reference, library, library.find_collective(reference.call.text), names,
+                         &ast::File::collectives, "collective")
+        .collective;
+}
+
 Collective first_collective_of(Library& library, const std::string& text) {
     if (text.empty()) return Collective::all_reduce;
     std::string first_error;
-    for (const Collective collective : all_collectives) {
+    const std::vector<Collective> collectives = collectives_for(library, text);
+    for (const Collective collective : collectives) {
         try {
             find_runnable(library, text, collective);
             return collective;
@@ -155,13 +178,19 @@ Collective first_collective_of(Library& library, const std::string& text) {
         }
     }
     const Library::Reference reference = library.resolve(text);
-    if (!reference.file) throw no_schedule(library, reference.call.text, all_collectives);
+    if (!reference.file) throw no_schedule(library, reference.call.text, collectives);
     throw NotFoundError(first_error);
 }
 
 Collective first_collective_of(const std::string& text, const std::vector<std::string>& search_path) {
     Library library(search_path);
     return first_collective_of(library, text);
+}
+
+Collective find_collective(const std::string& text, const std::string& schedule,
+                           const std::vector<std::string>& search_path) {
+    Library library(search_path);
+    return text.empty() ? first_collective_of(library, schedule) : find_collective(library, text, schedule);
 }
 
 Runnable find_runnable(Library& library, const std::string& text, Collective collective) {

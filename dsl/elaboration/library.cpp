@@ -13,6 +13,7 @@
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/named_file.hpp"
+#include "dsl/syntax/own_collectives.hpp"
 #include "dsl/syntax/parse.hpp"
 
 namespace hocket::dsl {
@@ -119,6 +120,7 @@ void reject_duplicates(const ast::File& tree) {
                                              {{entry->second, "first here"}},
                                              "rename one of them"});
     };
+    for (const ast::CollectiveDefinition& c : tree.collectives) check("c " + c.name.text, c.name);
     for (const ast::Algorithm& a : tree.algorithms)
         check(fmt::format("a{} {}", int(a.collective), a.name.text), a.name);
     for (const ast::Schedule& s : tree.schedules)
@@ -142,20 +144,38 @@ std::string file_of(const std::string& text) {
 }
 
 Library::Library(const std::vector<std::string>& search_path) : search_path_(search_path) {
+    std::vector<std::shared_ptr<Entry>> files;
     for (const std::string& folder : search_path)
         for (const auto& [is_compared, path] : schedule_files(folder, broken_)) {
             try {
-                files_.push_back(parsed(display_path(path), read_file(path), is_compared));
+                files.push_back(parsed(display_path(path), read_file(path), is_compared));
             } catch (const ReadError&) {
                 throw;
             } catch (const std::runtime_error& error) {
                 broken_.push_back(error.what());
             }
         }
+    // A file may name a collective that a later one defines.
+    files_.assign(files.begin(), files.end());
+    for (const std::shared_ptr<Entry>& file : files) {
+        try {
+            resolve(*file);
+        } catch (const DiagnosticError& error) {
+            broken_.push_back(error.what());
+            std::erase(files_, file);
+        }
+    }
 }
 
-std::shared_ptr<const Library::Entry> Library::parsed(const std::string& path, std::string text,
-                                                      bool is_compared) {
+void Library::resolve(Entry& entry) const {
+    resolve_collectives(entry.tree, [&](const std::string& name) { return find_collective(name); });
+    std::vector<std::string> known;
+    for (const Collective own : own_collectives()) known.emplace_back(name_of(own));
+    for (const ast::CollectiveDefinition& own : entry.tree.collectives) known.push_back(own.name.text);
+    require_collectives(entry.tree, std::move(known));
+}
+
+std::shared_ptr<Library::Entry> Library::parsed(const std::string& path, std::string text, bool is_compared) {
     auto entry = std::make_shared<Entry>();
     entry->source = {path, std::move(text)};
     entry->tree = parse(entry->source);
@@ -166,8 +186,36 @@ std::shared_ptr<const Library::Entry> Library::parsed(const std::string& path, s
 
 const ast::File& Library::load(const std::string& path) {
     const ast::File*& file = loaded_[path];
-    if (!file) file = &(*files_.insert(files_.begin(), parsed(path, read_file(path), false)))->tree;
+    if (!file) file = &add(path, read_file(path));
     return *file;
+}
+
+const ast::File& Library::add(const std::string& path, std::string text) {
+    const std::shared_ptr<Entry> entry = parsed(path, std::move(text), false);
+    resolve(*entry);
+    files_.insert(files_.begin(), entry);
+    return entry->tree;
+}
+
+const ast::CollectiveDefinition* Library::find_collective(const std::string& name) const {
+    return first_of(files_, &ast::File::collectives, name);
+}
+
+const ast::CollectiveDefinition& Library::definition_of(Collective collective) const {
+    for (const auto& file : files_)
+        for (const ast::CollectiveDefinition& definition : file->tree.collectives)
+            if (definition.collective == collective) return definition;
+    throw NotFoundError(fmt::format("no file defines the collective {} in the way that was asked for; {}",
+                                    name_of(collective), where_looked()));
+}
+
+std::vector<Collective> Library::own_collectives() const {
+    std::vector<Collective> all;
+    for (const auto& file : files_)
+        for (const ast::CollectiveDefinition& definition : file->tree.collectives)
+            if (std::ranges::find(all, definition.collective) == all.end())
+                all.push_back(definition.collective);
+    return all;
 }
 
 const ast::Schedule* Library::find_schedule(const std::string& name, Collective collective) const {

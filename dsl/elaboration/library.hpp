@@ -32,8 +32,16 @@ class Library {
     // Loads a file, which gets precedence over all others; reads it once. Throws DiagnosticError,
     // NotFoundError, ReadError.
     const ast::File& load(const std::string& path);
+    // As load(), with a file's text, which is not on the disk.
+    const ast::File& add(const std::string& path, std::string text);
+
+    // Returns the definition of a collective that a file defines, and of which the library has a schedule.
+    const ast::CollectiveDefinition& definition_of(Collective collective) const;
+    // Returns the collectives that files define, in the order of precedence, each once.
+    std::vector<Collective> own_collectives() const;
 
     // These functions return null if there is none.
+    const ast::CollectiveDefinition* find_collective(const std::string& name) const;
     const ast::Schedule* find_schedule(const std::string& name, Collective collective) const;
     const ast::Algorithm* find_algorithm(const std::string& name, Collective collective) const;
     const ast::TopologyDefinition* find_topology(const std::string& name) const;
@@ -69,7 +77,9 @@ class Library {
         ast::File tree;
         bool is_compared;  // lies in a compared/ folder
     };
-    static std::shared_ptr<const Entry> parsed(const std::string& path, std::string text, bool is_compared);
+    static std::shared_ptr<Entry> parsed(const std::string& path, std::string text, bool is_compared);
+    // Finds the collectives that the file names and another file defines. Throws DiagnosticError.
+    void resolve(Entry& entry) const;
 
     std::vector<std::shared_ptr<const Entry>> files_;  // in order of precedence
     std::map<std::string, const ast::File*> loaded_;   // by path

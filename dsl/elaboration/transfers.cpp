@@ -17,49 +17,11 @@ constexpr std::size_t work_of_a_look = 1 << 8;  // between two reads of the cloc
 
 }  // namespace
 
-ChunkRange Transfers::chunk_range(const ast::Expression& region, const Evaluator& evaluator,
-                                  const Arena& arena) const {
-    using Kind = ast::Expression::Kind;
-    const Rank size = arena.group.size;
-    const bool indexed = region.kind == Kind::index || region.kind == Kind::slice;
-    const ast::Expression& base = indexed ? region.args[0] : region;
-    const Value buffer = evaluator.evaluate(base);
-    const auto* reference = std::get_if<ViewRef>(&buffer);
-    if (!reference)
-        throw DiagnosticError(base.span,
-                              fmt::format("expected a buffer here, but this is {}", kind_of(buffer)),
-                              "write x, x[chunk], x[first ..< end] or x[block(i, n)]");
-    const ViewId view = reference->view;
-    if (!arena.in_algorithm) check_can_move(view, base.span);
-    if (!indexed) return {view, 0, size};
-    if (region.kind == Kind::slice) {
-        const std::int64_t first = evaluator.integer(region.args[1]),
-                           last = evaluator.integer(region.args[2]);
-        if (first < 0 || last > size)
-            throw DiagnosticError(
-                region.span,
-                fmt::format("chunks {} ..< {} are not in this group: its chunks are 0 ..< {}", first, last,
-                            size),
-                "slices do not wrap around; a single chunk's index does");
-        if (first >= last)
-            throw DiagnosticError(region.span, fmt::format("the slice {} ..< {} is empty", first, last));
-        return {view, static_cast<Rank>(first), static_cast<Rank>(last)};
-    }
-    const ast::Expression& index = region.args[1];
-    if (index.kind == Kind::call && index.text == "block") {
-        if (index.args.size() != 2)
-            throw DiagnosticError(index.span, "block takes 2 arguments: block(chunk, chunks in a block)");
-        const std::int64_t chunk = wrap(evaluator.integer(index.args[0]), size),
-                           length = evaluator.integer(index.args[1]);
-        if (length < 1)
-            throw DiagnosticError(index.span, fmt::format("a block of {} chunks", length),
-                                  "a block has at least one");
-        const std::int64_t first = chunk / length * length;
-        return {view, static_cast<Rank>(first),
-                static_cast<Rank>(std::min<std::int64_t>(first + length, size))};
-    }
-    const auto chunk = static_cast<Rank>(wrap(evaluator.integer(index), size));
-    return {view, chunk, chunk + 1};
+Chunks Transfers::chunks(const ast::Expression& region, const Evaluator& evaluator,
+                         const Arena& arena) const {
+    const Chunks chunks = chunks_of(region, evaluator, arena.group.size);
+    if (!arena.in_algorithm) check_can_move(chunks.view, buffer_of(region).span);
+    return chunks;
 }
 
 // Compositions are checked elsewhere; this is for the schedule's own transfers.
@@ -70,7 +32,7 @@ void Transfers::check_can_move(ViewId view, Span span) const {
                               extra->is_like_x() ? "assign it to x, and move x" : "write all_gather");
 }
 
-std::uint32_t Transfers::region_index(Arena& arena, ChunkRange chunks, Span span) {
+std::uint32_t Transfers::region_index(Arena& arena, Chunks chunks, Span span) {
     const auto [entry, is_new] = arena.regions.emplace(chunks, 0);
     if (is_new) {
         Region region =
@@ -108,9 +70,9 @@ void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& s
     const auto destination_member = static_cast<Rank>(wrap(evaluate.integer(transfer.destination), size));
     const Rank source = arena.members[source_member], destination = arena.members[destination_member];
     if (only_ && source != *only_ && destination != *only_) return;
-    const std::uint32_t region = region_index(arena, chunk_range(transfer.region, evaluate, arena), span);
+    const std::uint32_t region = region_index(arena, chunks(transfer.region, evaluate, arena), span);
     std::uint32_t target = region;
-    if (transfer.target) target = region_index(arena, chunk_range(*transfer.target, evaluate, arena), span);
+    if (transfer.target) target = region_index(arena, chunks(*transfer.target, evaluate, arena), span);
     if (source == destination && region == target)
         throw DiagnosticError(span,
                               fmt::format("member {} of a group of {} sends to itself", source_member, size),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dsl/base/deadline.hpp"
+#include "dsl/elaboration/chunks.hpp"
 #include "dsl/elaboration/symmetry_finder.hpp"
 #include "dsl/elaboration/value.hpp"
 #include "dsl/graph/step_graph.hpp"
@@ -17,20 +18,13 @@ namespace hocket::dsl {
 // A schedule that makes more of both together is taken for a mistake.
 inline constexpr std::size_t most_steps_and_iterations = 1 << 25;
 
-// The chunks [first, last) of a view, in a group's own numbering.
-struct ChunkRange {
-    ViewId view = 0;
-    Rank first = 0, last = 0;
-    auto operator<=>(const ChunkRange&) const = default;
-};
-
 // A group of ranks on which an algorithm runs, or all ranks, for a schedule's own transfers.
 struct Arena {
     Group group;
     std::vector<Rank> members;
     Span call;
-    bool in_algorithm = true;                          // algorithms don't know the topology's names
-    std::map<ChunkRange, std::uint32_t> regions = {};  // index in the graph, for ranges that were seen before
+    bool in_algorithm = true;                      // algorithms don't know the topology's names
+    std::map<Chunks, std::uint32_t> regions = {};  // index in the graph, for ranges that were seen before
 };
 
 class Transfers {
@@ -71,10 +65,9 @@ class Transfers {
   private:
     friend class EachRunner;
     void lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena);
-    ChunkRange chunk_range(const ast::Expression& region, const Evaluator& evaluator,
-                           const Arena& arena) const;
+    Chunks chunks(const ast::Expression& region, const Evaluator& evaluator, const Arena& arena) const;
     void check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target) const;
-    std::uint32_t region_index(Arena& arena, ChunkRange chunks, Span span);
+    std::uint32_t region_index(Arena& arena, Chunks chunks, Span span);
     void check_can_move(ViewId view, Span span) const;
 
     StepGraph& graph_;

@@ -8,6 +8,7 @@
 #include "dsl/base/collective.hpp"
 #include "dsl/base/source.hpp"
 #include "dsl/graph/computation.hpp"
+#include "dsl/graph/promise.hpp"
 #include "dsl/graph/region.hpp"
 #include "dsl/graph/topology.hpp"
 #include "dsl/syntax/ast.hpp"
@@ -55,6 +56,7 @@ struct StepGraph {
     Collective collective = Collective::all_reduce;
     Rank ranks = 1;
     Rank root = 0;
+    Promise promise;  // of a collective that a file defines. Empty in a graph of one rank's steps
     // Data live in consecutive buffers: x has the positions from 0 to 1, the result of the first exchange
     // those from 1 to 2, and so on. The last buffer holds the collective's result.
     std::int64_t buffers = 1;
@@ -97,7 +99,16 @@ struct StepGraph {
     // Returns the number of equally cut pieces of every buffer, one per rank, if data change places;
     // otherwise 0.
     Rank pieces_alike() const {
-        return moves || buffers > 1 || contract_of(collective).exchanges() ? ranks : 0;
+        return moves || buffers > 1 || promise.moves || contract_of(collective).exchanges() ? ranks : 0;
+    }
+    // Return the parts of x that the rank's send buffer and receive buffer hold.
+    Share input_of(Rank rank) const {
+        const Share share = contract_of(collective).input.of(rank == root);
+        return promise.is_given() && !promise.gives[static_cast<std::size_t>(rank)] ? Share::none : share;
+    }
+    Share output_of(Rank rank) const {
+        const Share share = contract_of(collective).output.of(rank == root);
+        return promise.is_given() && !promise.gets[static_cast<std::size_t>(rank)] ? Share::none : share;
     }
 };
 

@@ -11,6 +11,7 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/operators.hpp"
+#include "dsl/elaboration/promises.hpp"
 #include "dsl/elaboration/updates.hpp"
 #include "dsl/planning/compile.hpp"
 
@@ -93,12 +94,13 @@ class Checker {
     static const ast::File& load(const std::string& path, Library& library) {
         const ast::File& file = library.load(path);
         if (file.algorithms.empty() && file.schedules.empty() && file.topologies.empty() &&
-            file.operators.empty() && file.updates.empty())
+            file.operators.empty() && file.updates.empty() && file.collectives.empty())
             throw NotFoundError(path + ": error: the file defines nothing");
         return file;
     }
 
     void check_file(const std::string& path, const ast::File& file, Library& library) {
+        for (const ast::CollectiveDefinition& definition : file.collectives) check(path, definition);
         for (const ast::OperatorDefinition& definition : file.operators) check(path, definition);
         for (const ast::UpdateDefinition& definition : file.updates) check(path, definition);
         for (const ast::Algorithm& algorithm : file.algorithms) check(path, algorithm, library);
@@ -116,18 +118,29 @@ class Checker {
         return *folders_;
     }
 
+    // where: the condition, for the error if no size meets it.
+    template <typename Condition>
+    std::vector<Rank> sizes_to_try(Condition condition, const std::optional<ast::Expression>& where) const {
+        const std::vector<Rank> sizes = options_.group_sizes.empty()
+                                            ? sizes_that_meet(condition)
+                                            : chosen_of(options_.group_sizes, condition);
+        if (sizes.empty())
+            throw DiagnosticError(where->span, "no group that was tried meets this condition",
+                                  "name sizes with --ranks");
+        return sizes;
+    }
+
     void check(const std::string& path, const ast::Algorithm& algorithm, const Library& library) {
         judge(path, [&]() -> Finding {
             const Runnable runnable = runnable_of(algorithm);
+            const ast::CollectiveDefinition* own =
+                is_own(algorithm.collective) ? &library.definition_of(algorithm.collective) : nullptr;
             const auto is_tried = [&](Rank size) {
-                return is_allowed(runnable, make_group(flat_topology(size), {0}));
+                return is_allowed(runnable, make_group(flat_topology(size), {0})) &&
+                       (!own || is_allowed(*own, size));
             };
-            const std::vector<Rank> sizes = options_.group_sizes.empty()
-                                                ? sizes_that_meet(is_tried)
-                                                : chosen_of(options_.group_sizes, is_tried);
-            if (sizes.empty())
-                throw DiagnosticError(algorithm.where->span, "no group that was tried meets this condition",
-                                      "name sizes with --ranks");
+            const std::vector<Rank> sizes =
+                sizes_to_try(is_tried, algorithm.where || !own ? algorithm.where : own->where);
             for (const Rank size : sizes)
                 verify_algorithm(runnable, library, size, roots_to_try(size), deadline());
             return {fmt::format("algorithm {} {}", runnable.name, name_of(algorithm.collective)),
@@ -202,6 +215,18 @@ class Checker {
             planner.check(request);
         }
         return ranks;
+    }
+
+    // Lays the contract out on the groups that its condition allows.
+    void check(const std::string& path, const ast::CollectiveDefinition& definition) {
+        judge(path, [&]() -> Finding {
+            const auto is_tried = [&](Rank size) { return is_allowed(definition, size); };
+            const std::vector<Rank> sizes = sizes_to_try(is_tried, definition.where);
+            for (const Rank size : sizes)
+                for (const Rank root : definition.root ? roots_to_try(size) : std::set<Rank>{0})
+                    promise_of(definition, size, root, deadline());
+            return {"collective " + definition.name.text, "groups of " + folded(sizes)};
+        });
     }
 
     // Builds the operator. Its words (commutative, associative) are not checked for truth.

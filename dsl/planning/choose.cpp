@@ -192,12 +192,14 @@ class Parts {
     const ast::Algorithm& add_mark(Collective collective) {
         Mark& mark = marks_.emplace_back();
         const Contract contract = contract_of(collective);
-        mark.source = {"", fmt::format("algorithm mark {}(x{}) over g {{ each r in g  x : r -> {}r + 1 }}",
-                                       contract.name,
-                                       contract.has_root()    ? ", root"
-                                       : contract.exchanges() ? ", y"
-                                                              : "",
-                                       contract.exchanges() ? "y : " : "")};
+        // A composition of a collective that a file defines has neither root nor chunks.
+        const std::string_view name = contract.own ? name_of(Collective::all_reduce) : contract.name;
+        mark.source = {"",
+                       fmt::format("algorithm mark {}(x{}) over g {{ each r in g  x : r -> {}r + 1 }}", name,
+                                   contract.has_root()    ? ", root"
+                                   : contract.exchanges() ? ", y"
+                                                          : "",
+                                   contract.exchanges() ? "y : " : "")};
         mark.tree = parse(mark.source);
         return mark.tree.algorithms[0];
     }

@@ -6,7 +6,7 @@ Places::Places(const StepGraph& graph, const std::vector<Rank>& host, Protocol p
     : protocol_(protocol), builder_(builder) {
     for (const Rank rank : host) {
         Side& side = sides_.emplace_back();
-        const Share output = contract_of(graph.collective).output.of(rank == graph.root);
+        const Share output = graph.output_of(rank);
         if (!graph.owned.empty()) side.own = builder_.atoms_of(graph.owned_by(rank).front());
         if (output == Share::whole) side.output = builder_.atoms_of(graph.output());
         if (output == Share::own) {
@@ -20,12 +20,20 @@ Places::Places(const StepGraph& graph, const std::vector<Rank>& host, Protocol p
 }
 
 void Places::set_initial_places(const StepGraph& graph, Rank rank, Side& side) const {
-    const Share input = contract_of(graph.collective).input.of(rank == graph.root);
     side.place.assign(builder_.atoms(), nowhere);
-    const AtomRange held = input == Share::whole ? builder_.atoms_of(graph.input())
-                           : input == Share::own ? side.own
-                                                 : AtomRange{};
-    std::fill(side.place.begin() + held.begin, side.place.begin() + held.end, input_area);
+    const auto hold = [&](AtomRange held) {
+        std::fill(side.place.begin() + held.begin, side.place.begin() + held.end, input_area);
+    };
+    const Promise& promise = graph.promise;
+    const Share input = graph.input_of(rank);
+    if (input == Share::own)
+        hold(side.own);
+    else if (input == Share::whole && promise.chunks <= 1)
+        hold(builder_.atoms_of(graph.input()));
+    else if (input == Share::whole)
+        for (Rank chunk = 0; chunk < promise.chunks; ++chunk)
+            if (promise.held[promise.place(rank, chunk)])
+                hold(builder_.atoms_of(graph.owned_by(chunk).front()));
     AreaId kept = kept_bit;
     for (const ExtraBuffer& extra : graph.extras) {
         if (!extra.is_like_x()) continue;

@@ -38,7 +38,8 @@ class Places {
     AtomRange own(Member member) const { return sides_[member].own; }
     AtomRange output(Member member) const { return sides_[member].output; }
 
-    // Returns the area that holds the atom's current value.
+    // Returns the area that holds the atom's current value; `nowhere` if it has none.
+    static constexpr AreaId nowhere = ~AreaId{0};
     AreaId at(Member member, std::uint32_t atom) const { return sides_[member].place[atom]; }
 
     // Calls `call` for each maximal run of atoms that are in one area.
@@ -85,7 +86,6 @@ class Places {
         std::vector<AreaId> place;                // by atom
         std::vector<bool> lent[areas_of_a_rank];  // by atom: true if local peers read it in this phase
     };
-    static constexpr AreaId nowhere = ~AreaId{0};
 
     void set_initial_places(const StepGraph& graph, Rank rank, Side& side) const;
     void set_place(Member member, AtomRange atoms, AreaId area);

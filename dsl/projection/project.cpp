@@ -141,7 +141,9 @@ Atoms atoms_of(const StepGraph& graph, const std::vector<HostStep>& steps, const
     }
     for (std::size_t i = 0; i < used.size(); ++i)
         if (used[i]) regions.push_back(graph.regions[i]);
-    if (!graph.owned.empty())
+    if (graph.promise.chunks > 1)
+        regions.insert(regions.end(), graph.owned.begin(), graph.owned.end());
+    else if (!graph.owned.empty())
         for (const Rank rank : host) regions.push_back(graph.owned_by(rank));
     for (const ExtraBuffer& extra : graph.extras)
         regions.push_back({{Rational(extra.begin), Rational(extra.begin + 1)}});
@@ -209,6 +211,8 @@ RankProgram Projector::run(Rank rank) {
     program.rank = rank;
     program.ranks = graph_.ranks;
     program.root = graph_.root;
+    program.has_input = graph_.input_of(rank) != Share::none;
+    program.has_output = graph_.output_of(rank) != Share::none;
     program.protocol = protocol_;
     program.chunks = chunks_of(graph_);
     program.buffers = graph_.buffers;
@@ -627,7 +631,7 @@ void Projector::complete_output(Member member) {
     places_.for_runs(member, places_.output(member), [&](AtomRange run) { runs.push_back(run); });
     for (const AtomRange run : runs) {
         const AreaId place = places_.at(member, run.begin);
-        if (place == output_area) continue;
+        if (place == output_area || place == Places::nowhere) continue;  // nowhere: a contract leaves it open
         if (protocol_ == Protocol::bandwidth && places_.extend(member, run, member)) continue;
         places_.copy(member, run, place, output_area, origin);
     }

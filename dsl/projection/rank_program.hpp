@@ -224,6 +224,8 @@ struct RankProgram {
     Rank rank = 0;
     Rank ranks = 1;
     Rank root = 0;
+    // False if the contract of a collective that a file defines says nothing of this rank's buffer.
+    bool has_input = true, has_output = true;
     std::uint64_t fingerprint = 0;  // of all ranks' steps: equal if all ranks do the same
 
     std::vector<Rational> boundaries;  // ascending, distinct
@@ -276,8 +278,10 @@ struct RankProgram {
     bool keeps_places() const { return buffers == 1 && shifted.empty(); }
 
     // Return the parts of x that this rank's send buffer and receive buffer hold.
-    Share input() const { return contract_of(collective).input.of(rank == root); }
-    Share output() const { return contract_of(collective).output.of(rank == root); }
+    Share input() const { return has_input ? contract_of(collective).input.of(rank == root) : Share::none; }
+    Share output() const {
+        return has_output ? contract_of(collective).output.of(rank == root) : Share::none;
+    }
 
     // Returns local peer i's input, output or work.
     static AreaId local_peer_area(std::size_t i, AreaId area) {

@@ -16,6 +16,7 @@ constexpr std::size_t most_kept_steps = 1 << 20;  // about 30 MiB; the last grap
 // Returns the text for the root; "" if the collective has none.
 std::string root_text(Collective collective, Rank root) {
     const Contract& contract = contract_of(collective);
+    if (contract.own && contract.has_root()) return fmt::format(" with root {}", root);
     return contract.has_root() ? fmt::format(" {} rank {}", contract.spreads() ? "from" : "to", root) : "";
 }
 
@@ -74,8 +75,8 @@ void add_computations(const StepGraph& graph, std::vector<std::int64_t>& numbers
 
 std::uint64_t fingerprint(const StepGraph& graph) {
     // Each list is preceded by its length, so that no element of one list can be read as another's.
-    std::vector<std::int64_t> numbers{static_cast<int>(graph.collective), graph.ranks, graph.root,
-                                      graph.buffers};
+    std::vector<std::int64_t> numbers{static_cast<std::int64_t>(identity_of(graph.collective)), graph.ranks,
+                                      graph.root, graph.buffers};
     numbers.push_back(static_cast<std::int64_t>(graph.steps.size()));
     for (const Step& step : graph.steps) {
         numbers.insert(numbers.end(), {step.phase, step.source, step.destination, step.combines});

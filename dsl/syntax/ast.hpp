@@ -115,6 +115,7 @@ struct If {
 // `reduce_scatter x over l using ring`
 struct Compose {
     Collective collective = Collective::all_reduce;
+    std::optional<Name> own;  // the name of a collective that a file defines
     Expression region;
     Expression group;
     // The root, if the collective has one: data come from it, or go to it.
@@ -160,7 +161,10 @@ struct Algorithm {
     Span span;  // of the header
     Name name;
     Collective collective = Collective::all_reduce;
+    std::optional<Name> own;  // the name of a collective that a file defines
     Name buffer;
+    std::optional<Name>
+        second;  // of such a collective, until its definition says which of the next two it is
     std::optional<Name> root;
     std::optional<Name> target;         // of an exchange: the buffer that receives the result
     std::vector<Parameter> parameters;  // each has a default
@@ -173,6 +177,7 @@ struct Schedule {
     Span span;  // of the header
     Name name;
     Collective collective = Collective::all_reduce;
+    std::optional<Name> own;  // the name of a collective that a file defines
     Name buffer;
     std::optional<Name> root;
     std::vector<Parameter> parameters;
@@ -181,6 +186,41 @@ struct Schedule {
     bool lossy = false;        // the content of states may be lost, too
     std::optional<Expression> where;
     std::vector<Statement> body;
+};
+
+// What a place holds at the end of a collective: `x[c] : q`, or `combined x[c] : q in g where q != r`.
+struct Wanted {
+    bool combines = false;
+    Expression region;
+    std::optional<Name> member;  // stands for each of the members, in the condition
+    Range members;               // or one member's number, as Range::first
+    std::optional<Expression> where;
+};
+// `x[r] : r`, or `x[r] : r = x[r] : q`
+struct Claim {
+    Span span;
+    Expression region, member;
+    std::optional<Wanted> wanted;
+};
+// `before each r in g  x : r`, or `after each r in g  x : r = combined x : g`
+struct Clause {
+    bool is_after = false;
+    std::vector<Binding> bindings;
+    std::vector<Let> lets;
+    std::optional<Expression> where;
+    std::vector<Claim> claims;
+};
+// `collective scan(x) over g { ... }`: the promise of a collective
+struct CollectiveDefinition {
+    Span span;  // of the header
+    Name name;
+    Collective collective = undefined_collective;
+    Name buffer;
+    std::optional<Name> root;
+    Name group;
+    std::optional<Expression> where;
+    std::vector<Let> lets;
+    std::vector<Clause> clauses;
 };
 
 struct Property {
@@ -232,6 +272,7 @@ struct UpdateDefinition {
 };
 
 struct File {
+    std::vector<CollectiveDefinition> collectives;
     std::vector<OperatorDefinition> operators;
     std::vector<UpdateDefinition> updates;
     std::vector<Algorithm> algorithms;
@@ -241,6 +282,9 @@ struct File {
 
 // Returns the tree as indented text, one node per line.
 std::string print(const File& file);
+// Returns the definition in one form, whatever its spaces and comments are.
+std::string canonical_text(const CollectiveDefinition& definition);
+std::string canonical_text(const Expression& expression);
 
 std::string_view spelling(Operator op);
 

@@ -43,11 +43,15 @@ std::string text_of(const Expression& e) {
     return fmt::format("{}({})", e.kind == Expression::Kind::call ? e.text : "", args);
 }
 
-std::string text_of(const Binding& binding) {
-    std::string text = binding.name.text + " in " + text_of(binding.range.first);
-    if (binding.range.kind == Range::Kind::up) text += " ..< " + text_of(*binding.range.last);
-    if (binding.range.kind == Range::Kind::down) text += " >.. " + text_of(*binding.range.last);
+std::string text_of(const Range& range) {
+    std::string text = text_of(range.first);
+    if (range.kind == Range::Kind::up) text += " ..< " + text_of(*range.last);
+    if (range.kind == Range::Kind::down) text += " >.. " + text_of(*range.last);
     return text;
+}
+
+std::string text_of(const Binding& binding) {
+    return binding.name.text + " in " + text_of(binding.range);
 }
 
 std::string text_of(const Let& let) {
@@ -55,6 +59,38 @@ std::string text_of(const Let& let) {
     for (const Name& name : let.parameters) parameters += (parameters.empty() ? "" : ", ") + name.text;
     if (!parameters.empty()) parameters = "(" + parameters + ")";
     return "let " + let.name.text + parameters + " = " + text_of(let.value);
+}
+
+std::string text_of(const std::vector<Binding>& bindings, const std::vector<Let>& lets,
+                    const std::optional<Expression>& where) {
+    std::string text;
+    for (const Binding& binding : bindings) text += (text.empty() ? "each " : ", ") + text_of(binding);
+    for (const Let& let : lets) text += " " + text_of(let);
+    return text + (where ? " where " + text_of(*where) : "");
+}
+
+std::string text_of(const Claim& claim) {
+    std::string text = text_of(claim.region) + " : " + text_of(claim.member);
+    if (!claim.wanted) return text;
+    const Wanted& wanted = *claim.wanted;
+    return fmt::format("{} = {}{} : {}{}{}", text, wanted.combines ? "combined " : "", text_of(wanted.region),
+                       wanted.member ? wanted.member->text + " in " : "", text_of(wanted.members),
+                       wanted.where ? " where " + text_of(*wanted.where) : "");
+}
+
+std::string header_of(const CollectiveDefinition& c) {
+    return fmt::format("collective {}({}{}) over {}{}", c.name.text, c.buffer.text,
+                       c.root ? ", " + c.root->text : "", c.group.text,
+                       c.where ? " where " + text_of(*c.where) : "");
+}
+
+std::string header_of(const Clause& clause) {
+    const std::string each = text_of(clause.bindings, clause.lets, clause.where);
+    return (clause.is_after ? "after" : "before") + (each.empty() ? "" : " " + each);
+}
+
+std::string_view name_of(Collective collective, const std::optional<Name>& own) {
+    return own ? std::string_view(own->text) : dsl::name_of(collective);
 }
 
 class Printer {
@@ -80,11 +116,7 @@ class Printer {
         statements(depth + 1, loop.body);
     }
     void print(int depth, Span span, const Each& each) {
-        std::string bindings;
-        for (const Binding& binding : each.bindings)
-            bindings += (bindings.empty() ? "" : ", ") + text_of(binding);
-        for (const Let& let : each.lets) bindings += fmt::format(" {}", text_of(let));
-        line(depth, span, "each " + bindings + (each.where ? " where " + text_of(*each.where) : ""));
+        line(depth, span, text_of(each.bindings, each.lets, each.where));
         statements(depth + 1, each.body);
     }
     void print(int depth, Span span, const Parallel& loop) {
@@ -101,8 +133,8 @@ class Printer {
     }
     void print(int depth, Span span, const Compose& compose) {
         line(depth, span,
-             fmt::format("{} {} over {}{}{}", name_of(compose.collective), text_of(compose.region),
-                         text_of(compose.group),
+             fmt::format("{} {} over {}{}{}", name_of(compose.collective, compose.own),
+                         text_of(compose.region), text_of(compose.group),
                          compose.from ? " from " + text_of(*compose.from)
                          : compose.to ? " to " + text_of(*compose.to)
                                       : "",
@@ -125,6 +157,15 @@ class Printer {
     }
     void print(int depth, Span span, const Assign& assign) {
         line(depth, span, text_of(assign.target) + " = " + text_of(assign.value));
+    }
+
+    void collective(const CollectiveDefinition& c) {
+        line(0, c.span, header_of(c));
+        for (const Let& let : c.lets) print(1, let.name.span, let);
+        for (const Clause& clause : c.clauses) {
+            line(1, clause.claims.empty() ? c.span : clause.claims[0].span, header_of(clause));
+            for (const Claim& claim : clause.claims) line(2, claim.span, text_of(claim));
+        }
     }
 
     void topology(int depth, const std::vector<TopologyStatement>& list) {
@@ -156,8 +197,23 @@ std::string_view spelling(Operator op) {
     return spellings[static_cast<int>(op)];
 }
 
+std::string canonical_text(const Expression& expression) {
+    return text_of(expression);
+}
+
+std::string canonical_text(const CollectiveDefinition& definition) {
+    std::string text = header_of(definition);
+    for (const Let& let : definition.lets) text += "; " + text_of(let);
+    for (const Clause& clause : definition.clauses) {
+        text += "; " + header_of(clause);
+        for (const Claim& claim : clause.claims) text += ", " + text_of(claim);
+    }
+    return text;
+}
+
 std::string print(const File& file) {
     Printer printer;
+    for (const CollectiveDefinition& c : file.collectives) printer.collective(c);
     for (const OperatorDefinition& o : file.operators)
         printer.line(0, o.span,
                      fmt::format("operator {}({}, {}){}{} = {}", o.name.text, o.first.text, o.second.text,
@@ -169,9 +225,10 @@ std::string print(const File& file) {
     }
     for (const Algorithm& a : file.algorithms) {
         printer.line(0, a.span,
-                     fmt::format("algorithm {} {}({}{}{}) over {}{}", a.name.text, name_of(a.collective),
-                                 a.buffer.text,
-                                 a.root     ? ", " + a.root->text
+                     fmt::format("algorithm {} {}({}{}{}) over {}{}", a.name.text,
+                                 name_of(a.collective, a.own), a.buffer.text,
+                                 a.second   ? ", " + a.second->text
+                                 : a.root   ? ", " + a.root->text
                                  : a.target ? ", " + a.target->text
                                             : "",
                                  a.parameters.empty() ? "" : "; " + text_of(a.parameters), a.group.text,
@@ -182,12 +239,12 @@ std::string print(const File& file) {
         const std::string parameters = text_of(s.parameters);
         std::string given;
         for (const Name& name : s.given) given += (given.empty() ? " with " : ", ") + name.text;
-        printer.line(
-            0, s.span,
-            fmt::format("schedule {} {}({}{}{}){}{}{}{}", s.name.text, name_of(s.collective), s.buffer.text,
-                        s.root ? ", " + s.root->text : "", parameters.empty() ? "" : "; " + parameters, given,
-                        s.approximate ? " approximate" : "", s.lossy ? " lossy" : "",
-                        s.where ? " where " + text_of(*s.where) : ""));
+        printer.line(0, s.span,
+                     fmt::format("schedule {} {}({}{}{}){}{}{}{}", s.name.text, name_of(s.collective, s.own),
+                                 s.buffer.text, s.root ? ", " + s.root->text : "",
+                                 parameters.empty() ? "" : "; " + parameters, given,
+                                 s.approximate ? " approximate" : "", s.lossy ? " lossy" : "",
+                                 s.where ? " where " + text_of(*s.where) : ""));
         printer.statements(1, s.body);
     }
     for (const TopologyDefinition& t : file.topologies) {

@@ -30,6 +30,12 @@ struct boost::spirit::x3::get_info<boost::spirit::x3::sequence<First, Rest>> {
     using result_type = std::string;
     std::string operator()(const sequence<First, Rest>& parser) const { return what(parser.left); }
 };
+// Names an alternative after its first parser.
+template <typename First, typename Rest>
+struct boost::spirit::x3::get_info<boost::spirit::x3::alternative<First, Rest>> {
+    using result_type = std::string;
+    std::string operator()(const alternative<First, Rest>& parser) const { return what(parser.left); }
+};
 
 // Names are the only lexemes without a rule of their own (keywords have one).
 template <typename Subject>
@@ -267,6 +273,13 @@ std::string a_collective() {
 const std::string a_collective_text = a_collective();
 const x3::rule<struct CollectiveId, Collective> collective = a_collective_text.c_str();
 const auto collective_def = x3::lexeme[collective_names >> word_end];
+// The name of a collective that a file defines: its number is not known yet.
+const x3::rule<struct OwnCollectiveId, ast::Name> own_collective = a_collective_text.c_str();
+const auto own_collective_def = located(identifier[set_text]);
+const auto set_own = [](auto& context) {
+    x3::_val(context).own = std::move(x3::_attr(context));
+    x3::_val(context).collective = undefined_collective;
+};
 
 // ---- Expressions -------------------------------------------------------------------------------
 
@@ -378,10 +391,10 @@ const auto part_tail_def =
 const auto member_tail_def =
     located('.' >> !x3::lit('.') > x3::eps[set_kind<Expression::Kind::member>] > identifier[set_text]);
 
-BOOST_SPIRIT_DEFINE(name, collective, comparison_operator, shift_operator, sum_operator, product_operator,
-                    minus, negation_word, expression, choice, conjunction, negation, comparison, bit_or,
-                    exclusive, bit_and, shift, sum, product, power, prefixed, postfix, argument, labelled,
-                    real, number, named, parentheses, index_tail, part_tail, member_tail)
+BOOST_SPIRIT_DEFINE(name, collective, own_collective, comparison_operator, shift_operator, sum_operator,
+                    product_operator, minus, negation_word, expression, choice, conjunction, negation,
+                    comparison, bit_or, exclusive, bit_and, shift, sum, product, power, prefixed, postfix,
+                    argument, labelled, real, number, named, parentheses, index_tail, part_tail, member_tail)
 
 // ---- Statements --------------------------------------------------------------------------------
 
@@ -430,8 +443,11 @@ const auto let_def = keyword("let") > name[to(&ast::Let::name)] >
                      '=' > expression[to(&ast::Let::value)];
 const auto if_statement_def = keyword("if") > expression[to(&ast::If::condition)] > body[to(&ast::If::body)] >
                               -(keyword("else") > body[to(&ast::If::otherwise)]);
-// Names of collectives may also name buffers, parameters and algorithms.
-const auto compose_def = collective[to(&ast::Compose::collective)] >> !x3::char_(":[.=") >
+// Names of collectives may also name buffers, parameters and algorithms. No other statement begins with two
+// names.
+const auto begins_composition = &(identifier >> identifier);
+const auto compose_def = ((collective[to(&ast::Compose::collective)] >> !x3::char_(":[.=")) |
+                          (begins_composition >> own_collective[set_own])) >
                          postfix[to(&ast::Compose::region)] >
                          keyword("over") > postfix[to(&ast::Compose::group)] >
                          -((keyword("from") > expression[to(&ast::Compose::from)]) |
@@ -480,6 +496,17 @@ const x3::rule<struct TopologyForId, ast::TopologyFor> topology_for = "for";
 const x3::rule<struct TopologyStatementId, ast::TopologyStatement> topology_statement =
     "a level or a for loop";
 const x3::rule<struct TopologyBodyId, std::vector<ast::TopologyStatement>> topology_body = "levels";
+const x3::rule<struct CombinesId, bool> combines = "combined";
+const x3::rule<struct WantedId, ast::Wanted> wanted =
+    "what the place holds: x : member, or combined x : members";
+const x3::rule<struct ClaimId, ast::Claim> held_claim = "a place: x : member";
+const x3::rule<struct WantedClaimId, ast::Claim> wanted_claim = "a place and what it holds: x : member = ...";
+const x3::rule<struct BeforeId, ast::Clause> before = "before";
+const x3::rule<struct AfterId, ast::Clause> after = "after";
+const x3::rule<struct CollectiveEndId> collective_end = "'before', 'after' or '}'";
+const x3::rule<struct CollectiveHeadId, ast::CollectiveDefinition> collective_head = "a collective";
+const x3::rule<struct CollectiveDefinitionId, ast::CollectiveDefinition> collective_definition =
+    "a collective";
 const x3::rule<struct TopologyHeadId, ast::TopologyDefinition> topology_head = "a topology";
 const x3::rule<struct TopologyId, ast::TopologyDefinition> topology = "a topology";
 const x3::rule<struct CommutativeId, bool> commutative = "commutative";
@@ -491,7 +518,8 @@ const x3::rule<struct UpdateStatementsId, std::vector<ast::Statement>> update_st
 const x3::rule<struct UpdateEndId> update_end = "'state', 'let', an assignment or '}'";
 const x3::rule<struct UpdateHeadId, ast::UpdateDefinition> update_head = "an update";
 const x3::rule<struct UpdateId, ast::UpdateDefinition> update = "an update";
-const x3::rule<struct FileId, ast::File> source_file = "algorithm, operator, schedule, topology or update";
+const x3::rule<struct FileId, ast::File> source_file =
+    "algorithm, collective, operator, schedule, topology or update";
 
 template <ast::Property::Kind kind>
 const auto set_property = [](auto& context) {
@@ -515,23 +543,58 @@ const auto lossy_def = keyword("lossy") >> x3::attr(true);
 // Stores the second name of an algorithm's header: the target of an exchange, otherwise the root.
 const auto set_second = [](auto& context) {
     ast::Algorithm& algorithm = x3::_val(context);
-    (contract_of(algorithm.collective).exchanges() ? algorithm.target : algorithm.root) =
-        std::move(x3::_attr(context));
+    (algorithm.own                                   ? algorithm.second
+     : contract_of(algorithm.collective).exchanges() ? algorithm.target
+                                                     : algorithm.root) = std::move(x3::_attr(context));
 };
-const auto algorithm_head_def = located(
-    keyword("algorithm") > name[to(&ast::Algorithm::name)] > collective[to(&ast::Algorithm::collective)] >
-    '(' > name[to(&ast::Algorithm::buffer)] > -(',' > name[set_second]) >
-    -(';' > (parameter[append_to(&ast::Algorithm::parameters)] % ',')) > ')' > keyword("over") >
-    name[to(&ast::Algorithm::group)] > -(keyword("where") > expression[to(&ast::Algorithm::where)]));
+const auto algorithm_head_def =
+    located(keyword("algorithm") > name[to(&ast::Algorithm::name)] >
+            (collective[to(&ast::Algorithm::collective)] | own_collective[set_own]) > '(' >
+            name[to(&ast::Algorithm::buffer)] > -(',' > name[set_second]) >
+            -(';' > (parameter[append_to(&ast::Algorithm::parameters)] % ',')) > ')' > keyword("over") >
+            name[to(&ast::Algorithm::group)] > -(keyword("where") > expression[to(&ast::Algorithm::where)]));
 const auto algorithm_def = algorithm_head[set] > block[to(&ast::Algorithm::body)];
-const auto schedule_head_def = located(
-    keyword("schedule") > name[to(&ast::Schedule::name)] > collective[to(&ast::Schedule::collective)] > '(' >
-    name[to(&ast::Schedule::buffer)] > -(',' > name[to(&ast::Schedule::root)]) >
-    -(';' > (schedule_parameter[append_to(&ast::Schedule::parameters)] % ',')) > ')' >
-    -(keyword("with") > (name[append_to(&ast::Schedule::given)] % ',')) >
-    *(approximate[to(&ast::Schedule::approximate)] | lossy[to(&ast::Schedule::lossy)]) >
-    -(keyword("where") > expression[to(&ast::Schedule::where)]));
+const auto schedule_head_def =
+    located(keyword("schedule") > name[to(&ast::Schedule::name)] >
+            (collective[to(&ast::Schedule::collective)] | own_collective[set_own]) > '(' >
+            name[to(&ast::Schedule::buffer)] > -(',' > name[to(&ast::Schedule::root)]) >
+            -(';' > (schedule_parameter[append_to(&ast::Schedule::parameters)] % ',')) > ')' >
+            -(keyword("with") > (name[append_to(&ast::Schedule::given)] % ',')) >
+            *(approximate[to(&ast::Schedule::approximate)] | lossy[to(&ast::Schedule::lossy)]) >
+            -(keyword("where") > expression[to(&ast::Schedule::where)]));
 const auto schedule_def = schedule_head[set] > block[to(&ast::Schedule::body)];
+
+// A buffer may be called `combined`, too.
+const auto combines_def = keyword("combined") >> !x3::char_(":[") >> x3::attr(true);
+const auto names_member = &(identifier >> keyword("in"));
+const auto wanted_def = -combines[to(&ast::Wanted::combines)] >> postfix[to(&ast::Wanted::region)] > ':' >
+                        -(names_member > name[to(&ast::Wanted::member)] >
+                          keyword("in")) > range[to(&ast::Wanted::members)] >
+                        -(keyword("where") > expression[to(&ast::Wanted::where)]);
+const auto held_claim_def =
+    located(postfix[to(&ast::Claim::region)] > ':' > expression[to(&ast::Claim::member)]);
+const auto wanted_claim_def =
+    located(postfix[to(&ast::Claim::region)] > ':' > expression[to(&ast::Claim::member)] > '=' >
+            wanted[to(&ast::Claim::wanted)]);
+const auto clause_head =
+    -(keyword("each") > (binding[append_to(&ast::Clause::bindings)] % ',') >
+      *let[append_to(&ast::Clause::lets)] > -(keyword("where") > expression[to(&ast::Clause::where)]));
+const auto add_claim = append_to(&ast::Clause::claims);
+const auto before_def = keyword("before") > clause_head >
+                        (held_claim[add_claim] | ('{' > *held_claim[add_claim] > '}'));
+const auto set_after = [](auto& context) { x3::_val(context).is_after = true; };
+const auto after_def = keyword("after") > x3::eps[set_after] > clause_head >
+                       (wanted_claim[add_claim] | ('{' > *wanted_claim[add_claim] > '}'));
+const auto collective_end_def = x3::lit('}');
+const auto collective_head_def = located(
+    keyword("collective") > name[to(&ast::CollectiveDefinition::name)] > '(' >
+    name[to(&ast::CollectiveDefinition::buffer)] > -(',' > name[to(&ast::CollectiveDefinition::root)]) > ')' >
+    keyword("over") > name[to(&ast::CollectiveDefinition::group)] >
+    -(keyword("where") > expression[to(&ast::CollectiveDefinition::where)]));
+const auto add_clause = append_to(&ast::CollectiveDefinition::clauses);
+const auto collective_definition_def = collective_head[set] > '{' >
+                                       *let[append_to(&ast::CollectiveDefinition::lets)] >
+                                       *(before[add_clause] | after[add_clause]) > collective_end;
 
 const auto time_value_def = quantity[set_quantity<parse_time>];
 const auto rate_value_def = quantity[set_quantity<parse_rate>];
@@ -574,11 +637,13 @@ const auto update_head_def =
             -('(' > (schedule_parameter[append_to(&ast::UpdateDefinition::parameters)] % ',') > ')'));
 const auto update_def =
     update_head[set] > '{' > update_statements[to(&ast::UpdateDefinition::body)] > update_end;
-const auto source_file_def =
-    *(algorithm[append_to(&ast::File::algorithms)] | schedule[append_to(&ast::File::schedules)] |
-      topology[append_to(&ast::File::topologies)] | operator_definition[append_to(&ast::File::operators)] |
-      update[append_to(&ast::File::updates)]);
+const auto source_file_def = *(
+    collective_definition[append_to(&ast::File::collectives)] | algorithm[append_to(&ast::File::algorithms)] |
+    schedule[append_to(&ast::File::schedules)] | topology[append_to(&ast::File::topologies)] |
+    operator_definition[append_to(&ast::File::operators)] | update[append_to(&ast::File::updates)]);
 
+BOOST_SPIRIT_DEFINE(combines, wanted, held_claim, wanted_claim, before, after, collective_end,
+                    collective_head, collective_definition)
 BOOST_SPIRIT_DEFINE(parameter, schedule_parameter, approximate, lossy, algorithm_head, algorithm,
                     schedule_head, schedule, property, time_value, rate_value, nic, level, topology_for,
                     topology_statement, topology_body, topology_head, topology, commutative, associative,

@@ -54,6 +54,17 @@ class KnownNames {
             std::visit([this](const auto& node) { visit(node); }, statement.node);
         names_.resize(mark);
     }
+    void block(const ast::Clause& clause) {
+        const std::size_t mark = names_.size();
+        for (const ast::Binding& binding : clause.bindings) add(binding.name);
+        for (const ast::Let& let : clause.lets) visit(let);
+        for (const ast::Claim& claim : clause.claims) {
+            const std::size_t outside = names_.size();
+            if (claim.wanted) add(claim.wanted->member);
+            names_.resize(outside);
+        }
+        names_.resize(mark);
+    }
     void block(const std::vector<ast::TopologyStatement>& statements) {
         for (const ast::TopologyStatement& statement : statements) {
             if (const auto* loop = std::get_if<ast::TopologyFor>(&statement.node))
@@ -61,6 +72,14 @@ class KnownNames {
             else
                 refuse_own_name(std::get<ast::Level>(statement.node).name);
         }
+    }
+
+    void visit(const ast::Let& let) {
+        if (!let.parameters.empty()) refuse_own_name(let.name, language_functions);
+        add(let.name);
+        const std::size_t mark = names_.size();
+        for (const ast::Name& parameter : let.parameters) add(parameter);
+        names_.resize(mark);
     }
 
   private:
@@ -80,13 +99,6 @@ class KnownNames {
         for (const ast::Binding& binding : each.bindings) add(binding.name);
         for (const ast::Let& let : each.lets) visit(let);
         block(each.body);
-        names_.resize(mark);
-    }
-    void visit(const ast::Let& let) {
-        if (!let.parameters.empty()) refuse_own_name(let.name, language_functions);
-        add(let.name);
-        const std::size_t mark = names_.size();
-        for (const ast::Name& parameter : let.parameters) add(parameter);
         names_.resize(mark);
     }
     void visit(const ast::If& choice) {
@@ -121,10 +133,19 @@ void check_names(const ast::File& file) {
         known.add(definition.first);
         known.add(definition.second);
     }
+    for (const ast::CollectiveDefinition& collective : file.collectives) {
+        KnownNames known;
+        known.add(collective.buffer);
+        known.add(collective.root);
+        known.add(collective.group);
+        for (const ast::Let& let : collective.lets) known.visit(let);
+        for (const ast::Clause& clause : collective.clauses) known.block(clause);
+    }
     for (const ast::UpdateDefinition& update : file.updates) check_names(update);
     for (const ast::Algorithm& algorithm : file.algorithms) {
         KnownNames known;
         known.add(algorithm.buffer);
+        known.add(algorithm.second);
         known.add(algorithm.root);
         known.add(algorithm.target);
         known.add(algorithm.parameters);

@@ -2,6 +2,7 @@
 
 #include "dsl/syntax/grammar.hpp"
 #include "dsl/syntax/names.hpp"
+#include "dsl/syntax/own_collectives.hpp"
 
 namespace hocket::dsl {
 namespace {
@@ -64,8 +65,9 @@ void run(const SourceFile& file, const Rule& rule, Attribute& result, const char
 
 ast::File parse(const SourceFile& file) {
     ast::File result;
-    run(file, source_file, result, "algorithm, operator, schedule, topology or update");
+    run(file, source_file, result, "algorithm, collective, operator, schedule, topology or update");
     check_names(result);
+    define_collectives(result);
     return result;
 }
 

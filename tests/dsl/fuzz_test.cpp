@@ -9,7 +9,7 @@
 #include "tests/support/test.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
-extern int parsed_inputs, right_definitions, right_computations, right_updates;
+extern int parsed_inputs, right_definitions, right_computations, right_updates, right_contracts;
 
 namespace {
 
@@ -115,6 +115,10 @@ const std::vector<std::string> words = {"for",
                                         "1e-3",
                                         "2.5",
                                         "w",
+                                        "collective",
+                                        "before each r in g x : r",
+                                        "after each r in g x[r] : r = combined x[r] : g",
+                                        "combined x : q in g where q != r",
                                         "update",
                                         "workers",
                                         "round",
@@ -216,6 +220,24 @@ TEST_CASE("mutated schedules that compute are accepted or refused, and never cra
     }
     CHECK(parsed_inputs > 1000);
     CHECK(right_computations > 2000);
+}
+
+TEST_CASE("mutated contracts are accepted or refused, and never crash the compiler") {
+    const std::vector<std::string> all = corpus();
+    std::vector<std::string> texts;
+    for (const std::string& text : all)
+        if (text.find("collective ") != std::string::npos) texts.push_back(text);
+    REQUIRE(texts.size() >= 2);
+    std::mt19937 random(23);
+    parsed_inputs = right_contracts = 0;
+    for (int round = 0; round < 4000; ++round) {
+        const std::string& whole = texts[random() % texts.size()];
+        const std::string text =
+            round % 4 == 0 ? mutate(whole, texts, random) : mutate_lines(whole, texts, random);
+        CHECK(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()) == 0);
+    }
+    CHECK(parsed_inputs > 1000);
+    CHECK(right_contracts > 2000);
 }
 
 TEST_CASE("mutated updates are accepted or refused, and never crash the compiler") {

@@ -126,11 +126,10 @@ TEST_CASE("syntax errors say where and what was expected") {
                StartsWith("t.sched:2:9: error: expected 'in' here"));
     CHECK_THAT(parse_error("algorithm a all_gather(x) over g { for s in 1..3 x : 0 -> 1 }"),
                Contains("hint: a range is 'first ..< end'"));
-    CHECK_THAT(parse_error("algorithm a sum(x) over g {}"), Contains("expected a collective"));
+    CHECK_THAT(parse_error("algorithm a (x) over g {}"), Contains("expected a collective"));
     CHECK_THAT(parse_error("algorithm for all_gather(x) over g {}"), Contains("expected a name here"));
-    CHECK_THAT(
-        parse_error("nonsense"),
-        StartsWith("t.sched:1:1: error: expected algorithm, operator, schedule, topology or update here"));
+    CHECK_THAT(parse_error("nonsense"), StartsWith("t.sched:1:1: error: expected algorithm, collective, "
+                                                   "operator, schedule, topology or update here"));
     CHECK_THAT(parse_error("algorithm a all_gather(x) over g {"),
                Contains("t.sched:1:35: error: expected '}' here"));
     CHECK_THAT(

@@ -9,6 +9,7 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/build_topology.hpp"
+#include "dsl/elaboration/promises.hpp"
 #include "dsl/elaboration/updates.hpp"
 #include "dsl/planning/compile.hpp"
 #include "dsl/projection/project.hpp"
@@ -17,7 +18,7 @@
 
 using namespace hocket::dsl;
 
-extern int parsed_inputs, right_definitions, right_computations, right_updates;
+extern int parsed_inputs, right_definitions, right_computations, right_updates, right_contracts;
 
 namespace {
 
@@ -50,6 +51,14 @@ std::vector<StepOfRank> concerning(Rank rank, const StepGraph& graph) {
 }
 
 void check_everything(const ast::File& tree, const Library& library) {
+    for (const ast::CollectiveDefinition& definition : tree.collectives)
+        for (const Rank size : {1, 4}) {
+            try {
+                promise_of(definition, size, size - 1, patience());
+                ++right_contracts;
+            } catch (const DiagnosticError&) {
+            }
+        }
     for (const ast::Algorithm& algorithm : tree.algorithms)
         for (const Rank size : {1, 3, 4}) {
             try {
@@ -106,15 +115,14 @@ void check_everything(const ast::File& tree, const Library& library) {
 
 }  // namespace
 
-// The number of inputs that parsed, of right definitions, of those that compute, and of right updates: a
-// fuzzer that never gets that far tests nothing.
-int parsed_inputs = 0, right_definitions = 0, right_computations = 0, right_updates = 0;
+// The number of inputs that parsed, of right definitions, of those that compute, of right updates and
+// contracts: a fuzzer that never gets that far tests nothing.
+int parsed_inputs = 0, right_definitions = 0, right_computations = 0, right_updates = 0, right_contracts = 0;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    const SourceFile file{"fuzz.sched", std::string(reinterpret_cast<const char*>(data), size)};
-    static const Library library({});
+    Library library({});
     try {
-        const ast::File tree = parse(file);
+        const ast::File& tree = library.add("fuzz.sched", {reinterpret_cast<const char*>(data), size});
         ++parsed_inputs;
         print(tree);
         check_everything(tree, library);

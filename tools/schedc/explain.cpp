@@ -19,10 +19,8 @@ namespace {
 
 using namespace dsl;
 
-// Returns the requested collective, or the first for which the library or file has the schedule.
 Collective collective_of(const ExplainOptions& options) {
-    return options.collective ? *options.collective
-                              : first_collective_of(options.schedule, options.search_path);
+    return find_collective(options.collective, options.schedule, options.search_path);
 }
 
 void end_waiting(const ExplainOptions& options) {

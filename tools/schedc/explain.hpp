@@ -18,7 +18,7 @@ struct ExplainOptions {
     // The size to choose for. 0: 1 MiB, or a table of choices if no schedule is named.
     std::uint64_t bytes = 0;
     std::optional<dsl::Rank> rank;
-    std::optional<dsl::Collective> collective;  // empty: the first one that the schedule exists for
+    std::string collective;  // a name; empty: the first one that the schedule exists for
     std::vector<std::string> search_path;
     DataType type = DataType::float32;
     ReduceOp op = ReduceOp::sum;

@@ -24,7 +24,6 @@ std::map<std::string, Row> by_name(const Row (&rows)[size]) {
     for (const Row row : rows) names.emplace(name_of(row), row);
     return names;
 }
-const std::map<std::string, dsl::Collective> collectives = by_name(dsl::all_collectives);
 const std::map<std::string, DataType> types = by_name(all_types);
 const std::map<std::string, ReduceOp> ops = by_name(all_ops);
 
@@ -89,7 +88,7 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
                    "the rank to explain (graph, dot and json: all ranks without it)");
     app.add_option("-c,--collective", options.collective,
                    "the collective: of the choice without a schedule, or if the schedule exists for several")
-        ->transform(one_of(collectives));
+        ->type_name("NAME");
     app.add_option("--root", options.root, "the root, if the collective has one");
     app.add_option("-e,--emit", options.emit, "steps, ast, graph, dot, json, llvm or asm")
         ->check(CLI::IsMember({"steps", "ast", "graph", "dot", "json", "llvm", "asm"}))
@@ -116,7 +115,7 @@ void describe_predict(CLI::App& app, tools::PredictRequest& request) {
         ->check(CLI::Range(1, 1 << 20));
     app.add_option("-c,--collective", request.collective,
                    "the collective: of the choice without a schedule, or if the schedule exists for several")
-        ->transform(one_of(collectives));
+        ->type_name("NAME");
     app.add_option("--root", request.root, "the root, if the collective has one");
     app.add_option("-d,--dtype,--type", request.type,
                    "the element type: a selected value takes its bytes, and 4 for its index")

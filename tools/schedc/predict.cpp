@@ -46,8 +46,7 @@ std::string with_ranks(std::string text, Rank ranks) {
 PlanRequest plan_request(const PredictRequest& request, const std::string& schedule, Rank ranks,
                          double bytes) {
     PlanRequest plan;
-    plan.collective = request.collective.value_or(Collective::all_reduce);
-    if (!request.collective) plan.collective = first_collective_of(schedule, request.search_path);
+    plan.collective = find_collective(request.collective, schedule, request.search_path);
     plan.schedule = schedule;
     plan.topology = ranks > 0 ? with_ranks(request.topology, ranks) : request.topology;
     plan.search_path = request.search_path;

@@ -25,7 +25,7 @@ struct PredictRequest {
     std::string timeline, trace, csv, svg;         // files; empty: none
     std::pair<std::string, std::string> exported;  // format and file: {"goal", "ring.goal"}
     std::string sweep;                             // "bytes=1K..1G,ranks=2..64"; empty: none
-    std::optional<dsl::Collective> collective;
+    std::string collective;  // a name; empty: the first one that the schedule exists for
     std::vector<std::string> search_path;
     DataType type = DataType::float32;
     double timeout = 60;         // seconds

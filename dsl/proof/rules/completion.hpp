@@ -23,4 +23,10 @@ struct Completion {
     std::uint32_t of(std::size_t step) const { return by_step.empty() ? nothing : by_step[step]; }
 };
 
+// Returns true if results hold the contributions of all ranks. A collective that a file defines may want
+// results of some ranks, which no step is known to complete.
+inline bool completes(const Contract& contract) {
+    return contract.combines() && !contract.own;
+}
+
 }  // namespace hocket::dsl

@@ -9,8 +9,42 @@ namespace {
 
 // The contributions, and the atom of the input that they are of.
 struct Expected {
-    SetId contributions;
+    SetId contributions;  // undefined: anything
     std::uint32_t atom;
+    std::uint32_t claim = nothing;  // the statement of the contract, if a file has it: Promise::claims
+};
+
+SetId set_of(Contents& contents, const std::vector<Rank>& ranks) {
+    SetId set = Contributions::undefined;
+    for (const Rank rank : ranks) set = contents.sets.unite(set, contents.sets.single(rank));
+    return set;
+}
+
+// Finds what the places of a rank must hold at the end, if a file says it.
+class Promised {
+  public:
+    Promised(const Subject& subject, Contents& contents)
+        : subject_(subject), promise_(subject.graph.promise) {
+        for (const std::vector<Rank>& members : promise_.members) sets_.push_back(set_of(contents, members));
+    }
+
+    std::vector<Expected> of(Rank rank) const {
+        std::vector<Expected> expected(subject_.output.end - subject_.output.begin,
+                                       {Contributions::undefined, 0});
+        for (Rank chunk = 0; chunk < promise_.chunks; ++chunk) {
+            const Promise::Wanted& wanted = promise_.wanted[promise_.place(rank, chunk)];
+            if (wanted.members == nothing) continue;
+            const AtomRange to = subject_.atoms_of_chunk(chunk), from = subject_.atoms_of_chunk(wanted.chunk);
+            for (std::uint32_t i = 0; i < to.end - to.begin; ++i)
+                expected[to.begin + i] = {sets_[wanted.members], from.begin + i, wanted.claim};
+        }
+        return expected;
+    }
+
+  private:
+    const Subject& subject_;
+    const Promise& promise_;
+    std::vector<SetId> sets_;  // of Promise::members
 };
 
 // Returns what each place of the rank must hold at the end.
@@ -52,10 +86,14 @@ std::vector<Expected> expected_of(const Subject& subject, Contents& contents, Ra
             fmt::format("{}: rank {} ends with {} holding {} of rank {} instead of {}", subject.name, rank,
                         subject.chunk_text(at), subject.chunk_text(contents.atom_at(at)),
                         contents.sets.common(actual, actual), subject.chunk_text(expected.atom));
-    else if (subject.contract.combines())
+    else if (subject.contract.combines() && missing >= 0)
         diagnostic.message =
             fmt::format("{}: rank {} ends with {} missing the part of rank {}: it has those of {}",
                         subject.name, rank, subject.chunk_text(at), missing, contents.sets.text(actual));
+    else if (subject.contract.combines())
+        diagnostic.message = fmt::format(
+            "{}: rank {} ends with {} holding the parts of {} instead of {}", subject.name, rank,
+            subject.chunk_text(at), contents.sets.text(actual), contents.sets.text(expected.contributions));
     else if (missing < 0)
         diagnostic.message =
             fmt::format("{}: rank {} ends with {} holding the data of {} instead of rank {}'s alone",
@@ -77,6 +115,9 @@ std::vector<Expected> expected_of(const Subject& subject, Contents& contents, Ra
     } else {
         diagnostic.notes.push_back({Span(), "no transfer ever writes there"});
     }
+    if (expected.claim != nothing)
+        diagnostic.notes.push_back(
+            {subject.graph.promise.claims[expected.claim], "the contract's statement that is not met"});
     diagnostic.hint = subject.graph.hint;
     throw DiagnosticError(std::move(diagnostic));
 }
@@ -131,14 +172,18 @@ void check_result(const Subject& subject, Contents& contents) {
     std::vector<Expected> expected;
     std::vector<std::size_t> first_holder(contents.has_traits() ? subject.atoms : 0,
                                           none_yet);  // by atom: a place
+    const Promised promised(subject, contents);
     for (Rank rank = 0; rank < subject.graph.ranks; ++rank) {
-        // Expected values differ by rank only for an exchange.
-        if (rank == 0 || subject.contract.exchanges()) expected = expected_of(subject, contents, rank);
-        for (const AtomRange range :
-             subject.atoms_of(subject.contract.output.of(rank == subject.graph.root), rank))
+        // Expected values differ by rank only for an exchange, or if a file says so.
+        if (subject.graph.promise.is_given())
+            expected = promised.of(rank);
+        else if (rank == 0 || subject.contract.exchanges())
+            expected = expected_of(subject, contents, rank);
+        for (const AtomRange range : subject.atoms_of(subject.graph.output_of(rank), rank))
             for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
                 const std::size_t at = subject.place(rank, subject.output.begin + atom);
                 const Expected& wanted = expected[atom];
+                if (wanted.contributions == Contributions::undefined) continue;
                 if (contents.set[at] != wanted.contributions || contents.atom_at(at) != wanted.atom)
                     refuse_result(subject, contents, at, wanted);
                 // Calculated values must be equal on all ranks to which the same result is promised.

@@ -13,7 +13,7 @@ void TransferProof::run(std::size_t begin, std::size_t end) {
     std::size_t value = 0;
     for (std::size_t i = begin; i < end; ++i) write(i, value);
     order_.number_sums();
-    if (!subject_.contract.combines()) return;
+    if (!completes(subject_.contract)) return;
     for (std::size_t i = begin; i < end; ++i)
         if (graph_.steps[i].combines) find_completed(i);
 }

@@ -37,7 +37,7 @@ Completion Verifier::run_known() {
 void Verifier::run_start() {
     const StepGraph& graph = subject_.graph;
     completion_ = {};
-    if (subject_.contract.combines()) completion_.by_step.assign(graph.steps.size(), Completion::nothing);
+    if (completes(subject_.contract)) completion_.by_step.assign(graph.steps.size(), Completion::nothing);
     contents_.begin();
     strands_.begin();
     if (!graph.extras.empty()) {

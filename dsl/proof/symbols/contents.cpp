@@ -12,8 +12,7 @@ void Contents::begin() {
     if (graph.moves) atom.assign(places, nothing);
     if (!graph.computations.empty() || !graph.extras.empty()) trait.assign(places, Traits::plain);
     for (Rank rank = 0; rank < graph.ranks; ++rank) {
-        const std::vector<AtomRange> ranges =
-            subject_.atoms_of(subject_.contract.input.of(rank == graph.root), rank);
+        const std::vector<AtomRange> ranges = subject_.held_by(rank);
         if (ranges.empty()) continue;
         const SetId own = sets.single(rank);
         for (const AtomRange range : ranges)

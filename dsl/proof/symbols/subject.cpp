@@ -49,6 +49,15 @@ std::vector<AtomRange> Subject::atoms_of(Share share, Rank rank) const {
     return {input};
 }
 
+std::vector<AtomRange> Subject::held_by(Rank rank) const {
+    const Promise& promise = graph.promise;
+    if (!promise.is_given()) return atoms_of(contract.input.of(rank == graph.root), rank);
+    std::vector<AtomRange> held;
+    for (Rank chunk = 0; chunk < promise.chunks; ++chunk)
+        if (promise.held[promise.place(rank, chunk)]) held.push_back(atoms_of_chunk(chunk));
+    return held;
+}
+
 std::uint32_t Subject::mirrored(std::uint32_t atom, std::int64_t buffer) const {
     if (buffer == 0) return atom;
     return division.of(Interval{Rational(buffer), Rational(buffer + 1)}).begin + atom;

@@ -28,6 +28,12 @@ class Subject {
     Rank rank_of(std::size_t place) const { return static_cast<Rank>(place / atoms); }
     // Returns the atoms of this rank's share of x.
     std::vector<AtomRange> atoms_of(Share share, Rank rank) const;
+    // Returns the atoms of a chunk of a promise.
+    AtomRange atoms_of_chunk(Rank chunk) const {
+        return graph.promise.chunks == 1 ? input : division.of(graph.owned_by(chunk)).front();
+    }
+    // Returns the atoms that the rank holds at the start.
+    std::vector<AtomRange> held_by(Rank rank) const;
     // Returns the atom of a buffer like x that corresponds to an atom of x.
     std::uint32_t mirrored(std::uint32_t atom, std::int64_t buffer) const;
     std::size_t extra_index(std::int64_t buffer) const {
