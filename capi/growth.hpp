@@ -76,7 +76,7 @@ class Place {
 
 HKT_ENDS_WITH(hkt_comm_options, share_buffers);
 HKT_ENDS_WITH(hkt_store, user);
-HKT_ENDS_WITH(hkt_plan_options, tensors);
+HKT_ENDS_WITH(hkt_plan_options, collective);
 HKT_ENDS_WITH(hkt_start_options, tensors);
 HKT_ENDS_WITH(hkt_topk_options, workspace_bytes);
 HKT_ENDS_WITH(hkt_lars_options, workspace_bytes);

@@ -784,15 +784,19 @@ typedef struct hkt_plan_options {
                                     number of elements of each; their sum is the count of every start. Null: x
                                     is one tensor. Copied */
     size_t tensors;              /* how many numbers tensor_counts has */
+    const char* collective;      /* null: the one that the call names. Else a collective that a schedule file
+                                    defines, and the call's is ignored: "scan", "my.sched:scan", or "my.sched" if
+                                    that file defines one. If `schedule` names a file, that file's come first */
 } hkt_plan_options;
 
 #define HKT_PLAN_OPTIONS_INIT \
-    { sizeof(hkt_plan_options), NULL, 0, 0, NULL, 0 }
+    { sizeof(hkt_plan_options), NULL, 0, 0, NULL, 0, NULL }
 
 /* Reads the schedule, verifies it against the communicator's topology, projects it onto this rank and
  * compiles it for the type and operator (op is ignored for collectives that do not combine, whose functions
- * take none). Local: doesn't wait for other ranks. options may be null. The plan can be started with any
- * count, many times; the caller must destroy it before comm. Errors: SCHEDULE (the text is the compiler's
+ * take none; HKT_AVERAGE is not for collectives that files define). Local: doesn't wait for other ranks.
+ * options may be null. The plan can be started with any count, many times; the caller must destroy it before
+ * comm. Errors: SCHEDULE (the text is the compiler's
  * diagnostic, with file, line, caret and counter-example), NOT_FOUND, INVALID_ARGUMENT; also OUT_OF_MEMORY,
  * IO, and TIMEOUT (making the plan took longer than the communicator's timeout_ms). The other ranks would
  * start the plan, so these last three are reported to them, and end the communicator. */
@@ -804,6 +808,11 @@ HKT_API hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hk
  * and errors are as for the collectives. Several starts of one plan may be in flight. */
 HKT_API hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, size_t count,
                                   hkt_request** request);
+
+/* The elements of this rank's send and recv in a start with this count: 0 for a buffer that is ignored. What
+ * they are for a collective that a schedule file defines follows from its contract (docs/language.md). Errors:
+ * those of hkt_plan_create, as the plan for that count is made if it does not exist yet. */
+HKT_API hkt_status hkt_plan_extents(hkt_plan* plan, size_t count, size_t* send, size_t* recv);
 
 /* Arguments of a start for a schedule that computes, and the form of the buffers. Start from
  * HKT_START_OPTIONS_INIT. */

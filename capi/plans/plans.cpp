@@ -93,14 +93,18 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
         check_comm(comm, "hkt_plan_create");
         if (plan == nullptr) capi::refuse("hkt_plan_create: plan is null; pass the address of an hkt_plan*");
         *plan = nullptr;
-        engine::PlanChoice choice{.collective = capi::collective_of(collective), .type = capi::type_of(type)};
+        const hkt_plan_options given = capi::read_options(options);
+        engine::PlanChoice choice{.type = capi::type_of(type)};
+        const std::string own = capi::text_of(given.collective);
+        choice.collective =
+            own.empty() ? capi::collective_of(collective)
+                        : comm->engine->plans().maker().find_collective(own, capi::text_of(given.schedule));
         double factor = 1;
         if (contract_of(choice.collective).combines()) {
             const auto given_op = capi::operator_of(op, choice.type, comm->operators);
             choice.op = given_op.op;
             factor = given_op.factor;
         }
-        const hkt_plan_options given = capi::read_options(options);
         if (given.executor < HKT_EXECUTOR_DEFAULT || given.executor > HKT_EXECUTOR_INTERPRETER)
             capi::refuse(
                 fmt::format("hkt_plan_options.executor is {}; it must be an hkt_executor", given.executor));
@@ -120,6 +124,23 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
             made->pieces = static_cast<std::uint64_t>(comm->engine->size());
         made->plans = comm->engine->plans().make(choice);
         *plan = made.release();
+        return HKT_SUCCESS;
+    });
+}
+
+hkt_status hkt_plan_extents(hkt_plan* plan, size_t count, size_t* send, size_t* recv) {
+    return capi::guarded(capi::comm_of(plan), [&] {
+        if (plan == nullptr) capi::refuse("hkt_plan_extents: the plan is null");
+        if (send == nullptr || recv == nullptr)
+            capi::refuse("hkt_plan_extents: send or recv is null; pass the addresses of two size_t");
+        const auto& made = plan->comm->engine->plans().plan_for(*plan->plans, count).plan;
+        const auto extent = [&](dsl::Share share) {
+            return share == dsl::Share::none  ? 0
+                   : share == dsl::Share::own ? count
+                                              : static_cast<std::size_t>(made->elements_of_x(count));
+        };
+        *send = extent(made->input());
+        *recv = extent(made->output());
         return HKT_SUCCESS;
     });
 }

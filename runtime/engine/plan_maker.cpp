@@ -47,7 +47,8 @@ std::string PlanMaker::own_schedule(dsl::Collective collective) const {
     if (!own_collectives_) {
         dsl::Library library = in_dsl([&] { return turn.planner().library(options_.schedule_path); });
         std::set<Collective> existing;
-        for (const Collective which : dsl::all_collectives) {
+        for (const Collective which :
+             in_dsl([&] { return dsl::collectives_for(library, options_.schedule); })) {
             try {
                 in_dsl([&] { return dsl::find_runnable(library, options_.schedule, which); });
                 existing.insert(which);
@@ -65,6 +66,14 @@ std::shared_ptr<const dsl::Operator> PlanMaker::find_operator(const std::string&
     return in_dsl([&] {
         dsl::Library library = turn.planner().library(options_.schedule_path);
         return std::make_shared<const dsl::Operator>(dsl::find_operator(library, text));
+    });
+}
+
+dsl::Collective PlanMaker::find_collective(const std::string& text, const std::string& schedule) const {
+    const Planning::Turn turn = options_.planning->turn(options_.timeout);
+    return in_dsl([&] {
+        dsl::Library library = turn.planner().library(options_.schedule_path);
+        return dsl::find_collective(library, text, schedule);
     });
 }
 

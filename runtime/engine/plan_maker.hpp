@@ -45,6 +45,10 @@ class PlanMaker {
     // The operator that schedule files define under this name, or in this file (dsl/elaboration/find.hpp).
     std::shared_ptr<const dsl::Operator> find_operator(const std::string& text) const;
 
+    // The collective with this name (dsl/elaboration/find.hpp): one that schedule files define, or one of the
+    // table. schedule: the text of the schedule that is to run; may be empty.
+    dsl::Collective find_collective(const std::string& text, const std::string& schedule) const;
+
     // False if no measurement is known for jobs of this shape.
     bool is_tuned() const { return !tuning_.empty(); }
 

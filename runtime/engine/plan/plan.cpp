@@ -20,6 +20,12 @@ constexpr std::uint64_t whole_lines(std::uint64_t bytes) {
 dsl::RankProgram checked_program(dsl::RankProgram program, DataType type, const compute::Reduction& op,
                                  const PlanUse& use) {
     check_rules(program, type, op);
+    if (contract_of(program.collective).own && op.divisor(2) != 1)
+        throw Error(
+            Status::invalid_argument,
+            fmt::format("{} does not exist for {}, a collective that a file defines: how many ranks a "
+                        "result is of differs; use sum, and divide the results",
+                        op.name(), dsl::name_of(program.collective)));
     if (program.computes()) compute::Computer::check(program, type, op);
     if (use.is_uneven && contract_of(program.collective).exchanges())
         check_is_direct(program);
