@@ -222,6 +222,29 @@ def plans(comm):
     comm.barrier()
 
 
+def own(comm):
+    """Collectives that schedule files define."""
+    x = mine(comm, 8)
+    inputs = np.array(of_all(comm, 8))
+    same(comm.plan("scan").start(x, np.zeros_like(x)), inputs[: comm.rank + 1].sum(axis=0), "a scan")
+    same(comm.plan("scan", schedule="doubling").start(x.copy()), inputs[: comm.rank + 1].sum(axis=0), "a scan, in place")
+    out = np.full_like(x, -1)
+    comm.plan("exclusive_scan").start(x, out)
+    same(out, inputs[: comm.rank].sum(axis=0) if comm.rank > 0 else np.full_like(x, -1), "an exclusive scan")
+    pieces = comm.plan("neighbours").start(x, np.zeros((comm.size, 8), np.float32))
+    for beside in (comm.rank - 1, comm.rank, comm.rank + 1):
+        same(pieces[beside % comm.size], inputs[beside % comm.size], "a neighbour's piece")
+    for wrong, text in ((lambda: comm.plan("skan"), "did you mean 'scan'"),
+                        (lambda: comm.plan("scan", op="average"), "use sum"),
+                        (lambda: comm.plan("neighbours").start(x), "in place")):
+        try:
+            wrong()
+            raise AssertionError(f"no error: {text}")
+        except hocket.Error as error:
+            assert text in str(error), error
+    comm.barrier()
+
+
 def states(comm):
     """Elements that are not sent are kept, saved, and loaded."""
     options = dict(schedule="naive_ag(0.25)")
@@ -334,7 +357,7 @@ def lost(comm):
     same(left.all_reduce(np.ones(1)), [left.size], "of those that are left")
 
 
-PARTS = [collectives, uneven, messages, numbers, objects, memory, groups, plans, states, awaiting, threads, cached, mismatch]  # the last one breaks it
+PARTS = [collectives, uneven, messages, numbers, objects, memory, groups, plans, own, states, awaiting, threads, cached, mismatch]  # the last one breaks it
 
 
 def main():

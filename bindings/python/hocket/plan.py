@@ -26,13 +26,11 @@ class Plan:
                  tensor_counts: Sequence[int] | None) -> None:
         self._handle = None
         number = ffi.new("hkt_collective*")
-        status = lib.hkt_collective_from_name(text(collective), number)
-        if status < 0:
-            raise_last(status)
+        self._is_own = lib.hkt_collective_from_name(text(collective), number) < 0
         self._collective, self._type, self._size = ffi.cast("int*", number)[0], type_of(dtype), size
         options = ffi.new("hkt_plan_options*")
         lib.init_hkt_plan_options(options)
-        kept = fill(options, {"schedule": schedule, "root": root,
+        kept = fill(options, {"schedule": schedule, "root": root, "collective": collective if self._is_own else None,
                               "executor": None if executor is None else constant("HKT_EXECUTOR_", executor)})
         self._counts: list[int] = []
         if tensor_counts is not None:
@@ -43,6 +41,13 @@ class Plan:
         made = ffi.new("hkt_plan**")
         state.call(lib.hkt_plan_create, self._collective, self._type, op_number(op), options, made)
         self._state, self._handle = state, made[0]
+        # Of a collective that a file defines: how many times the count the two buffers have.
+        self._extents = self._extents_of_one() if self._is_own else (1, 1)
+
+    def _extents_of_one(self) -> tuple[int, int]:
+        send, recv = ffi.new("size_t*"), ffi.new("size_t*")
+        self._call(lib.hkt_plan_extents, 1, send, recv)
+        return send[0], recv[0]
 
     # ---- Starting it ---------------------------------------------------------------------------------------------
 
@@ -69,11 +74,35 @@ class Plan:
     def _memory(self, array: Any, out: Any) -> tuple[Any, Any, int, Any]:
         given = None if array is None else self._array(array, "array", out is None)
         taken = None if out is None else self._array(out, "out", True)
+        if self._is_own:
+            return self._own_memory(given, taken, out is None)
         if out is None and self._collective not in _PIECE_IS_GIVEN | _PIECE_IS_TAKEN:
             taken = given  # in place
         count = self._count(None if given is None else given[1], None if taken is None else taken[1])
         send, recv = (NULL if one is None else one[0] for one in (given, taken))
         return send, recv, count, (given, taken)
+
+    def _own_memory(self, given: Resolved | None, taken: Resolved | None, in_place: bool) -> tuple[Any, Any, int, Any]:
+        """As _memory(), for a collective that a file defines: its contract says how large the buffers are."""
+        sent, received = self._extents
+        if in_place and received:
+            if sent != received and sent:
+                raise invalid(f"out is None, but the collective takes {sent} times the count and gives {received} times: "
+                              "in place, out is the larger array, and array the view of this rank's piece in it")
+            taken = given
+        counts = {self._own_count(one[1], times, name)
+                  for one, times, name in ((given, sent, "array"), (taken, received, "out")) if one is not None and times}
+        if len(counts) != 1:
+            raise invalid("array and out are of different counts" if counts else
+                          "the contract says nothing of this rank's array and out: start() cannot tell the count")
+        send, recv = (NULL if one is None else one[0] for one in (given, taken))
+        return send, recv, counts.pop(), (given, taken)
+
+    @staticmethod
+    def _own_count(elements: int, times: int, name: str) -> int:
+        if elements % times:
+            raise invalid(f"{name} has {elements} elements, which cannot be divided evenly into {times} pieces")
+        return elements // times
 
     def _array(self, array: Any, name: str, writable: bool) -> Resolved:
         resolved = resolve(array, name, writable)
