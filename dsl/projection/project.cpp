@@ -631,7 +631,8 @@ void Projector::complete_output(Member member) {
     places_.for_runs(member, places_.output(member), [&](AtomRange run) { runs.push_back(run); });
     for (const AtomRange run : runs) {
         const AreaId place = places_.at(member, run.begin);
-        if (place == output_area || place == Places::nowhere) continue;  // nowhere: a contract leaves it open
+        // Nowhere: the contract leaves it open, and no value ever comes there.
+        if (place == output_area || place == Places::nowhere) continue;
         if (protocol_ == Protocol::bandwidth && places_.extend(member, run, member)) continue;
         places_.copy(member, run, place, output_area, origin);
     }
