@@ -57,8 +57,10 @@ class Plan {
 
 Values sum_of(int first, int last, std::size_t count) {
     Values sum(count);
-    for (int rank = first; rank < last; ++rank)
-        for (std::size_t i = 0; i < count; ++i) sum[i] += input(rank, count)[i];
+    for (int rank = first; rank < last; ++rank) {
+        const Values one = input(rank, count);
+        for (std::size_t i = 0; i < count; ++i) sum[i] += one[i];
+    }
     return sum;
 }
 
