@@ -109,6 +109,12 @@ std::vector<std::string> names_of(const Files& files, std::vector<Definition> as
     return {names.begin(), names.end()};
 }
 
+// Returns the name of the collective as the text has it: another file's may not be known yet.
+template <typename Definition>
+std::string_view collective_text(const Definition& definition) {
+    return definition.own ? std::string_view(definition.own->text) : name_of(definition.collective);
+}
+
 // A file may define a name once per collective.
 void reject_duplicates(const ast::File& tree) {
     std::map<std::string, Span> seen;
@@ -122,9 +128,9 @@ void reject_duplicates(const ast::File& tree) {
     };
     for (const ast::CollectiveDefinition& c : tree.collectives) check("c " + c.name.text, c.name);
     for (const ast::Algorithm& a : tree.algorithms)
-        check(fmt::format("a{} {}", int(a.collective), a.name.text), a.name);
+        check(fmt::format("a{} {}", collective_text(a), a.name.text), a.name);
     for (const ast::Schedule& s : tree.schedules)
-        check(fmt::format("s{} {}", int(s.collective), s.name.text), s.name);
+        check(fmt::format("s{} {}", collective_text(s), s.name.text), s.name);
     for (const ast::TopologyDefinition& t : tree.topologies) check("t " + t.name.text, t.name);
     for (const ast::OperatorDefinition& o : tree.operators) check("o " + o.name.text, o.name);
     for (const ast::UpdateDefinition& u : tree.updates) check("u " + u.name.text, u.name);

@@ -254,6 +254,18 @@ TEST_CASE("a collective that no file defines is refused with the ones that are m
     CHECK_THAT(own_error("algorithm a skan(x) over g { x : 0 -> 1 }"), Contains("(did you mean 'scan'?)"));
 }
 
+TEST_CASE("a file adds schedules to collectives that other files define") {
+    CHECK(own_error(R"(
+algorithm mine scan(x) over g { for r in 1 ..< g.size  x : r - 1 +> r }
+algorithm mine all_to_next(x) over g { each r in 1 ..< g.size  x : r - 1 -> r }
+)") == "");
+    CHECK_THAT(own_error(R"(
+algorithm mine scan(x) over g { for r in 1 ..< g.size  x : r - 1 +> r }
+algorithm mine scan(x) over g { for r in 1 ..< g.size  x : r - 1 +> r }
+)"),
+               Contains("'mine' is defined twice"));
+}
+
 TEST_CASE("a contract's condition keeps its schedules from other groups") {
     const std::string text = R"(
 collective transposed(x) over g where pow2(g.size) and log2(g.size) mod 2 == 0 {
