@@ -92,7 +92,8 @@ TEST_CASE("a root follows from or to, and collectives' names are free for other 
     CHECK_THAT(parse_error("schedule s reduce(x, to) { }"), Contains("expected a name here"));
     CHECK_THAT(parse_error("schedule s reduce(x, r) { reduce x over l from 1 to 2 }"), Contains("expected "));
     for (const auto collective : dsl::all_collectives)
-        CHECK_THAT(test::check_error("algorithm a sum(x) over g {}"), Contains(std::string(name_of(collective))));
+        CHECK_THAT(test::check_error("algorithm a sum(x) over g {}"),
+                   Contains(std::string(name_of(collective))));
 }
 
 TEST_CASE("schedules and topologies parse into what they say") {
