@@ -449,6 +449,7 @@ def wrong(rank, size):
     refused(TypeError, "one dtype", group._allgather_base, torch.ones(size), torch.ones(1).double())
     refused(TypeError, "one dtype", group._reduce_scatter_base, torch.ones(1), torch.ones(size).double())
     refused(ValueError, "split sizes", dist.all_to_all_single, torch.ones(size), torch.ones(size), [1] * size, [2] * size)
+    refused(ValueError, "needs an output of", group.alltoall_base, torch.ones(size), torch.ones(2 * size), [], [])
     refused(ValueError, "float32", lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND))
     refused(ValueError, "memory of the CPU", lambda: group.broadcast([torch.ones(2, 2).to_sparse()]))
     shared = torch.ones(1).expand(3)  # a result has no place there; it can be sent

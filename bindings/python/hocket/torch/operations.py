@@ -174,6 +174,9 @@ class Operations:
             for x in (tensor, output):
                 if x.dim() == 0 or x.shape[0] % size:
                     raise ValueError(f"hocket: all_to_all: the first dimension of {tuple(x.shape)} is not divided evenly by {size} ranks")
+            if tensor.numel() != output.numel():
+                raise ValueError(f"hocket: all_to_all without split sizes needs an output of {tensor.numel()} elements, as the input has, "
+                                 f"not {output.numel()}")
             return self._collective("all_to_all", send, recv, tensor.numel() // size, tensor, opts, [output])
         return self._exchange(send, _of_splits(tensor, input_splits, size), recv, _of_splits(output, output_splits, size), tensor, opts,
                               [output])
