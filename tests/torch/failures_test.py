@@ -222,7 +222,7 @@ def waits_beside(rank, size):
     said: list[str] = []
     if rank == 0:
         def handle(*_):
-            if not work._communicator.state.inside:  # not in the wait yet
+            if not dist.group.WORLD._communicator.is_in_call():  # not in the wait yet
                 signal.setitimer(signal.ITIMER_REAL, 0.05)
                 return
             assert not work.is_completed()

@@ -512,7 +512,7 @@ def beside_another(rank, size):
     store = dist.PrefixStore("again", dist.distributed_c10d._get_default_store())
     dist.destroy_process_group()
     dist.init_process_group("cpu:hocket,cuda:gloo", store=store, rank=rank, world_size=size)
-    assert isinstance(dist.group.WORLD._get_backend(torch.device("cpu")), hocket.torch.Backend)
+    assert dist.group.WORLD._get_backend(torch.device("cpu")).name() == "hocket"
     # The dispatcher of torch 2 has no collectives for quantized tensors, with any backend.
     functions = [single_tensors, odd_tensors, objects, barriers, sparse, groups] + ([] if HAS_2 else [quantized_tensors])
     for function in functions:
@@ -526,7 +526,7 @@ def beside_another(rank, size):
     same(got, torch.full((2,), float((rank + size - 1) % size)), "recv")
     if hasattr(dist, "split_group"):
         part = dist.split_group(split_ranks=[[rank] for rank in reversed(range(size))])
-        assert isinstance(part._get_backend(torch.device("cpu")), hocket.torch.Backend) and part.size() == 1
+        assert part._get_backend(torch.device("cpu")).name() == "hocket" and part.size() == 1
         dist.all_reduce(x, group=part)
 
 

@@ -6,6 +6,7 @@ import os
 import numpy as np
 
 import hocket
+from hocket._native import ffi
 from hocket.state import CALLS, destroy_later, get_ident, is_busy, is_in_call
 
 from .buckets import Buckets
@@ -38,12 +39,13 @@ class GroupCommunicator:
     pending     works that have not ended: they keep their tensors alive, also if the program drops them
     closing     plans and registered memory of hooks, to be closed before
     members     the numbers of the group's ranks in the job
+    calls       those from C++ (native/calls.hpp), if there are any: they have works of their own
     """
 
     def __init__(self, comm, timeout_ms, members):
         self.comm, self.state, self.timeout_ms, self.members = comm, comm._state, timeout_ms, members
         self.rank, self.size = comm.rank, comm.size
-        self.pending, self.closing = set(), []
+        self.pending, self.closing, self.calls = set(), [], None
         self._until_sweep = _AT_LEAST
         self.buckets = Buckets(comm, self.closing)
 
@@ -86,6 +88,16 @@ class GroupCommunicator:
                              "called it with another one. All ranks must pass the same list of groups, in the same order")
         return GroupCommunicator(comm, self.timeout_ms, tuple(self.members[rank] for rank in ranks))
 
+    def enter_from(self, calls):
+        """Lets C++ make calls, too, until the communicator is closed. calls: a function of its handle."""
+        self.calls = calls(int(ffi.cast("uintptr_t", self.state.handle)))
+        self.state.exchanges[id(self.calls)] = self.calls
+        return self.calls
+
+    def is_in_call(self):
+        """Returns True if some thread is in a call of the communicator, such as a wait."""
+        return bool(self.state.inside) or (self.calls is not None and self.calls.is_under_way)
+
     def failure(self, status):
         """Returns the exception for a call of this thread that has just ended with this status."""
         try:
@@ -117,9 +129,14 @@ class GroupCommunicator:
         self.pending.add(work)
         self._until_sweep -= 1
         if self._until_sweep <= 0:
-            for other in list(self.pending):
-                other.end(0)
-            self._until_sweep = _AT_LEAST + len(self.pending)
+            self.sweep()
+
+    def sweep(self):
+        """Ends the works that have ended; returns True if there are others."""
+        for other in list(self.pending):
+            other.end(0)
+        self._until_sweep = _AT_LEAST + len(self.pending)
+        return bool(self.pending)
 
     def destroy(self):
         if not self.state.handle:
@@ -129,10 +146,12 @@ class GroupCommunicator:
             return
         for work in list(self.pending):  # ends those that are complete
             work.end(0)
-        if not self.pending:  # otherwise their tensors must stay
+        if not self.pending and not (self.calls and self.calls.in_flight):  # otherwise their tensors must stay
             for thing in self.closing:
                 thing.close()
         self.comm.close()
+        if self.calls:
+            self.calls.destroyed()
         for work in list(self.pending):
             work.end(0)
 

@@ -78,6 +78,17 @@ class Future(torch.futures.Future):
             self.set_result(_Failed(error))
 
 
+class OfCpp:
+    """In place of a future, where C++ has one: function(result, error) completes it. Functions that were added to it are
+    not recorded."""
+
+    def __init__(self, function):
+        self._function = function
+
+    def complete(self, result, error):
+        _helpers.run(lambda: self._function(result, error))
+
+
 class _Failed:
     """The value of a future that has an error, because Python has no way to set one. Futures in Python raise the error;
     C++ looks for tensors in the value by pickling it, and reports the exception which that raises."""

@@ -1,8 +1,9 @@
 """Provides Hocket's operations to torch: as a process group, or as a backend for one kind of device.
 
 torch 2 makes a process group of backends, one for each kind of device, and finds the backend by way of its dispatcher.
-Our own process group avoids that: a program's calls reach Operations directly, and works are Python objects. A backend
-is used only if another one serves other devices ("cpu:hocket,cuda:nccl").
+Our own process group in Python avoids that: a program's calls reach Operations directly, and works are Python objects. A
+backend is used only if another one serves other devices ("cpu:hocket,cuda:nccl"), and by hocket.torch.native, which is
+C++ and as fast behind the dispatcher.
 """
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ import torch
 import torch.distributed
 from torch._C import _distributed_c10d as c10d
 
-from .communicator import GroupCommunicator, milliseconds
+from . import native
+from .communicator import GroupCommunicator
 from .operations import NAME, Operations
 from .options import Options
 
@@ -24,21 +26,26 @@ from .options import Options
 _OPTIONS_OF_GLOO = getattr(getattr(c10d, "ProcessGroupGloo", None), "_Options", ())
 
 
-class ProcessGroup(Operations, c10d.ProcessGroup):
+class Group(Operations):
+    """What process groups have, whether their operations are those of Python or those of hocket.torch.native."""
+
     def __init__(self, store: Any, rank: int, size: int, timeout: datetime.timedelta, options: Options | None = None,
                  members: Sequence[int] = ()) -> None:
         options = options or Options()
         self._hold(GroupCommunicator.joined(store, rank, size, timeout, options, members), options, store)
 
     def _hold(self, communicator, options, store):
-        c10d.ProcessGroup.__init__(self, communicator.rank, communicator.size)
+        super(Operations, self).__init__(communicator.rank, communicator.size)  # torch's process group
         self._begin(communicator, options)
         self._store = store
         if Backend is not None:  # for torch 2's queries to a group's backend: its devices, its capabilities, its name
             kind = c10d.ProcessGroup.BackendType.CUSTOM
-            self._backend = Backend(communicator, options)
+            self._backend = self._make_backend(communicator, options)
             self._set_default_backend(kind)
             self._register_backend(torch.device("cpu"), kind, self._backend)
+
+    def _make_backend(self, communicator, options):
+        return Backend(communicator, options)
 
     def name(self) -> str:
         return NAME
@@ -54,12 +61,17 @@ class ProcessGroup(Operations, c10d.ProcessGroup):
             raise ValueError("hocket: a group that is split off has its parent's options; for others use new_group")
         if communicator is None:
             return None
-        made = ProcessGroup.__new__(ProcessGroup)
+        made = type(self).__new__(type(self))
         made._hold(communicator, self._options, torch.distributed.PrefixStore(f"{group_name}/", self._store))
-        made._timeout = milliseconds(timeout)
+        if timeout is not None:
+            made.set_timeout(timeout)
         made._set_group_name(group_name or "")
         made._set_group_desc(group_desc or "")
         return made
+
+
+class ProcessGroup(Group, c10d.ProcessGroup):
+    """Its operations are Python's."""
 
 
 if hasattr(c10d, "Backend"):
@@ -114,10 +126,12 @@ def create(given, options):
     members = tuple(given.global_ranks_in_group or ())  # empty: the whole job
     if Backend is not None and len(set(backends.values())) > 1:
         options = options if isinstance(options, Options) else Options()  # or the other backend's options
-        return Backend(GroupCommunicator.joined(given.store, given.group_rank, given.group_size, given.timeout, options, members), options)
+        communicator = GroupCommunicator.joined(given.store, given.group_rank, given.group_size, given.timeout, options, members)
+        return native.backend_of(communicator, options) if native.is_used() else Backend(communicator, options)
     if isinstance(options, _OPTIONS_OF_GLOO):
         warnings.warn("hocket: pg_options are Gloo's, whose threads and devices Hocket does not have: they have no effect", stacklevel=2)
         options = None
     if options is not None and not isinstance(options, Options):
         raise TypeError(f"hocket: pg_options must be a hocket.torch.Options, not {type(options)}")
-    return ProcessGroup(given.store, given.group_rank, given.group_size, given.timeout, options, members)
+    kind = native.process_group() if native.is_used() else ProcessGroup
+    return kind(given.store, given.group_rank, given.group_size, given.timeout, options, members)

@@ -26,6 +26,12 @@ class Finished(c10d.Work):
     def exception(self):
         return None
 
+    def when_ended(self, function):
+        function()
+
+    def tell_end(self, function):
+        function(self._result, None)
+
     def result(self):
         return self._result
 

@@ -8,8 +8,23 @@ from hocket.state import CALLS, Told, get_ident
 
 from .communicator import milliseconds
 from .failures import Failure, in_words_of
-from .future import Future
+from .future import Future, OfCpp
 from .memory import copy_all
+
+
+def not_ended(name, limit, communicator):
+    """The exception of a wait that has a limit of its own, in milliseconds."""
+    return Failure(in_words_of(f"hocket: {name} has not ended within {limit} ms, on rank {communicator.rank} of {communicator.size}. It goes "
+                               "on: wait for it again, or destroy the process group", communicator.members))
+
+
+def destroyed_before(name):
+    return Failure(f"hocket: the process group was destroyed before {name} had ended")
+
+
+def waits_beside(name):
+    return ValueError(f"hocket: a handler of a signal, or a finalizer, cannot wait for {name}, or ask for its future, beside a wait of the "
+                      "same thread; is_completed() can be asked")
 
 
 class Work(Base):
@@ -26,7 +41,7 @@ class Work(Base):
         self._timeout = timeout          # this operation's timeout in milliseconds, or None
         self._keep, self._after = keep, after
         self._result, self._source = result, source
-        self._error = self._future = None
+        self._error = self._future = self._told = None
         self._lock = threading.RLock()   # reentrant: a signal handler gets it too, and then sees that its thread already has it
         self._is_held = False
         self._is_told = False            # the end was reported, although it may not have been handled yet
@@ -65,8 +80,7 @@ class Work(Base):
         self._lock.release()
         if timeout == 0:
             return False
-        raise ValueError(f"hocket: a handler of a signal, or a finalizer, cannot wait for {self._name}, or ask for its future, beside a "
-                         "wait of the same thread; is_completed() can be asked")
+        raise waits_beside(self._name)
 
     def _release(self):
         self._is_held = False
@@ -78,7 +92,7 @@ class Work(Base):
         state.inside.append(thread)
         try:
             if not state.handle:
-                return self._settle(Failure(f"hocket: the process group was destroyed before {self._name} had ended"))
+                return self._settle(destroyed_before(self._name))
             status = lib.hkt_py_wait(self._flight, -1 if timeout is None else timeout)
             if status == lib.HKT_IN_PROGRESS:
                 return None
@@ -100,6 +114,8 @@ class Work(Base):
         self._error, self._keep, self._after = error, None, None
         self._communicator.pending.discard(self)
         self._flight = None
+        if error is None and self._told is not None:
+            self._told()
         return self._future
 
     def _complete(self, future):
@@ -125,14 +141,19 @@ class Work(Base):
         if self._is_told and self._flight is not None:
             self.end(0, beside=True)
 
+    def when_ended(self, function):
+        """Calls the function once the end is noticed, if it is a success. To be called before anyone else knows the work,
+        except the sweeps that notice ends: the function may be called twice."""
+        self._told = function
+        if self._flight is None and self._error is None:
+            function()
+
     # ---- Called by torch
 
     def wait(self, timeout=None):
         limit = milliseconds(timeout) or self._timeout
         if self._flight is not None and not self.end(limit):
-            raise Failure(in_words_of(f"hocket: {self._name} has not ended within {limit} ms, on rank {self._communicator.rank} of "
-                                      f"{self._communicator.size}. It goes on: wait for it again, or destroy the process group",
-                                      self._communicator.members))
+            raise not_ended(self._name, limit, self._communicator)
         if self._record is not None:
             self._record.wait()
         if self._error is not None:
@@ -163,13 +184,17 @@ class Work(Base):
 
     source_rank = _source_rank
 
-    def get_future(self):
+    def tell_end(self, function):
+        """Calls function(result, error) once it has ended, in a thread where it may wait; in place of get_future()."""
+        self.get_future(lambda: OfCpp(function))
+
+    def get_future(self, make=Future):
         is_mine = False
         try:
             is_mine = self._acquire(None)
             if self._future is not None:
                 return self._future
-            made, ended = Future(), self._flight is None
+            made, ended = make(), self._flight is None
             if not ended and self._flight[0]:
                 self._tell(self._ended)  # if that fails, no future exists that never ends
             else:
