@@ -6,6 +6,7 @@ there is a compiler; the folder HOCKET_TEST_NATIVE_CACHE keeps them from one run
 """
 import multiprocessing
 import os
+import pickle
 import stat
 import sys
 import tempfile
@@ -200,14 +201,16 @@ def seen(rank, size):
     dist.all_reduce(torch.ones(3))
     dist.all_reduce(torch.ones(6)[::2])
     assert heard == [("before", "ALLREDUCE"), ("after", "ALLREDUCE")] * 2, heard
-    import pickle
+
+    def states():
+        return [entry["state"] for entry in pickle.loads(c10d._dump_fr_trace(backend="hocket"))["entries"]]
+
     dist.all_reduce(torch.ones(5), async_op=True).get_future().wait()
-    hung = dist.irecv(torch.ones(2), (rank + 1) % size, tag=3)
-    entries = pickle.loads(c10d._dump_fr_trace(backend="hocket"))["entries"]
-    states = [entry["state"] for entry in entries]
-    assert states == ["completed"] * 3 + ["scheduled"], states
+    waits = dist.irecv(torch.ones(2), (rank + 1) % size, tag=3)
+    assert states() == ["completed"] * 3 + ["scheduled"], states()
     dist.send(torch.ones(2), (rank + size - 1) % size, tag=3)
-    hung.wait()
+    waits.wait()
+    assert states() == ["completed"] * 5, states()
 
 
 def kept(rank, size):

@@ -126,8 +126,9 @@ def create(given, options):
     members = tuple(given.global_ranks_in_group or ())  # empty: the whole job
     if Backend is not None and len(set(backends.values())) > 1:
         options = options if isinstance(options, Options) else Options()  # or the other backend's options
+        is_native = native.is_used()  # before the others are met, who would wait if it compiles
         communicator = GroupCommunicator.joined(given.store, given.group_rank, given.group_size, given.timeout, options, members)
-        return native.backend_of(communicator, options) if native.is_used() else Backend(communicator, options)
+        return native.backend_of(communicator, options) if is_native else Backend(communicator, options)
     if isinstance(options, _OPTIONS_OF_GLOO):
         warnings.warn("hocket: pg_options are Gloo's, whose threads and devices Hocket does not have: they have no effect", stacklevel=2)
         options = None
