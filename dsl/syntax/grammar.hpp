@@ -11,6 +11,7 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/quantities.hpp"
 #include "dsl/syntax/ast.hpp"
+#include "dsl/syntax/words.hpp"
 
 // Names a parser with an action after the parser (X3 would use the C++ type's name).
 template <typename Subject, typename Action>
@@ -243,12 +244,7 @@ struct CollectiveNames : x3::symbols<Collective> {
 
 struct ReservedWords : x3::symbols<x3::unused_type> {
     ReservedWords() {
-        for (const char* word :
-             {"algorithm", "schedule", "topology",  "level", "for",      "each",     "in",          "where",
-              "over",      "using",    "from",      "to",    "parallel", "let",      "and",         "or",
-              "not",       "xor",      "mod",       "of",    "state",    "operator", "approximate", "lossy",
-              "with",      "like",     "partition", "if",    "then",     "else"})
-            add(word);
+        for (const std::string_view word : reserved) add(std::string(word));
     }
 } const reserved_words;
 

@@ -7,8 +7,10 @@
 #include <iostream>
 #include <map>
 
+#include "dsl/base/diagnostic.hpp"
 #include "tests/differential/comparison.hpp"
 #include "tests/differential/generator.hpp"
+#include "tests/dsl/format_rules.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::differential;
@@ -140,4 +142,19 @@ TEST_CASE("random programs use all of the language") {
     }
     CHECK(mutated > 100);
     CHECK(longest < 100'000);  // people read them
+}
+
+TEST_CASE("formatting keeps random programs") {
+    const Seeds seeds = seeds_to_run();
+    int formatted = 0;
+    for (std::uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
+        const hocket::dsl::SourceFile file{"t.sched", generate(seed, options_from_environment()).text()};
+        INFO(file.text);
+        try {
+            CHECK(hocket::test::format_fault(file) == "");
+            ++formatted;
+        } catch (const hocket::dsl::DiagnosticError&) {  // a mutation made it wrong
+        }
+    }
+    CHECK(formatted > static_cast<int>(seeds.last - seeds.first) / 2);
 }

@@ -17,6 +17,7 @@
 #include "dsl/proof/verify.hpp"
 #include "dsl/syntax/own_collectives.hpp"
 #include "dsl/syntax/parse.hpp"
+#include "tests/dsl/format_rules.hpp"
 
 using namespace hocket::dsl;
 
@@ -133,6 +134,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
         ast::File tree = parse(file);
         ++parsed_inputs;
+        if (!hocket::test::format_fault(file).empty()) std::abort();
         print(tree);
         if (!names_own_collectives(tree)) {
             require_collectives(tree, {});

@@ -1,4 +1,4 @@
-// schedc: checks, explains and predicts schedules, and simulates training jobs.
+// schedc: checks, formats, explains and predicts schedules, and simulates training jobs.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +10,7 @@
 #include "runtime/engine/job/options.hpp"
 #include "tools/quantity_options.hpp"
 #include "tools/schedc/explain.hpp"
+#include "tools/schedc/format.hpp"
 #include "tools/schedc/predict.hpp"
 #include "tools/schedc/simulate.hpp"
 #include "tools/tool.hpp"
@@ -71,6 +72,13 @@ void describe_check(CLI::App& app, dsl::CheckOptions& options, bool& quiet) {
         ->check(CLI::Range(1, 1 << 20));
     app.add_flag("-q,--quiet", quiet, "print only what is wrong");
     describe_timeout(app, options.timeout, "planning one schedule on one topology");
+}
+
+void describe_format(CLI::App& app, tools::FormatOptions& options) {
+    app.add_option("files", options.files, "files, or folders: all .sched files below; -: standard input")
+        ->required();
+    app.add_flag("--check", options.check, "write nothing; name the files that would change, and exit with 1");
+    app.add_flag("--diff", options.diff, "write nothing; show what would change, and then exit with 1");
 }
 
 void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
@@ -179,7 +187,10 @@ int run(int argc, char** argv) {
         app.add_subcommand("predict", "say how long a schedule takes, and where the time goes");
     CLI::App* simulate_app =
         app.add_subcommand("simulate", "say how long iterations of training jobs take on a network");
+    CLI::App* format_app = app.add_subcommand("fmt", "lay out files in the style of Hocket's own");
     describe_check(*check_app, check, quiet);
+    tools::FormatOptions format;
+    describe_format(*format_app, format);
     tools::PredictRequest predict;
     describe_predict(*predict_app, predict);
     describe_explain(*explain_app, explain);
@@ -190,6 +201,7 @@ int run(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
     }
+    if (format_app->parsed()) return tools::run_format(format);
     check.search_path = explain.search_path = predict.search_path = simulate.search_path =
         engine::resolve(engine::Choices{}).schedule_path;
     if (simulate_app->parsed()) return tools::run_simulate(simulate);
