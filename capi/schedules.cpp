@@ -48,11 +48,10 @@ hkt_status hkt_schedule_check(const char* file, const char* topology, const char
         if (topology != nullptr) options.topologies = {topology};
         in_dsl([&] { dsl::Library(options.search_path).load(file); });  // throws if unreadable
         std::string right, wrong;
-        const auto add_to = [](std::string& all) {
-            return [&all](const std::string& line) { all += line + "\n"; };
-        };
-        if (dsl::check_files(options, {add_to(right), add_to(wrong)}).wrong > 0)
-            throw Error(Status::schedule, wrong);
+        const dsl::CheckListener listener{
+            [&](const dsl::RightDefinition& definition) { right += text_of(definition) + "\n"; },
+            [&](const dsl::Report& report) { wrong += render(report) + "\n"; }};
+        if (dsl::check_files(options, listener).wrong > 0) throw Error(Status::schedule, wrong);
         give(std::move(right), text);
         return HKT_SUCCESS;
     });

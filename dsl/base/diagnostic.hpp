@@ -3,6 +3,8 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dsl/base/source.hpp"
@@ -21,22 +23,50 @@ struct Diagnostic {
     std::string hint;
 };
 
-// Returns "file:line:column: error: message", the source line with a caret, the notes and the hint. No
-// colours.
+// A span's place, which outlives the text.
+struct Place {
+    std::string path;  // empty: nowhere
+    Position begin, end;
+    std::string line, last_line;  // the texts of the lines where it begins and ends
+};
+Place place_of(Span span);
+
+// A diagnostic that outlives the text.
+struct Report {
+    Place place;
+    std::string message;
+    std::vector<std::pair<Place, std::string>> notes;
+    std::string hint;
+};
+Report report_of(const Diagnostic& diagnostic);
+
+// What to write before a part of a rendered report, as escapes of a terminal; all empty: no colours.
+struct Palette {
+    std::string_view error, note, hint, place, plain;
+};
+
+// Returns "file:line:column: error: message", the source line with a caret, the notes and the hint.
+std::string render(const Report& report, const Palette& palette = {});
 std::string render(const Diagnostic& diagnostic);
 
 // what() returns the rendered text.
 class DiagnosticError : public std::runtime_error {
   public:
-    explicit DiagnosticError(Diagnostic diagnostic)
-        : std::runtime_error(render(diagnostic)), diagnostic_(std::move(diagnostic)) {}
+    explicit DiagnosticError(Diagnostic diagnostic) : DiagnosticError(std::move(diagnostic), Report()) {}
     DiagnosticError(Span span, std::string message, std::string hint = "")
         : DiagnosticError(Diagnostic{span, std::move(message), {}, std::move(hint)}) {}
 
-    const Diagnostic& diagnostic() const { return diagnostic_; }
+    const Diagnostic& diagnostic() const { return diagnostic_; }  // as long as its text lives
+    const Report& report() const { return report_; }
 
   private:
+    DiagnosticError(Diagnostic diagnostic, Report report)
+        : std::runtime_error(render(report = report_of(diagnostic))),
+          diagnostic_(std::move(diagnostic)),
+          report_(std::move(report)) {}
+
     Diagnostic diagnostic_;
+    Report report_;
 };
 
 // Thrown if an algorithm is asked to run on a group that its `where` rules out.

@@ -227,9 +227,7 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
 
 Operator find_operator(Library& library, const std::string& text) {
     const Library::Reference reference = library.resolve(text);
-    if (!reference.call.args.empty())
-        throw DiagnosticError(reference.call.span, "an operator takes no arguments",
-                              fmt::format("write {}", reference.call.text));
+    refuse_arguments(reference.call);
     return build_operator(definition_of(reference, library, library.find_operator(reference.call.text),
                                         library.operator_names(), &ast::File::operators, "operator"));
 }

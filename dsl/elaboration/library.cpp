@@ -139,8 +139,8 @@ void reject_duplicates(const ast::File& tree) {
 }  // namespace
 
 bool looks_like_file(const std::string& text) {
-    return text.find('/') != std::string::npos || text.ends_with(".sched") ||
-           text.find(".sched:") != std::string::npos;
+    return text.starts_with(standard_input) || text.find('/') != std::string::npos ||
+           text.ends_with(".sched") || text.find(".sched:") != std::string::npos;
 }
 
 std::string file_of(const std::string& text) {
@@ -191,15 +191,15 @@ std::shared_ptr<Library::Entry> Library::parsed(const std::string& path, std::st
 }
 
 const ast::File& Library::load(const std::string& path) {
-    const ast::File*& file = loaded_[path];
-    if (!file) file = &add(path, read_file(path));
-    return *file;
+    const ast::File* const file = loaded_[path];
+    return file ? *file : add(path, read_file(path));
 }
 
 const ast::File& Library::add(const std::string& path, std::string text) {
     const std::shared_ptr<Entry> entry = parsed(path, std::move(text), false);
     resolve(*entry);
     files_.insert(files_.begin(), entry);
+    loaded_[path] = &entry->tree;
     return entry->tree;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dsl/base/source.hpp"
@@ -32,7 +33,7 @@ class Library {
     // Loads a file, which gets precedence over all others; reads it once. Throws DiagnosticError,
     // NotFoundError, ReadError.
     const ast::File& load(const std::string& path);
-    // As load(), with a file's text, which is not on the disk.
+    // As load(), with a file's text, which is not read from the disk. Throws DiagnosticError.
     const ast::File& add(const std::string& path, std::string text);
 
     // Returns the definition of a collective that a file defines, and of which the library has a schedule.
@@ -87,7 +88,10 @@ class Library {
     std::vector<std::string> search_path_, broken_;
 };
 
-// Returns true if the text looks like a file ("x.sched", "dir/x"), not like a name.
+// The path of what was read from there.
+inline constexpr std::string_view standard_input = "<stdin>";
+
+// Returns true if the text looks like a file ("x.sched", "dir/x", standard input), not like a name.
 bool looks_like_file(const std::string& text);
 // Returns the path in such a text: "my.sched" of "my.sched:ring"; "" if it is a name.
 std::string file_of(const std::string& text);

@@ -46,4 +46,9 @@ Operator build_operator(const ast::OperatorDefinition& definition) {
     return made;
 }
 
+void refuse_arguments(const ast::Expression& call) {
+    if (!call.args.empty())
+        throw DiagnosticError(call.span, "an operator takes no arguments", "write " + call.text);
+}
+
 }  // namespace hocket::dsl

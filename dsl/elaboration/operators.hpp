@@ -10,4 +10,7 @@ namespace hocket::dsl {
 // The result does not depend on the syntax tree.
 Operator build_operator(const ast::OperatorDefinition& definition);
 
+// Throws DiagnosticError if the call of an operator has arguments.
+void refuse_arguments(const ast::Expression& call);
+
 }  // namespace hocket::dsl

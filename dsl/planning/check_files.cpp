@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -69,47 +70,72 @@ std::string roots_tried(const std::vector<Rank>& sizes) {
                        every_root_up_to);
 }
 
+// The refusal is that of the last topology that was tried.
+DiagnosticError runs_nowhere(const ast::Schedule& schedule, const Report& refusal) {
+    return DiagnosticError(Diagnostic{schedule.span,
+                                      "the schedule runs on no topology that was tried",
+                                      {{Span(), refusal.message}},
+                                      "name one with --topology"});
+}
+
 class Checker {
   public:
     Checker(const CheckOptions& options, const CheckListener& listener)
         : options_(options), listener_(listener) {}
 
     CheckResult run() {
-        for (const std::string& path : options_.files) {
-            std::optional<Library> library;
-            const ast::File* file = nullptr;
+        for (const std::string& reference : options_.files) {
             try {
-                library = folders();
-                file = &load(path, *library);
+                check_reference(reference);
             } catch (const std::runtime_error& error) {
                 complain(error);
-                continue;
             }
-            check_file(path, *file, *library);
         }
         return result_;
     }
 
   private:
-    static const ast::File& load(const std::string& path, Library& library) {
-        const ast::File& file = library.load(path);
+    void check_reference(const std::string& reference) {
+        std::error_code ignored;
+        const std::string named = std::filesystem::exists(reference, ignored) ? "" : file_of(reference);
+        const std::string& path = named.empty() ? reference : named;
+        CheckCalls calls(path == reference ? "" : reference.substr(path.size() + 1), options_.with);
+        Library library = folders();
+        check_file(path, load(path, library), library, calls);
+        calls.require_all_used(path);
+    }
+
+    const ast::File& load(const std::string& path, Library& library) const {
+        const auto text = options_.texts.find(path);
+        const ast::File& file =
+            text == options_.texts.end() ? library.load(path) : library.add(path, text->second);
         if (file.algorithms.empty() && file.schedules.empty() && file.topologies.empty() &&
             file.operators.empty() && file.updates.empty() && file.collectives.empty())
-            throw NotFoundError(path + ": error: the file defines nothing");
+            throw NotFoundError(path + ": the file defines nothing");
         return file;
     }
 
-    void check_file(const std::string& path, const ast::File& file, Library& library) {
-        for (const ast::CollectiveDefinition& definition : file.collectives) check(path, definition);
-        for (const ast::OperatorDefinition& definition : file.operators) check(path, definition);
-        for (const ast::UpdateDefinition& definition : file.updates) check(path, definition);
-        for (const ast::Algorithm& algorithm : file.algorithms) check(path, algorithm, library);
+    void check_file(const std::string& path, const ast::File& file, Library& library, CheckCalls& calls) {
+        for (const ast::CollectiveDefinition& definition : file.collectives)
+            for (const auto& call : calls.of(definition.name.text, {})) check(path, definition, call);
+        for (const ast::OperatorDefinition& definition : file.operators)
+            for (const auto& call : calls.of(definition.name.text, {})) check(path, definition, call);
+        for (const ast::UpdateDefinition& definition : file.updates)
+            for (const auto& call : calls.of(definition.name.text, definition.parameters))
+                check(path, definition, call);
+        for (const ast::Algorithm& algorithm : file.algorithms)
+            for (const auto& call : calls.of(algorithm.name.text, algorithm.parameters))
+                check(path, algorithm, call, library);
         std::vector<std::string> topologies = options_.topologies;
         if (topologies.empty())
             for (const ast::TopologyDefinition& topology : file.topologies)
                 topologies.push_back(path + ":" + topology.name.text);
-        for (const ast::Schedule& schedule : file.schedules) check(path, schedule, topologies, library);
-        for (const ast::TopologyDefinition& topology : file.topologies) check(path, topology, library);
+        for (const ast::Schedule& schedule : file.schedules)
+            for (const auto& call : calls.of(schedule.name.text, schedule.parameters))
+                check(path, schedule, call, topologies, library);
+        for (const ast::TopologyDefinition& topology : file.topologies)
+            for (const auto& call : calls.of(topology.name.text, topology.parameters))
+                check(path, call, library);
     }
 
     // All files except those that are checked, read once for all checks.
@@ -130,9 +156,10 @@ class Checker {
         return sizes;
     }
 
-    void check(const std::string& path, const ast::Algorithm& algorithm, const Library& library) {
+    void check(const std::string& path, const ast::Algorithm& algorithm, const ast::Expression& call,
+               const Library& library) {
         judge(path, [&]() -> Finding {
-            const Runnable runnable = runnable_of(algorithm);
+            const Runnable runnable = runnable_of(algorithm, call);
             const ast::CollectiveDefinition* own =
                 is_own(algorithm.collective) ? &library.definition_of(algorithm.collective) : nullptr;
             const auto is_tried = [&](Rank size) {
@@ -150,41 +177,39 @@ class Checker {
 
     // Checks the schedule on the topologies that the user or the file names, otherwise on a set of small
     // ones.
-    void check(const std::string& path, const ast::Schedule& schedule, const std::vector<std::string>& named,
-               const Library& library) {
+    void check(const std::string& path, const ast::Schedule& schedule, const ast::Expression& call,
+               const std::vector<std::string>& named, const Library& library) {
         judge(path, [&]() -> Finding {
             std::string done;
-            std::string refusal;
+            std::optional<Report> refusal;
             std::vector<Rank> sizes;
-            for (const std::string& topology : named.empty() ? topologies_for(schedule) : named) {
+            for (const std::string& topology : named.empty() ? topologies_for(schedule, call) : named) {
                 try {
-                    sizes.push_back(check_on(path, schedule, topology, library));
+                    sizes.push_back(check_on(path, schedule, call, topology, library));
                     done += (done.empty() ? "" : " ") + topology;
                 } catch (const ConditionError& error) {
                     // The schedule names an algorithm that doesn't run on such a group, so there is nothing
                     // to check.
                     if (!named.empty()) throw;
-                    refusal = error.what();
+                    refusal = error.report();
                 }
             }
-            if (done.empty())
-                throw NotFoundError(
-                    refusal +
-                    "\nerror: the schedule runs on no topology that was tried: name one with --topology");
-            return {fmt::format("schedule {} {}", schedule.name.text, name_of(schedule.collective)),
+            if (done.empty()) throw runs_nowhere(schedule, *refusal);
+            return {fmt::format("schedule {} {}", call.span.text(), name_of(schedule.collective)),
                     "on " + done + (contract_of(schedule.collective).has_root() ? roots_tried(sizes) : "")};
         });
     }
 
     // Returns small topologies of many shapes, and those of one level that the schedule's condition allows.
-    static std::vector<std::string> topologies_for(const ast::Schedule& schedule) {
+    static std::vector<std::string> topologies_for(const ast::Schedule& schedule,
+                                                   const ast::Expression& call) {
         std::vector<std::string> topologies = small_topologies;
         if (!schedule.where) return topologies;
         const auto is_tried = [&](Rank size) {
             try {
                 const Topology topology = flat_topology(size);
                 Scope arguments;
-                bind_parameters(schedule.name.text, schedule.parameters, {}, arguments);
+                bind_parameters(schedule.name.text, schedule.parameters, call, arguments);
                 return Evaluator(arguments, &topology).truth(*schedule.where);
             } catch (const DiagnosticError&) {
                 return false;  // the check on a small topology reports it
@@ -199,13 +224,17 @@ class Checker {
     Deadline deadline() const { return Deadline(std::chrono::duration<double>(options_.timeout)); }
 
     // Returns the number of ranks.
-    Rank check_on(const std::string& path, const ast::Schedule& schedule, const std::string& topology,
-                  const Library& library) {
+    Rank check_on(const std::string& path, const ast::Schedule& schedule, const ast::Expression& call,
+                  const std::string& topology, const Library& library) {
         // The topology's file must be loaded before the schedule's.
         const std::string file = file_of(topology);
         Planner planner(options_.search_path, file.empty() || file == path ? library : folders());
-        PlanRequest request{
-            schedule.collective, path + ":" + schedule.name.text, topology, options_.search_path, 0, 0};
+        PlanRequest request{schedule.collective,
+                            fmt::format("{}:{}", path, call.span.text()),
+                            topology,
+                            options_.search_path,
+                            0,
+                            0};
         request.deadline = deadline();
         const Rank ranks = planner.check(request)->levels().ranks();
         if (!contract_of(schedule.collective).has_root()) return ranks;
@@ -218,8 +247,10 @@ class Checker {
     }
 
     // Lays the contract out on the groups that its condition allows.
-    void check(const std::string& path, const ast::CollectiveDefinition& definition) {
+    void check(const std::string& path, const ast::CollectiveDefinition& definition,
+               const ast::Expression& call) {
         judge(path, [&]() -> Finding {
+            refuse_arguments(call);
             const auto is_tried = [&](Rank size) { return is_allowed(definition, size); };
             const std::vector<Rank> sizes = sizes_to_try(is_tried, definition.where);
             for (const Rank size : sizes)
@@ -230,24 +261,29 @@ class Checker {
     }
 
     // Builds the operator. Its words (commutative, associative) are not checked for truth.
-    void check(const std::string& path, const ast::OperatorDefinition& definition) {
+    void check(const std::string& path, const ast::OperatorDefinition& definition,
+               const ast::Expression& call) {
         judge(path, [&]() -> Finding {
+            refuse_arguments(call);
             const Operator op = build_operator(definition);
             return {"operator " + op.name, "= " + text_of(op.formula, {"a", "b"}, {}, {})};
         });
     }
 
-    // Builds the update, with 1 for each parameter that has no default.
-    void check(const std::string& path, const ast::UpdateDefinition& definition) {
+    // Builds the update. Without arguments, with 1 for each parameter that has no default.
+    void check(const std::string& path, const ast::UpdateDefinition& definition,
+               const ast::Expression& call) {
         judge(path, [&]() -> Finding {
-            const Update update = build_update(definition, sample_arguments(definition));
+            const Update update =
+                build_update(definition, call.args.empty() ? sample_arguments(definition)
+                                                           : update_arguments(definition, call));
             return {"update " + update.name, text_of(update)};
         });
     }
 
-    void check(const std::string& path, const ast::TopologyDefinition& definition, Library& library) {
+    void check(const std::string& path, const ast::Expression& call, Library& library) {
         judge(path, [&]() -> Finding {
-            const Topology topology = find_topology(library, path + ":" + definition.name.text, 0);
+            const Topology topology = find_topology(library, fmt::format("{}:{}", path, call.span.text()), 0);
             std::string levels;
             for (const Level& level : topology.levels)
                 levels += fmt::format("{}{}[{}]", levels.empty() ? "" : " ", level.name, level.size);
@@ -268,13 +304,15 @@ class Checker {
             return;
         }
         ++result_.right;
-        listener_.right(fmt::format("{}: {:<36} right  {}", path, finding.first, finding.second));
+        listener_.right({path, finding.first, finding.second});
     }
 
     void complain(const std::runtime_error& error) {
         ++result_.wrong;
         // A schedule repeats its algorithm's error, so each text is reported once.
-        if (said_.insert(error.what()).second) listener_.wrong(error.what());
+        if (!said_.insert(error.what()).second) return;
+        const auto* refused = dynamic_cast<const DiagnosticError*>(&error);
+        listener_.wrong(refused ? refused->report() : Report{{}, error.what(), {}, ""});
     }
 
     const CheckOptions& options_;
@@ -285,6 +323,10 @@ class Checker {
 };
 
 }  // namespace
+
+std::string text_of(const RightDefinition& definition) {
+    return fmt::format("{}: {:<36} right  {}", definition.path, definition.what, definition.where);
+}
 
 CheckResult check_files(const CheckOptions& options, const CheckListener& listener) {
     return Checker(options, listener).run();

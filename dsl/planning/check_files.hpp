@@ -2,27 +2,40 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/planning/check_calls.hpp"
 #include "dsl/projection/rank_program.hpp"
 
 namespace hocket::dsl {
 
 struct CheckOptions {
-    std::vector<std::string> files;
-    std::vector<std::string> topologies;  // empty: a set of small ones
-    std::vector<Rank> group_sizes;        // empty: 1 to 17, 32, 64, and others that `where` allows
+    std::vector<std::string> files;  // "my.sched", or "my.sched:name(arguments)" for what has that name
+    std::map<std::string, std::string> texts;  // of files that are not read from the disk, by path
+    std::vector<GivenValues> with;             // for all definitions that have such parameters
+    std::vector<std::string> topologies;       // empty: a set of small ones
+    std::vector<Rank> group_sizes;             // empty: 1 to 17, 32, 64, and others that `where` allows
     // If the collective has a root, every rank is tried as root; of more than 64 ranks, both ends and the
     // middle.
     std::vector<std::string> search_path;
     double timeout = 60;  // seconds, for each definition on each group or topology
 };
 
+// A definition that is right.
+struct RightDefinition {
+    std::string path;
+    std::string what;   // "schedule mine all_reduce"
+    std::string where;  // "on 1 2 3", or what it calculates
+};
+std::string text_of(const RightDefinition& definition);
+
 // Receives results as they are found. Exceptions that these functions throw are passed on.
 struct CheckListener {
-    std::function<void(const std::string& line)> right;  // "my.sched: schedule mine all_reduce ... on 1 2 3"
-    std::function<void(const std::string& text)> wrong;  // a diagnostic; each text is reported once
+    std::function<void(const RightDefinition& definition)> right;
+    std::function<void(const Report& report)> wrong;  // each text is reported once
 };
 
 struct CheckResult {

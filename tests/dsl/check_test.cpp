@@ -331,8 +331,9 @@ TEST_CASE("a check tries every root, and says so") {
         "x[q] : q -> root }\n"
         "schedule good reduce(x, root) { reduce x over world to root using direct }\n");
     std::string right, wrong;
-    const dsl::CheckListener listener{[&](const std::string& line) { right += line + "\n"; },
-                                      [&](const std::string& text) { wrong += text + "\n"; }};
+    const dsl::CheckListener listener{
+        [&](const dsl::RightDefinition& definition) { right += text_of(definition) + "\n"; },
+        [&](const dsl::Report& report) { wrong += render(report) + "\n"; }};
     dsl::CheckOptions options;
     options.files = {file.path()};
     options.group_sizes = {8};

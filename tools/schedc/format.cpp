@@ -11,7 +11,6 @@
 #include "dsl/syntax/format.hpp"
 #include "tools/schedc/inputs.hpp"
 #include "tools/schedc/layout_diff.hpp"
-#include "tools/tool.hpp"
 
 namespace hocket::tools {
 namespace {
@@ -47,13 +46,14 @@ bool format_one(const std::string& path, const FormatOptions& options) {
 }  // namespace
 
 int run_format(const FormatOptions& options) {
+    Messages messages(options.messages);
     bool all_right = true;
     // A folder without schedules, and each file that is refused, is reported, and the rest goes on.
     const auto attempt = [&](const auto& action) {
         try {
             action();
         } catch (const std::runtime_error& error) {
-            say("{}", error.what());
+            messages.wrong(error);
             all_right = false;
         }
     };
@@ -62,6 +62,7 @@ int run_format(const FormatOptions& options) {
             for (const std::string& file : without_folders({path}))
                 attempt([&] { all_right &= format_one(file, options); });
         });
+    messages.end();
     return all_right ? 0 : 1;
 }
 

@@ -5,10 +5,10 @@
 #include <cstdio>
 
 #include "dsl/base/diagnostic.hpp"
-#include "dsl/planning/check_files.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/engine/job/options.hpp"
 #include "tools/quantity_options.hpp"
+#include "tools/schedc/check.hpp"
 #include "tools/schedc/explain.hpp"
 #include "tools/schedc/format.hpp"
 #include "tools/schedc/predict.hpp"
@@ -61,24 +61,50 @@ void describe_network(CLI::App& app, std::string& network, const std::string& wh
             ""));
 }
 
-void describe_check(CLI::App& app, dsl::CheckOptions& options, bool& quiet) {
-    app.add_option("files", options.files, "schedules to check")->required()->check(CLI::ExistingFile);
+const std::map<std::string, tools::MessageFormat> message_formats{{"human", tools::MessageFormat::human},
+                                                                  {"json", tools::MessageFormat::json},
+                                                                  {"sarif", tools::MessageFormat::sarif}};
+const std::map<std::string, tools::Colour> colours{
+    {"auto", tools::Colour::by_terminal}, {"always", tools::Colour::always}, {"never", tools::Colour::never}};
+
+void describe_colour(CLI::App& app, tools::Colour& colour) {
+    app.add_option("--color", colour, "colours in errors; auto: on a terminal, if NO_COLOR is not set")
+        ->transform(one_of(colours));
+}
+
+void describe_messages(CLI::App& app, tools::MessageOptions& options) {
+    app.add_option("--message-format", options.format,
+                   "errors for people, or on standard output: a JSON object a line, or one SARIF log")
+        ->transform(one_of(message_formats));
+    describe_colour(app, options.colour);
+}
+
+void describe_check(CLI::App& app, tools::CheckRequest& request) {
     app.add_option(
-        "-t,--topology", options.topologies,
+           "files", request.options.files,
+           "files, file:name, 'file:name(arguments)', folders: all .sched files below; -: standard input")
+        ->required();
+    app.add_option(
+        "-t,--topology", request.options.topologies,
         "check schedules on these instead of a set of small ones; innermost level first: 2x3, bcube(3,2)");
     app.add_option(
-           "-n,--ranks", options.group_sizes,
+           "-n,--ranks", request.options.group_sizes,
            "check algorithms on groups of these sizes instead of 1 to 17, 32, 64 and what `where` allows")
         ->check(CLI::Range(1, 1 << 20));
-    app.add_flag("-q,--quiet", quiet, "print only what is wrong");
-    describe_timeout(app, options.timeout, "planning one schedule on one topology");
+    app.add_option("--with", request.with,
+                   "check with each of these values of a parameter instead of its default: radix=2,3,8");
+    app.add_flag("-q,--quiet", request.messages.quiet, "print only what is wrong");
+    describe_messages(app, request.messages);
+    describe_timeout(app, request.options.timeout, "planning one schedule on one topology");
 }
 
 void describe_format(CLI::App& app, tools::FormatOptions& options) {
     app.add_option("files", options.files, "files, or folders: all .sched files below; -: standard input")
         ->required();
-    app.add_flag("--check", options.check, "write nothing; name the files that would change, and exit with 1");
+    app.add_flag("--check", options.check,
+                 "write nothing; name the files that would change, and exit with 1");
     app.add_flag("--diff", options.diff, "write nothing; show what would change, and then exit with 1");
+    describe_messages(app, options.messages);
 }
 
 void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
@@ -160,25 +186,11 @@ void describe_simulate(CLI::App& app, tools::SimulateRequest& request) {
     describe_timeout(app, request.timeout, "all");
 }
 
-// Prints a line for each definition, or its diagnostic. Returns 0 if all are valid, else 1.
-int run_check(const dsl::CheckOptions& options, bool quiet) {
-    const auto print = [&](const std::string& line) {
-        if (!quiet) fmt::print("{}\n", line);
-    };
-    const dsl::CheckResult result =
-        dsl::check_files(options, {print, [](const std::string& text) { tools::say("{}", text); }});
-    if (result.wrong > 0)
-        tools::say("{} of {} definitions refused", result.wrong, result.wrong + result.right);
-    else if (!quiet)
-        fmt::print("{} definitions are right\n", result.right);
-    return result.wrong > 0;
-}
-
-int run(int argc, char** argv) {
+int run(int argc, char** argv, tools::Colour& colour) {
     CLI::App app{"Checks, explains and predicts Hocket's schedules."};
     app.require_subcommand(1);
-    dsl::CheckOptions check;
-    bool quiet = false;
+    app.set_version_flag("--version", "schedc " HOCKET_VERSION, "print the version, and exit");
+    tools::CheckRequest check;
     tools::ExplainOptions explain;
     CLI::App* check_app =
         app.add_subcommand("check", "parse and verify every algorithm and schedule of files");
@@ -188,7 +200,7 @@ int run(int argc, char** argv) {
     CLI::App* simulate_app =
         app.add_subcommand("simulate", "say how long iterations of training jobs take on a network");
     CLI::App* format_app = app.add_subcommand("fmt", "lay out files in the style of Hocket's own");
-    describe_check(*check_app, check, quiet);
+    describe_check(*check_app, check);
     tools::FormatOptions format;
     describe_format(*format_app, format);
     tools::PredictRequest predict;
@@ -196,29 +208,31 @@ int run(int argc, char** argv) {
     describe_explain(*explain_app, explain);
     tools::SimulateRequest simulate;
     describe_simulate(*simulate_app, simulate);
+    for (CLI::App* command : {explain_app, predict_app, simulate_app}) describe_colour(*command, colour);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
     }
     if (format_app->parsed()) return tools::run_format(format);
-    check.search_path = explain.search_path = predict.search_path = simulate.search_path =
+    check.options.search_path = explain.search_path = predict.search_path = simulate.search_path =
         engine::resolve(engine::Choices{}).schedule_path;
     if (simulate_app->parsed()) return tools::run_simulate(simulate);
     tools::Waiting waiting;
     explain.waiting = predict.waiting = &waiting;
     if (predict_app->parsed()) return tools::run_predict(predict);
-    return check_app->parsed() ? run_check(check, quiet) : tools::run_explain(explain);
+    return check_app->parsed() ? tools::run_check(std::move(check)) : tools::run_explain(explain);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
     return tools::run_tool("error", [&] {
+        tools::Colour colour = tools::Colour::by_terminal;
         try {
-            return run(argc, argv);
+            return run(argc, argv, colour);
         } catch (const dsl::DiagnosticError& error) {
-            tools::say("{}", error.what());
+            tools::say("{}", render(error.report(), tools::palette_of(colour)));
             return 1;
         }
     });

@@ -1,0 +1,79 @@
+#include "tools/schedc/check.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/elaboration/library.hpp"
+#include "tools/schedc/inputs.hpp"
+#include "tools/tool.hpp"
+
+namespace hocket::tools {
+namespace {
+
+// Replaces folders by their files, and "-" by the text that is read there.
+void resolve_files(dsl::CheckOptions& options) {
+    options.files = without_folders(options.files);
+    for (std::string& file : options.files) {
+        const bool is_standard_input = file == standard_input || file.starts_with("-:");
+        if (!is_standard_input) continue;
+        const std::string path(dsl::standard_input);
+        if (!options.texts.contains(path)) options.texts[path] = read_source(standard_input).text;
+        file = path + file.substr(1);
+    }
+}
+
+void print_sum(const dsl::CheckResult& result, const MessageOptions& options) {
+    const int all = result.right + result.wrong;
+    if (options.format == MessageFormat::json)
+        fmt::print(
+            "{}\n",
+            nlohmann::ordered_json{{"kind", "sum"}, {"right", result.right}, {"wrong", result.wrong}}.dump());
+    else if (options.format == MessageFormat::human && result.wrong > 0)
+        say("{} of {} definitions refused", result.wrong, all);
+    else if (options.format == MessageFormat::human && !options.quiet)
+        fmt::print("{} definitions are right\n", result.right);
+}
+
+}  // namespace
+
+dsl::GivenValues parse_with(const std::string& text) {
+    const std::size_t equals = text.find('=');
+    dsl::GivenValues given{text.substr(0, equals), {}};
+    std::size_t begin = equals == text.npos ? text.size() : equals + 1;
+    int depth = 0;
+    for (std::size_t at = begin; at <= text.size(); ++at) {
+        const char c = at < text.size() ? text[at] : ',';
+        depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+        if (c != ',' || (depth > 0 && at < text.size())) continue;
+        given.values.push_back(text.substr(begin, at - begin));
+        begin = at + 1;
+    }
+    const auto is_empty = [](const std::string& one) { return one.find_first_not_of(' ') == one.npos; };
+    if (equals == text.npos || is_empty(given.parameter) || std::ranges::any_of(given.values, is_empty))
+        throw dsl::DiagnosticError(dsl::Span(), fmt::format("--with '{}' gives no values", text),
+                                   "name a parameter and what to try for it: --with radix=2,3,8");
+    return given;
+}
+
+int run_check(CheckRequest request) {
+    Messages messages(request.messages);
+    dsl::CheckResult result;
+    try {
+        for (const std::string& text : request.with) request.options.with.push_back(parse_with(text));
+        resolve_files(request.options);
+        result = dsl::check_files(
+            request.options, {[&](const dsl::RightDefinition& definition) { messages.right(definition); },
+                              [&](const dsl::Report& report) { messages.wrong(report); }});
+        print_sum(result, request.messages);
+    } catch (const std::runtime_error& error) {
+        messages.wrong(error);
+        result.wrong = 1;
+    }
+    messages.end();
+    return result.wrong > 0;
+}
+
+}  // namespace hocket::tools

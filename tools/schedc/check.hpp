@@ -1,0 +1,24 @@
+// schedc check: proves the definitions of files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dsl/planning/check_files.hpp"
+#include "tools/schedc/messages.hpp"
+
+namespace hocket::tools {
+
+struct CheckRequest {
+    dsl::CheckOptions options;      // its files may be folders, and "-"
+    std::vector<std::string> with;  // "radix=2,3,8"
+    MessageOptions messages;
+};
+
+// Reads "radix=2,3,8" or "gather=ring,tree(2, 3)". Throws DiagnosticError.
+dsl::GivenValues parse_with(const std::string& text);
+
+// Returns 0 if all definitions are right, otherwise 1.
+int run_check(CheckRequest request);
+
+}  // namespace hocket::tools
