@@ -62,7 +62,7 @@ class Check(unittest.TestCase):
         return path
 
     def lines(self, *arguments, **more):
-        status, out, err = schedc("check", "--message-format", "json", "-n", "3", "-t", "3", *arguments, **more)
+        status, out, err = schedc("check", "--message-format", "json", *arguments, "-n", "3", "-t", "3", **more)
         self.assertEqual(err, "")
         return status, [json.loads(line) for line in out.splitlines()]
 
@@ -89,6 +89,8 @@ class Files(Check):
         self.assertEqual([line.get("definition") for line in lines],
                          ["algorithm tree(2) broadcast", "algorithm tree(3) broadcast", "algorithm tree(8) broadcast",
                           "schedule all broadcast", None])
+        _, lines = self.lines("--with", "radix=2", path, path)
+        self.assertEqual(lines[-1]["right"], 4)
         status, lines = self.lines("--with", "radix=2,1", path)
         self.assertEqual((status, lines[-1]), (1, {"kind": "sum", "right": 2, "wrong": 1}))
         flat = os.path.join(SCHEDULES, "flat.sched")
@@ -111,7 +113,7 @@ class Files(Check):
         self.assertEqual((status, lines[-1]), (0, {"kind": "sum", "right": 4, "wrong": 0}))
         status, lines = self.lines("-", text=RIGHT)
         self.assertEqual((status, lines[0]["file"], lines[-1]["right"]), (0, "<stdin>", 2))
-        status, lines = self.lines("-:tree(5)", text=RIGHT)
+        status, lines = self.lines("-", "--with", "radix=5", text=RIGHT)
         self.assertEqual((status, lines[0]["definition"]), (0, "algorithm tree(5) broadcast"))
         status, lines = self.lines("-", text=WRONG)
         self.assertEqual((status, lines[0]["file"], lines[0]["line"]), (1, "<stdin>", 3))
@@ -152,7 +154,7 @@ class Forms(Check):
         self.assertEqual((status, error["line"], error["column"]), (1, 1, 11))
 
     def sarif(self, *paths):
-        status, out, err = schedc("check", "--message-format", "sarif", "-n", "3", "-t", "3", *paths)
+        status, out, err = schedc("check", "--message-format", "sarif", *paths, "-n", "3", "-t", "3")
         self.assertEqual(err, "")
         log = json.loads(out)
         self.assertEqual((log["version"], len(log["runs"])), ("2.1.0", 1))

@@ -17,11 +17,9 @@ namespace {
 void resolve_files(dsl::CheckOptions& options) {
     options.files = without_folders(options.files);
     for (std::string& file : options.files) {
-        const bool is_standard_input = file == standard_input || file.starts_with("-:");
-        if (!is_standard_input) continue;
-        const std::string path(dsl::standard_input);
-        if (!options.texts.contains(path)) options.texts[path] = read_source(standard_input).text;
-        file = path + file.substr(1);
+        if (file != standard_input) continue;
+        file = dsl::standard_input;
+        if (!options.texts.contains(file)) options.texts[file] = read_source(standard_input).text;
     }
 }
 

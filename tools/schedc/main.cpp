@@ -92,7 +92,8 @@ void describe_check(CLI::App& app, tools::CheckRequest& request) {
            "check algorithms on groups of these sizes instead of 1 to 17, 32, 64 and what `where` allows")
         ->check(CLI::Range(1, 1 << 20));
     app.add_option("--with", request.with,
-                   "check with each of these values of a parameter instead of its default: radix=2,3,8");
+                   "check with each of these values of a parameter instead of its default: radix=2,3,8")
+        ->allow_extra_args(false);
     app.add_flag("-q,--quiet", request.messages.quiet, "print only what is wrong");
     describe_messages(app, request.messages);
     describe_timeout(app, request.options.timeout, "planning one schedule on one topology");
