@@ -241,6 +241,35 @@ void Elaborator::parallel(const ast::Parallel& loop, Span span, Scope& scope, Ar
 
 // ---- Composition -------------------------------------------------------------------------------
 
+namespace {
+
+// Returns "'ring' is an algorithm for all_gather": what has the name, if not an algorithm of the collective.
+std::string what_it_is(const Library& library, const std::string& name) {
+    std::string collectives;
+    bool is_schedule = false;
+    for (const Collective collective : all_collectives) {
+        if (library.find_algorithm(name, collective))
+            collectives += fmt::format("{}{}", collectives.empty() ? "" : ", ", name_of(collective));
+        is_schedule |= library.find_schedule(name, collective) != nullptr;
+    }
+    if (!collectives.empty()) return fmt::format("'{}' is an algorithm for {}; ", name, collectives);
+    return is_schedule ? fmt::format("'{}' is a schedule, and `using` takes algorithms; ", name) : "";
+}
+
+DiagnosticError no_algorithm(const Library& library, Span span, const std::string& name,
+                             Collective collective) {
+    std::vector<std::string> known;
+    for (const ast::Algorithm* other : library.algorithms(collective)) known.push_back(other->name.text);
+    const std::string other = what_it_is(library, name);
+    return DiagnosticError(span,
+                           fmt::format("there is no algorithm '{}' for {}{}", name, name_of(collective),
+                                       other.empty() ? did_you_mean(name, known) : ""),
+                           other + (known.empty() ? library.where_looked()
+                                                  : fmt::format("there are: {}", fmt::join(known, ", "))));
+}
+
+}  // namespace
+
 Runnable Elaborator::algorithm_for(const ast::Compose& compose, const Group& group, const Scope& scope,
                                    Span span) {
     if (!compose.algorithm)
@@ -261,16 +290,7 @@ Runnable Elaborator::algorithm_for(const ast::Compose& compose, const Group& gro
         call = *symbol->call;
     }
     const ast::Algorithm* algorithm = library_.find_algorithm(call.text, compose.collective);
-    if (!algorithm) {
-        std::vector<std::string> known;
-        for (const ast::Algorithm* other : library_.algorithms(compose.collective))
-            known.push_back(other->name.text);
-        throw DiagnosticError(
-            named.span,
-            fmt::format("there is no algorithm '{}' for {}{}", call.text, name_of(compose.collective),
-                        did_you_mean(call.text, known)),
-            known.empty() ? library_.where_looked() : fmt::format("there are: {}", fmt::join(known, ", ")));
-    }
+    if (!algorithm) throw no_algorithm(library_, named.span, call.text, compose.collective);
     return runnable_of(*algorithm, with_values(call, transfers_.evaluator(scope, nullptr)));
 }
 

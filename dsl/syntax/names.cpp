@@ -25,6 +25,15 @@ void refuse_own_name(const ast::Name& name, std::span<const std::string_view> ow
                                   "choose another name");
 }
 
+void refuse_recursion(const ast::Name& function, const ast::Expression& value) {
+    if (value.kind == ast::Expression::Kind::call && value.text == function.text)
+        throw DiagnosticError(Diagnostic{value.span,
+                                         "a function cannot call itself",
+                                         {{function.span, "it is made here"}},
+                                         "`for` repeats statements, and log2, log and ** count steps"});
+    for (const ast::Expression& arg : value.args) refuse_recursion(function, arg);
+}
+
 // The names of one definition that are known at one point, as a stack of blocks.
 class KnownNames {
   public:
@@ -75,7 +84,10 @@ class KnownNames {
     }
 
     void visit(const ast::Let& let) {
-        if (!let.parameters.empty()) refuse_own_name(let.name, language_functions);
+        if (!let.parameters.empty()) {
+            refuse_own_name(let.name, language_functions);
+            refuse_recursion(let.name, let.value);
+        }
         add(let.name);
         const std::size_t mark = names_.size();
         for (const ast::Name& parameter : let.parameters) add(parameter);

@@ -1,6 +1,7 @@
 #include "dsl/syntax/parse.hpp"
 
 #include "dsl/syntax/grammar.hpp"
+#include "dsl/syntax/hints.hpp"
 #include "dsl/syntax/names.hpp"
 #include "dsl/syntax/own_collectives.hpp"
 
@@ -26,39 +27,25 @@ std::string readable(std::string expected) {
     return is_word || is_mark ? "'" + expected + "'" : expected;
 }
 
-// Says what is meant where other text stands than what was expected.
-const char* hint_at(std::string_view text, std::string_view expected) {
-    if (text.starts_with("..")) return "a range is 'first ..< end', or 'end >.. last' to count down";
-    if (text.starts_with("then"))
-        return "`then` is for values: the statement is: if condition BODY else BODY";
-    if (text.starts_with("let") && expected.find("'if'") != std::string_view::npos)
-        return "lets stand before `where`: each r in g let q = r + 1 where q != 0";
-    return "";
-}
-
 template <typename Rule, typename Attribute>
 void run(const SourceFile& file, const Rule& rule, Attribute& result, const char* wanted) {
     bound_size(file);
+    refuse_other_encodings(file);
     const char* first = file.text.data();
     const char* const last = first + file.text.size();
-    const auto at = [&](Iterator where) {
-        const auto offset = static_cast<std::uint32_t>(where - file.text.data());
-        return Span{&file, offset, std::min<std::uint32_t>(offset + 1, file.text.size())};
-    };
-    const auto next_text = [&](Iterator where) {
-        return std::find_if_not(where, last, [](unsigned char c) { return std::isspace(c); });
+    const auto refuse = [&](Iterator where, const std::string& expected) {
+        where = std::find_if_not(where, last, [](unsigned char c) { return std::isspace(c); });
+        throw DiagnosticError(
+            explained(file, static_cast<std::uint32_t>(where - file.text.data()), expected));
     };
     int depth = 0;
     const auto grammar = x3::with<DepthTag>(std::ref(depth))[x3::with<FileTag>(std::cref(file))[rule]];
     try {
         x3::phrase_parse(first, last, grammar, skipper, result);
     } catch (const x3::expectation_failure<Iterator>& failure) {
-        const Iterator where = next_text(failure.where());
-        throw DiagnosticError(at(where), "expected " + readable(failure.which()) + " here",
-                              hint_at({where, last}, failure.which()));
+        refuse(failure.where(), readable(failure.which()));
     }
-    if (first != last)
-        throw DiagnosticError(at(next_text(first)), std::string("expected ") + wanted + " here");
+    if (first != last) refuse(first, wanted);
 }
 
 }  // namespace
