@@ -221,7 +221,9 @@ class Checker {
         return topologies;
     }
 
-    Deadline deadline() const { return Deadline(std::chrono::duration<double>(options_.timeout)); }
+    Deadline deadline() const {
+        return Deadline(std::chrono::duration<double>(options_.timeout), options_.watcher);
+    }
 
     // Returns the number of ranks.
     Rank check_on(const std::string& path, const ast::Schedule& schedule, const ast::Expression& call,

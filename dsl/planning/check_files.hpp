@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "dsl/base/deadline.hpp"
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/planning/check_calls.hpp"
 #include "dsl/projection/rank_program.hpp"
@@ -21,7 +22,8 @@ struct CheckOptions {
     // If the collective has a root, every rank is tried as root; of more than 64 ranks, both ends and the
     // middle.
     std::vector<std::string> search_path;
-    double timeout = 60;  // seconds, for each definition on each group or topology
+    double timeout = 60;         // seconds, for each definition on each group or topology
+    Watcher* watcher = nullptr;  // told that it goes on; what it throws ends the check
 };
 
 // A definition that is right.

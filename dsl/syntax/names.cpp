@@ -10,15 +10,15 @@
 namespace hocket::dsl {
 namespace {
 
-constexpr std::string_view language_names[] = {"levels", "world", "ranks"};
+constexpr std::string_view own_names[] = {"levels", "world", "ranks"};
 
 // A function of a text cannot be called like one that the language has: each call means what it says.
-constexpr std::string_view language_functions[] = {
-    "pow2", "log2",   "log2_up", "log",      "log_up", "min",   "max",   "block", "abs",
-    "sqrt", "select", "float16", "bfloat16", "mstopk", "total", "dense", "sum",   "cleared"};
+constexpr std::string_view own_functions[] = {"pow2",     "log2",   "log2_up", "log",   "log_up", "min",
+                                              "max",      "block",  "abs",     "sqrt",  "select", "float16",
+                                              "bfloat16", "mstopk", "total",   "dense", "sum",    "cleared"};
 
-void refuse_own_name(const ast::Name& name, std::span<const std::string_view> own_names = language_names) {
-    for (const std::string_view own : own_names)
+void refuse_own_name(const ast::Name& name, std::span<const std::string_view> all = own_names) {
+    for (const std::string_view own : all)
         if (name.text == own)
             throw DiagnosticError(name.span,
                                   fmt::format("'{}' cannot be a name: it is one of the language's own", own),
@@ -37,8 +37,7 @@ void refuse_recursion(const ast::Name& function, const ast::Expression& value) {
 // The names of one definition that are known at one point, as a stack of blocks.
 class KnownNames {
   public:
-    explicit KnownNames(std::span<const std::string_view> own_names = language_names)
-        : own_names_(own_names) {}
+    explicit KnownNames(std::span<const std::string_view> all = own_names) : own_names_(all) {}
 
     void add(const ast::Name& name) {
         refuse_own_name(name, own_names_);
@@ -85,7 +84,7 @@ class KnownNames {
 
     void visit(const ast::Let& let) {
         if (!let.parameters.empty()) {
-            refuse_own_name(let.name, language_functions);
+            refuse_own_name(let.name, own_functions);
             refuse_recursion(let.name, let.value);
         }
         add(let.name);
@@ -129,8 +128,16 @@ class KnownNames {
 
 }  // namespace
 
+std::span<const std::string_view> language_names() {
+    return own_names;
+}
+
+std::span<const std::string_view> language_functions() {
+    return own_functions;
+}
+
 bool is_language_function(std::string_view name) {
-    return std::ranges::find(language_functions, name) != std::end(language_functions);
+    return std::ranges::find(own_functions, name) != std::end(own_functions);
 }
 
 void check_names(const ast::UpdateDefinition& update) {

@@ -1,6 +1,7 @@
 // Checks that every name has a single meaning in its scope.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "dsl/syntax/ast.hpp"
@@ -16,7 +17,10 @@ void check_names(const ast::UpdateDefinition& update);
 // The names that an update's statements know besides its parameters and the names that they define.
 inline constexpr std::string_view update_names[] = {"w", "g", "workers", "round"};
 
-// Returns true for the functions that expressions can call without making them, such as "log2".
+// The names that belong to the language.
+std::span<const std::string_view> language_names();
+// The functions that expressions can call without making them, such as "log2".
+std::span<const std::string_view> language_functions();
 bool is_language_function(std::string_view name);
 
 }  // namespace hocket::dsl

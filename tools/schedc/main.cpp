@@ -11,6 +11,7 @@
 #include "tools/schedc/check.hpp"
 #include "tools/schedc/explain.hpp"
 #include "tools/schedc/format.hpp"
+#include "tools/schedc/lsp/serve.hpp"
 #include "tools/schedc/predict.hpp"
 #include "tools/schedc/simulate.hpp"
 #include "tools/tool.hpp"
@@ -209,6 +210,8 @@ int run(int argc, char** argv, tools::Colour& colour) {
     describe_explain(*explain_app, explain);
     tools::SimulateRequest simulate;
     describe_simulate(*simulate_app, simulate);
+    CLI::App* lsp_app =
+        app.add_subcommand("lsp", "serve an editor, by the language server protocol on stdin and stdout");
     for (CLI::App* command : {explain_app, predict_app, simulate_app}) describe_colour(*command, colour);
     try {
         app.parse(argc, argv);
@@ -218,6 +221,7 @@ int run(int argc, char** argv, tools::Colour& colour) {
     if (format_app->parsed()) return tools::run_format(format);
     check.options.search_path = explain.search_path = predict.search_path = simulate.search_path =
         engine::resolve(engine::Choices{}).schedule_path;
+    if (lsp_app->parsed()) return tools::run_language_server(check.options.search_path);
     if (simulate_app->parsed()) return tools::run_simulate(simulate);
     tools::Waiting waiting;
     explain.waiting = predict.waiting = &waiting;
