@@ -85,11 +85,12 @@ TEST_CASE("places of editors and offsets in the text are the same places") {
     CHECK(lines.offset_of(text, {0, 99}) == 9);  // before the line break
     CHECK(lines.offset_of(text, {99, 0}) == text.size());
     for (std::size_t offset = 0; offset <= text.size(); ++offset) {
-        const EditorPosition position = lines.position_of(text, offset);
-        const std::size_t back = lines.offset_of(text, position);
+        const bool is_inside =
+            offset < text.size() && (static_cast<unsigned char>(text[offset]) & 0xc0) == 0x80;
+        const bool is_line_break = offset < text.size() && (text[offset] == '\n' || text[offset] == '\r');
+        if (is_inside || is_line_break) continue;
         INFO(offset);
-        CHECK(lines.position_of(text, back).line == position.line);
-        CHECK(back <= offset);
+        CHECK(lines.offset_of(text, lines.position_of(text, offset)) == offset);
     }
 }
 

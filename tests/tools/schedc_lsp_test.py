@@ -37,7 +37,8 @@ class Editor:
     """A client: sends messages, and keeps what comes back."""
 
     def __init__(self, *arguments):
-        self.process: Any = subprocess.Popen([SCHEDC, "lsp", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.process: Any = subprocess.Popen([SCHEDC, "lsp", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                             env={**os.environ, "HOCKET_SCHEDULE_PATH": SCHEDULES})
         self.messages: queue.Queue = queue.Queue()
         self.number = 0
         self.thread = threading.Thread(target=self.read, daemon=True)
@@ -174,6 +175,12 @@ class Language(Conversation):
         self.change({"range": {"start": {"line": 1, "character": 0}, "end": {"line": 1, "character": 6}}, "text": ""},
                     {"range": {"start": {"line": 0, "character": 0}, "end": {"line": 1, "character": 0}}, "text": ""}, version=3)
         self.assertEqual(self.editor.diagnostics()["diagnostics"], [])
+
+    def test_a_character_of_two_units_is_passed_as_two(self):
+        self.open("# 𝄞é\nalgorithm  a all_gather(x) over g {}\n")
+        self.change({"range": {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 5}}, "text": "ä"})
+        (edit,) = self.ask("formatting")
+        self.assertEqual(edit["newText"], "# 𝄞ä\nalgorithm a all_gather(x) over g {}\n")
 
     def test_hover_says_what_names_mean(self):
         self.open(TEXT)
