@@ -28,6 +28,11 @@ Json markdown(const std::string& form, const std::string& text) {
         {"contents", {{"kind", "markdown"}, {"value", fmt::format("```sched\n{}\n```\n{}", form, text)}}}};
 }
 
+void add_line(std::string& text, const std::string& line) {
+    if (!text.empty()) text += '\n';
+    text += line;
+}
+
 // A definition of another file.
 struct Foreign {
     std::string kind;  // "algorithm"
@@ -56,7 +61,7 @@ std::vector<Foreign> foreign(const dsl::Library& library, const std::string& nam
 
 Json hover_of(const Document& document, const std::vector<const Symbol*>& meant) {
     std::string forms;
-    for (const Symbol* symbol : meant) forms += (forms.empty() ? "" : "\n") + dsl::readable(symbol->text);
+    for (const Symbol* symbol : meant) add_line(forms, dsl::readable(symbol->text));
     const std::size_t line =
         static_cast<std::size_t>(dsl::position_of(document.source(), meant[0]->begin).line);
     return markdown(forms, fmt::format("{}, line {}", name_of(meant[0]->kind), line));
@@ -89,7 +94,7 @@ Json hover(const Document& document, std::size_t offset, const dsl::Library& lib
     const auto others = foreign(library, std::string(word->text), collective);
     if (others.empty()) return nullptr;
     std::string forms;
-    for (const Foreign& one : others) forms += (forms.empty() ? "" : "\n") + folded_text(one.header);
+    for (const Foreign& one : others) add_line(forms, folded_text(one.header));
     return markdown(forms, location_of(others[0].name->span));
 }
 
