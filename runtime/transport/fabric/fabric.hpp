@@ -53,9 +53,9 @@ class Fabric {
     // Start a message. They return false if the provider has no room now; then call poll() and try again with
     // the same Message; the bytes of a message of one segment may be others by then. `checksum` is sent with
     // the message (remote CQ data): it tells the receiver which operation the sender is in. Throws transport.
-    // tag < 2^63; messages with the same peer and tag match in order. segments: one or more; each side
-    // divides the message as it likes, because only the sequence of bytes is sent. The list itself and the
-    // buffers must stay untouched until the completion.
+    // tag < 2^63, without the bits 58 to 60; messages with the same peer and tag match in order. segments:
+    // one or more; each side divides the message as it likes, because only the sequence of bytes is sent. The
+    // list itself and the buffers must stay untouched until the completion.
     virtual bool send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
                       Message& message) = 0;
     virtual bool receive(int peer, std::uint64_t tag, std::span<const Segment> segments,

@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 #include "runtime/base/error.hpp"
 #include "runtime/transport/libfabric/endpoint_objects.hpp"
 #include "runtime/transport/libfabric/libfabric.hpp"
 #include "runtime/transport/libfabric/message_memory.hpp"
 #include "runtime/transport/libfabric/provider.hpp"
+#include "runtime/transport/libfabric/remote_writes.hpp"
 #include "runtime/transport/libfabric/signal_guard.hpp"
 
 namespace hocket::transport {
@@ -32,8 +35,8 @@ class FabricEndpoint : public Fabric {
     ~FabricEndpoint() override { close(); }
 
     std::string provider() const override { return provider_; }
-    std::string why() const override { return "asked for by name"; }
-    std::string local_address() const override { return objects_.local_address; }
+    std::string why() const override { return why_; }
+    std::string local_address() const override;
     void connect(std::span<const std::string> addresses, const Patience& patience) override;
     bool send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
               Message& message) override;
@@ -44,35 +47,51 @@ class FabricEndpoint : public Fabric {
 
   private:
     fi_addr_t address_of(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
+    bool writes_to(int peer) const { return takes_writes_[static_cast<std::size_t>(peer)]; }
+    std::optional<Completion> completion_of(const fi_cq_tagged_entry& entry);
     bool posted(const char* what, Message& message, ssize_t code);
-    Completion failed_completion();
+    std::optional<Completion> failed_completion();
     void sleep(std::chrono::microseconds at_most);
     void close();
     void require_open() const;
 
-    std::string provider_;
+    std::string provider_, why_;
     bool uses_rxm_ = false;
+    RmaWay rma_ = RmaWay::none;
     EndpointObjects objects_;
     MessageMemory memory_;
+    std::optional<RemoteWrites> writes_;  // if the provider has RMA
     std::vector<fi_addr_t> peers_;
+    std::vector<bool> takes_writes_;  // by peer
     std::size_t in_flight_ = 0;
     std::chrono::microseconds nap_ = shortest_nap;
     std::vector<pollfd> wait_set_;
 };
 
 FabricEndpoint::FabricEndpoint(const std::string& provider, const std::string& source_address) {
-    const Info info = choose_provider(provider, source_address);
+    Info info = choose_provider(provider, source_address);
+    const Rma rma = choose_rma(info, source_address);
     provider_ = info->fabric_attr->prov_name;
+    why_ = "asked for by name; " + rma.why;
     uses_rxm_ = has_rxm(*info);
     objects_ = open_endpoint(*info);
-    memory_ = MessageMemory(*info, objects_);
+    memory_ = MessageMemory(*info, rma.way, objects_);
+    if (rma.way != RmaWay::none) writes_.emplace(*info, rma.way, objects_, memory_);
+    rma_ = rma.way;
+}
+
+// The provider's address follows a byte that says how this rank takes long messages.
+std::string FabricEndpoint::local_address() const {
+    return static_cast<char>(rma_) + objects_.local_address;
 }
 
 void FabricEndpoint::connect(std::span<const std::string> addresses, const Patience&) {
     peers_.assign(addresses.size(), FI_ADDR_UNSPEC);
+    takes_writes_.clear();
     for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+        takes_writes_.push_back(writes_ && addresses[rank].starts_with(static_cast<char>(rma_)));
         const int inserted =
-            fi_av_insert(objects_.addresses.get(), addresses[rank].data(), 1, &peers_[rank], 0, nullptr);
+            fi_av_insert(objects_.addresses.get(), addresses[rank].data() + 1, 1, &peers_[rank], 0, nullptr);
         if (inserted != 1)
             throw Error(
                 Status::transport,
@@ -87,6 +106,11 @@ bool FabricEndpoint::send(int peer, std::uint64_t tag, std::uint32_t checksum,
     require_open();
     message.segments = {};
     message.peer = peer;
+    if (writes_to(peer) && memory_.is_written(bytes_in(segments))) {
+        if (!writes_->offer(address_of(peer), tag, checksum, segments, message)) return false;
+        ++in_flight_;
+        return true;
+    }
     auto places = memory_.find(segments, MessageMemory::Direction::send, message);
     if (!places) return false;
     const fi_msg_tagged what{.msg_iov = places->entries.data(),
@@ -113,7 +137,7 @@ bool FabricEndpoint::receive(int peer, std::uint64_t tag, std::span<const Segmen
                              .iov_count = places->count,
                              .addr = address_of(peer),
                              .tag = tag,
-                             .ignore = 0,
+                             .ignore = writes_to(peer) ? RemoteWrites::offer_bit : 0,
                              .context = message.provider_context,
                              .data = 0};
     return posted("receive from", message, fi_trecvmsg(objects_.endpoint.get(), &what, FI_COMPLETION));
@@ -134,38 +158,51 @@ bool FabricEndpoint::posted(const char* what, Message& message, ssize_t code) {
 std::size_t FabricEndpoint::poll(std::span<Completion> completions) {
     require_open();
     if (completions.empty()) return 0;
+    if (writes_) writes_->retry();
     std::array<fi_cq_tagged_entry, 64> entries;
     const std::size_t room = std::min(entries.size(), completions.size());
     const ssize_t n = fi_cq_read(objects_.completions.get(), entries.data(), room);
     if (n == -FI_EAGAIN || n == 0) return 0;
     nap_ = shortest_nap;
     if (n == -FI_EAVAIL) {
-        completions[0] = failed_completion();
+        auto failed = failed_completion();
+        if (!failed) return 0;
+        completions[0] = std::move(*failed);
         --in_flight_;
         return 1;
     }
     check_fabric(provider_, "cannot read the completion queue", n);
     std::size_t taken = 0;
-    for (ssize_t i = 0; i < n; ++i) {
-        const fi_cq_tagged_entry& entry = entries[i];
-        Completion& completion = completions[taken];
-        completion = Completion{};
-        completion.message = static_cast<Message*>(entry.op_context);
-        completion.ok = true;
-        completion.bytes = entry.len;
-        completion.checksum = static_cast<std::uint32_t>(entry.data);
-        memory_.end(completion);
-        ++taken;
-    }
+    for (ssize_t i = 0; i < n; ++i)
+        if (auto completion = completion_of(entries[i])) completions[taken++] = std::move(*completion);
     in_flight_ -= taken;
     return taken;
 }
 
-Completion FabricEndpoint::failed_completion() {
+// Returns the completion of the message that ends with this, if one does.
+std::optional<Completion> FabricEndpoint::completion_of(const fi_cq_tagged_entry& entry) {
+    if (writes_) {
+        if ((entry.flags & FI_REMOTE_WRITE) != 0) return writes_->written(entry.data);
+        if (writes_->owns(entry.op_context)) return writes_->step_ended(entry.op_context, "");
+    }
+    Completion completion;
+    completion.message = static_cast<Message*>(entry.op_context);
+    if (writes_ && !completion.message->segments.empty() && (entry.tag & RemoteWrites::offer_bit) != 0)
+        return writes_->accept(*completion.message, address_of(completion.message->peer), entry);
+    completion.ok = true;
+    completion.bytes = entry.len;
+    completion.checksum = static_cast<std::uint32_t>(entry.data);
+    memory_.end(completion);
+    return completion;
+}
+
+std::optional<Completion> FabricEndpoint::failed_completion() {
     fi_cq_err_entry entry{};
     check_fabric(provider_, "cannot read the completion queue's errors",
                  fi_cq_readerr(objects_.completions.get(), &entry, 0));
     const int code = std::abs(entry.err);  // providers disagree about the sign
+    if (writes_ && writes_->owns(entry.op_context))
+        return writes_->step_ended(entry.op_context, fi_strerror(code));
     Completion completion;
     completion.message = static_cast<Message*>(entry.op_context);
     completion.truncated = code == FI_ETRUNC || code == FI_EMSGSIZE;
@@ -183,6 +220,7 @@ Completion FabricEndpoint::failed_completion() {
 
 void FabricEndpoint::wait(std::span<pollfd> others, std::chrono::microseconds at_most) {
     wait_set_.assign(others.begin(), others.end());
+    if (writes_ && writes_->has_refused()) at_most = std::min(at_most, longest_nap);
     if (objects_.completions && objects_.wait_fd >= 0) {
         fid_t fid = &objects_.completions->fid;
         if (fi_trywait(objects_.fabric.get(), &fid, 1) != 0) at_most = 0us;  // an event may be pending
@@ -205,7 +243,7 @@ void FabricEndpoint::sleep(std::chrono::microseconds at_most) {
 
 void FabricEndpoint::close() {
     // rxm of libfabric 1.17 can crash when it is closed in the middle of a long message.
-    if (uses_rxm_ && in_flight_ > 0) {
+    if (uses_rxm_ && (in_flight_ > 0 || (writes_ && writes_->has_steps()))) {
         memory_.keep_for_ever();
         objects_.keep_for_ever();
         return;

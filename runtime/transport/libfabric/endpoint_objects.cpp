@@ -18,6 +18,8 @@ fid_cq* open_completions(const fi_info& info, fid_domain* domain, int& wait_fd) 
     fi_cq_attr attributes{};
     attributes.format = FI_CQ_FORMAT_TAGGED;
     attributes.size = info.tx_attr->size + info.rx_attr->size;
+    if ((info.caps & FI_RMA) != 0)
+        attributes.size += info.rx_attr->size;  // immediate data, which comes unasked
     attributes.wait_obj = FI_WAIT_FD;
     fid_cq* completions = nullptr;
     if (fi_cq_open(domain, &attributes, &completions, nullptr) == 0) {

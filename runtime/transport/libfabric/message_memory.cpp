@@ -19,8 +19,26 @@ struct MessageMemory::Held {
     std::byte* copy() const { return memory ? memory.get() : slot.memory; }
 };
 
-MessageMemory::MessageMemory(const fi_info& info, const EndpointObjects& objects)
+MessageMemory::Places MessageMemory::Places::part(std::size_t begin, std::size_t bytes) const {
+    Places found;
+    for (std::size_t i = 0; i < count && bytes > 0; ++i) {
+        const auto [memory, length] = entries[i];
+        if (begin >= length) {
+            begin -= length;
+            continue;
+        }
+        const std::size_t share = std::min(length - begin, bytes);
+        found.descriptors[found.count] = descriptors[i];
+        found.entries[found.count++] = {static_cast<std::byte*>(memory) + begin, share};
+        bytes -= share;
+        begin = 0;
+    }
+    return found;
+}
+
+MessageMemory::MessageMemory(const fi_info& info, RmaWay rma, const EndpointObjects& objects)
     : provider_(info.fabric_attr->prov_name),
+      rma_(rma),
       most_sent_segments_(std::min(info.tx_attr->iov_limit, most_entries)),
       most_received_segments_(std::min(info.rx_attr->iov_limit, most_entries)),
       most_bytes_(info.ep_attr->max_msg_size),
@@ -71,7 +89,7 @@ std::shared_ptr<MessageMemory::Held> MessageMemory::hold(std::span<const Segment
 }
 
 bool MessageMemory::register_all(std::span<const Segment> segments, Direction direction, Held& held) {
-    const std::uint64_t access = direction == Direction::send ? FI_SEND : FI_RECV;
+    const std::uint64_t access = access_of(bytes_in(segments), direction);
     for (const Segment& segment : segments) {
         fid_mr* registration = registrations_.add(segment.data, segment.bytes, access);
         if (registration == nullptr) {
@@ -79,6 +97,27 @@ bool MessageMemory::register_all(std::span<const Segment> segments, Direction di
             return false;
         }
         held.registrations.push_back(registration);
+    }
+    return true;
+}
+
+std::uint64_t MessageMemory::access_of(std::size_t bytes, Direction direction) const {
+    if (direction == Direction::send) return FI_SEND | (is_written(bytes) ? FI_WRITE : 0);
+    return FI_RECV | (is_written(bytes) ? FI_REMOTE_WRITE : 0);
+}
+
+bool MessageMemory::expose(Message& message, const Places& places, std::span<RemotePlace> described) {
+    if (!message.held) message.held = std::make_shared<Held>();
+    auto& held = *static_cast<Held*>(message.held.get());
+    for (std::size_t i = held.registrations.size(); i < described.size(); ++i) {
+        const auto& [memory, bytes] = places.entries[i];
+        fid_mr* registration = registrations_.add(memory, bytes, FI_REMOTE_WRITE);
+        if (registration == nullptr) return false;
+        held.registrations.push_back(registration);
+    }
+    for (std::size_t i = 0; i < described.size(); ++i) {
+        const auto& [memory, bytes] = places.entries[i];
+        described[i] = registrations_.describe(held.registrations[i], memory, bytes);
     }
     return true;
 }

@@ -6,12 +6,14 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "runtime/transport/fabric/fabric.hpp"
+#include "runtime/transport/libfabric/provider.hpp"
 #include "runtime/transport/libfabric/registrations.hpp"
 
 namespace hocket::transport {
@@ -28,15 +30,28 @@ class MessageMemory {
         std::array<iovec, most_entries> entries;
         std::array<void*, most_entries> descriptors{};
         std::size_t count = 0;
+
+        Places part(std::size_t begin, std::size_t bytes) const;
     };
 
     MessageMemory() = default;
     // The objects must live until close().
-    MessageMemory(const fi_info& info, const EndpointObjects& objects);
+    MessageMemory(const fi_info& info, RmaWay rma, const EndpointObjects& objects);
+
+    // Returns true if a message of this length goes by RMA, to a rank that can receive so: one whose memory
+    // is registered, and not copied, where registrations are needed.
+    bool is_written(std::size_t bytes) const {
+        return rma_ != RmaWay::none && bytes > Registrations::slot_bytes;
+    }
 
     // nullopt: the provider has no room now. What is held for the message is kept in Message::held. Throws
     // Error(transport).
     std::optional<Places> find(std::span<const Segment> segments, Direction direction, Message& message);
+
+    // Lets other ranks write to the places that a receive has, until the message ends, and describes the
+    // first of them. Returns false if the provider has no room now; then call it again. Throws
+    // Error(transport).
+    bool expose(Message& message, const Places& places, std::span<RemotePlace> described);
 
     // Call it if the provider has refused the message. Only a copy of several segments is kept for the next
     // attempt, in which one segment may have other bytes.
@@ -46,6 +61,8 @@ class MessageMemory {
     // to its segments, and lets go of what was held.
     void end(const Completion& completion);
 
+    Registrations& registrations() { return registrations_; }
+
     void close() { registrations_.close(); }  // after the endpoint, before the domain
     void keep_for_ever() { registrations_.keep_for_ever(); }
 
@@ -54,6 +71,7 @@ class MessageMemory {
 
     std::shared_ptr<Held> hold(std::span<const Segment> segments, std::size_t bytes, Direction direction);
     bool register_all(std::span<const Segment> segments, Direction direction, Held& held);
+    std::uint64_t access_of(std::size_t bytes, Direction direction) const;
     void let_go(Held& held);
     [[noreturn]] void refuse_size(std::size_t bytes) const;
     std::size_t most_segments(Direction direction) const {
@@ -61,6 +79,7 @@ class MessageMemory {
     }
 
     std::string provider_;
+    RmaWay rma_ = RmaWay::none;
     std::size_t most_sent_segments_ = 1, most_received_segments_ = 1;  // of one message to the provider
     std::size_t most_bytes_ = 0;                                       // of a message
     Registrations registrations_;

@@ -7,9 +7,11 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "runtime/base/error.hpp"
 #include "runtime/transport/libfabric/registrations.hpp"
@@ -35,8 +37,15 @@ Info make_hints(const std::string& provider) {
     return hints;
 }
 
-Info query(const std::string& provider, const std::string& source_address) {
-    const Info hints = make_hints(provider);
+// Hints for a provider by which ranks write to each other's memory.
+Info make_rma_hints(const std::string& provider) {
+    Info hints = make_hints(provider);
+    hints->caps |= FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
+    hints->mode |= FI_RX_CQ_DATA;
+    return hints;
+}
+
+Info query(const Info& hints, const std::string& source_address) {
     fi_info* list = nullptr;
     const char* node = source_address.empty() ? nullptr : source_address.c_str();
     const int code = fi_getinfo(FI_VERSION(1, 17), node, nullptr, node ? FI_SOURCE : 0, hints.get(), &list);
@@ -44,7 +53,7 @@ Info query(const std::string& provider, const std::string& source_address) {
 }
 
 std::string existing_providers() {
-    const Info list = query("", "");
+    const Info list = query(make_hints(""), "");
     std::set<std::string> names = {"tcp"};
     for (const fi_info* info = list.get(); info; info = info->next)
         if (info->fabric_attr->prov_name != std::string_view(withheld))
@@ -66,6 +75,16 @@ int order_of(const fi_info& info) {
     return 0;
 }
 
+// The list's first provider, at its best address.
+Info best_of(const Info& list) {
+    const fi_info* best = list.get();
+    for (const fi_info* info = list.get(); info; info = info->next)
+        if (std::strcmp(info->fabric_attr->prov_name, list->fabric_attr->prov_name) == 0 &&
+            order_of(*info) < order_of(*best))
+            best = info;
+    return Info(fi_dupinfo(best));
+}
+
 }  // namespace
 
 Info choose_provider(const std::string& provider, const std::string& source_address) {
@@ -74,8 +93,9 @@ Info choose_provider(const std::string& provider, const std::string& source_addr
             Status::transport,
             "libfabric's provider 'shm' is not used: ranks of one host work on each other's memory "
             "without it, and faster, if neither HOCKET_PROVIDER nor HOCKET_PROVIDER_FOR_ALL names it");
-    Info list = query(provider, source_address);
-    if (!list && provider.find(';') == provider.npos) list = query(provider + ";ofi_rxm", source_address);
+    Info list = query(make_hints(provider), source_address);
+    if (!list && provider.find(';') == provider.npos)
+        list = query(make_hints(provider + ";ofi_rxm"), source_address);
     if (!list)
         throw Error(
             Status::transport,
@@ -84,12 +104,40 @@ Info choose_provider(const std::string& provider, const std::string& source_addr
                 "Hocket's own, which is taken if neither HOCKET_PROVIDER nor HOCKET_PROVIDER_FOR_ALL names "
                 "another; ofi+tcp is libfabric's tcp; libfabric has here: {}",
                 provider, existing_providers()));
-    const fi_info* best = list.get();
-    for (const fi_info* info = list.get(); info; info = info->next)
-        if (std::strcmp(info->fabric_attr->prov_name, list->fabric_attr->prov_name) == 0 &&
-            order_of(*info) < order_of(*best))
-            best = info;
-    return Info(fi_dupinfo(best));
+    return best_of(list);
+}
+
+// A provider's network card has memory registered, or has addresses that are not IP's.
+bool drives_network_card(const fi_info& info) {
+    const bool has_ip_address = info.addr_format == FI_SOCKADDR || info.addr_format == FI_SOCKADDR_IN ||
+                                info.addr_format == FI_SOCKADDR_IN6;
+    return info.nic != nullptr && (info.domain_attr->mr_mode != 0 || !has_ip_address);
+}
+
+Rma choose_rma(Info& info, const std::string& source_address) {
+    const char* named = std::getenv("HOCKET_RMA");
+    const std::string_view asked = named ? named : "";
+    if (!asked.empty() && asked != "on" && asked != "off")
+        throw Error(Status::invalid_argument,
+                    fmt::format("HOCKET_RMA is '{}'; set it to on or off, or not at all, for "
+                                "RMA by network cards alone",
+                                asked));
+    if (asked == "off") return {RmaWay::none, "no RMA (HOCKET_RMA=off)"};
+    if (asked.empty() && !drives_network_card(*info))
+        return {RmaWay::none, "no RMA, which this provider leaves to the processor"};
+    const std::string provider = info->fabric_attr->prov_name;
+    Info hints = make_rma_hints(provider);
+    const Info list = query(hints, source_address);
+    if (!list) return {RmaWay::none, "no RMA, which this provider does not offer"};
+    Info best = best_of(list);
+    if ((best->mode & FI_RX_CQ_DATA) == 0) {
+        info = std::move(best);
+        return {RmaWay::with_immediate_data, "long messages by RMA, told with immediate data"};
+    }
+    hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+    if (!query(hints, source_address)) return {RmaWay::none, "no RMA, whose end this provider does not tell"};
+    info = std::move(best);
+    return {RmaWay::with_signal, "long messages by RMA, told by messages"};
 }
 
 bool has_rxm(const fi_info& info) {

@@ -18,6 +18,21 @@ using Info = std::unique_ptr<fi_info, InfoDeleter>;
 // Error(transport) naming the existing providers.
 Info choose_provider(const std::string& provider, const std::string& source_address);
 
+// How long messages go by RMA (remote_writes.hpp), and how their receivers learn that they have been written.
+enum class RmaWay { none, with_immediate_data, with_signal };
+
+struct Rma {
+    RmaWay way = RmaWay::none;
+    std::string why;  // for people
+};
+
+// Returns true if the provider's network card moves data by itself, as far as the provider says.
+bool drives_network_card(const fi_info& info);
+
+// Decides by HOCKET_RMA, and by what the provider offers. For RMA it replaces the info, which is
+// choose_provider's for this address, by one that has it. Throws Error(invalid) for another HOCKET_RMA.
+Rma choose_rma(Info& info, const std::string& source_address);
+
 // Returns true if libfabric's rxm makes datagrams of the provider's connections.
 bool has_rxm(const fi_info& info);
 

@@ -52,6 +52,11 @@ void Registrations::remove(fid_mr* registration) {
     live_.pop_back();
 }
 
+RemotePlace Registrations::describe(fid_mr* registration, const void* memory, std::size_t bytes) const {
+    const bool by_address = (mode_ & FI_MR_VIRT_ADDR) != 0;
+    return {by_address ? reinterpret_cast<std::uint64_t>(memory) : 0, fi_mr_key(registration), bytes};
+}
+
 Registrations::Slot Registrations::take_slot() {
     if (free_.empty() && !add_block()) return {};
     const Slot slot = free_.back();

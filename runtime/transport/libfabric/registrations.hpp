@@ -23,6 +23,11 @@ namespace hocket::transport {
 inline constexpr int accepted_mr_modes =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
+// Memory of this rank that another may write to, in the provider's terms.
+struct RemotePlace {
+    std::uint64_t address, key, bytes;
+};
+
 class Registrations {
   public:
     static constexpr std::size_t slot_bytes = 16 * 1024;
@@ -38,10 +43,14 @@ class Registrations {
 
     bool are_needed() const { return (mode_ & FI_MR_LOCAL) != 0; }
 
-    // Registers memory for sending (FI_SEND) or receiving (FI_RECV); fi_mr_desc() of the result describes it
+    // Registers memory for sending (FI_SEND), receiving (FI_RECV), writing from it (FI_WRITE) or other ranks'
+    // writes to it (FI_REMOTE_WRITE); fi_mr_desc() of the result describes it
     // to the provider. Returns nullptr if the provider has no room now. Throws Error(transport).
     fid_mr* add(const void* memory, std::size_t bytes, std::uint64_t access);
     void remove(fid_mr* registration);
+
+    // For other ranks, which write to the memory of this registration, from its beginning on.
+    RemotePlace describe(fid_mr* registration, const void* memory, std::size_t bytes) const;
 
     Slot take_slot();  // without memory if the provider has no room now; throws Error(transport)
     void give_back(Slot slot) { free_.push_back(slot); }

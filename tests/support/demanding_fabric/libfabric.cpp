@@ -20,140 +20,38 @@
 //
 //   late=N      completions wait for up to N further polls, and overtake each other
 //
+//   sent=N      no message of more than N bytes is sent: longer ones are written
+//
+//   rma         ranks may write to each other's memory (writes.hpp). A write to memory that is not registered
+//   for
+//               that ends the target's program. Writes are as late as completions are, and overtake messages
+//
+//   rx_cq_data  immediate data of writes takes the receiver's buffers (FI_RX_CQ_DATA)
+//
+//   card        looks like a network card of its own, as of verbs
+//
 //   fail=N      the Nth completion, and only that, is an error (FI_EIO)
 #include <dlfcn.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <mutex>
-#include <random>
-#include <set>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/support/demanding_fabric/state.hpp"
+#include "tests/support/demanding_fabric/writes.hpp"
+
+namespace demanding {
 namespace {
-
-[[noreturn, gnu::format(printf, 1, 2)]] void end_because(const char* format, ...) {
-    std::va_list values;
-    va_start(values, format);
-    std::fputs("demanding libfabric: ", stderr);
-    std::vfprintf(stderr, format, values);
-    std::fputs("\n", stderr);
-    va_end(values);
-    std::abort();
-}
-
-struct Demands {
-    int mr_mode = 0;
-    std::size_t segments = SIZE_MAX, most = SIZE_MAX, locked = SIZE_MAX;
-    unsigned again = 0, late = 0;
-    unsigned long fail = 0;
-
-    Demands() {
-        const char* listed = std::getenv("HOCKET_DEMANDS");
-        std::string rest = listed ? listed : "";
-        while (!rest.empty()) {
-            const std::size_t comma = rest.find(',');
-            take(rest.substr(0, comma));
-            rest = comma == rest.npos ? "" : rest.substr(comma + 1);
-        }
-    }
-
-    void take(const std::string& word) {
-        static const std::map<std::string, int> modes = {{"local", FI_MR_LOCAL},
-                                                         {"endpoint", FI_MR_ENDPOINT},
-                                                         {"prov_key", FI_MR_PROV_KEY},
-                                                         {"virt_addr", FI_MR_VIRT_ADDR},
-                                                         {"allocated", FI_MR_ALLOCATED}};
-        const std::size_t equals = word.find('=');
-        const std::string name = word.substr(0, equals);
-        if (const auto mode = modes.find(word); mode != modes.end()) {
-            mr_mode |= mode->second;
-            return;
-        }
-        const unsigned long value =
-            equals == word.npos ? 0 : std::strtoul(word.c_str() + equals + 1, nullptr, 10);
-        if (value == 0) end_because("HOCKET_DEMANDS: '%s' is not known", word.c_str());
-        if (name == "segments")
-            segments = value;
-        else if (name == "most")
-            most = value;
-        else if (name == "locked")
-            locked = value;
-        else if (name == "again")
-            again = static_cast<unsigned>(value);
-        else if (name == "late")
-            late = static_cast<unsigned>(value);
-        else if (name == "fail")
-            fail = value;
-        else
-            end_because("HOCKET_DEMANDS: '%s' is not known", word.c_str());
-    }
-};
-
-struct Region : fid_mr {
-    const char* begin;
-    std::size_t bytes;
-    std::uint64_t access;
-    const struct fid* domain;
-    const struct fid* bound_to = nullptr;  // an endpoint
-    bool is_enabled = false;
-    int used_by = 0;  // messages in flight
-    bool is_closed = false;
-};
-
-struct Held {
-    fi_cq_tagged_entry entry;
-    unsigned polls;  // until the program sees it
-};
-
-// All endpoints of the process use one provider, so that the installed libfabric's operations are the same.
-struct State {
-    Demands demands;
-    std::mt19937 random{12345};
-    std::set<const fid*> open;  // endpoints
-    const fi_ops_tagged* tagged = nullptr;
-    const fi_ops_cq* completions = nullptr;
-    const fi_ops_domain* domain = nullptr;
-    const fi_ops_fabric* fabric = nullptr;
-    const fi_ops* endpoint = nullptr;
-    const fi_ops* domain_fid = nullptr;
-    std::set<Region*> regions;
-    std::set<std::pair<const fid*, std::uint64_t>> keys;  // of domains
-    std::size_t locked = 0;
-    std::map<void*, std::vector<Region*>> in_flight;  // by context
-    std::map<const fid_cq*, std::vector<Held>> late;
-    unsigned long completed = 0;
-    std::map<const fid_cq*, fi_cq_err_entry> failed;  // that is not read yet
-    std::map<const fid*, const fid_cq*> queues;       // by their fid, to wait on
-    const fi_ops* queue = nullptr;
-};
-
-State& state() {
-    static auto& only = *new State;
-    return only;
-}
-
-// Hocket calls the endpoints of several communicators from several threads.
-std::recursive_mutex& mutex() {
-    static auto& only = *new std::recursive_mutex;
-    return only;
-}
-
-bool finds_no_room() {
-    State& s = state();
-    return s.demands.again && s.random() % s.demands.again == 0;
-}
 
 // ---- Registrations ---------------------------------------------------------------------------------------
 
@@ -196,8 +94,9 @@ int register_memory(fid* domain, const void* memory, std::size_t bytes, std::uin
                              .ops_set = nullptr};
     State& s = state();
     if (bytes == 0) end_because("nothing is registered");
-    if ((access & ~std::uint64_t{FI_SEND | FI_RECV}) != 0 || access == 0)
-        end_because("memory of messages is registered for sending and receiving, not 0x%llx",
+    const std::uint64_t possible = FI_SEND | FI_RECV | (s.demands.rma ? FI_WRITE | FI_REMOTE_WRITE : 0);
+    if ((access & ~possible) != 0 || access == 0)
+        end_because("memory is registered for 0x%llx, and not for what the program may do with it",
                     static_cast<unsigned long long>(access));
     if (!(s.demands.mr_mode & FI_MR_PROV_KEY) && !s.keys.insert({domain, key}).second)
         end_because("the key %llu is registered twice", static_cast<unsigned long long>(key));
@@ -212,11 +111,12 @@ int register_memory(fid* domain, const void* memory, std::size_t bytes, std::uin
     auto* region = new Region;
     region->fid = {.fclass = FI_CLASS_MR, .context = nullptr, .ops = &operations};
     region->mem_desc = region;
-    region->key = key;
+    region->key = s.demands.mr_mode & FI_MR_PROV_KEY ? s.random() << 8 | ++s.registered % 256 : key;
     region->domain = domain;
     region->begin = static_cast<const char*>(memory);
     region->bytes = bytes;
     region->access = access;
+    if (s.demands.mr_mode & FI_MR_PROV_KEY) s.keys.insert({domain, region->key});
     s.locked += bytes;
     s.regions.insert(region);
     *result = region;
@@ -225,31 +125,11 @@ int register_memory(fid* domain, const void* memory, std::size_t bytes, std::uin
 
 // ---- Messages --------------------------------------------------------------------------------------------
 
-void check_place(const iovec& place, Region* region, std::uint64_t access) {
-    State& s = state();
-    if (!s.regions.contains(region)) end_because("a message's memory has no live registration");
-    const auto* begin = static_cast<const char*>(place.iov_base);
-    if (begin < region->begin || begin + place.iov_len > region->begin + region->bytes)
-        end_because("a message goes beyond its registered memory");
-    if (!(region->access & access)) end_because("a registration does not allow this direction");
-    if (s.demands.mr_mode & FI_MR_ENDPOINT && !region->is_enabled)
-        end_because("a registration is not bound to the endpoint and enabled");
-}
-
 ssize_t post(fid_ep* endpoint, const fi_msg_tagged& message, std::uint64_t flags, std::uint64_t access,
              ssize_t (*real)(fid_ep*, const fi_msg_tagged*, std::uint64_t)) {
     const std::lock_guard lock(mutex());
     State& s = state();
-    if (message.iov_count > s.demands.segments) end_because("a message of %zu segments", message.iov_count);
-    std::size_t bytes = 0;
-    std::vector<Region*> regions;
-    for (std::size_t i = 0; i < message.iov_count; ++i) {
-        bytes += message.msg_iov[i].iov_len;
-        if (!(s.demands.mr_mode & FI_MR_LOCAL)) continue;
-        regions.push_back(static_cast<Region*>(message.desc ? message.desc[i] : nullptr));
-        check_place(message.msg_iov[i], regions.back(), access);
-    }
-    if (bytes > s.demands.most) end_because("a message of %zu bytes", bytes);
+    std::vector<Region*> regions = check_places(message.msg_iov, message.desc, message.iov_count, access);
     if (finds_no_room()) return -FI_EAGAIN;
     fi_msg_tagged passed = message;
     passed.desc = nullptr;
@@ -261,11 +141,28 @@ ssize_t post(fid_ep* endpoint, const fi_msg_tagged& message, std::uint64_t flags
 }
 
 ssize_t send_message(fid_ep* endpoint, const fi_msg_tagged* message, std::uint64_t flags) {
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < message->iov_count; ++i) bytes += message->msg_iov[i].iov_len;
+    if (bytes > state().demands.sent) end_because("a message of %zu bytes is sent", bytes);
     return post(endpoint, *message, flags, FI_SEND, state().tagged->sendmsg);
 }
 
 ssize_t receive_message(fid_ep* endpoint, const fi_msg_tagged* message, std::uint64_t flags) {
     return post(endpoint, *message, flags, FI_RECV, state().tagged->recvmsg);
+}
+
+ssize_t write_message(fid_ep* endpoint, const fi_msg_rma* message, std::uint64_t flags) {
+    const std::lock_guard lock(mutex());
+    State& s = state();
+    std::vector<Region*> regions =
+        check_places(message->msg_iov, message->desc, message->iov_count, FI_WRITE);
+    if (s.demands.rx_cq_data && (flags & FI_REMOTE_CQ_DATA) != 0)
+        end_because("a write's immediate data would take a buffer of the receiver's");
+    if (finds_no_room()) return -FI_EAGAIN;
+    s.writes[&endpoint->fid]->post(*message, flags);
+    for (Region* region : regions) ++region->used_by;
+    s.in_flight[message->context] = std::move(regions);
+    return 0;
 }
 
 void note_end(void* context) {
@@ -280,6 +177,12 @@ void note_end(void* context) {
 }
 
 // ---- Completions -----------------------------------------------------------------------------------------
+
+Writes* writes_of(const fid_cq* queue) {
+    for (const auto& [endpoint, writes] : state().writes)
+        if (writes->queue() == queue) return writes;
+    return nullptr;
+}
 
 // Takes what the program may see now. The message whose completion is to fail is kept apart.
 ssize_t take_late(fid_cq* queue, fi_cq_tagged_entry* entries, std::size_t count) {
@@ -314,9 +217,12 @@ ssize_t read_completions(fid_cq* queue, void* buffer, std::size_t count) {
     const ssize_t n = s.completions->read(queue, fresh.data(), count);
     if (n < 0 && n != -FI_EAGAIN) return n;
     std::vector<Held>& late = s.late[queue];
-    for (ssize_t i = 0; i < n; ++i)
-        late.push_back({fresh[static_cast<std::size_t>(i)],
-                        s.demands.late ? static_cast<unsigned>(s.random() % s.demands.late) : 0});
+    Writes* const writes = writes_of(queue);
+    for (ssize_t i = 0; i < n; ++i) {
+        const fi_cq_tagged_entry& entry = fresh[static_cast<std::size_t>(i)];
+        if (!writes || !writes->take(entry.op_context)) late.push_back({entry, some_polls()});
+    }
+    if (writes) writes->progress(late);
     if (s.demands.late) std::shuffle(late.begin(), late.end(), s.random);
     const ssize_t taken = take_late(queue, static_cast<fi_cq_tagged_entry*>(buffer), count);
     if (taken > 0) return taken;
@@ -342,7 +248,10 @@ int try_wait(fid_fabric* fabric, fid** objects, int count) {
     for (int i = 0; i < count; ++i) {
         const auto queue = s.queues.find(objects[i]);
         if (queue == s.queues.end()) continue;
-        if (!s.late[queue->second].empty() || s.failed.contains(queue->second)) return -FI_EAGAIN;
+        const Writes* const writes = writes_of(queue->second);
+        if (!s.late[queue->second].empty() || s.failed.contains(queue->second) ||
+            (writes && writes->has_work()))
+            return -FI_EAGAIN;
     }
     return s.fabric->trywait(fabric, objects, count);
 }
@@ -359,14 +268,27 @@ int close_completions(fid* object) {
 
 // ---- Objects: the operations of the installed libfabric's are exchanged for these -------------------------
 
+constexpr std::uint64_t rma_bits = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
+
 // What the installed libfabric is told of an info: nothing of these demands.
 struct Undemanding {
     explicit Undemanding(const fi_info& demanding) : info(demanding), attributes(*demanding.domain_attr) {
-        attributes.mr_mode &= ~state().demands.mr_mode;
+        const Demands& demands = state().demands;
+        attributes.mr_mode &= ~demands.mr_mode;
         info.domain_attr = &attributes;
+        info.nic = nullptr;
+        if (!demands.rma) return;
+        sending = *demanding.tx_attr, receiving = *demanding.rx_attr;
+        info.tx_attr = &sending, info.rx_attr = &receiving;
+        for (std::uint64_t* bits : {&info.caps, &sending.caps, &receiving.caps}) *bits &= ~rma_bits;
+        for (std::uint64_t* bits : {&info.mode, &sending.mode, &receiving.mode})
+            *bits &= ~std::uint64_t{FI_RX_CQ_DATA};
+        sending.op_flags &= ~std::uint64_t{FI_DELIVERY_COMPLETE};
     }
     fi_info info;
     fi_domain_attr attributes;
+    fi_tx_attr sending{};
+    fi_rx_attr receiving{};
 };
 
 // A copy of `real` that may be changed; it lives as long as the process.
@@ -379,8 +301,41 @@ Operations* copy_of(const Operations* real) {
 
 int close_endpoint(fid* object) {
     const std::lock_guard lock(mutex());
-    state().open.erase(object);
-    return state().endpoint->close(object);
+    State& s = state();
+    s.open.erase(object);
+    // The installed libfabric may still know its contexts, so it stays.
+    if (const auto writes = s.writes.extract(object)) s.closed_writes.push_back(writes.mapped());
+    return s.endpoint->close(object);
+}
+
+int bind_endpoint(fid* object, fid* other, std::uint64_t flags) {
+    const std::lock_guard lock(mutex());
+    State& s = state();
+    if (const auto queue = s.queues.find(other); queue != s.queues.end() && s.writes.contains(object))
+        s.writes[object]->bind(queue->second);
+    return s.endpoint->bind(object, other, flags);
+}
+
+int insert_addresses(fid_av* table, const void* addresses, std::size_t count, fi_addr_t* inserted,
+                     std::uint64_t flags, void* context) {
+    const std::lock_guard lock(mutex());
+    State& s = state();
+    if (count != 1) end_because("%zu addresses are inserted at once, and this library knows one", count);
+    const int result = s.table->insert(table, addresses, count, inserted, flags, context);
+    if (result == 1) s.addresses[text_of_address(table, *inserted)] = *inserted;
+    return result;
+}
+
+int open_addresses(fid_domain* domain, fi_av_attr* attributes, fid_av** result, void* context) {
+    const std::lock_guard lock(mutex());
+    State& s = state();
+    const int code = s.domain->av_open(domain, attributes, result, context);
+    if (code != 0) return code;
+    s.table = (*result)->ops;
+    fi_ops_av* operations = copy_of(s.table);
+    operations->insert = insert_addresses;
+    (*result)->ops = operations;
+    return 0;
 }
 
 int close_domain(fid* object) {
@@ -409,8 +364,15 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** result, void* cont
     s.endpoint = endpoint.fid.ops;
     fi_ops* operations = copy_of(s.endpoint);
     operations->close = close_endpoint;
+    operations->bind = bind_endpoint;
     endpoint.fid.ops = operations;
     s.open.insert(&endpoint.fid);
+    if (!s.demands.rma) return 0;
+    s.writes[&endpoint.fid] = new Writes(endpoint, domain);
+    static fi_ops_rma writing{};
+    writing.size = sizeof writing;
+    writing.writemsg = write_message;
+    endpoint.rma = &writing;
     return 0;
 }
 
@@ -446,12 +408,28 @@ int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** result, void* co
     fi_ops_domain* operations = copy_of(s.domain);
     operations->endpoint = open_endpoint;
     operations->cq_open = open_completions;
+    operations->av_open = open_addresses;
     domain.ops = operations;
     s.domain_fid = domain.fid.ops;
     fi_ops* closing = copy_of(s.domain_fid);
     closing->close = close_domain;
     domain.fid.ops = closing;
     return 0;
+}
+
+// The one card; whoever duplicates or frees it has it still.
+fid_nic* card() {
+    static fi_ops operations{};
+    static fid_nic only{};
+    operations.size = sizeof operations;
+    operations.close = [](fid*) { return 0; };
+    operations.control = [](fid*, int command, void* result) {
+        if (command != FI_DUP) return -FI_ENOSYS;
+        *static_cast<fid_nic**>(result) = &only;
+        return 0;
+    };
+    only.fid = {.fclass = FI_CLASS_NIC, .context = nullptr, .ops = &operations};
+    return &only;
 }
 
 template <typename Function>
@@ -462,6 +440,9 @@ Function* real(const char* name) {
 }
 
 }  // namespace
+}  // namespace demanding
+
+using namespace demanding;
 
 extern "C" {
 
@@ -471,13 +452,26 @@ extern "C" {
     State& s = state();
     const int offered = hints && hints->domain_attr ? hints->domain_attr->mr_mode : 0;
     if ((offered & s.demands.mr_mode) != s.demands.mr_mode) return -FI_ENODATA;
-    const int code = real<decltype(::fi_getinfo)>("fi_getinfo")(version, node, service, flags, hints, info);
+    const bool asks_for_rma = hints && (hints->caps & FI_RMA) != 0;
+    if (asks_for_rma && !s.demands.rma) return -FI_ENODATA;
+    if (asks_for_rma && s.demands.rx_cq_data && (hints->mode & FI_RX_CQ_DATA) == 0) return -FI_ENODATA;
+    std::optional<Undemanding> passed;
+    if (hints && hints->domain_attr && hints->tx_attr && hints->rx_attr) passed.emplace(*hints);
+    // The provider's own modes of registration are offered to it, too.
+    if (passed) passed->attributes.mr_mode = offered;
+    const int code = real<decltype(::fi_getinfo)>("fi_getinfo")(version, node, service, flags,
+                                                                passed ? &passed->info : hints, info);
     if (code != 0) return code;
     for (fi_info* each = *info; each; each = each->next) {
         each->domain_attr->mr_mode |= s.demands.mr_mode;
         each->tx_attr->iov_limit = std::min(each->tx_attr->iov_limit, s.demands.segments);
         each->rx_attr->iov_limit = std::min(each->rx_attr->iov_limit, s.demands.segments);
         each->ep_attr->max_msg_size = std::min(each->ep_attr->max_msg_size, s.demands.most);
+        if (s.demands.card) each->nic = card();
+        if (!asks_for_rma) continue;
+        each->caps |= rma_bits;
+        each->tx_attr->rma_iov_limit = 1;
+        if (s.demands.rx_cq_data) each->mode |= FI_RX_CQ_DATA;
     }
     return 0;
 }

@@ -10,7 +10,7 @@
 namespace hocket::test {
 
 // Hocket's own, libfabric's, and one that demands what those of real networks do (support/demanding_fabric):
-// "ofi+tcp that demands local,again=3".
+// "ofi+tcp that demands local,again=3". By RMA: though the provider drives no network card.
 inline const std::vector<std::string> providers = {
     "tcp",
     "ofi+tcp",
@@ -21,6 +21,13 @@ inline const std::vector<std::string> providers = {
     "ofi+tcp that demands local,endpoint,again=3,late=20",
     "ofi+tcp that demands local,segments=2",
     "net that demands local,again=2,segments=1",
+    "ofi+tcp by RMA",
+    "net by RMA",
+    "sockets by RMA",
+    "udp by RMA",
+    "ofi+tcp that demands rma,sent=16384,card,local,virt_addr,allocated,prov_key,late=20",
+    "net that demands rma,sent=16384,card,local,endpoint,again=3,late=20,segments=2",
+    "sockets that demands rma,sent=16384,rx_cq_data,card,local,again=5,late=9",
 };
 
 // For tests with many cases: to load libfabric takes each process half a second.
@@ -30,11 +37,19 @@ inline const std::vector<std::string> few_providers = {
     "sockets",
     "net that demands local,again=2,segments=1",
     "ofi+tcp that demands local,endpoint,again=3,late=20",
+    "net by RMA",
+    "ofi+tcp that demands rma,sent=16384,card,local,virt_addr,prov_key,again=3,late=20",
+    "ofi+tcp that demands rma,sent=16384,rx_cq_data,card,local,late=9",
 };
 
 // Prepares this process for a provider of the list, before its first endpoint; returns the name to open.
 inline std::string prepare_provider(const std::string& provider) {
     static const std::string separator = " that demands ";
+    static const std::string by_rma = " by RMA";
+    if (provider.ends_with(by_rma)) {
+        setenv("HOCKET_RMA", "on", 1);
+        return provider.substr(0, provider.size() - by_rma.size());
+    }
     const std::size_t at = provider.find(separator);
     if (at == provider.npos) return provider;
     setenv("HOCKET_LIBFABRIC", HOCKET_DEMANDING_LIBFABRIC, 1);
