@@ -78,6 +78,30 @@ TEST_CASE("messages around the length from which they are written fill unaligned
     }));
 }
 
+TEST_CASE("a written message fills all pieces of its receive before it ends") {
+    const std::string provider = GENERATE(from_range(rma_providers));
+    INFO(provider);
+    require_success(run_job(2, [&](Rank rank) {
+        const auto fabric = open_connected(rank, provider);
+        constexpr std::size_t bytes = 100003;
+        for (std::uint64_t tag = 0; tag < 20; ++tag) {
+            const std::size_t pieces = 1 + tag % 4;
+            const auto mine = pattern(bytes, static_cast<int>(tag) + rank.rank);
+            std::vector<char> theirs(bytes);
+            const auto in = backwards(theirs, {bytes / pieces + 1});
+            Flow flow(*fabric);
+            flow.receive(1 - rank.rank, tag, theirs, in);
+            flow.send(1 - rank.rank, tag, 9, backwards(mine, {30011}));
+            for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
+            const auto sent = pattern(bytes, static_cast<int>(tag) + 1 - rank.rank);
+            expect(bytes_of(in) == bytes_of(backwards(sent, {30011})),
+                   fmt::format("the peer's bytes in {} pieces", pieces));
+        }
+        rank.job.all_gather("done", 10s);
+        return std::string();
+    }));
+}
+
 TEST_CASE("many written messages are in flight, unexpected and out of order") {
     const std::string provider = GENERATE(from_range(rma_providers));
     INFO(provider);
