@@ -25,6 +25,7 @@ using namespace std::chrono_literals;
 
 TEST_CASE("messages arrive whole, with their checksum, at every size") {
     const std::string provider = GENERATE(from_range(providers));
+    INFO(provider);
     require_success(run_job(
         3,
         [&](Rank rank) {
@@ -209,6 +210,7 @@ TEST_CASE("a message longer than its segments is truncated and leaves what lies 
 
 TEST_CASE("a shorter message than the buffer tells its length") {
     const std::string provider = GENERATE(from_range(providers));
+    INFO(provider);
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
         Flow flow(*fabric);
@@ -223,6 +225,7 @@ TEST_CASE("a shorter message than the buffer tells its length") {
 
 TEST_CASE("waiting ends with a message, with another descriptor's event, and with the time") {
     const std::string provider = GENERATE(from_range(providers));
+    INFO(provider);
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
         Flow flow(*fabric);
