@@ -23,8 +23,8 @@
 //   sent=N      no message of more than N bytes is sent: longer ones are written
 //
 //   rma         ranks may write to each other's memory (writes.hpp). A write to memory that is not registered
-//   for
-//               that ends the target's program. Writes are as late as completions are, and overtake messages
+//               for that ends the target's program. Writes are as late as completions are; where nothing but
+//               a message can tell of one, the next message overtakes it
 //
 //   rx_cq_data  immediate data of writes takes the receiver's buffers (FI_RX_CQ_DATA)
 //
@@ -204,6 +204,8 @@ ssize_t take_late(fid_cq* queue, fi_cq_tagged_entry* entries, std::size_t count)
             failed.err = FI_EIO;
             break;
         }
+        if (Writes* const writes = writes_of(queue); writes && (entry.flags & FI_RECV) != 0)
+            writes->note_message();
         entries[taken++] = entry;
     }
     return static_cast<ssize_t>(taken);

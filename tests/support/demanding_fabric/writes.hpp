@@ -9,6 +9,7 @@
 #include <rdma/fi_rma.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,6 +37,9 @@ class Writes {
 
     // Moves writes on, and appends what the program is to see.
     void progress(std::vector<Held>& completions);
+
+    // Call it when the program is shown a message that it has received.
+    void note_message() { ++messages_; }
 
     // Returns true if progress() may move something without a completion of the installed libfabric.
     bool has_work() const { return !outgoing_.empty() || !incoming_.empty(); }
@@ -71,6 +75,8 @@ class Writes {
         fi_addr_t from = FI_ADDR_UNSPEC;
         std::vector<char> bytes;
         unsigned polls = 0;
+        std::uint64_t messages = 0;  // that the program had been shown
+        std::chrono::steady_clock::time_point until;
         char acknowledgement = 0;
         Parcel header_parcel, bytes_parcel, acknowledgement_parcel;
         bool is_written = false;
@@ -79,6 +85,7 @@ class Writes {
     void listen();
     void move(Outgoing& write, std::vector<Held>& completions);
     void move(Incoming& write, std::vector<Held>& completions);
+    bool is_late(Incoming& write) const;
     void deliver(const Incoming& write);
     bool send(Parcel& parcel, fi_addr_t to, std::uint64_t tag, const void* bytes, std::size_t count);
     bool receive(Parcel& parcel, fi_addr_t from, std::uint64_t tag, void* bytes, std::size_t count);
@@ -87,7 +94,7 @@ class Writes {
     fid_ep& endpoint_;
     const fid* domain_;
     const fid_cq* queue_ = nullptr;
-    std::uint64_t next_id_ = 1;
+    std::uint64_t next_id_ = 1, messages_ = 0;
     std::vector<std::unique_ptr<Outgoing>> outgoing_;
     std::vector<std::unique_ptr<Incoming>> listening_, incoming_;
     std::map<const void*, Parcel*> parcels_;  // in flight, by context
