@@ -133,11 +133,16 @@ std::string topology_of(const Agreement& agreement) {
     return dsl::host_topology(local, hosts, agreement.cores < local ? agreement.cores : 0).name;
 }
 
-void connect_all(transport::Bootstrap& bootstrap, transport::Fabric& fabric,
-                 const transport::Patience& patience) {
+std::vector<std::string> gather_all(transport::Bootstrap& bootstrap, const std::string& mine,
+                                    const transport::Patience& patience) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(patience.deadline - transport::Clock::now());
-    fabric.connect(bootstrap.all_gather(fabric.local_address(), left), patience);
+    return bootstrap.all_gather(mine, left);
+}
+
+void connect_all(transport::Bootstrap& bootstrap, transport::Fabric& fabric,
+                 const transport::Patience& patience) {
+    fabric.connect(gather_all(bootstrap, fabric.local_address(), patience), patience);
 }
 
 }  // namespace hocket::engine

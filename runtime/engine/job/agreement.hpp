@@ -33,6 +33,10 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
 // by host.
 std::string topology_of(const Agreement& agreement);
 
+// Collective. Returns the texts of all ranks, by rank.
+std::vector<std::string> gather_all(transport::Bootstrap& bootstrap, const std::string& mine,
+                                    const transport::Patience& patience);
+
 // Collective. Sends this endpoint's address to all ranks and connects the endpoint to them.
 void connect_all(transport::Bootstrap& bootstrap, transport::Fabric& fabric,
                  const transport::Patience& patience);

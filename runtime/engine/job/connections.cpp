@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -155,14 +156,38 @@ void Connections::open_window(transport::WindowInvitation invitation) {
     provider_ = "memory";
 }
 
+// Opens this host's network card if all ranks have one with the same provider; else returns nullptr, on all
+// ranks.
+std::unique_ptr<transport::Fabric> Connections::open_card_of_all(
+    const std::vector<std::string>& wanted_nics) {
+    auto card = open_network_card(wanted_nics);
+    const std::vector<std::string> all =
+        gather_all(*bootstrap_, card ? card->provider() : "", patience_of(*bootstrap_, options_));
+    const auto first = std::find_if(all.begin(), all.end(), [](const auto& its) { return !its.empty(); });
+    if (first == all.end()) return nullptr;
+    const auto other = std::find_if(all.begin(), all.end(), [&](const auto& its) { return its != *first; });
+    if (other == all.end()) return card;
+    provider_why_ = fmt::format(
+        "not by the network card of rank {}'s host ({}), because rank {} {}", first - all.begin(), *first,
+        other - all.begin(),
+        other->empty() ? "has none that it can use" : fmt::format("has another one ({})", *other));
+    static std::atomic<bool> said{false};  // the same of each communicator
+    if (rank() == first - all.begin() && !said.exchange(true))
+        log_line("hocket: warning: messages between hosts go by tcp, {}; HOCKET_PROVIDER=tcp asks for that",
+                 provider_why_);
+    return nullptr;
+}
+
 // Opens the fabric, which carries messages to the ranks that share no memory with this one.
 void Connections::open_fabric(const std::vector<std::string>& wanted_nics) {
     const int here = local_peers_ ? local_peers_->members() : 1;
     if (here == size()) return;
-    fabric_ = engine::open_fabric(options_.provider.empty() ? "tcp" : options_.provider,
-                                  one_host_ ? "127.0.0.1" : "", wanted_nics);
+    if (options_.provider.empty()) fabric_ = open_card_of_all(wanted_nics);
+    if (!fabric_)
+        fabric_ = engine::open_fabric(options_.provider.empty() ? "tcp" : options_.provider,
+                                      one_host_ ? "127.0.0.1" : "", wanted_nics);
     connect_all(*bootstrap_, *fabric_, patience_of(*bootstrap_, options_));
-    provider_why_ = fabric_->why();
+    provider_why_ += (provider_why_.empty() ? "" : "; ") + fabric_->why();
     provider_ = (local_peers_ ? provider_ + ", " : "") + fabric_->provider();
 }
 

@@ -65,6 +65,7 @@ class Connections {
     void meet();
     void check_schedule() const;
     void open_window(transport::WindowInvitation invitation);
+    std::unique_ptr<transport::Fabric> open_card_of_all(const std::vector<std::string>& wanted_nics);
     void open_fabric(const std::vector<std::string>& wanted_nics);
     Error told_to_all(const Error& own);
 

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <string_view>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/transport/libfabric/endpoint.hpp"
 #include "runtime/transport/net/own_address.hpp"
 #include "runtime/transport/net/sealing.hpp"
@@ -46,6 +48,22 @@ std::unique_ptr<transport::Fabric> open_fabric(const std::string& provider, cons
                                                 "address of this host, in numbers; a link-local one with "
                                                 "its interface, as in fe80::1%eth0",
                                                 error.what(), chosen));
+    }
+}
+
+std::unique_ptr<transport::Fabric> open_network_card(const std::vector<std::string>& wanted_nics) {
+    if (transport::encrypts_connections() || !wanted_nics.empty()) return nullptr;
+    try {
+        return transport::open_network_card(transport::chosen_address());
+    } catch (const Error& error) {
+        if (error.status() != Status::transport) throw;
+        static std::atomic<bool> said{false};  // the same of each communicator
+        if (!said.exchange(true))
+            log_line(
+                "hocket: warning: no network card with RDMA carries this host's messages: {}; "
+                "HOCKET_PROVIDER=tcp, on all ranks, asks for none",
+                error.what());
+        return nullptr;
     }
 }
 

@@ -19,4 +19,10 @@ std::unique_ptr<transport::Fabric> open_fabric(const std::string& provider,
                                                const std::string& source_address = {},
                                                const std::vector<std::string>& wanted_nics = {});
 
+// Opens libfabric's provider for this host's network card, where that writes to other hosts' memory by
+// itself. Returns nullptr if there is no such card; if it cannot be opened, which is logged; or if only tcp
+// does what the job asks for: encrypts, or chooses NICs. Throws Error(invalid_argument) for a wrong
+// HOCKET_RMA.
+std::unique_ptr<transport::Fabric> open_network_card(const std::vector<std::string>& wanted_nics);
+
 }  // namespace hocket::engine

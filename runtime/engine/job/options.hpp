@@ -36,8 +36,9 @@ struct Options : transport::BootstrapOptions {
     // This process's number in its job, for texts. It differs from `rank` where a program numbers the ranks
     // of a communicator itself.
     int job_rank = 0;
-    // HOCKET_PROVIDER: "tcp", or one of libfabric's, carries messages between hosts; "": tcp. Named by
-    // HOCKET_PROVIDER_FOR_ALL, it carries them inside hosts too, and ranks share no memory.
+    // HOCKET_PROVIDER: "tcp", or one of libfabric's, carries messages between hosts; "": a network card that
+    // all have, else tcp. Named by HOCKET_PROVIDER_FOR_ALL, it carries them inside hosts too, and ranks share
+    // no memory.
     std::string provider;
     bool provider_carries_all = false;
     std::string host_id;   // HOCKET_HOST_ID: ranks with the same id share memory; "": detected

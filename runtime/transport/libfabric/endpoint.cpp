@@ -31,7 +31,8 @@ constexpr auto longest_sleep = 10ms;
 
 class FabricEndpoint : public Fabric {
   public:
-    FabricEndpoint(const std::string& provider, const std::string& source_address);
+    // reason: for this provider, for people.
+    FabricEndpoint(const std::string& provider, const std::string& source_address, const std::string& reason);
     ~FabricEndpoint() override { close(); }
 
     std::string provider() const override { return provider_; }
@@ -68,11 +69,12 @@ class FabricEndpoint : public Fabric {
     std::vector<pollfd> wait_set_;
 };
 
-FabricEndpoint::FabricEndpoint(const std::string& provider, const std::string& source_address) {
+FabricEndpoint::FabricEndpoint(const std::string& provider, const std::string& source_address,
+                               const std::string& reason) {
     Info info = choose_provider(provider, source_address);
     const Rma rma = choose_rma(info, source_address);
     provider_ = info->fabric_attr->prov_name;
-    why_ = "asked for by name; " + rma.why;
+    why_ = reason + "; " + rma.why;
     uses_rxm_ = has_rxm(*info);
     objects_ = open_endpoint(*info);
     memory_ = MessageMemory(*info, rma.way, objects_);
@@ -264,7 +266,16 @@ void FabricEndpoint::require_open() const {
 std::unique_ptr<Fabric> open_libfabric(const std::string& provider, const std::string& source_address) {
     const SignalHandlersKept guard;
     load_libfabric();
-    return std::make_unique<FabricEndpoint>(provider, source_address);
+    return std::make_unique<FabricEndpoint>(provider, source_address, "asked for by name");
+}
+
+std::unique_ptr<Fabric> open_network_card(const std::string& source_address) {
+    if (!may_have_network_card()) return nullptr;
+    const SignalHandlersKept guard;
+    load_libfabric();
+    const std::string provider = find_card_provider(source_address);
+    if (provider.empty()) return nullptr;
+    return std::make_unique<FabricEndpoint>(provider, source_address, "the network card of all ranks' hosts");
 }
 
 }  // namespace hocket::transport

@@ -7,8 +7,11 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -21,6 +24,9 @@ namespace {
 
 // Processes that use this provider hang each other if one is killed while it holds a lock in shared memory.
 constexpr const char* withheld = "shm";
+
+// Where the kernel lists network cards with RDMA: of InfiniBand, RoCE, EFA and Omni-Path; of Slingshot.
+constexpr const char* lists_of_cards[] = {"/sys/class/infiniband", "/sys/class/cxi"};
 
 Info make_hints(const std::string& provider) {
     Info hints(fi_allocinfo());
@@ -85,6 +91,24 @@ Info best_of(const Info& list) {
     return Info(fi_dupinfo(best));
 }
 
+bool is_device(const fid_nic& card) {
+    // Not all providers tell both.
+    const bool has_name = card.device_attr && card.device_attr->name;
+    const bool has_bus = card.bus_attr && card.bus_attr->bus_type == FI_BUS_PCI;
+    return has_name || has_bus;
+}
+
+// Returns true if the provider's network card moves data by itself, as far as the provider says: then it
+// wants memory registered, or has addresses that are not IP's. One that sends through sockets may name a
+// card, too.
+bool drives_network_card(const fi_info& info) {
+    if (!info.nic || !is_device(*info.nic)) return false;
+    if (info.nic->link_attr && info.nic->link_attr->state == FI_LINK_DOWN) return false;
+    const bool has_ip_address = info.addr_format == FI_SOCKADDR || info.addr_format == FI_SOCKADDR_IN ||
+                                info.addr_format == FI_SOCKADDR_IN6;
+    return info.domain_attr->mr_mode != 0 || !has_ip_address;
+}
+
 }  // namespace
 
 Info choose_provider(const std::string& provider, const std::string& source_address) {
@@ -107,11 +131,21 @@ Info choose_provider(const std::string& provider, const std::string& source_addr
     return best_of(list);
 }
 
-// A provider's network card has memory registered, or has addresses that are not IP's.
-bool drives_network_card(const fi_info& info) {
-    const bool has_ip_address = info.addr_format == FI_SOCKADDR || info.addr_format == FI_SOCKADDR_IN ||
-                                info.addr_format == FI_SOCKADDR_IN6;
-    return info.nic != nullptr && (info.domain_attr->mr_mode != 0 || !has_ip_address);
+bool may_have_network_card() {
+    if (const char* named = std::getenv("HOCKET_LIBFABRIC"); named && *named) return true;
+    const auto has_entries = [](const char* folder) {
+        std::error_code error;
+        return std::filesystem::directory_iterator(folder, error) != std::filesystem::directory_iterator();
+    };
+    return std::any_of(std::begin(lists_of_cards), std::end(lists_of_cards), has_entries);
+}
+
+std::string find_card_provider(const std::string& source_address) {
+    const Info list = query(make_rma_hints(""), source_address);
+    for (const fi_info* info = list.get(); info; info = info->next)
+        if (drives_network_card(*info) && info->fabric_attr->prov_name != std::string_view(withheld))
+            return info->fabric_attr->prov_name;
+    return "";
 }
 
 Rma choose_rma(Info& info, const std::string& source_address) {

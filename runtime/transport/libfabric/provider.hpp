@@ -26,8 +26,13 @@ struct Rma {
     std::string why;  // for people
 };
 
-// Returns true if the provider's network card moves data by itself, as far as the provider says.
-bool drives_network_card(const fi_info& info);
+// Returns false if this host has no network card with RDMA, as far as the kernel lists them. Needs no
+// libfabric, which takes half a second to load. HOCKET_LIBFABRIC may name a library that knows more.
+bool may_have_network_card();
+
+// Returns libfabric's name for the first provider that drives a network card of this host and has RMA; "" if
+// there is none.
+std::string find_card_provider(const std::string& source_address);
 
 // Decides by HOCKET_RMA, and by what the provider offers. For RMA it replaces the info, which is
 // choose_provider's for this address, by one that has it. Throws Error(invalid) for another HOCKET_RMA.

@@ -46,7 +46,7 @@ struct Way {
     std::string paths;     // to local peers, of each rank: 'c', through the cache; 'm', past it
     std::string shares =
         "";  // of each rank: 's', private buffers become shared by use; 'p', or "": they do not
-    std::string between_hosts = "";  // the provider
+    std::string between_hosts = "";  // the provider; "": a network card, where there is one, else tcp
     // Of each rank: 'k', peers copy its private buffers by the kernel; 'm', if that is faster;
     // 't', or "": never.
     std::string single_copies = "";
@@ -100,7 +100,7 @@ std::vector<Way> ways_of(const Work& work) {
             ways.push_back({mixed, "", calls, drawn('c', 'm'), "", "ofi+tcp"});
             break;
         default:
-            ways.push_back({apart, "", drawn('c', 't'), calls});
+            ways.push_back({apart, "", drawn('c', 't'), calls, "", "tcp"});
     }
     ways.push_back({together, "", drawn('c', 't'), drawn('c', 'm')});
     ways.push_back({together, "", calls, std::string(ranks, 'm')});
