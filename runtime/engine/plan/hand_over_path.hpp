@@ -42,6 +42,10 @@ class HandOverPath {
         if (tile >= 2 * group) return {best_, false};
         return {tile < group ? kernels::Path::cache : kernels::Path::memory, tile % group >= untimed};
     }
+    // Call if the tile of the last choice is not begun, but chosen again.
+    void take_back(std::uint64_t bytes) {
+        if (bytes >= least_bytes && is_on_) tiles_ = (tiles_ + period - 1) % period;
+    }
     kernels::Path best() const { return best_; }
 
     // Takes this path from now on, and measures nothing.

@@ -139,7 +139,9 @@ void DirectRun::go_usual() {
 
 bool DirectRun::let_go() {
     const bool is_shown = start_.direct && stage_ != Stage::closed;
-    return is_shown && start_.direct->let_go(*local_peers_);
+    const bool devices_are_used = is_shown && start_.direct->let_go(*local_peers_);
+    const bool buffers_are_used = begun_ && begun_->let_go();
+    return devices_are_used || buffers_are_used;
 }
 
 void DirectRun::release() {

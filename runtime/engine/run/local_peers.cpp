@@ -117,22 +117,32 @@ double LocalPeers::cost_of_others(kernels::Path path, std::uint64_t program) con
     return sum;
 }
 
+// Calls copy(offset, bytes) for stretches of some ms, so that a member that fails need not wait for long.
 template <typename Copy>
-bool LocalPeers::use_private(Member member, Copy copy) {
-    if (!begin_pull(member)) return false;
+bool LocalPeers::use_private(Member member, std::uint64_t bytes, Copy copy) {
+    constexpr std::uint64_t longest = std::uint64_t{16} << 20;
     struct End {
         LocalPeers& peers;
         ~End() { peers.end_pull(); }
-    } end{*this};
-    return copy() == PeerMemory::Outcome::done;
+    };
+    for (std::uint64_t at = 0; at < bytes; at += longest) {
+        if (!begin_pull(member)) return false;
+        const End end{*this};
+        if (copy(at, std::min(longest, bytes - at)) != PeerMemory::Outcome::done) return false;
+    }
+    return true;
 }
 
 bool LocalPeers::read_private(Member member, std::byte* to, const std::byte* from, std::uint64_t bytes) {
-    return use_private(member, [&] { return peer_memory_.read(member, to, from, bytes); });
+    return use_private(member, bytes, [&](std::uint64_t at, std::uint64_t length) {
+        return peer_memory_.read(member, to + at, from + at, length);
+    });
 }
 
 bool LocalPeers::write_private(Member member, std::byte* to, const std::byte* from, std::uint64_t bytes) {
-    return use_private(member, [&] { return peer_memory_.write(member, to, from, bytes); });
+    return use_private(member, bytes, [&](std::uint64_t at, std::uint64_t length) {
+        return peer_memory_.write(member, to + at, from + at, length);
+    });
 }
 
 void LocalPeers::fall_asleep() {

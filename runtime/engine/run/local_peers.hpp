@@ -223,7 +223,7 @@ class LocalPeers {
     Board& board(Member member) const { return *reinterpret_cast<Board*>(window_->reserved(member)); }
     void ring_sleepers();
     template <typename Copy>
-    bool use_private(Member member, Copy copy);
+    bool use_private(Member member, std::uint64_t bytes, Copy copy);
 
     std::unique_ptr<transport::Window> window_;
     std::vector<dsl::Rank> ranks_;

@@ -50,7 +50,7 @@ void SharedRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     most_elements_ = local_peers->tile_bytes() / start_.element;
     start_.tiling = divided();
     start_.copies_through_window = start_.is_small;
-    start_.copies_once = false;
+    start_.copies_once = is_lent_ = false;
     start_.has_met = false;
     start_.factor = start.factor;
     if (const auto path = local_peers->hand_over_path())
@@ -164,8 +164,10 @@ void SharedRun::show_private_buffers() {
     const auto bytes_of = [&](dsl::Share share) {
         return share == dsl::Share::whole ? part * start_.parts : share == dsl::Share::own ? part : 0;
     };
-    single_copy_.show(
-        *start_.local_peers, start_.sequence, part * start_.parts, !start_.must_copy_input, all_in_windows_,
+    // Staged memory is written by a device after the ranks have met.
+    const bool may_lend = !start_.must_copy_input && staging_ == nullptr;
+    is_lent_ = single_copy_.show(
+        *start_.local_peers, start_.sequence, part * start_.parts, may_lend, all_in_windows_,
         {start_.send, bytes_of(start_.plan->input()), offsets[start_.program().input_origin]},
         {start_.recv, bytes_of(start_.plan->output()), offsets[start_.program().output_origin]});
 }
@@ -186,6 +188,11 @@ bool SharedRun::meet() {
     if (!start_.copies_through_window) start_.tiling = Tiling(start_.tiling.count());
     start_tiles();
     return true;
+}
+
+// Peers use the buffers as soon as they have met this rank, although it may not have met them.
+bool SharedRun::let_go() {
+    return is_lent_ && (stage_ == Stage::rendezvous || (stage_ == Stage::running && start_.copies_once));
 }
 
 std::optional<dsl::OpId> SharedRun::first_incomplete() const {

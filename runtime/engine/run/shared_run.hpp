@@ -31,7 +31,7 @@ class SharedRun final : public Run {
     // Waits only a moment for each local peer.
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
     void complete(dsl::OpId) override {}  // no messages
-    bool let_go() override { return stage_ == Stage::running && start_.copies_once; }
+    bool let_go() override;
     std::uint64_t memory_bytes() const override { return memory_bytes_; }
 
     const Binding& binding() const override { return *binding_; }
@@ -69,6 +69,7 @@ class SharedRun final : public Run {
     std::uint64_t most_elements_ = 0;         // of x in a tile
     std::size_t met_ = 0;                     // members met so far, in order (rendezvous)
     bool all_in_windows_ = false;
+    bool is_lent_ = false;  // peers may use the private buffers, if all lend theirs
     SingleCopyStarts single_copy_;
     std::uint64_t memory_bytes_ = 0;
 };

@@ -14,7 +14,7 @@ constexpr std::uint64_t least_measured_bytes = 16 * 1024;
 
 SingleCopyStarts::SingleCopyStarts(const Plan& plan) : suits_program_(can_copy_once(plan.program())) {}
 
-void SingleCopyStarts::show(LocalPeers& local_peers, std::uint64_t number, std::uint64_t bytes, bool may_lend,
+bool SingleCopyStarts::show(LocalPeers& local_peers, std::uint64_t number, std::uint64_t bytes, bool may_lend,
                             bool in_windows, const Buffer& input, const Buffer& output) {
     PeerMemory& memory = local_peers.peer_memory();
     LocalPeers::Line& line = local_peers.line(local_peers.self(), number);
@@ -23,16 +23,18 @@ void SingleCopyStarts::show(LocalPeers& local_peers, std::uint64_t number, std::
     line.can_lend = may_lend && suits_program_ && is_worth_it && memory.use() != SingleCopy::off &&
                     local_peers.reaches_private_memory() && memory.can_lend(input.memory, input.bytes) &&
                     memory.can_lend(output.memory, output.bytes);
-    if (!line.can_lend) return;
+    if (!line.can_lend) return false;
     line.private_bases = {reinterpret_cast<std::uint64_t>(virtual_base(input.memory, input.skipped)),
                           reinterpret_cast<std::uint64_t>(virtual_base(output.memory, output.skipped))};
     line.timed_number = timed_number_;
     line.time = time_;
-    line.is_copied_once = local_peers.self() == 0 && !in_windows && shall_copy_once(local_peers);
+    chosen_ = local_peers.self() == 0 && !in_windows ? choose(local_peers) : SingleCopyChoice::Choice{};
+    line.is_copied_once = chosen_.is_once;
+    return true;
 }
 
-bool SingleCopyStarts::shall_copy_once(const LocalPeers& local_peers) {
-    if (local_peers.peer_memory().use() == SingleCopy::always) return true;
+SingleCopyChoice::Choice SingleCopyStarts::choose(const LocalPeers& local_peers) {
+    if (local_peers.peer_memory().use() == SingleCopy::always) return {true, false};
     if (!choice_) choice_ = std::make_unique<SingleCopyChoice>();
     return choice_->next(kind_);
 }
@@ -43,7 +45,7 @@ bool SingleCopyStarts::decide(LocalPeers& local_peers, std::uint64_t number) {
         if (!local_peers.line(member, number).can_lend) return false;
     note_last(local_peers, number);
     const bool is_once = local_peers.line(0, number).is_copied_once;
-    if (local_peers.self() == 0) last_ = Timed{number, kind_, is_once};
+    if (local_peers.self() == 0) last_ = Timed{number, kind_, chosen_};
     met_number_ = number;
     met_ = Clock::now();
     return is_once;
@@ -66,7 +68,8 @@ void SingleCopyStarts::note_last(LocalPeers& local_peers, std::uint64_t number) 
         all_timed_it &= line.timed_number == last_->number;
         longest = std::max(longest, line.time);
     }
-    if (all_timed_it) choice_->note(last_->kind, last_->is_once, std::chrono::nanoseconds(longest));
+    if (all_timed_it && last_->choice.is_measured)
+        choice_->note(last_->kind, last_->choice.is_once, std::chrono::nanoseconds(longest));
     last_.reset();
 }
 

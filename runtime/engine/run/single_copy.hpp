@@ -27,8 +27,8 @@ class SingleCopyStarts {
         std::uint64_t bytes, skipped;  // skipped: of the positions that lie before it
     };
     // Writes this rank's part of the line for a start. bytes: of x. may_lend: false if peers must not use the
-    // buffers themselves. in_windows: peers need no kernel to use them.
-    void show(LocalPeers& local_peers, std::uint64_t number, std::uint64_t bytes, bool may_lend,
+    // buffers themselves. in_windows: peers need no kernel to use them. Returns true if they may use them.
+    bool show(LocalPeers& local_peers, std::uint64_t number, std::uint64_t bytes, bool may_lend,
               bool in_windows, const Buffer& input, const Buffer& output);
     // Returns true if peers use each other's private buffers in this start. Call when all have come.
     bool decide(LocalPeers& local_peers, std::uint64_t number);
@@ -40,13 +40,14 @@ class SingleCopyStarts {
     struct Timed {
         std::uint64_t number;
         SingleCopyChoice::Kind kind;
-        bool is_once;
+        SingleCopyChoice::Choice choice;
     };
 
-    bool shall_copy_once(const LocalPeers& local_peers);
+    SingleCopyChoice::Choice choose(const LocalPeers& local_peers);
     void note_last(LocalPeers& local_peers, std::uint64_t number);
 
     bool suits_program_;
+    SingleCopyChoice::Choice chosen_{};     // at the first member, for this start
     SingleCopyChoice::Kind kind_{};         // of this start
     std::optional<Clock::time_point> met_;  // nullopt: this start is not timed
     std::uint64_t met_number_ = 0;

@@ -26,20 +26,24 @@ class SingleCopyChoice {
         bool is_in_place;
     };
 
-    // Returns true if the next start of this kind is to be copied once.
-    bool next(const Kind& kind) {
+    // The way of a start, and true if its time is to be noted.
+    struct Choice {
+        bool is_once = false, is_measured = false;
+    };
+
+    // Returns the choice for the next start of this kind. The time of the one before may be noted later.
+    Choice next(const Kind& kind) {
         State& state = state_of(kind);
         const std::size_t start = state.starts;
         state.starts = start + 1 < period ? start + 1 : first_measured;
         if (start == first_measured) state.costs[0].starts = state.costs[1].starts = 0;
-        if (start < first_measured || start >= first_measured + measured) return state.is_once_best;
-        return (start - first_measured) / group % 2 == 1;
+        if (start < first_measured || start >= first_measured + measured) return {state.is_once_best, false};
+        return {(start - first_measured) / group % 2 == 1, true};
     }
 
-    // Notes the time of a start, from when all ranks had come until the last one was done.
+    // Notes the time of a start that was measured, from when all ranks had come until the last one was done.
     void note(const Kind& kind, bool is_once, std::chrono::nanoseconds time) {
         State& state = state_of(kind);
-        if (state.starts <= first_measured || state.starts > first_measured + measured) return;
         Costs& costs = state.costs[is_once ? 1 : 0];
         costs.per_byte[costs.starts++ % timed] =
             static_cast<double>(time.count()) / static_cast<double>(kind.bytes);
@@ -47,7 +51,7 @@ class SingleCopyChoice {
         if (tiles.starts < group || once.starts < group) return;
         const double ratio = once.median() / tiles.median();
         state.is_once_best = ratio < margin && tiles.starts >= timed / 2;
-        if (ratio > hopeless) state.starts = first_measured + measured;
+        if (ratio > hopeless) state.starts = std::max(state.starts, first_measured + measured);
     }
 
   private:

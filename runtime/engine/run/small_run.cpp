@@ -87,7 +87,10 @@ bool SmallRun::run(Plan& plan, LocalPeers& local_peers, std::uint64_t count, con
     const HandOverPath::Choice choice = plan.path_to_copies().next(bytes_);
     busy_ = {};
     show(plan, local_peers, sequence, checksum, send, factor, choice);
-    if (!meet(local_peers, sequence, checksum)) return false;
+    if (!meet(local_peers, sequence, checksum)) {
+        plan.path_to_copies().take_back(bytes_);  // so that the ranks measure the same starts
+        return false;
+    }
     place(local_peers, sequence, send, recv);
     time(choice, [&] { combine(plan); });
     if (choice.is_timed) note_time(plan, local_peers, choice.path);
