@@ -75,7 +75,7 @@ class Dataset(torch.utils.data.Dataset):
         """Serves a DataLoader with batch_size; pass it collate_fn=hocket.data.as_it_is. Of keys it makes one batch. Of
         batches of keys, which hocket.data.Sampler gives, it makes a list of batches, which a worker sends in one
         message."""
-        if isinstance(keys[0], (int, np.integer)):
+        if np.ndim(keys[0]) == 0:
             return self[keys]
         if not isinstance(self.cache, SharedCache) or torch.utils.data.get_worker_info() is None:
             return [self[batch] for batch in keys]
