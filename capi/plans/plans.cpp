@@ -96,6 +96,9 @@ hkt_status hkt_plan_create(hkt_comm* comm, hkt_collective collective, hkt_type t
         const hkt_plan_options given = capi::read_options(options);
         engine::PlanChoice choice{.type = capi::type_of(type)};
         const std::string own = capi::text_of(given.collective);
+        if (given.collective != nullptr && own.empty())
+            capi::refuse(
+                "hkt_plan_options.collective is empty; it must be the name of a collective, or null");
         choice.collective =
             own.empty() ? capi::collective_of(collective)
                         : comm->engine->plans().maker().find_collective(own, capi::text_of(given.schedule));
@@ -134,10 +137,9 @@ hkt_status hkt_plan_extents(hkt_plan* plan, size_t count, size_t* send, size_t* 
         if (send == nullptr || recv == nullptr)
             capi::refuse("hkt_plan_extents: send or recv is null; pass the addresses of two size_t");
         const auto& made = plan->comm->engine->plans().plan_for(*plan->plans, count).plan;
+        const auto all = static_cast<std::size_t>(made->elements_of_x(count));  // refuses too large a count
         const auto extent = [&](dsl::Share share) {
-            return share == dsl::Share::none  ? 0
-                   : share == dsl::Share::own ? count
-                                              : static_cast<std::size_t>(made->elements_of_x(count));
+            return share == dsl::Share::none ? 0 : share == dsl::Share::own ? count : all;
         };
         *send = extent(made->input());
         *recv = extent(made->output());

@@ -13,7 +13,7 @@
 namespace hocket::dsl {
 namespace {
 
-constexpr std::size_t most_places = std::size_t{1} << 24;
+constexpr std::size_t most_promised_places = std::size_t{1} << 24;
 constexpr std::size_t most_claims = std::size_t{1} << 25;
 constexpr std::size_t claims_of_a_look = 1 << 8;  // between two reads of the clock
 
@@ -23,7 +23,7 @@ class Promiser {
         : definition_(definition), ranks_(ranks), deadline_(deadline), evaluator_(scope_, nullptr) {
         promise_.chunks = contract_of(definition.collective).is_by_rank() ? ranks : 1;
         const auto places = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(promise_.chunks);
-        if (places > most_places)
+        if (places > most_promised_places)
             throw DiagnosticError(definition.span,
                                   fmt::format("the contract of {} is too large to lay out: {} ranks with {} "
                                               "chunks each",
@@ -130,8 +130,13 @@ class Promiser {
         const ast::Wanted& wanted = *claim.wanted;
         if (wanted.members.kind == ast::Range::Kind::items) {
             const Value one = evaluator_.evaluate(wanted.members.first);
-            if (const auto* number = std::get_if<std::int64_t>(&one))
+            if (const auto* number = std::get_if<std::int64_t>(&one)) {
+                if (wanted.where || wanted.member)
+                    throw DiagnosticError(wanted.members.span,
+                                          "a condition chooses among several ranks, and here is one",
+                                          "put `where` behind `each`, or write a range or the group");
                 return {static_cast<Rank>(wrap(*number, ranks_))};
+            }
             if (!wanted.combines)
                 throw DiagnosticError(claim.span, "a place holds what one rank had, or a combination",
                                       "write `= combined x : ...` for the values of several ranks");

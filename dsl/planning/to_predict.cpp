@@ -67,6 +67,10 @@ std::vector<std::string> prove_on_smaller(const Task& task, const StepGraph& gra
 
 // Lays out one rank's steps, and proves that it stands for all.
 void take_one_rank(const Task& task, ScheduleToPredict& result) {
+    if (is_own(task.runnable.collective()))
+        throw AsymmetryError(
+            task.runnable.schedule ? task.runnable.schedule->span : task.runnable.algorithm->span,
+            "what a file's collective promises may differ on the smaller topologies");
     SymmetryFinder finder(task.topology);
     StepGraph graph = steps_of(0, task, &finder);
     if (const auto branch = finder.last_branch())

@@ -204,6 +204,7 @@ struct Claim {
 };
 // `before each r in g  x : r`, or `after each r in g  x : r = combined x : g`
 struct Clause {
+    Span span;
     bool is_after = false;
     std::vector<Binding> bindings;
     std::vector<Let> lets;

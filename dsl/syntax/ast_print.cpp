@@ -64,9 +64,13 @@ std::string text_of(const Let& let) {
 std::string text_of(const std::vector<Binding>& bindings, const std::vector<Let>& lets,
                     const std::optional<Expression>& where) {
     std::string text;
-    for (const Binding& binding : bindings) text += (text.empty() ? "each " : ", ") + text_of(binding);
-    for (const Let& let : lets) text += " " + text_of(let);
-    return text + (where ? " where " + text_of(*where) : "");
+    for (const Binding& binding : bindings) {
+        text += text.empty() ? "each " : ", ";
+        text += text_of(binding);
+    }
+    for (const Let& let : lets) text.append(" ").append(text_of(let));
+    if (where) text.append(" where ").append(text_of(*where));
+    return text;
 }
 
 std::string text_of(const Claim& claim) {

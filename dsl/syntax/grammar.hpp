@@ -576,11 +576,11 @@ const auto clause_head =
     -(keyword("each") > (binding[append_to(&ast::Clause::bindings)] % ',') >
       *let[append_to(&ast::Clause::lets)] > -(keyword("where") > expression[to(&ast::Clause::where)]));
 const auto add_claim = append_to(&ast::Clause::claims);
-const auto before_def = keyword("before") > clause_head >
-                        (held_claim[add_claim] | ('{' > *held_claim[add_claim] > '}'));
+const auto before_def =
+    located(keyword("before") > clause_head > (held_claim[add_claim] | ('{' > *held_claim[add_claim] > '}')));
 const auto set_after = [](auto& context) { x3::_val(context).is_after = true; };
-const auto after_def = keyword("after") > x3::eps[set_after] > clause_head >
-                       (wanted_claim[add_claim] | ('{' > *wanted_claim[add_claim] > '}'));
+const auto after_def = located(keyword("after") > x3::eps[set_after] > clause_head >
+                               (wanted_claim[add_claim] | ('{' > *wanted_claim[add_claim] > '}')));
 const auto collective_end_def = x3::lit('}');
 const auto collective_head_def = located(
     keyword("collective") > name[to(&ast::CollectiveDefinition::name)] > '(' >

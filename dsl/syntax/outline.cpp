@@ -15,6 +15,18 @@ class Outliner {
         if constexpr (requires { definition.body; }) list(definition.body, parent);
     }
 
+    void definition(const ast::CollectiveDefinition& definition, const SourceFile& source) {
+        const std::size_t parent = add(definition.span, Passage::none, true);
+        for (const ast::Let& let : definition.lets) {
+            const std::size_t word = source.text.rfind("let", let.name.span.begin);
+            add({&source, static_cast<std::uint32_t>(word), let.value.span.end}, parent, false);
+        }
+        for (const ast::Clause& clause : definition.clauses) {
+            const std::size_t self = add(clause.span, parent, true);
+            for (const ast::Claim& claim : clause.claims) add(claim.span, self, false);
+        }
+    }
+
   private:
     std::size_t add(Span span, std::size_t parent, bool has_body) {
         passages.push_back({span.begin, span.end, parent, has_body});
@@ -72,6 +84,7 @@ std::vector<Passage> in_text_order(const std::vector<Passage>& passages) {
 
 std::vector<Passage> outline_of(const ast::File& file, const SourceFile& source) {
     Outliner outliner;
+    for (const auto& definition : file.collectives) outliner.definition(definition, source);
     for (const auto& definition : file.operators) outliner.definition(definition);
     for (const auto& definition : file.updates) outliner.definition(definition);
     for (const auto& definition : file.algorithms) outliner.definition(definition);

@@ -61,7 +61,8 @@ void check_combined(const ast::CollectiveDefinition& definition) {
     for (const ast::Clause& clause : definition.clauses)
         for (const ast::Claim& claim : clause.claims)
             if (claim.wanted && !claim.wanted->combines &&
-                (claim.wanted->member || claim.wanted->members.kind != ast::Range::Kind::items))
+                (claim.wanted->member || claim.wanted->where ||
+                 claim.wanted->members.kind != ast::Range::Kind::items))
                 throw DiagnosticError(claim.span, "a place holds what one rank had, or a combination",
                                       "write `= combined x : ...` for the values of several ranks");
 }

@@ -33,11 +33,14 @@ std::unique_ptr<SizedPlans> Plans::make(const PlanChoice& choice) const {
 SizedPlans& Plans::cached(const PlanChoice& choice) {
     const ExecutorKind executor = maker_.executor_of(choice);
     const bool is_usual = choice.root == 0 && !choice.schedule && executor == maker_.usual_executor() &&
-                          !choice.is_uneven && !choice.op.defined();
-    auto& usual =
-        usual_[(static_cast<std::size_t>(choice.collective) * types + static_cast<std::size_t>(choice.type)) *
-                   operators +
-               static_cast<std::size_t>(choice.op.built_in())];
+                          !choice.is_uneven && !choice.op.defined() && !dsl::is_own(choice.collective);
+    const std::size_t place =
+        !is_usual
+            ? 0
+            : (static_cast<std::size_t>(choice.collective) * types + static_cast<std::size_t>(choice.type)) *
+                      operators +
+                  static_cast<std::size_t>(choice.op.built_in());
+    auto& usual = usual_[place];
     if (is_usual)
         if (SizedPlans* known = usual.load(std::memory_order_acquire)) return *known;
     const Key key{choice.collective, choice.type, choice.op,       choice.root,

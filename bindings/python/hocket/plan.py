@@ -92,9 +92,11 @@ class Plan:
             taken = given
         counts = {self._own_count(one[1], times, name)
                   for one, times, name in ((given, sent, "array"), (taken, received, "out")) if one is not None and times}
+        if not sent and not received:  # the contract says nothing of this rank: the arrays only tell the count
+            counts = {one[1] for one in (given, taken) if one is not None}
         if len(counts) != 1:
             raise invalid("array and out are of different counts" if counts else
-                          "the contract says nothing of this rank's array and out: start() cannot tell the count")
+                          "array and out are None: start() cannot tell the count; pass an array of that length")
         send, recv = (NULL if one is None else one[0] for one in (given, taken))
         return send, recv, counts.pop(), (given, taken)
 
