@@ -811,8 +811,8 @@ HKT_API hkt_status hkt_plan_start(hkt_plan* plan, const void* send, void* recv, 
                                   hkt_request** request);
 
 /* The elements of this rank's send and recv in a start with this count: 0 for a buffer that is ignored. What
- * they are for a collective that a schedule file defines follows from its contract (docs/language.md). Errors:
- * those of hkt_plan_create, as the plan for that count is made if it does not exist yet. */
+ * they are for a collective that a schedule file defines follows from its contract (docs/language.md).
+ * Errors: those of hkt_plan_create, as the plan for that count is made if it does not exist yet. */
 HKT_API hkt_status hkt_plan_extents(hkt_plan* plan, size_t count, size_t* send, size_t* recv);
 
 /* Arguments of a start for a schedule that computes, and the form of the buffers. Start from

@@ -28,8 +28,8 @@ std::string error_text(std::int64_t negative) {
                             path, how));
 }
 
-// Returns true if the kernel knows the state of an open file without asking anybody: its file system lies on a
-// block device. To ask takes io_uring a thread of the kernel's, and longer than the read of a small file.
+// Returns true if the kernel knows the state of an open file without asking anybody: its file system lies on
+// a block device. To ask takes io_uring a thread of the kernel's, and longer than the read of a small file.
 bool is_known_here(const struct statx& state) {
     return state.stx_dev_major != 0;
 }

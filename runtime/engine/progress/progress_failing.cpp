@@ -361,7 +361,8 @@ void Progress::fail(Failure failure) {
     if (recording) on_failure_(std::move(*recording));
 }
 
-// Ends all copies by devices; afterwards no other rank copies from or to this rank's memory outside the window.
+// Ends all copies by devices; afterwards no other rank copies from or to this rank's memory outside the
+// window.
 void Progress::let_go() {
     bool others_may_copy = messages_.let_go();
     for (Execution* execution : in_flight_) others_may_copy |= execution->let_go();
