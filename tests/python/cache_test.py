@@ -746,7 +746,8 @@ class Loading(WithFiles):
 
         from hocket.data import Dataset, Sampler, as_it_is, one_by_one
         with hocket.Cache(self.source, memory="16MiB") as cache, hocket.SharedCache(self.source, memory="16MiB") as shared:
-            for which, workers in ((cache, 0), (shared, 0), (shared, 2)):
+            cases: list[tuple[hocket.Cache | hocket.SharedCache, int]] = [(cache, 0), (shared, 0), (shared, 2)]
+            for which, workers in cases:
                 sampler = Sampler(which, 16, seed=5)
                 want = self.want(sampler)
                 loader = DataLoader(Dataset(which), batch_size=3, sampler=sampler, num_workers=workers, collate_fn=as_it_is)

@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import pickle
 import stat
-import sys
 import tempfile
 import unittest
 import warnings
@@ -19,7 +18,6 @@ import ranks  # first: it skips without torch
 import torch
 import torch.distributed as dist
 
-import hocket.torch
 from hocket.torch import native
 from hocket.torch.native import build
 from ranks import same

@@ -7,7 +7,7 @@ from typing import Any, Callable
 from hocket._native import ffi, lib
 from hocket.arrays import NAMES, Resolved, resolve, type_of
 from hocket.collectives import run
-from hocket.errors import invalid, raise_last, text_of
+from hocket.errors import invalid, text_of
 from hocket.operators import Operator, op_number
 from hocket.options import constant, counts_array, fill, text
 from hocket.state import NULL, State
