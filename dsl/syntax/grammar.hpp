@@ -439,9 +439,9 @@ const auto let_def = keyword("let") > name[to(&ast::Let::name)] >
                      '=' > expression[to(&ast::Let::value)];
 const auto if_statement_def = keyword("if") > expression[to(&ast::If::condition)] > body[to(&ast::If::body)] >
                               -(keyword("else") > body[to(&ast::If::otherwise)]);
-// Names of collectives may also name buffers, parameters and algorithms. No other statement begins with two
-// names.
-const auto begins_composition = &(identifier >> identifier);
+// Names of collectives may also name buffers, parameters and algorithms. A word of another language may stand
+// before a name, too, so the name of a file's collective is one if `over` follows.
+const auto begins_composition = &(identifier >> x3::omit[postfix] >> keyword("over"));
 const auto compose_def = ((collective[to(&ast::Compose::collective)] >> !x3::char_(":[.=")) |
                           (begins_composition >> own_collective[set_own])) >
                          postfix[to(&ast::Compose::region)] >

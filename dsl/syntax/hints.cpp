@@ -212,7 +212,7 @@ std::string of_statements(const Site& site) {
         return "several chunks are a slice: x[first ..< end]";
     if (text == ")" && site.text(-1) == "(")
         return "a call has arguments; a member, as g.size, has no parentheses";
-    if (site.expects("'over'") && text != "{")
+    if (site.expects("'over'") && text != "{" && site.text(-2) != "partition")
         return "a collective runs over a group: all_reduce x over world";
     return "";
 }
@@ -235,7 +235,7 @@ std::string of_definitions(const Site& site) {
         return "an operator is one expression: operator NAME(a, b) = a + b";
     if (site.expects("a time") || site.expects("a rate"))
         return "a property has its value behind it: latency 3us";
-    if (site.expects("algorithm, operator")) {
+    if (site.expects("algorithm, collective")) {
         if (site.text() == "}") return "there is a '}' too many before";
         return std::string(definition_hint);
     }

@@ -427,8 +427,11 @@ TEST_CASE("after a kill every call says so, everywhere, long before a heartbeat 
                 expect(status == HKT_ERROR_PEER_LOST, text);
                 expect(elapsed < 8000,
                        "known after " + std::to_string(elapsed) + " ms");  // the heartbeat's: 10 s
-                for (const char* part : {"rank 1 was lost", "was in all_reduce #", "step ", "ring.sched:"})
-                    expect(text.find(part) != std::string::npos, text);
+                expect(text.find("rank 1 was lost") != std::string::npos, text);
+                // The news may come before the next operation begins.
+                const bool is_between = text.find("was between operations") != std::string::npos;
+                for (const char* part : {"was in all_reduce #", "step ", "ring.sched:"})
+                    expect(is_between || text.find(part) != std::string::npos, text);
                 expect(hkt_comm_status(comm) == HKT_ERROR_PEER_LOST, "status");
                 expect(hkt_barrier(comm) == HKT_ERROR_PEER_LOST, "barrier");
                 hkt_comm_destroy(comm);
@@ -477,7 +480,7 @@ TEST_CASE("the library shows hkt_ symbols of version HOCKET_0.1 and no others") 
         CHECK_THAT(name, Catch::StartsWith("hkt_") && Catch::EndsWith("@@HOCKET_0.1"));
         ++functions;
     }
-    CHECK(functions == 131);
+    CHECK(functions == 132);
 }
 
 TEST_CASE(

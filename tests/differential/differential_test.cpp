@@ -151,7 +151,8 @@ TEST_CASE("formatting keeps random programs") {
         const hocket::dsl::SourceFile file{"t.sched", generate(seed, options_from_environment()).text()};
         INFO(file.text);
         try {
-            CHECK(hocket::test::format_fault(file) == "");
+            const std::string fault = hocket::test::format_fault(file);
+            CHECK(fault == "");
             ++formatted;
         } catch (const hocket::dsl::DiagnosticError&) {  // a mutation made it wrong
         }

@@ -154,7 +154,7 @@ TEST_CASE("wrong branches, functions and lets are refused at their place, with w
         {"let log2(i) = i", "2:5: error: 'log2' cannot be a name: it is one of the language's own"},
         {"let block(i) = i", "'block' cannot be a name"},
         {"let f(i) = i + k let k = 1 x : 0 -> f(1)", "2:16: error: 'k' is not known here"},
-        {"let f(i) = f(i - 1) x : 0 -> f(1)", "2:12: error: there is no function 'f' here"},
+        {"let f(i) = f(i - 1) x : 0 -> f(1)", "2:12: error: a function cannot call itself"},
         {"let f(i) = i x : 0 -> f(1, 2)", "2:23: error: f takes 1 argument, not 2"},
         {"let f(i) = i x : 0 -> f", "2:23: error: expected a number, but this is a function"},
         {"let f(i) = i x : 0 -> f(i = 1)", "2:25: error: a function's arguments have no names"},
