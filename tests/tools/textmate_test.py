@@ -57,6 +57,10 @@ class TextMate(unittest.TestCase):
         self.assertEqual(scope_at("level a[2] { latency 1.5us }", "1.5us"), "constant.numeric.sched")
         self.assertEqual(scope_at("for k in log2(n) >.. 0", ">.."), "keyword.operator.sched")
         self.assertIsNone(scope_at("let format = 1", "format"))
+        self.assertEqual(scope_at("collective scan(x) over g {", "collective"), "storage.type.contract.sched")
+        self.assertEqual(scope_at("    after  each r in g  x : r = combined x : g", "after"), "keyword.control.contract.sched")
+        self.assertEqual(scope_at("    after  each r in g  x : r = combined x : g", "combined"), "keyword.control.contract.sched")
+        self.assertIsNone(scope_at("    combined[0] : 0 -> 1", "combined"))
 
 
 if __name__ == "__main__":
