@@ -269,10 +269,10 @@ typedef struct hkt_comm_options {
     const char* secret;        /* HOCKET_SECRET: the secret that a process must know to join. Required if
                                   world_size > 1 */
     const char* provider;      /* HOCKET_PROVIDER: "tcp" (Hocket's own), "ofi+tcp", "verbs" or another of
-                                  libfabric's with reliable-datagram endpoints, for messages between hosts;
-                                  ranks of one host use each other's memory. Unset: a network card with RDMA
-                                  that all hosts have, else tcp. The environment's HOCKET_PROVIDER_FOR_ALL
-                                  names one for messages inside hosts, too */
+                                  libfabric's with reliable-datagram endpoints, or "card" (a network card
+                                  with RDMA that all hosts have, else tcp), for messages between hosts;
+                                  ranks of one host use each other's memory. Unset: tcp. The environment's
+                                  HOCKET_PROVIDER_FOR_ALL names one for messages inside hosts, too */
     const char* topology;      /* HOCKET_TOPOLOGY: "2x3" (innermost first), "bcube(3,2)", a .sched file or
                                   "FILE:NAME(ARGS)"; found: "4m", "2mx3h" (docs/language.md) */
     const char* schedule;      /* HOCKET_SCHEDULE: the schedule of those collectives that it exists for (as

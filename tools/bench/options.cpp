@@ -130,8 +130,8 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
     app.add_option("-t,--topology", options.topology,
                    "\"2x3\" (innermost first), \"bcube(3,2)\" or a .sched file");
     app.add_option("--provider", options.provider,
-                   "for messages between hosts: tcp, or one of libfabric's; a network card that all hosts "
-                   "have, else tcp");
+                   "for messages between hosts: tcp (the default), card (a network card that all hosts have, "
+                   "else tcp) or one of libfabric's");
     app.add_option("--provider-for-all", options.provider_for_all,
                    "for all messages; without it ranks of one host use memory");
     app.add_option("--executor", executor, "the executor of the plan")

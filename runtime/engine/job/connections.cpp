@@ -173,8 +173,9 @@ std::unique_ptr<transport::Fabric> Connections::open_card_of_all(
         other->empty() ? "has none that it can use" : fmt::format("has another one ({})", *other));
     static std::atomic<bool> said{false};  // the same of each communicator
     if (rank() == first - all.begin() && !said.exchange(true))
-        log_line("hocket: warning: messages between hosts go by tcp, {}; HOCKET_PROVIDER=tcp asks for that",
-                 provider_why_);
+        log_line(
+            "hocket: warning: messages between hosts go by tcp, {}; HOCKET_PROVIDER=tcp asks for no card",
+            provider_why_);
     return nullptr;
 }
 
@@ -182,10 +183,12 @@ std::unique_ptr<transport::Fabric> Connections::open_card_of_all(
 void Connections::open_fabric(const std::vector<std::string>& wanted_nics) {
     const int here = local_peers_ ? local_peers_->members() : 1;
     if (here == size()) return;
-    if (options_.provider.empty()) fabric_ = open_card_of_all(wanted_nics);
+    const bool wants_card = options_.provider == card_provider && !options_.provider_carries_all;
+    if (wants_card) fabric_ = open_card_of_all(wanted_nics);
+    const bool is_unnamed = options_.provider.empty() || wants_card;
     if (!fabric_)
-        fabric_ = engine::open_fabric(options_.provider.empty() ? "tcp" : options_.provider,
-                                      one_host_ ? "127.0.0.1" : "", wanted_nics);
+        fabric_ = engine::open_fabric(is_unnamed ? "tcp" : options_.provider, one_host_ ? "127.0.0.1" : "",
+                                      wanted_nics);
     connect_all(*bootstrap_, *fabric_, patience_of(*bootstrap_, options_));
     provider_why_ += (provider_why_.empty() ? "" : "; ") + fabric_->why();
     provider_ = (local_peers_ ? provider_ + ", " : "") + fabric_->provider();

@@ -25,6 +25,9 @@ struct Planning;
 // reasons.
 enum class LogLevel : std::uint8_t { warn, info, debug };
 
+// The provider that stands for whichever network card all hosts have.
+inline constexpr const char* card_provider = "card";
+
 // Of the bootstrap's options, these are the environment's:
 // - rank and world_size: RANK and WORLD_SIZE; else OMPI_COMM_WORLD_RANK and _SIZE (Open MPI), PMI_RANK and
 //   PMI_SIZE (MPICH, Intel MPI), SLURM_PROCID and SLURM_STEP_NUM_TASKS or SLURM_NTASKS; else a world of one.
@@ -36,9 +39,9 @@ struct Options : transport::BootstrapOptions {
     // This process's number in its job, for texts. It differs from `rank` where a program numbers the ranks
     // of a communicator itself.
     int job_rank = 0;
-    // HOCKET_PROVIDER: "tcp", or one of libfabric's, carries messages between hosts; "": a network card that
-    // all have, else tcp. Named by HOCKET_PROVIDER_FOR_ALL, it carries them inside hosts too, and ranks share
-    // no memory.
+    // HOCKET_PROVIDER: "tcp", "card" (a network card that all hosts have, else tcp) or one of libfabric's
+    // carries messages between hosts; "": tcp. Named by HOCKET_PROVIDER_FOR_ALL, it carries them inside hosts
+    // too, and ranks share no memory.
     std::string provider;
     bool provider_carries_all = false;
     std::string host_id;   // HOCKET_HOST_ID: ranks with the same id share memory; "": detected

@@ -1,4 +1,4 @@
-// Which provider carries messages between hosts where none is named: a network card that all have, else tcp.
+// Which provider carries messages between hosts if a network card is asked for: one that all have, else tcp.
 // The ranks are processes of this machine that count as hosts; the cards are those of
 // support/demanding_fabric.
 #include <fmt/format.h>
@@ -41,6 +41,7 @@ void check_choice(const std::vector<Variables>& ranks, const std::string& provid
     const auto outcomes = run_ranks({size}, [&](int rank) {
         for (const auto& [name, value] : ranks[static_cast<std::size_t>(rank)])
             setenv(name.c_str(), value.c_str(), 1);
+        setenv("HOCKET_PROVIDER", "card", 0);
         setenv("HOCKET_HOST_ID", std::to_string(rank).c_str(), 1);
         const auto comm = Communicator::create(engine::resolve({}));
         expect(comm->connections().provider() == provider,
@@ -60,7 +61,7 @@ void check_choice(const std::vector<Variables>& ranks, const std::string& provid
 
 }  // namespace
 
-TEST_CASE("a network card that all hosts have carries the messages between them, though nothing names it") {
+TEST_CASE("a network card that all hosts have carries the messages between them, if it is asked for") {
     check_choice({with_card, with_card, with_card}, "tcp;ofi_rxm",
                  {"the network card of all ranks' hosts", "long messages by RMA"});
 }
@@ -97,6 +98,7 @@ TEST_CASE(
         check_choice({environment, environment}, provider, {"straight over TCP"});
     };
     check_tcp("HOCKET_PROVIDER", "tcp", "tcp");
+    check_tcp("HOCKET_PROVIDER", "", "tcp");
     check_tcp("HOCKET_PROVIDER_FOR_ALL", "tcp", "tcp");
     check_tcp("HOCKET_ENCRYPTION", "on", "encrypted tcp");
 }

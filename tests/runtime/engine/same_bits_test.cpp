@@ -46,7 +46,7 @@ struct Way {
     std::string paths;     // to local peers, of each rank: 'c', through the cache; 'm', past it
     std::string shares =
         "";  // of each rank: 's', private buffers become shared by use; 'p', or "": they do not
-    std::string between_hosts = "";  // the provider; "": a network card, where there is one, else tcp
+    std::string between_hosts = "";  // the provider; "card": a network card, where there is one, else tcp
     // Of each rank: 'k', peers copy its private buffers by the kernel; 'm', if that is faster;
     // 't', or "": never.
     std::string single_copies = "";
@@ -88,7 +88,8 @@ std::vector<Way> ways_of(const Work& work) {
     std::string mixed = together, apart = together;
     while (mixed == std::string(ranks, mixed[0])) mixed = drawn('a', 'b');
     for (std::size_t rank = 0; rank < ranks; ++rank) apart[rank] = static_cast<char>('a' + rank);
-    std::vector<Way> ways{{together, "", calls, calls}, {mixed, "", drawn('c', 't'), drawn('c', 'm')}};
+    std::vector<Way> ways{{together, "", calls, calls},
+                          {mixed, "", drawn('c', 't'), drawn('c', 'm'), "", "card"}};
     switch (random() % 4) {
         case 0:
             ways.push_back({together, "tcp", drawn('c', 't'), calls});
@@ -100,7 +101,7 @@ std::vector<Way> ways_of(const Work& work) {
             ways.push_back({mixed, "", calls, drawn('c', 'm'), "", "ofi+tcp"});
             break;
         default:
-            ways.push_back({apart, "", drawn('c', 't'), calls, "", "tcp"});
+            ways.push_back({apart, "", drawn('c', 't'), calls, "", random() % 2 == 0 ? "card" : "tcp"});
     }
     ways.push_back({together, "", drawn('c', 't'), drawn('c', 'm')});
     ways.push_back({together, "", calls, std::string(ranks, 'm')});
