@@ -326,6 +326,12 @@ std::optional<Completion> RemoteWrites::step_ended(const void* context, const st
             ++transfer.ended;
         if (&step == &transfer.answer) {
             transfer.count = transfer.own().answer.count;
+            if (transfer.count > transfer.writes.size()) {
+                transfer.error =
+                    fmt::format("its receiver named {} places, more than the {} that a message may have",
+                                transfer.count, transfer.writes.size());
+                transfer.count = 0;
+            }
             transfer.is_refused = transfer.count == 0;
         }
         advance(transfer);

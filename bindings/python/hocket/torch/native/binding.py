@@ -27,8 +27,11 @@ def load(path):
     spec = importlib.util.spec_from_file_location(NAME, path, loader=loader)
     _module = importlib.util.module_from_spec(spec)
     loader.exec_module(_module)
-    # A thread in one of its calls has no frame of ours, except where C asks whether the call is interrupted.
+    # A thread in one of its calls has no frame of ours, except where C asks whether the call is interrupted, and where
+    # C++ asks the bridge: a signal's handler that ran there would wait for its own thread.
     state.CALLS.add(state._is_interrupted.__code__)
+    for method in (Bridge.failure, Bridge.not_ended, Bridge.destroyed_before, Bridge.waits_beside, Bridge.adopt, Bridge.sweep):
+        state.CALLS.add(method.__code__)
     NativeProcessGroup = _make_process_group()
 
 

@@ -74,6 +74,8 @@ NativeWork::~NativeWork() {
         settle(nullptr);
     } catch (const std::exception& error) {
         TORCH_WARN("hocket: ", operation_.name, " was dropped while it went on: ", error.what());
+        // Nobody ends the operation now: its tensors are kept as long as the communicator.
+        if (state_ == State::in_flight) settle(nullptr);
     }
 }
 
