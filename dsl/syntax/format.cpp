@@ -22,7 +22,7 @@ constexpr std::size_t head_continuation = 8, statement_continuation = 6;
 // What one pass over the tokens needs to know, and does not change.
 struct Text {
     std::vector<Token> tokens;
-    std::vector<Passage> passages;
+    std::vector<OutlineItem> passages;
     std::vector<std::size_t> breaks;  // by token: the line breaks before it
     std::vector<std::size_t> gaps;    // by token: the spaces before it, if there is nothing else
     std::vector<bool> is_inline;      // by token: a '{' whose block is on one line
@@ -101,13 +101,13 @@ class Layout {
     bool starts(std::size_t i) const {
         return next_ < text_.passages.size() && text_.passages[next_].begin == at(i).begin;
     }
-    std::size_t top() const { return open_.empty() ? Passage::none : open_.back(); }
+    std::size_t top() const { return open_.empty() ? OutlineItem::none : open_.back(); }
     std::size_t indent_of_top() const { return open_.empty() ? 0 : indents_[open_.back()]; }
 
     // The `else` of a statement, not that of an expression.
     bool is_else(std::size_t i) const {
         if (!at(i).is("else") || open_.empty()) return false;
-        const Passage& passage = text_.passages[top()];
+        const OutlineItem& passage = text_.passages[top()];
         return passage.head_end > 0 && at(i).begin >= passage.head_end;
     }
 
@@ -123,7 +123,7 @@ class Layout {
         if (at(i).is("}")) return in_lines;
         if (starts(i)) {
             const std::size_t parent = text_.passages[next_].parent;
-            if (parent == Passage::none || (in_lines && braces_.back().owner == parent)) return true;
+            if (parent == OutlineItem::none || (in_lines && braces_.back().owner == parent)) return true;
         } else if (at(i).is("{") || (is_else(i) && at(i - 1).is("}"))) {
             return false;
         }
@@ -134,7 +134,7 @@ class Layout {
     std::size_t indent(std::size_t i) const {
         if (starts(i)) {
             const std::size_t parent = text_.passages[next_].parent;
-            return parent == Passage::none ? 0 : indents_[parent] + indent_width;
+            return parent == OutlineItem::none ? 0 : indents_[parent] + indent_width;
         }
         if (at(i).is("}") || at(i).is("{") || is_else(i)) return indent_of_top();
         if (!parentheses_.empty()) {

@@ -7,16 +7,16 @@ namespace {
 
 class Outliner {
   public:
-    std::vector<Passage> passages;
+    std::vector<OutlineItem> passages;
 
     template <typename Definition>
     void definition(const Definition& definition) {
-        const std::size_t parent = add(definition.span, Passage::none, true);
+        const std::size_t parent = add(definition.span, OutlineItem::none, true);
         if constexpr (requires { definition.body; }) list(definition.body, parent);
     }
 
     void definition(const ast::CollectiveDefinition& definition, const SourceFile& source) {
-        const std::size_t parent = add(definition.span, Passage::none, true);
+        const std::size_t parent = add(definition.span, OutlineItem::none, true);
         for (const ast::Let& let : definition.lets) {
             const std::size_t word = source.text.rfind("let", let.name.span.begin);
             add({&source, static_cast<std::uint32_t>(word), let.value.span.end}, parent, false);
@@ -57,32 +57,32 @@ class Outliner {
 };
 
 // A definition's span is that of its header: it goes on to the next definition.
-void extend_definitions(std::vector<Passage>& passages, std::uint32_t end) {
+void extend_definitions(std::vector<OutlineItem>& passages, std::uint32_t end) {
     for (std::size_t i = passages.size(); i-- > 0;)
-        if (passages[i].parent == Passage::none) {
+        if (passages[i].parent == OutlineItem::none) {
             passages[i].end = end;
             end = passages[i].begin;
         }
 }
 
 // The tree has definitions by kind; the text has them in any order.
-std::vector<Passage> in_text_order(const std::vector<Passage>& passages) {
+std::vector<OutlineItem> in_text_order(const std::vector<OutlineItem>& passages) {
     std::vector<std::size_t> order(passages.size()), place(passages.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::sort(order.begin(), order.end(),
               [&](std::size_t a, std::size_t b) { return passages[a].begin < passages[b].begin; });
     for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
-    std::vector<Passage> sorted;
+    std::vector<OutlineItem> sorted;
     for (const std::size_t i : order) {
         sorted.push_back(passages[i]);
-        if (sorted.back().parent != Passage::none) sorted.back().parent = place[sorted.back().parent];
+        if (sorted.back().parent != OutlineItem::none) sorted.back().parent = place[sorted.back().parent];
     }
     return sorted;
 }
 
 }  // namespace
 
-std::vector<Passage> outline_of(const ast::File& file, const SourceFile& source) {
+std::vector<OutlineItem> outline_of(const ast::File& file, const SourceFile& source) {
     Outliner outliner;
     for (const auto& definition : file.collectives) outliner.definition(definition, source);
     for (const auto& definition : file.operators) outliner.definition(definition);
@@ -90,7 +90,7 @@ std::vector<Passage> outline_of(const ast::File& file, const SourceFile& source)
     for (const auto& definition : file.algorithms) outliner.definition(definition);
     for (const auto& definition : file.schedules) outliner.definition(definition);
     for (const auto& definition : file.topologies) outliner.definition(definition);
-    std::vector<Passage> passages = in_text_order(outliner.passages);
+    std::vector<OutlineItem> passages = in_text_order(outliner.passages);
     extend_definitions(passages, static_cast<std::uint32_t>(source.text.size()));
     return passages;
 }

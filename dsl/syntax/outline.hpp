@@ -9,7 +9,7 @@
 namespace hocket::dsl {
 
 // A definition, a statement, or a property of a level.
-struct Passage {
+struct OutlineItem {
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
     std::uint32_t begin = 0, end = 0;
@@ -20,6 +20,6 @@ struct Passage {
 };
 
 // Returns them in the order of the text: each stands behind its parent.
-std::vector<Passage> outline_of(const ast::File& file, const SourceFile& source);
+std::vector<OutlineItem> outline_of(const ast::File& file, const SourceFile& source);
 
 }  // namespace hocket::dsl
