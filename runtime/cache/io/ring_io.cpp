@@ -111,8 +111,7 @@ void RingIo::wait(std::optional<std::chrono::nanoseconds> timeout, Fifo<Operatio
     done.append(failed_);
 }
 
-// The waiting thread may end and destroy this object as soon as it is woken, so nothing is touched after the
-// write.
+// The loop waits for threads that wake it before it ends, so the object is there until this returns.
 void RingIo::wake() {
     const std::uint64_t one = 1;
     while (::write(wakes_, &one, sizeof one) < 0 && errno == EINTR) {

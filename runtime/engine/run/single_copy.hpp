@@ -1,5 +1,5 @@
-// The starts of a plan whose private buffers local peers may use where they are: how the ranks of a host
-// agree on that for each start, and measure it.
+// The starts of a plan, by one execution, whose private buffers local peers may use where they are: how the
+// ranks of a host agree on that for each start, and measure it.
 //
 // Each rank shows in its line if its buffers can be lent. The first member says whether they shall, and all
 // read it when they have met. After that each rank takes the time until it is done, and shows it in its line

@@ -16,7 +16,8 @@
 
 namespace hocket::engine {
 
-// Of one plan, at the rank that decides. Not thread-safe.
+// Of one execution of a plan, at the rank that decides: starts of a plan that are in flight at once have one
+// each. Not thread-safe.
 class SingleCopyChoice {
   public:
     // Starts are measured together if they are equally large within a factor of two. In place they are not
