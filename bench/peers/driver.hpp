@@ -51,6 +51,12 @@ struct Call {
     std::size_t count;
 };
 
+// The contract of one of the collectives that the drivers know. (contract_of() also knows those of schedule
+// files, and would need Hocket's library.)
+inline const Contract& contract_in_table(const Call& call) {
+    return hocket::dsl::contracts[static_cast<std::size_t>(call.collective)];
+}
+
 struct Buffers {
     float* send = nullptr;
     float* recv = nullptr;
@@ -244,22 +250,20 @@ class Driver {
 
     static Collective named(const std::string& name) {
         for (const Collective collective : hocket::dsl::all_collectives)
-            if (name_of(collective) == name) return collective;
+            if (hocket::dsl::contracts[static_cast<std::size_t>(collective)].name == name) return collective;
         throw std::runtime_error("unknown collective: " + name);
     }
 
-    Share received(const Call& call) const {
-        return contract_of(call.collective).output.of(place_.rank == kRoot);
-    }
+    Share received(const Call& call) const { return contract_in_table(call).output.of(place_.rank == kRoot); }
 
     std::size_t result_count(const Call& call) const {
         if (received(call) == Share::none) return 0;
-        const bool is_all_parts = received(call) == Share::whole && contract_of(call.collective).is_by_rank();
+        const bool is_all_parts = received(call) == Share::whole && contract_in_table(call).is_by_rank();
         return is_all_parts ? call.count * place_.ranks : call.count;
     }
 
     std::size_t input_count(const Call& call) const {
-        const Contract contract = contract_of(call.collective);
+        const Contract& contract = contract_in_table(call);
         const Share held = contract.input.of(place_.rank == kRoot);
         if (held == Share::none) return 0;
         const bool is_all_parts = held == Share::whole && contract.is_by_rank();
@@ -288,7 +292,7 @@ class Driver {
     }
 
     float expected(const Call& call, std::size_t i) const {
-        const Contract contract = contract_of(call.collective);
+        const Contract& contract = contract_in_table(call);
         const std::size_t at = received(call) == Share::own ? place_.rank * call.count + i : i;
         if (contract.exchanges())
             return input(static_cast<int>(i / call.count), place_.rank * call.count + i % call.count);

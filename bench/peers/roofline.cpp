@@ -208,7 +208,7 @@ class Roofline : public peers::Library {
     }
 
     std::function<void()> in_one_pass(const Call& call, bool streaming) {
-        const Contract contract = contract_of(call.collective);
+        const Contract& contract = peers::contract_in_table(call);
         if (contract.exchanges()) return exchange_in_one_pass(call, streaming);
         // The part of the data that this rank moves.
         const auto [begin, count] =
@@ -248,7 +248,7 @@ class Roofline : public peers::Library {
     }
 
     std::function<void()> through_slots(const Call& call) {
-        const Contract contract = contract_of(call.collective);
+        const Contract& contract = peers::contract_in_table(call);
         const bool scatters = contract.scatters() || contract.exchanges();
         if (call.count * (scatters ? place_.ranks : 1) > kSlotFloats)
             throw std::runtime_error("too much for a slot");
@@ -296,7 +296,7 @@ class Roofline : public peers::Library {
             await_reader(peers::kRoot);
             return publish(call.send, call.count);
         }
-        const bool combines = contract_of(call.collective).combines();
+        const bool combines = peers::contract_in_table(call).combines();
         parts_.assign(place_.ranks, call.send);
         for (int rank = 0; rank < place_.ranks; ++rank) {
             if (rank != place_.rank) {
