@@ -389,6 +389,29 @@ void OpBuilder::find_sharing(Member member, RankProgram& program) const {
     program.output_is_apart = !is_output_read && !uses_output(member, program.output_written);
 }
 
+std::vector<RankProgram::FirstUses> OpBuilder::first_uses() const {
+    std::vector<RankProgram::FirstUses> first(members_.size(),
+                                              {RankProgram::never_used, RankProgram::never_used});
+    const auto note = [&](Member user, AreaId area, BoundaryId begin) {
+        if (area < areas_of_a_rank || area >= RankProgram::local_peer_area(members_.size() - 1, 0)) return;
+        const Member other = area / areas_of_a_rank - 1;
+        const AreaId used = area % areas_of_a_rank;
+        if (used == work_area) return;
+        BoundaryId& at = first[other < user ? other : other + 1][used];
+        at = std::min(at, begin);
+    };
+    for (Member user = 0; user < members_.size(); ++user)
+        for (const Op& op : members_[user].ops) {
+            for (const AreaId operand : op.operands) {
+                const Touched read = touched(user, op, operand);
+                note(user, read.area, read.stretch.begin);
+            }
+            note(user, op.area, op.begin);
+            for (const AreaId area : op.also) note(user, area, op.begin);
+        }
+    return first;
+}
+
 RankProgram OpBuilder::finish(Member member, std::uint32_t origin, std::uint32_t kept) {
     find_signals();
     RankProgram program;
@@ -403,6 +426,7 @@ RankProgram OpBuilder::finish(Member member, std::uint32_t origin, std::uint32_t
     Emitter(*this, member, program).run(origin);
     number_late_areas(program);
     find_sharing(member, program);
+    if (!program.local_peers.empty()) program.first_uses = first_uses();
     program.uses_work = uses_work(member) || program.shares_work;
     return program;
 }

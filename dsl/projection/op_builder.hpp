@@ -132,6 +132,7 @@ class OpBuilder {
     void find_signals();
     bool uses_work(Member member) const;
     void find_sharing(Member member, RankProgram& program) const;
+    std::vector<RankProgram::FirstUses> first_uses() const;
     bool note_uses(Member local_peer, Member owner, RankProgram& program) const;
     bool uses_output(Member member, const std::vector<Stretch>& stretches) const;
     std::map<Member, Stage> awaited(Member member) const;

@@ -42,6 +42,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -245,6 +246,11 @@ struct RankProgram {
     // The stretches of this rank's input that local peers read, and those of its output that they write:
     // ascending, and no two of them meet.
     std::vector<Stretch> input_read, output_written;
+    // By rank of this host, ascending, if memory is shared with them: the first positions of its input and of
+    // its output that another one of them reads or writes. The same on all of them.
+    static constexpr BoundaryId never_used = ~BoundaryId{0};
+    using FirstUses = std::array<BoundaryId, 2>;
+    std::vector<FirstUses> first_uses;
     // True if local peers read nothing of the output and write only what is for the caller. This rank's own
     // part of the output can then be in memory apart from theirs.
     bool output_is_apart = true;

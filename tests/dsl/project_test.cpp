@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "dsl/projection/project.hpp"
@@ -176,6 +179,65 @@ TEST_CASE("a small all_reduce by exchange waits once for each local peer and gua
     CHECK(awaits == 3);
     CHECK(program.shares_input);
     CHECK(!program.shares_output);
+}
+
+// Returns the first positions that others of the host use of each one's input and output, found by looking at
+// each operation of each program.
+std::map<dsl::Rank, std::array<std::optional<dsl::Rational>, 2>> first_uses_of(
+    const std::vector<dsl::RankProgram>& programs) {
+    std::map<dsl::Rank, std::array<std::optional<dsl::Rational>, 2>> first;
+    for (const dsl::RankProgram& program : programs)
+        for (const dsl::Op& op : program.ops) {
+            const auto note = [&](dsl::AreaId area) {
+                const dsl::AreaId memory = program.memory_of(area);
+                if (memory < dsl::areas_of_a_rank || memory >= program.first_scratch()) return;
+                if (memory % dsl::areas_of_a_rank == dsl::work_area) return;
+                const dsl::ShiftedArea* shifted =
+                    memory == area ? nullptr : &program.shifted[area - program.first_shifted()];
+                dsl::BoundaryId begin = op.begin;
+                if (shifted) begin = shifted->from + (op.begin - shifted->at);
+                const dsl::Rational at = program.boundaries[begin];
+                auto& known = first[program.local_peers[memory / dsl::areas_of_a_rank - 1]]
+                                   [memory % dsl::areas_of_a_rank];
+                if (!known || at < *known) known = at;
+            };
+            if (!op.is_elementwise()) continue;
+            for (const dsl::AreaId operand : op.operands) note(operand);
+            note(op.area);
+            for (const dsl::AreaId area : op.also) note(area);
+        }
+    return first;
+}
+
+TEST_CASE("each rank knows the first positions that others of its host use of each one's buffers") {
+    for (const test::Case& item : test::cases())
+        for (const char* topology : item.topologies) {
+            dsl::PlanRequest request = test::request(item.collective, item.schedule, topology);
+            const dsl::Rank ranks = dsl::check_schedule(request)->levels().ranks();
+            for (const auto& hosts : placements(ranks)) {
+                request.hosts = hosts;
+                const auto programs = programs_of(*dsl::check_schedule(request));
+                auto expected = first_uses_of(programs);
+                INFO(name_of(request.collective) << " by '" << request.schedule << "' on " << topology);
+                for (const dsl::RankProgram& program : programs) {
+                    if (program.local_peers.empty()) {
+                        CHECK(program.first_uses.empty());
+                        continue;
+                    }
+                    std::vector<dsl::Rank> members = program.local_peers;
+                    members.insert(std::upper_bound(members.begin(), members.end(), program.rank),
+                                   program.rank);
+                    REQUIRE(program.first_uses.size() == members.size());
+                    for (std::size_t i = 0; i < members.size(); ++i)
+                        for (const dsl::AreaId area : {dsl::input_area, dsl::output_area}) {
+                            const dsl::BoundaryId known = program.first_uses[i][area];
+                            const auto& used = expected[members[i]][area];
+                            REQUIRE(used.has_value() == (known != dsl::RankProgram::never_used));
+                            if (used) CHECK(program.boundaries[known] == *used);
+                        }
+                }
+            }
+        }
 }
 
 TEST_CASE("a program with a missing dependency or a wrong operand is caught by the simulation") {

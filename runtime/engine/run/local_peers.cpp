@@ -37,6 +37,7 @@ LocalPeers::LocalPeers(std::unique_ptr<transport::Window> window, std::vector<ds
       agreed_(ranks_.size(), -1),
       heard_(ranks_.size(), 0),
       ranks_per_core_((static_cast<int>(ranks_.size()) + cores - 1) / cores),
+      swaps_copies_(ranks_.size() == 2 && ranks_per_core_ == 1),
       // Where ranks share cores, each tile costs switches between them. Elsewhere there is space for more
       // tiles than are in flight: lines that leave the peers' own caches before they are written again cost
       // the writer no wait for a peer.

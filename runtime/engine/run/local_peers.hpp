@@ -111,9 +111,25 @@ class LocalPeers {
         return address(window_->origin(member, shown.extents[area]), shown.bases[area]);
     }
     std::uint64_t tile_bytes() const { return tile_bytes_; }  // the most of a tile
-    // Returns the space for copies of the start's tile of this index. bytes: of x in that tile.
-    std::byte* copies(Member member, std::uint64_t number, std::uint64_t tile, dsl::AreaId area,
-                      std::uint64_t bytes) const;
+    // The place of a member's copy of its input or output in a tile of a start.
+    struct TileCopy {
+        Member member;
+        dsl::AreaId area;
+        std::uint64_t bytes;   // of x in the tile
+        std::uint64_t unused;  // of them, before the first position that another member uses; less than bytes
+        bool is_swapped;       // is_swapped() when the tile began
+    };
+    // Returns the place of the tile's first position.
+    std::byte* place_of(const TileCopy& copy, std::uint64_t number, std::uint64_t tile) const;
+    // Tells if the copies of the start's tile of this index lie in each other's slices. The same on all
+    // members until each has called note_copies() for the tile.
+    bool is_swapped(std::uint64_t number, std::uint64_t tile) const {
+        return are_swapped_[number % slots][tile % tiles_in_flight];
+    }
+    // Call once for each tile whose copies are made, also if this rank makes none.
+    void note_copies(std::uint64_t number, std::uint64_t tile) {
+        are_swapped_[number % slots][tile % tiles_in_flight] ^= swaps_copies_;
+    }
     // Returns the space for data that one member sends to another. It is zeroed, and takes no memory until it
     // is touched.
     std::byte* mailbox(Member owner, Member sender) const;
@@ -221,6 +237,10 @@ class LocalPeers {
         return tile % tiles_in_flight == 0 ? line.reached : line.reached_in_odd_tiles;
     }
     Board& board(Member member) const { return *reinterpret_cast<Board*>(window_->reserved(member)); }
+    // Returns the copies of all slots in a member's slice of the window.
+    std::byte* copies_of(Member member) const {
+        return window_->reserved(member) + whole_pages(sizeof(Board));
+    }
     void ring_sleepers();
     template <typename Copy>
     bool use_private(Member member, std::uint64_t bytes, Copy copy);
@@ -232,6 +252,8 @@ class LocalPeers {
     std::vector<std::uint64_t> heard_;  // by member: the starts it has completed, as far as known
     std::uint64_t completed_ = 0;
     int ranks_per_core_;
+    bool swaps_copies_;  // two ranks, each on a core of its own
+    std::array<std::array<bool, tiles_in_flight>, slots> are_swapped_{};
     std::uint64_t tile_bytes_;
     int spins_;
     bool fences_others_;
@@ -243,12 +265,18 @@ class LocalPeers {
 //
 // Calls of these functions would make collectives of some bytes, which take 200 ns, 2 to 6 % slower.
 
-inline std::byte* LocalPeers::copies(Member member, std::uint64_t number, std::uint64_t tile,
-                                     dsl::AreaId area, std::uint64_t bytes) const {
-    if (area == dsl::input_area && bytes <= tiny_bytes) return line(member, number).tiny;
-    const std::uint64_t place =
-        (number % slots * 2 + area) * copies_bytes + tile * tile_bytes_ % copies_bytes;
-    return window_->reserved(member) + whole_pages(sizeof(Board)) + place;
+// A line is cheapest to write for the core that has read it last: many processors hand a changed line over to
+// its reader, and the earlier writer would have to fetch it back. So two ranks swap the memory of their
+// copies each time that it is used again. For that the first byte that the other one reads has one place in
+// it, whatever its position in x.
+inline std::byte* LocalPeers::place_of(const TileCopy& copy, std::uint64_t number, std::uint64_t tile) const {
+    if (copy.area == dsl::input_area && copy.bytes <= tiny_bytes) return line(copy.member, number).tiny;
+    const std::uint64_t copies_of_area = (number % slots * 2 + copy.area) * copies_bytes;
+    if (!swaps_copies_)
+        return address(copies_of(copy.member), copies_of_area + tile * tile_bytes_ % copies_bytes);
+    constexpr std::uint64_t room = copies_bytes / tiles_in_flight;
+    return address(copies_of(copy.is_swapped ? 1 - copy.member : copy.member),
+                   copies_of_area + tile % tiles_in_flight * room + room / 2 - copy.unused);
 }
 
 inline bool LocalPeers::agrees(Member member, std::uint64_t number, std::uint32_t checksum) {

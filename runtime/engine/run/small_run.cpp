@@ -84,23 +84,22 @@ bool SmallRun::run(Plan& plan, LocalPeers& local_peers, std::uint64_t count, con
         shares_cores_ = local_peers.ranks_per_core() > 1;
         if (const auto path = local_peers.hand_over_path()) plan.path_to_copies().fix(*path);
     }
-    const HandOverPath::Choice choice = plan.path_to_copies().next(bytes_);
+    const HandOverPath::Choice choice = plan.path_to_copies().next(bytes_, sequence, 0);
     busy_ = {};
     show(plan, local_peers, sequence, checksum, send, factor, choice);
-    if (!meet(local_peers, sequence, checksum)) {
-        plan.path_to_copies().take_back(bytes_);  // so that the ranks measure the same starts
-        return false;
-    }
+    if (!meet(local_peers, sequence, checksum)) return false;
     place(local_peers, sequence, send, recv);
+    local_peers.note_copies(sequence, 0);
     time(choice, [&] { combine(plan); });
-    if (choice.is_timed) note_time(plan, local_peers, choice.path);
+    if (choice.is_timed) note_time(plan, local_peers, choice);
     return true;
 }
 
-void SmallRun::note_time(Plan& plan, LocalPeers& local_peers, kernels::Path path) const {
+void SmallRun::note_time(Plan& plan, LocalPeers& local_peers, const HandOverPath::Choice& choice) const {
     const std::uint64_t program = program_.fingerprint;
-    local_peers.show_cost(path, program, static_cast<double>(busy_.count()) / static_cast<double>(bytes_));
-    plan.path_to_copies().note(path, bytes_, busy_, local_peers.cost_of_others(path, program));
+    local_peers.show_cost(choice.path, program,
+                          static_cast<double>(busy_.count()) / static_cast<double>(bytes_));
+    plan.path_to_copies().note(choice, bytes_, busy_, local_peers.cost_of_others(choice.path, program));
 }
 
 // The processor's time takes a system call, which takes longer than the copy of some KiB. So it is only asked
@@ -127,7 +126,7 @@ void SmallRun::combine(Plan& plan) const {
 
 void SmallRun::show(const Plan& plan, LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum,
                     const void* send, double factor, const HandOverPath::Choice& choice) {
-    std::byte* copy = local_peers.copies(local_peers.self(), sequence, 0, dsl::input_area, bytes_);
+    std::byte* copy = copy_of(local_peers, local_peers.self(), sequence);
     if (reads_send_)
         time(choice,
              [&] { copy_shown(plan, copy, static_cast<const std::byte*>(send), factor, choice.path); });
@@ -164,16 +163,21 @@ bool SmallRun::meet(LocalPeers& local_peers, std::uint64_t sequence, std::uint32
 // This rank reads its input in the caller's buffer, unless it was multiplied: its own copy is moving to the
 // others' caches by now, and would have to be fetched back.
 void SmallRun::place(const LocalPeers& local_peers, std::uint64_t sequence, const void* send, void* recv) {
-    areas_[dsl::input_area] =
-        multiplies_ ? local_peers.copies(local_peers.self(), sequence, 0, dsl::input_area, bytes_)
-                    : virtual_base(send, binding_->byte_offsets[input_origin_]);
+    areas_[dsl::input_area] = multiplies_ ? copy_of(local_peers, local_peers.self(), sequence)
+                                          : virtual_base(send, binding_->byte_offsets[input_origin_]);
     areas_[dsl::output_area] = virtual_base(recv, binding_->byte_offsets[output_origin_]);
     for (const dsl::Rank rank : awaited_) {
         const Member member = local_peers.member_of(rank);
-        areas_[local_peers.area_of(member, dsl::input_area)] =
-            local_peers.copies(member, sequence, 0, dsl::input_area, bytes_);
+        areas_[local_peers.area_of(member, dsl::input_area)] = copy_of(local_peers, member, sequence);
     }
     place_shifted(program_, binding_->byte_offsets.data(), areas_.data());
+}
+
+std::byte* SmallRun::copy_of(const LocalPeers& local_peers, Member member, std::uint64_t sequence) const {
+    const dsl::BoundaryId first = program_.first_uses[static_cast<std::size_t>(member)][dsl::input_area];
+    const std::uint64_t unused = first == dsl::RankProgram::never_used ? 0 : binding_->byte_offsets[first];
+    const bool is_swapped = local_peers.is_swapped(sequence, 0);
+    return local_peers.place_of({member, dsl::input_area, bytes_, unused, is_swapped}, sequence, 0);
 }
 
 }  // namespace hocket::engine

@@ -35,10 +35,11 @@ class SmallRun {
                     kernels::Path path) const;
     void combine(Plan& plan) const;
     std::chrono::nanoseconds now() const;
-    void note_time(Plan& plan, LocalPeers& local_peers, kernels::Path path) const;
+    void note_time(Plan& plan, LocalPeers& local_peers, const HandOverPath::Choice& choice) const;
     template <typename Call>
     void time(const HandOverPath::Choice& choice, Call call);
     bool meet(LocalPeers& local_peers, std::uint64_t sequence, std::uint32_t checksum) const;
+    std::byte* copy_of(const LocalPeers& local_peers, Member member, std::uint64_t sequence) const;
     void place(const LocalPeers& local_peers, std::uint64_t sequence, const void* send, void* recv);
 
     const dsl::RankProgram& program_;

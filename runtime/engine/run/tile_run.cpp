@@ -87,6 +87,8 @@ void TileRun::begin(std::uint64_t index) {
                                       holds_own_part_only(area) ? own_begin : 0);
         is_copied_[area] = needs_copy(area);
     }
+    is_swapped_ = start_.local_peers->is_swapped(start_.sequence, index_);
+    if (start_.copies_through_window) start_.local_peers->note_copies(start_.sequence, index_);
     areas_[dsl::work_area] = start_.memory;
     for (std::size_t i = 0; i < program.scratch.size(); ++i)
         areas_[program.first_scratch() + i] = virtual_base(address(start_.memory, binding_->slot_offsets[i]),
@@ -116,9 +118,9 @@ void TileRun::finish() {
 void TileRun::note_time() {
     const std::uint64_t program = start_.program().fingerprint;
     LocalPeers& local_peers = *start_.local_peers;
-    local_peers.show_cost(path_, program,
+    local_peers.show_cost(choice_.path, program,
                           static_cast<double>(busy_.count()) / static_cast<double>(tile_.bytes()));
-    timed_->note(path_, tile_.bytes(), busy_, local_peers.cost_of_others(path_, program));
+    timed_->note(choice_, tile_.bytes(), busy_, local_peers.cost_of_others(choice_.path, program));
 }
 
 // Calls call(), which does not wait for anything.
@@ -178,10 +180,8 @@ void TileRun::choose_path() {
     HandOverPath& path =
         start_.copies_through_window ? start_.plan->path_to_copies() : start_.plan->path_to_buffers();
     const bool matters = !start_.copies_once && hands_something_over();
-    const HandOverPath::Choice choice =
-        matters ? path.next(tile_.bytes()) : HandOverPath::Choice{path.best(), false};
-    path_ = choice.path;
-    timed_ = choice.is_timed ? &path : nullptr;
+    choice_ = matters ? path.next(tile_.bytes(), start_.sequence, index_) : HandOverPath::Choice{path.best()};
+    timed_ = choice_.is_timed ? &path : nullptr;
 }
 
 // Works on a stretch of the operation's region.
@@ -189,8 +189,8 @@ void TileRun::work_between(const TileStep& step, std::uint64_t begin, std::uint6
     const auto& offsets = binding_->byte_offsets;
     // Data for local peers are made in this rank's cache first.
     const bool is_in_blocks =
-        step.hands_over &&
-        (start_.copies_through_window || (path_ == kernels::Path::memory && fits_caches(step, end - begin)));
+        step.hands_over && (start_.copies_through_window ||
+                            (choice_.path == kernels::Path::memory && fits_caches(step, end - begin)));
     if (!is_in_blocks && begin == offsets[step.begin] && end == offsets[step.end])
         return start_.plan->executor().run(next_, areas_.data(), offsets.data());
     if (is_in_blocks) {
@@ -232,7 +232,7 @@ void TileRun::work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64
             if (areas_[area] == at_hand) return;
             const bool is_theirs = local_peer_of(start_.program(), area).has_value();
             kernels::hand_over(address(areas_[area], at), address(at_hand, at), bytes,
-                               is_theirs ? path_ : kernels::Path::cache);
+                               is_theirs ? choice_.path : kernels::Path::cache);
         });
     }
 }
@@ -332,9 +332,13 @@ void TileRun::place_local_peer(Member member) {
     place_shifted_areas();
 }
 
-// Returns where the copy of the tile's input or output lies in a member's slice of the window.
+// Returns where a member's copy of the tile's input or output lies in the window.
 std::byte* TileRun::copy_in_window(Member member, dsl::AreaId area) const {
-    return start_.local_peers->copies(member, start_.sequence, index_, area, tile_.bytes());
+    const dsl::BoundaryId first = start_.program().first_uses[static_cast<std::size_t>(member)][area];
+    const std::uint64_t unused =
+        first == dsl::RankProgram::never_used ? 0 : binding_->byte_offsets[first] - begins_[area];
+    return start_.local_peers->place_of({member, area, tile_.bytes(), unused, is_swapped_}, start_.sequence,
+                                        index_);
 }
 
 // Copies the tile's input from the caller's buffer to the window, or its output from the window to the
@@ -363,7 +367,7 @@ void TileRun::copy_stretch(dsl::AreaId area, std::uint64_t in_tile, std::uint64_
     std::byte* copy = address(copy_in_window(start_.local_peers->self(), area), in_tile);
     std::byte* original = address(buffers_[area], in_x);
     if (area == dsl::input_area)
-        copy_input(*start_.plan, start_.factor, copy, original, bytes, ReadBy::local_peers, path_);
+        copy_input(*start_.plan, start_.factor, copy, original, bytes, ReadBy::local_peers, choice_.path);
     else
         std::memcpy(original, copy, bytes);
 }

@@ -141,12 +141,13 @@ class TileRun {
     std::uint64_t begins_[2] = {};
     std::byte* buffers_[2] = {};
     bool is_copied_[2] = {};
+    bool is_swapped_ = false;  // LocalPeers::is_swapped()
     std::uint64_t placed_chunk_ = 0;
     dsl::OpId next_ = 0;
     bool active_ = false;
-    kernels::Path path_ = kernels::Path::cache;  // of data that are handed over
-    HandOverPath* timed_ = nullptr;              // null: this tile is not timed
-    std::chrono::nanoseconds busy_{};            // if timed: the processor time of this tile's work
+    HandOverPath::Choice choice_{kernels::Path::cache};  // of data that are handed over
+    HandOverPath* timed_ = nullptr;                      // null: this tile is not timed
+    std::chrono::nanoseconds busy_{};                    // if timed: the processor time of this tile's work
     std::vector<std::byte*> areas_;
     std::vector<bool> placed_;                  // by member: its areas are placed
     std::vector<std::uint64_t> block_offsets_;  // like the binding's, except for an operation's current block
