@@ -283,6 +283,16 @@ struct RankProgram {
     // same positions.
     bool keeps_places() const { return buffers == 1 && shifted.empty(); }
 
+    // True if data move between positions by whole pieces only. All pieces have equal chunks, so stretches of
+    // chunks that data move between have equal lengths.
+    bool moves_whole_pieces() const {
+        const bool has_pieces = contract_of(collective).is_by_rank();
+        return std::all_of(shifted.begin(), shifted.end(), [&](const ShiftedArea& area) {
+            const Rational by = boundaries[area.at] - boundaries[area.from];
+            return has_pieces && (by * Rational(ranks)).den() == 1;
+        });
+    }
+
     // Return the parts of x that this rank's send buffer and receive buffer hold.
     Share input() const { return has_input ? contract_of(collective).input.of(rank == root) : Share::none; }
     Share output() const {

@@ -24,16 +24,6 @@ bool uses(const dsl::RankProgram& program, const dsl::Op& op, dsl::AreaId area) 
     return is_used;
 }
 
-// Returns true if data move between positions by whole pieces only. All pieces have equal chunks, so the
-// stretches of a tile that they move between have equal lengths.
-bool moves_whole_pieces(const dsl::RankProgram& program) {
-    const bool has_pieces = contract_of(program.collective).is_by_rank();
-    return std::ranges::all_of(program.shifted, [&](const dsl::ShiftedArea& shifted) {
-        const dsl::Rational by = program.boundaries[shifted.at] - program.boundaries[shifted.from];
-        return has_pieces && (by * dsl::Rational(program.ranks)).den() == 1;
-    });
-}
-
 }  // namespace
 
 bool SharedStart::contact(Member member, dsl::OpId op) {
@@ -57,7 +47,7 @@ TileRun::TileRun(const Plan& plan, SharedStart& start)
       areas_(plan.program().areas()),
       placed_(plan.program().local_peers.size() + 1) {
     const dsl::RankProgram& program = plan.program();
-    can_work_beside_ = program.output_is_apart && moves_whole_pieces(program);
+    can_work_beside_ = program.output_is_apart && program.moves_whole_pieces();
     const auto chunk_at = [&](dsl::BoundaryId boundary) {
         return static_cast<std::uint32_t>(program.boundaries[boundary].offset(program.chunks));
     };
