@@ -114,6 +114,17 @@ FormulaCode Compiler::compile(const FormulaShape& shape) {
     return code;
 }
 
+TwinCode Compiler::compile_twin(const DeviceShape& shape, bool tells_accesses) {
+    TwinCode code = nullptr;
+    check(library().compile_twin(generator_, &shape, tells_accesses, &code));
+    return code;
+}
+
+std::string Compiler::ptx(const DeviceShape& shape) {
+    check(library().print_ptx(generator_, &shape));
+    return library().text(generator_);
+}
+
 std::string Compiler::print(const std::vector<KernelShape>& shapes, Language language) {
     check(library().print(generator_, shapes.data(), shapes.size(), language));
     return library().text(generator_);

@@ -43,7 +43,11 @@ class Compiler {
     // Each shape may be compiled only once. The code lives as long as this object.
     Code compile(const KernelShape& shape);
     FormulaCode compile(const FormulaShape& shape);
+    // A plan for a device, for the processor. tells_accesses: it calls TwinThread::touch.
+    TwinCode compile_twin(const DeviceShape& shape, bool tells_accesses = false);
 
+    // Returns the device's code of a plan.
+    std::string ptx(const DeviceShape& shape);
     // Returns the kernels as text.
     std::string print(const std::vector<KernelShape>& shapes, Language language);
 

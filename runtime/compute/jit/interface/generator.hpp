@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "runtime/base/error.hpp"
+#include "runtime/compute/jit/interface/device_plan.hpp"
 #include "runtime/compute/jit/interface/formula_shape.hpp"
 #include "runtime/compute/jit/interface/kernel_shape.hpp"
 
@@ -20,7 +21,7 @@ namespace hocket::jit {
 
 // Hocket's version, and a number that increases with every change to this folder or to what it includes. A
 // library of another version is refused, also because its code might give other bits.
-inline constexpr const char* interface_version = HOCKET_VERSION "/2";
+inline constexpr const char* interface_version = HOCKET_VERSION "/3";
 HOCKET_JIT_API const char* hocket_jit_interface_version() noexcept;
 
 // Generates machine code, and owns it. Used by one thread at a time.
@@ -42,6 +43,12 @@ HOCKET_JIT_API Status hocket_jit_compile_kernel(Generator* generator, const Kern
 HOCKET_JIT_API Status hocket_jit_compile_formula(Generator* generator, const FormulaShape* shape,
                                                  FormulaCode* code) noexcept;
 
+// A plan for a device: its twin for the processor, and the device's own code as text. internal: also if LLVM
+// was built without the device.
+HOCKET_JIT_API Status hocket_jit_compile_twin(Generator* generator, const DeviceShape* shape,
+                                              bool tells_accesses, TwinCode* code) noexcept;
+HOCKET_JIT_API Status hocket_jit_print_ptx(Generator* generator, const DeviceShape* shape) noexcept;
+
 // Prints kernels as text, which does not become code of the generator.
 HOCKET_JIT_API Status hocket_jit_print(Generator* generator, const KernelShape* shapes, std::size_t count,
                                        Language language) noexcept;
@@ -50,6 +57,7 @@ HOCKET_JIT_API Status hocket_jit_print(Generator* generator, const KernelShape* 
 HOCKET_JIT_API const char* hocket_jit_text(const Generator* generator) noexcept;
 
 // All functions but the version's, without "hocket_jit_".
-#define HOCKET_JIT_FUNCTIONS(X) X(create) X(destroy) X(compile_kernel) X(compile_formula) X(print) X(text)
+#define HOCKET_JIT_FUNCTIONS(X) \
+    X(create) X(destroy) X(compile_kernel) X(compile_formula) X(compile_twin) X(print_ptx) X(print) X(text)
 
 }  // namespace hocket::jit

@@ -28,6 +28,13 @@ KernelShape KernelShape::of(DataType type, ReduceOp op, std::size_t operands, st
     return {type, op, operands, destinations, divisor, false, std::move(epilogue), std::move(defined)};
 }
 
+KernelShape KernelShape::product_of(DataType type) {
+    KernelShape shape;
+    shape.type = type;
+    shape.multiplies = true;
+    return shape;
+}
+
 namespace {
 
 std::string name_of(const std::vector<dsl::Formula::Item>& items) {
@@ -44,13 +51,14 @@ std::string name_of(const std::vector<dsl::Formula::Item>& items) {
 
 std::string name_of(const KernelShape& shape) {
     std::string name = shape.is_copy()       ? "copy"
+                       : shape.multiplies    ? "multiply"
                        : shape.operands == 0 ? "combine_any"
                                              : fmt::format("combine{}", shape.operands);
     if (shape.is_copy() && !shape.is_unrolled()) name += "_to_any";
     if (shape.destinations > 1) name += fmt::format("_to_{}", shape.destinations);
     name += shape.is_copy() ? fmt::format("_int{}", 8 * element_size(shape.type))
                             : fmt::format("_{}", name_of(shape.type));
-    if (!shape.is_copy())
+    if (!shape.is_copy() && !shape.multiplies)
         name +=
             shape.defined.empty() ? fmt::format("_{}", name_of(shape.op)) : "_by" + name_of(shape.defined);
     if (shape.divisor == KernelShape::divisor_by_call) name += "_by_any";

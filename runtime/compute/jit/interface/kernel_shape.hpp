@@ -27,6 +27,9 @@ struct KernelShape {
     static KernelShape of(DataType type, ReduceOp op, std::size_t operands, std::size_t destinations,
                           std::uint32_t divisor = 1, std::vector<dsl::Formula::Item> epilogue = {},
                           std::vector<dsl::Formula::Item> defined = {});
+    // The product of each element and the rank's factor, as kernels/cpu/multiply.hpp has it. Only for device
+    // plans; on the host multiply() does it.
+    static KernelShape product_of(DataType type);
 
     DataType type = all_types[0];  // copies: the first type of the same size
     // The first operator with the same combination. Copies, and shapes with `defined`, have the first of all.
@@ -37,8 +40,9 @@ struct KernelShape {
     bool streamed = false;  // see streaming.hpp
     std::vector<dsl::Formula::Item> epilogue = {};
     std::vector<dsl::Formula::Item> defined = {};
+    bool multiplies = false;  // the one operand is multiplied
 
-    bool is_copy() const { return operands == 1; }
+    bool is_copy() const { return operands == 1 && !multiplies; }
     bool is_unrolled() const { return destinations != 0; }
     KernelShape streaming() const {
         return {type, op, operands, destinations, divisor, true, epilogue, defined};

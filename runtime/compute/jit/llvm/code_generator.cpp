@@ -4,12 +4,14 @@
 #include <llvm/ExecutionEngine/Orc/CompileUtils.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/compute/jit/llvm/device_builder.hpp"
 #include "runtime/compute/jit/llvm/formula_builder.hpp"
 #include "runtime/compute/jit/llvm/kernel_builder.hpp"
 
@@ -83,6 +85,40 @@ std::unique_ptr<llvm::Module> build_formula_module(const FormulaShape& shape, co
     return module;
 }
 
+std::unique_ptr<llvm::Module> build_device_module(const DeviceShape& shape, const DeviceTarget& target,
+                                                  llvm::TargetMachine& machine, llvm::LLVMContext& context) {
+    auto module = empty_module(machine, context);
+    build_device_plan(shape, target, machine, *module);
+    check(*module);
+    return module;
+}
+
+// Products and sums are never fused, numbers never flushed to zero, and quotients and roots rounded exactly:
+// the processor's bits.
+std::unique_ptr<llvm::TargetMachine> device_machine() {
+    [[maybe_unused]] static const bool is_initialized = [] {
+        llvm::InitializeAllTargetInfos();
+        llvm::InitializeAllTargets();
+        llvm::InitializeAllTargetMCs();
+        llvm::InitializeAllAsmPrinters();
+        return true;
+    }();
+    constexpr const char *triple = "nvptx64-nvidia-cuda", *oldest = "sm_80", *oldest_ptx = "+ptx70";
+    std::string complaint;
+    const llvm::Target* const target = llvm::TargetRegistry::lookupTarget(triple, complaint);
+    if (target == nullptr)
+        throw Error(Status::internal,
+                    fmt::format("JIT: cannot generate PTX: this LLVM was built without its target NVPTX "
+                                "(Debian's has it): {}",
+                                complaint));
+    llvm::TargetOptions options;
+    options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+    std::unique_ptr<llvm::TargetMachine> machine(
+        target->createTargetMachine(triple, oldest, oldest_ptx, options, std::nullopt));
+    if (!machine) fail("generate PTX", "LLVM has no code generator for it");
+    return machine;
+}
+
 }  // namespace
 
 CodeGenerator::CodeGenerator(const std::string& changed_features, const std::string& cpu)
@@ -118,6 +154,20 @@ FormulaCode CodeGenerator::compile(const FormulaShape& shape) {
     return add(std::move(module), std::move(context), name).toPtr<FormulaCode>();
 }
 
+TwinCode CodeGenerator::compile_twin(const DeviceShape& shape, bool tells_accesses) {
+    const std::string name = fmt::format("device_twin_{}", twins_++);
+    auto context = std::make_unique<llvm::LLVMContext>();
+    auto module = build_device_module(shape, *make_twin_target(name, tells_accesses), *machine_, *context);
+    return add(std::move(module), std::move(context), name).toPtr<TwinCode>();
+}
+
+std::string CodeGenerator::ptx(const DeviceShape& shape) {
+    const auto machine = device_machine();
+    llvm::LLVMContext context;
+    return emit(*machine, *build_device_module(shape, *make_ptx_target(), *machine, context),
+                llvm::CodeGenFileType::AssemblyFile);
+}
+
 std::string CodeGenerator::llvm_ir(std::span<const KernelShape> shapes) {
     llvm::LLVMContext context;
     std::string text;
@@ -128,7 +178,7 @@ std::string CodeGenerator::llvm_ir(std::span<const KernelShape> shapes) {
 
 std::string CodeGenerator::assembly(std::span<const KernelShape> shapes) {
     llvm::LLVMContext context;
-    return emit(*build_module(shapes, *machine_, context), llvm::CodeGenFileType::AssemblyFile);
+    return emit(*machine_, *build_module(shapes, *machine_, context), llvm::CodeGenFileType::AssemblyFile);
 }
 
 std::string CodeGenerator::object(std::span<const KernelShape> shapes, const std::string& prefix) {
@@ -140,14 +190,15 @@ std::string CodeGenerator::object(std::span<const KernelShape> shapes, const std
         function.setVisibility(llvm::GlobalValue::HiddenVisibility);
         function.setUWTableKind(llvm::UWTableKind::Async);  // for the stack traces of debuggers and profilers
     }
-    return emit(*module, llvm::CodeGenFileType::ObjectFile);
+    return emit(*machine_, *module, llvm::CodeGenFileType::ObjectFile);
 }
 
-std::string CodeGenerator::emit(llvm::Module& module, llvm::CodeGenFileType type) {
+std::string CodeGenerator::emit(llvm::TargetMachine& machine, llvm::Module& module,
+                                llvm::CodeGenFileType type) {
     llvm::SmallString<0> text;
     llvm::raw_svector_ostream stream(text);
     llvm::legacy::PassManager passes;
-    if (machine_->addPassesToEmitFile(passes, stream, nullptr, type))
+    if (machine.addPassesToEmitFile(passes, stream, nullptr, type))
         fail("print code", "LLVM has no assembler for this machine");
     passes.run(module);
     return text.str().str();

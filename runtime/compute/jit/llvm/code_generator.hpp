@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "runtime/compute/jit/interface/device_plan.hpp"
 #include "runtime/compute/jit/interface/formula_shape.hpp"
 #include "runtime/compute/jit/interface/kernel_shape.hpp"
 
@@ -24,6 +25,10 @@ class CodeGenerator {
     // Each kernel may be compiled only once. The code lives as long as this object.
     Code compile(const KernelShape& shape);
     FormulaCode compile(const FormulaShape& shape);
+    TwinCode compile_twin(const DeviceShape& shape, bool tells_accesses);
+
+    // Returns the device's code, for every device from compute capability 8.0 on.
+    std::string ptx(const DeviceShape& shape);
 
     std::string llvm_ir(std::span<const KernelShape> shapes);
     std::string assembly(std::span<const KernelShape> shapes);
@@ -33,14 +38,14 @@ class CodeGenerator {
     std::string object(std::span<const KernelShape> shapes, const std::string& prefix);
 
   private:
-    std::string emit(llvm::Module& module, llvm::CodeGenFileType type);
+    static std::string emit(llvm::TargetMachine& machine, llvm::Module& module, llvm::CodeGenFileType type);
     llvm::orc::ExecutorAddr add(std::unique_ptr<llvm::Module> module,
                                 std::unique_ptr<llvm::LLVMContext> context, const std::string& name);
 
     llvm::orc::JITTargetMachineBuilder builder_;
     std::unique_ptr<llvm::TargetMachine> machine_;
     std::unique_ptr<llvm::orc::LLJIT> jit_;
-    std::size_t formulas_ = 0;  // the number of named formulas
+    std::size_t formulas_ = 0, twins_ = 0;  // the numbers of those that have names
 };
 
 }  // namespace hocket::jit

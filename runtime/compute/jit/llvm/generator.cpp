@@ -74,6 +74,18 @@ Status hocket_jit_compile_formula(Generator* generator, const FormulaShape* shap
     });
 }
 
+Status hocket_jit_compile_twin(Generator* generator, const DeviceShape* shape, bool tells_accesses,
+                               TwinCode* code) noexcept {
+    return guarded(*generator, [&](CodeGenerator& own) {
+        *code = own.compile_twin(*shape, tells_accesses);
+        return "";
+    });
+}
+
+Status hocket_jit_print_ptx(Generator* generator, const DeviceShape* shape) noexcept {
+    return guarded(*generator, [&](CodeGenerator& own) { return own.ptx(*shape); });
+}
+
 Status hocket_jit_print(Generator* generator, const KernelShape* shapes, std::size_t count,
                         Language language) noexcept {
     return guarded(*generator, [&](CodeGenerator& own) {

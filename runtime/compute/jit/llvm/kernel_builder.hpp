@@ -1,10 +1,11 @@
-// Generates the code of combine and copy kernels.
+// Generates the code of combine, copy and multiplication kernels.
 #pragma once
 
 #include <llvm/IR/Module.h>
 #include <llvm/Target/TargetMachine.h>
 
 #include "runtime/compute/jit/interface/kernel_shape.hpp"
+#include "runtime/compute/jit/llvm/device_target.hpp"
 
 namespace hocket::jit {
 
@@ -19,5 +20,11 @@ namespace hocket::jit {
 //
 // A streaming kernel works only on whole blocks, and on destinations that begin at a cache line.
 void build_kernel(const KernelShape& shape, llvm::TargetMachine& machine, llvm::Module& module);
+
+// Adds an internal function that the threads of a block call together, each for its share. It has Code's
+// parameters, and then the factor of the input (double), and the target's context. Divisors are constants,
+// and nothing streams.
+llvm::Function* build_shared_kernel(const KernelShape& shape, const DeviceTarget& target,
+                                    llvm::TargetMachine& machine, llvm::Module& module);
 
 }  // namespace hocket::jit

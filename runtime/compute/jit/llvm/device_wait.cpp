@@ -1,0 +1,177 @@
+#include "runtime/compute/jit/llvm/device_wait.hpp"
+
+#include "runtime/compute/jit/llvm/device_code.hpp"
+
+namespace hocket::jit {
+namespace {
+
+using llvm::Value;
+using Reason = DeviceReport::Reason;
+
+// Looks for reasons to give up cost a read of memory that others write, so there is one in so many polls; the
+// host's memory is further away.
+constexpr std::uint64_t polls_of_a_look = 64;
+constexpr std::uint64_t nanoseconds_between_looks_at_host = 20'000;
+
+enum Parameter : unsigned { arguments, context, line, wanted, peer, operation, stripe, start };
+
+class WaitBuilder {
+  public:
+    WaitBuilder(const DeviceShape& shape, const DeviceTarget& target, llvm::Module& module)
+        : shape_(shape), target_(target), ir_(module.getContext()) {
+        llvm::Type *const pointer = ir_.getPtrTy(), *const number = ir_.getInt64Ty(),
+                          *const index = ir_.getInt32Ty();
+        auto* const type = llvm::FunctionType::get(
+            ir_.getVoidTy(), {pointer, pointer, pointer, number, index, index, number, number}, false);
+        wait_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, "wait", module);
+        ir_.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "entry", wait_));
+    }
+
+    llvm::Function* run();
+
+  private:
+    Value* parameter(Parameter which) { return wait_->getArg(which); }
+    Value* argument(llvm::Type* type, std::uint64_t offset) {
+        return load_member(ir_, type, parameter(arguments), offset);
+    }
+
+    void poll();
+    void look();
+    void compare_identities();
+    void give_up();
+    void write_report();
+    void branch_to_give_up(Value* condition, Reason reason, Value* seen);
+
+    const DeviceShape& shape_;
+    const DeviceTarget& target_;
+    llvm::IRBuilder<> ir_;
+    llvm::Function* wait_;
+    llvm::BasicBlock *loop_ = nullptr, *reached_ = nullptr, *given_up_ = nullptr;
+    Value* seen_ = nullptr;            // the sequence of the last poll
+    llvm::PHINode* reason_ = nullptr;  // in given_up_, with what was seen
+    llvm::PHINode* seen_last_ = nullptr;
+};
+
+llvm::Function* WaitBuilder::run() {
+    reached_ = new_block(ir_, "reached");
+    given_up_ = new_block(ir_, "given_up");
+    {
+        const llvm::IRBuilder<>::InsertPointGuard guard(ir_);
+        ir_.SetInsertPoint(given_up_);
+        reason_ = ir_.CreatePHI(ir_.getInt32Ty(), 5, "reason");
+        seen_last_ = ir_.CreatePHI(ir_.getInt64Ty(), 5, "seen");
+    }
+    poll();
+    ir_.SetInsertPoint(reached_);
+    compare_identities();
+    ir_.CreateRetVoid();
+    ir_.SetInsertPoint(given_up_);
+    give_up();
+    ir_.CreateRetVoid();
+    return wait_;
+}
+
+// Polls the line until its sequence is reached. Every so many polls it looks for reasons to give up.
+void WaitBuilder::poll() {
+    llvm::BasicBlock* const before = ir_.GetInsertBlock();
+    loop_ = new_block(ir_, "poll");
+    ir_.CreateBr(loop_);
+    ir_.SetInsertPoint(loop_);
+    llvm::PHINode* const polls = ir_.CreatePHI(ir_.getInt64Ty(), 3, "polls");
+    llvm::PHINode* const looked = ir_.CreatePHI(ir_.getInt64Ty(), 3, "looked");
+    polls->addIncoming(ir_.getInt64(1), before);
+    looked->addIncoming(parameter(start), before);
+
+    seen_ = target_.acquire(ir_, ir_.getInt64Ty(), parameter(line));
+    llvm::BasicBlock *waiting = new_block(ir_, "waiting"), *looking = new_block(ir_, "looking");
+    ir_.CreateCondBr(ir_.CreateICmpUGE(seen_, parameter(wanted)), reached_, waiting);
+    ir_.SetInsertPoint(waiting);
+    target_.pause(ir_, parameter(context));
+    Value* const next = ir_.CreateAdd(polls, ir_.getInt64(1));
+    polls->addIncoming(next, waiting);
+    looked->addIncoming(looked, waiting);
+    ir_.CreateCondBr(
+        ir_.CreateICmpEQ(ir_.CreateAnd(polls, ir_.getInt64(polls_of_a_look - 1)), ir_.getInt64(0)), looking,
+        loop_);
+
+    ir_.SetInsertPoint(looking);
+    Value* const control = argument(ir_.getPtrTy(), offsetof(DeviceArguments, control));
+    Value* const abort =
+        target_.acquire(ir_, ir_.getInt32Ty(), member_address(ir_, control, offsetof(DeviceControl, abort)));
+    branch_to_give_up(ir_.CreateICmpNE(abort, ir_.getInt32(0)), Reason::peer, seen_);
+    Value* const now = target_.now(ir_, parameter(context));
+    Value* const deadline = argument(ir_.getInt64Ty(), offsetof(DeviceArguments, deadline));
+    branch_to_give_up(ir_.CreateICmpUGE(ir_.CreateSub(now, parameter(start)), deadline), Reason::deadline,
+                      seen_);
+    // Each look at the host begins a new interval.
+    llvm::BasicBlock *from = ir_.GetInsertBlock(), *at_host = new_block(ir_, "look_at_host");
+    ir_.CreateCondBr(
+        ir_.CreateICmpUGE(ir_.CreateSub(now, looked), ir_.getInt64(nanoseconds_between_looks_at_host)),
+        at_host, loop_);
+    polls->addIncoming(next, from);
+    looked->addIncoming(looked, from);
+    ir_.SetInsertPoint(at_host);
+    Value* const of_host = target_.acquire(ir_, ir_.getInt32Ty(),
+                                           argument(ir_.getPtrTy(), offsetof(DeviceArguments, host_abort)));
+    branch_to_give_up(ir_.CreateICmpNE(of_host, ir_.getInt32(0)), Reason::host, seen_);
+    polls->addIncoming(next, ir_.GetInsertBlock());
+    looked->addIncoming(now, ir_.GetInsertBlock());
+    ir_.CreateBr(loop_);
+}
+
+// A local peer that is a start ahead has compared with this rank already.
+void WaitBuilder::compare_identities() {
+    target_.touch(ir_, parameter(context), parameter(line), seen_, TwinAccess::acquire);
+    llvm::BasicBlock *compare = new_block(ir_, "compare"), *done = new_block(ir_, "same");
+    Value* const is_of_this_start =
+        ir_.CreateICmpEQ(ir_.CreateLShr(seen_, signal_bits), ir_.CreateLShr(parameter(wanted), signal_bits));
+    ir_.CreateCondBr(is_of_this_start, compare, done);
+    ir_.SetInsertPoint(compare);
+    Value* const theirs = load_member(ir_, ir_.getInt64Ty(), parameter(line), offsetof(DeviceLine, identity));
+    Value* const own = argument(ir_.getInt64Ty(), offsetof(DeviceArguments, identity));
+    branch_to_give_up(ir_.CreateICmpNE(theirs, own), Reason::mismatch, theirs);
+    ir_.CreateBr(done);
+    ir_.SetInsertPoint(done);
+}
+
+// Goes on behind the branch if the condition does not hold.
+void WaitBuilder::branch_to_give_up(Value* condition, Reason reason, Value* seen) {
+    llvm::BasicBlock* const next = new_block(ir_, "go_on");
+    reason_->addIncoming(ir_.getInt32(static_cast<std::uint32_t>(reason)), ir_.GetInsertBlock());
+    seen_last_->addIncoming(seen, ir_.GetInsertBlock());
+    ir_.CreateCondBr(condition, given_up_, next);
+    ir_.SetInsertPoint(next);
+}
+
+void WaitBuilder::give_up() {
+    Value* const report = argument(ir_.getPtrTy(), offsetof(DeviceArguments, report));
+    Value* const taken = target_.exchange(ir_, member_address(ir_, report, offsetof(DeviceReport, taken)), 1);
+    emit_if(ir_, ir_.CreateICmpEQ(taken, ir_.getInt32(0)), [&] { write_report(); });
+
+    Value* const control = argument(ir_.getPtrTy(), offsetof(DeviceArguments, control));
+    target_.release(ir_, member_address(ir_, control, offsetof(DeviceControl, abort)), ir_.getInt32(1));
+    Value* const peers = argument(ir_.getPtrTy(), offsetof(DeviceArguments, peer_aborts));
+    emit_for(ir_, ir_.getInt64(0), ir_.getInt64(shape_.peers), [&](Value* i) {
+        target_.release(ir_, load_element(ir_, ir_.getPtrTy(), peers, i), ir_.getInt32(1));
+        return ir_.CreateAdd(i, ir_.getInt64(1));
+    });
+    // Several threads may write it at once; all write the same.
+    ir_.CreateStore(ir_.getInt64(1), target_.shared(ir_, parameter(context), given_up_word), true);
+}
+
+void WaitBuilder::write_report() {
+    Value* const report = argument(ir_.getPtrTy(), offsetof(DeviceArguments, report));
+    store_member(ir_, reason_, report, offsetof(DeviceReport, reason));
+    store_member(ir_, parameter(operation), report, offsetof(DeviceReport, operation));
+    store_member(ir_, parameter(peer), report, offsetof(DeviceReport, peer));
+    store_member(ir_, parameter(stripe), report, offsetof(DeviceReport, stripe));
+    store_member(ir_, seen_last_, report, offsetof(DeviceReport, seen));
+}
+
+}  // namespace
+
+llvm::Function* build_wait(const DeviceShape& shape, const DeviceTarget& target, llvm::Module& module) {
+    return WaitBuilder(shape, target, module).run();
+}
+
+}  // namespace hocket::jit

@@ -1,0 +1,25 @@
+// The code by which a thread of a device plan waits for a local peer, and gives up.
+#pragma once
+
+#include <llvm/IR/Module.h>
+
+#include "runtime/compute/jit/llvm/device_target.hpp"
+
+namespace hocket::jit {
+
+// Words that a block's threads share: the stripe at work; whether the block gives up; the epoch; the time
+// when the block began.
+inline constexpr unsigned ticket_word = 0, given_up_word = 1, epoch_word = 2, start_word = 3;
+static_assert(start_word < shared_words);
+
+// Adds an internal function to the module:
+//
+//   wait(arguments, context, line, wanted, peer, operation, stripe, start)
+//
+// It returns when the line's sequence has reached `wanted`. If that will not be (DeviceReport::Reason), it
+// writes the report, unless another thread has, sets the abort words of this rank and of all local peers and
+// the block's given_up_word, and returns, too. start: when the block began (DeviceTarget::now).
+// peer, operation: 32 bits; line: an address; wanted, stripe, start: 64 bits.
+llvm::Function* build_wait(const DeviceShape& shape, const DeviceTarget& target, llvm::Module& module);
+
+}  // namespace hocket::jit

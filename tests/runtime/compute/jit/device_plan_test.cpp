@@ -1,0 +1,328 @@
+// Plans for a device, by their twins on the processor: the host's bits, however the work is divided.
+#include <fmt/format.h>
+
+#include <random>
+#include <thread>
+
+#include "tests/dsl/cases.hpp"
+#include "tests/runtime/compute/jit/device_ranks.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using test::DeviceLaunch;
+using test::DeviceRanks;
+
+namespace {
+
+std::vector<dsl::RankProgram> programs_of(const test::Case& item, const std::string& topology,
+                                          dsl::Protocol protocol, dsl::Rank root) {
+    auto request = test::request(item.collective, item.schedule, topology);
+    const dsl::Rank ranks = dsl::check_schedule(request)->levels().ranks();
+    request.hosts.assign(static_cast<std::size_t>(ranks), 0);
+    request.protocol = protocol;
+    request.root = contract_of(item.collective).has_root() ? root % ranks : 0;
+    const auto checked = dsl::check_schedule(request);
+    std::vector<dsl::RankProgram> programs;
+    for (dsl::Rank rank = 0; rank < ranks; ++rank) programs.push_back(checked->project(rank));
+    return programs;
+}
+
+// The pairs in turn, so that many cases have all of them.
+std::pair<DataType, ReduceOp> pair_of(std::size_t number) {
+    static const auto pairs = [] {
+        std::vector<std::pair<DataType, ReduceOp>> pairs;
+        for (const DataType type : all_types)
+            for (const ReduceOp op : all_ops)
+                if (supports(op, type)) pairs.emplace_back(type, op);
+        return pairs;
+    }();
+    return pairs[number * 37 % pairs.size()];
+}
+
+std::uint64_t most_stripes(const DeviceRanks& ranks) {
+    std::uint64_t most = DeviceRanks::most_stripes;
+    for (std::size_t r = 0; r < ranks.ranks(); ++r)
+        most = std::min(most, jit::most_stripes_of(ranks.plan(r).program()));
+    return most;
+}
+
+std::vector<DeviceRanks::Bytes> buffers_of(const DeviceRanks& ranks) {
+    std::vector<DeviceRanks::Bytes> all;
+    for (std::size_t r = 0; r < ranks.ranks(); ++r) all.push_back(ranks.buffers(r));
+    return all;
+}
+
+// Starts the same thing several times, each time divided in another way.
+void check_same_bits(DeviceRanks& ranks, std::uint64_t seed, int starts) {
+    std::mt19937_64 random(seed);
+    for (int start = 0; start < starts; ++start) {
+        const std::uint64_t data = random();
+        ranks.fill(data);
+        ranks.run_by_host();
+        const auto expected = buffers_of(ranks);
+        ranks.fill(data);
+        DeviceLaunch how{.stripes = 1 + random() % most_stripes(ranks),
+                         .blocks = static_cast<std::uint32_t>(1 + random() % 3),
+                         .threads = static_cast<std::uint32_t>(1 + random() % 3),
+                         .seed = random()};
+        INFO(fmt::format("start {}: {} stripes, {} blocks of {} threads", start, how.stripes, how.blocks,
+                         how.threads));
+        ranks.launch_all(how);
+        for (std::size_t r = 0; r < ranks.ranks(); ++r) {
+            INFO("rank " << r);
+            REQUIRE(ranks.report(r).taken == 0);
+            CHECK(ranks.control(r).epoch == static_cast<std::uint64_t>(start) + 1);
+            CHECK(ranks.control(r).ticket == 0);
+            REQUIRE(ranks.buffers(r) == expected[r]);
+        }
+    }
+}
+
+// number: chooses the type, the operator, the count, the protocol and the buffers.
+void check_case(const test::Case& item, const std::string& topology, std::size_t number) {
+    const auto [type, op] = pair_of(number);
+    const auto protocol = number % 3 == 0 ? dsl::Protocol::latency : dsl::Protocol::bandwidth;
+    const bool in_place = number / 2 % 2 == 0;
+    constexpr std::uint64_t counts[] = {1, 5, 67, 515, 1031};
+    const std::uint64_t count = counts[number % std::size(counts)];
+    INFO(fmt::format("{} by '{}' on {}, {} of {}, {} elements, {}, {}", name_of(item.collective),
+                     item.schedule, topology, name_of(op), name_of(type), count,
+                     in_place ? "in place" : "out of place",
+                     protocol == dsl::Protocol::latency ? "latency" : "bandwidth"));
+    DeviceRanks ranks(programs_of(item, topology, protocol, static_cast<dsl::Rank>(number)), type, op, count,
+                      in_place);
+    check_same_bits(ranks, number, 3);
+}
+
+}  // namespace
+
+TEST_CASE("a kernel gives the host's bits, by every schedule of the library") {
+    std::size_t number = 0;
+    for (const test::Case& item : test::cases()) {
+        // The topologies in turn.
+        static const std::vector<std::string> small = {"3", "2x3", "4", "2"};
+        const auto runs_on = [&](const std::string& topology) {
+            return std::ranges::any_of(item.topologies, [&](const char* own) { return own == topology; });
+        };
+        for (std::size_t i = 0; i < small.size(); ++i) {
+            const std::string& topology = small[(number + i) % small.size()];
+            if (!runs_on(topology)) continue;
+            check_case(item, topology, number);
+            break;
+        }
+        ++number;
+    }
+}
+
+// ---- Operators ----------------------------------------------------------------------------------
+
+TEST_CASE("a kernel combines by every operator, with every type") {
+    const test::Case direct{dsl::Collective::all_reduce, "direct", {}};
+    const auto programs = programs_of(direct, "2", dsl::Protocol::bandwidth, 0);
+    for (const DataType type : all_types)
+        for (const ReduceOp op : all_ops) {
+            if (!supports(op, type)) continue;
+            INFO(name_of(op) << " of " << name_of(type));
+            DeviceRanks ranks(programs, type, op, 211, false);
+            check_same_bits(ranks, 1, 1);
+        }
+}
+
+TEST_CASE("a kernel combines by operators of schedule files") {
+    using Item = dsl::Formula::Item;
+    using Op = dsl::Formula::Op;
+    const Item a{Op::element, 0}, b{Op::element, 1};
+    const std::vector<std::vector<Item>> formulas = {
+        {a, {Op::absolute}, b, {Op::absolute}, {Op::greater_equal}, a, b, {Op::select}},
+        {b, {Op::number, 0, 0.3}, a, {Op::multiply}, {Op::subtract}},
+        {a, b, {Op::multiply}, {Op::absolute}, {Op::square_root}, {Op::to_bfloat16}, a, {Op::divide}}};
+    const test::Case ring{dsl::Collective::all_reduce, "ring", {}};
+    for (const auto& formula : formulas)
+        for (const DataType type :
+             {DataType::float32, DataType::float64, DataType::float16, DataType::bfloat16}) {
+            const auto defined = std::make_shared<const dsl::Operator>(dsl::Operator{"own", {formula}});
+            INFO(name_of(type));
+            DeviceRanks ranks(programs_of(ring, "3", dsl::Protocol::bandwidth, 0), type,
+                              compute::Reduction(defined), 211, false);
+            check_same_bits(ranks, 2, 2);
+        }
+}
+
+TEST_CASE("a kernel combines more operands than are unrolled") {
+    const test::Case direct{dsl::Collective::all_reduce, "direct", {}};
+    for (const auto protocol : {dsl::Protocol::bandwidth, dsl::Protocol::latency}) {
+        DeviceRanks ranks(programs_of(direct, "18", protocol, 0), DataType::bfloat16, ReduceOp::average, 1000,
+                          false);
+        check_same_bits(ranks, 3, 1);
+    }
+}
+
+// ---- Ranks that do not come ---------------------------------------------------------------------
+
+namespace {
+
+DeviceRanks four_ranks(dsl::Protocol protocol = dsl::Protocol::bandwidth) {
+    const test::Case ring{dsl::Collective::all_reduce, "ring", {}};
+    return DeviceRanks(programs_of(ring, "4", protocol, 0), DataType::float32, ReduceOp::sum, 100, false);
+}
+
+using Reason = jit::DeviceReport::Reason;
+Reason reason_of(const DeviceRanks& ranks, std::size_t rank) {
+    return static_cast<Reason>(ranks.report(rank).reason);
+}
+
+// Checks that the report names a wait of the rank's program, and a signal that was not reached.
+void check_report(const DeviceRanks& ranks, std::size_t rank, std::uint64_t epoch) {
+    const jit::DeviceReport& report = ranks.report(rank);
+    const dsl::RankProgram& program = ranks.plan(rank).program();
+    REQUIRE(report.taken == 1);
+    REQUIRE(report.operation < program.ops.size());
+    const dsl::Op& op = program.ops[report.operation];
+    CHECK(op.kind == dsl::Op::Kind::await);
+    REQUIRE(report.peer < program.local_peers.size());
+    CHECK(op.peer == program.local_peers[report.peer]);
+    CHECK(report.seen < jit::sequence_of(epoch, op.message));
+}
+
+}  // namespace
+
+TEST_CASE("ranks give up at the deadline if one does not come, and say what they waited for") {
+    for (const std::size_t absent : {0u, 2u}) {
+        DeviceRanks ranks = four_ranks();
+        ranks.fill(1);
+        ranks.tick = 1000;
+        for (std::size_t r = 0; r < 4; ++r) ranks.arguments(r).deadline = 1'000'000;
+        std::vector<bool> who(4, false);
+        who[absent] = true;
+        ranks.launch_all({.stripes = 5, .blocks = 2, .threads = 2}, who);
+        std::size_t at_deadline = 0, of_absent = 0;
+        for (std::size_t r = 0; r < 4; ++r) {
+            INFO("rank " << r << ", absent " << absent);
+            // One that has not come is told, too.
+            CHECK(ranks.control(r).abort == 1);
+            if (r == absent) continue;
+            check_report(ranks, r, 0);
+            CHECK(ranks.control(r).epoch == 1);
+            at_deadline += reason_of(ranks, r) == Reason::deadline;
+            of_absent +=
+                ranks.plan(r).program().local_peers[ranks.report(r).peer] == static_cast<dsl::Rank>(absent);
+            CHECK((reason_of(ranks, r) == Reason::deadline || reason_of(ranks, r) == Reason::peer));
+        }
+        CHECK(at_deadline >= 1);
+        CHECK(of_absent >= 1);
+        // Comes when the others are gone.
+        ranks.launch(absent, {.stripes = 5, .blocks = 2, .threads = 2});
+        check_report(ranks, absent, 0);
+        CHECK(reason_of(ranks, absent) == Reason::peer);
+    }
+}
+
+TEST_CASE("a rank may be late") {
+    DeviceRanks ranks = four_ranks();
+    ranks.fill(1);
+    ranks.run_by_host();
+    const auto expected = buffers_of(ranks);
+    ranks.fill(1);
+    const DeviceLaunch how{.stripes = 7, .blocks = 2, .threads = 2};
+    std::thread others([&] { ranks.launch_all(how, {false, true, false, false}); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ranks.launch(1, how);
+    others.join();
+    CHECK(buffers_of(ranks) == expected);
+}
+
+TEST_CASE("the host makes a kernel give up, and the other ranks with it") {
+    DeviceRanks ranks = four_ranks();
+    ranks.fill(1);
+    ranks.tick = 1000;
+    ranks.host_abort(3) = 1;
+    ranks.launch_all({.stripes = 3}, {true, false, false, false});
+    CHECK(reason_of(ranks, 3) == Reason::host);
+    check_report(ranks, 3, 0);
+    for (const std::size_t r : {1u, 2u}) CHECK(reason_of(ranks, r) == Reason::peer);
+}
+
+TEST_CASE("ranks that start different things notice it") {
+    DeviceRanks ranks = four_ranks();
+    ranks.fill(1);
+    ranks.arguments(2).identity = 12;
+    ranks.launch_all({.stripes = 3, .blocks = 2});
+    std::size_t differ = 0;
+    for (std::size_t r = 0; r < 4; ++r) {
+        REQUIRE(ranks.report(r).taken == 1);
+        if (reason_of(ranks, r) != Reason::mismatch) continue;
+        ++differ;
+        const dsl::Rank peer = ranks.plan(r).program().local_peers[ranks.report(r).peer];
+        CHECK((r == 2 || peer == 2));
+        CHECK(ranks.report(r).seen == (r == 2 ? 4711u : 12u));
+    }
+    CHECK(differ >= 1);
+}
+
+// ---- Replays ------------------------------------------------------------------------------------
+
+TEST_CASE("kernels replay with the same arguments, while some ranks are ahead") {
+    constexpr int replays = 25;
+    for (const char* schedule : {"ring", "direct", "exchange"})
+        for (const auto protocol : {dsl::Protocol::bandwidth, dsl::Protocol::latency})
+            for (const bool in_place : {false, true}) {
+                INFO(schedule << ", latency " << (protocol == dsl::Protocol::latency) << ", in place "
+                              << in_place);
+                const test::Case item{dsl::Collective::all_reduce, schedule, {}};
+                DeviceRanks ranks(programs_of(item, "3", protocol, 0), DataType::float32, ReduceOp::sum, 101,
+                                  in_place);
+                std::vector<std::vector<DeviceRanks::Bytes>> expected;
+                for (int replay = 0; replay < replays; ++replay) {
+                    ranks.fill(static_cast<std::uint64_t>(replay));
+                    ranks.run_by_host();
+                    expected.push_back(buffers_of(ranks));
+                }
+                std::atomic<int> wrong = 0;
+                std::vector<std::thread> streams;
+                for (std::size_t r = 0; r < ranks.ranks(); ++r)
+                    streams.emplace_back([&, r] {
+                        for (int replay = 0; replay < replays; ++replay) {
+                            ranks.fill(r, static_cast<std::uint64_t>(replay));
+                            ranks.launch(r, {.stripes = static_cast<std::uint64_t>(1 + replay % 4),
+                                             .blocks = 2,
+                                             .seed = static_cast<std::uint64_t>(replay)});
+                            wrong += ranks.buffers(r) != expected[static_cast<std::size_t>(replay)][r];
+                        }
+                    });
+                for (std::thread& stream : streams) stream.join();
+                CHECK(wrong == 0);
+                for (std::size_t r = 0; r < ranks.ranks(); ++r) CHECK(ranks.control(r).epoch == replays);
+            }
+}
+
+// ---- Order --------------------------------------------------------------------------------------
+
+TEST_CASE("no two threads touch the same memory unordered, in several starts") {
+    std::size_t number = 0;
+    for (const test::Case& item : test::cases()) {
+        if (std::ranges::none_of(item.topologies, [](const char* name) { return std::string(name) == "4"; }))
+            continue;
+        ++number;
+        const auto protocol = number % 2 == 0 ? dsl::Protocol::latency : dsl::Protocol::bandwidth;
+        const bool in_place = number % 3 == 0;
+        INFO(name_of(item.collective)
+             << " by '" << item.schedule << "', latency " << (number % 2 == 0) << ", in place " << in_place);
+        test::RaceWatcher watcher;
+        DeviceRanks ranks(programs_of(item, "4", protocol, static_cast<dsl::Rank>(number)), DataType::int16,
+                          ReduceOp::sum, 9, in_place, &watcher);
+        ranks.fill(number);
+        std::vector<std::thread> streams;
+        for (std::size_t r = 0; r < ranks.ranks(); ++r)
+            streams.emplace_back([&, r] {
+                for (std::uint64_t start = 0; start < 3; ++start) {
+                    ranks.fill(r, number + start);
+                    ranks.launch(r, {.stripes = std::min<std::uint64_t>(2, most_stripes(ranks)),
+                                     .blocks = 2,
+                                     .threads = 2,
+                                     .seed = number + start});
+                }
+            });
+        for (std::thread& stream : streams) stream.join();
+        CHECK(watcher.race() == "");
+    }
+}

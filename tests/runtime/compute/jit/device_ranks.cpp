@@ -1,0 +1,350 @@
+#include "tests/runtime/compute/jit/device_ranks.hpp"
+
+#include <barrier>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+#include <thread>
+
+#include "runtime/compute/kernels/cpu/multiply.hpp"
+#include "runtime/engine/plan/address.hpp"
+
+namespace hocket::test {
+namespace {
+
+constexpr std::byte mark{0xa5};
+constexpr std::uint64_t margin = 64;  // bytes before and behind a buffer that nobody may touch
+
+// Finite numbers with fractions, whose sums show their order.
+template <DataType type>
+void fill_as(std::byte* to, std::uint64_t count, std::mt19937_64& random) {
+    using Stored = typename ElementOf<type>::Stored;
+    using Worked = typename ElementOf<type>::Worked;
+    for (std::uint64_t i = 0; i < count; ++i) {
+        Stored value;
+        if constexpr (type == DataType::boolean)
+            value = static_cast<Stored>(random() & 1);
+        else if constexpr (std::is_integral_v<Worked>)
+            value = static_cast<Stored>(random());
+        else
+            value = static_cast<Stored>(static_cast<Worked>(std::uniform_real_distribution<>(-8, 8)(random)));
+        std::memcpy(to + i * sizeof value, &value, sizeof value);
+    }
+}
+
+std::uint64_t elements_of(dsl::Share share, const engine::Plan& plan, std::uint64_t count) {
+    const std::uint64_t all = plan.elements_of_x(count);
+    if (share == dsl::Share::none) return 0;
+    if (share == dsl::Share::whole) return all;
+    return Layout(all).piece_count(plan.program().rank, plan.program().ranks);
+}
+
+// thread: 0 for the rank's stream.
+RaceWatcher::Agent agent_of(std::size_t rank, std::size_t thread) {
+    return rank * 1000 + thread;
+}
+
+}  // namespace
+
+struct DeviceRanks::Rank {
+    std::unique_ptr<engine::Plan> plan;
+    std::shared_ptr<const engine::Binding> binding;
+    std::unique_ptr<jit::Compiler> compiler;
+    jit::TwinCode code = nullptr;
+    bool copies = false;
+    std::uint64_t begin =
+        0;  // of the input's elements in its buffer: in place it may be a part of the output
+    std::uint64_t input = 0, output = 0;              // elements
+    Bytes send, recv, memory;                         // memory: the work area and scratch
+    std::array<Bytes, 2> copy;                        // of the input
+    std::array<std::vector<std::byte*>, 2> areas;     // of even and odd epochs
+    std::vector<std::byte*> all_areas;                // both, as the kernel has them
+    std::vector<std::vector<jit::DeviceLine>> lines;  // by local peer: for this rank
+    std::vector<const jit::DeviceLine*> inboxes;
+    std::vector<jit::DeviceLine*> outboxes;
+    std::vector<std::uint32_t*> peer_aborts;
+    std::vector<std::uint64_t> stretches;
+    jit::DeviceControl control{};
+    jit::DeviceReport report{};
+    std::uint32_t host_abort = 0;
+    jit::DeviceArguments arguments{};
+
+    std::byte* input_memory() { return send.empty() ? recv.data() + margin + begin : send.data() + margin; }
+};
+
+struct DeviceRanks::Block {
+    explicit Block(std::uint32_t threads) : barrier(threads) {}
+    std::barrier<> barrier;
+    std::uint64_t shared[jit::shared_words] = {};
+};
+
+struct DeviceRanks::Thread : jit::TwinThread {
+    DeviceRanks* all = nullptr;
+    Block* block = nullptr;
+    RaceWatcher::Agent agent = 0;
+    mutable std::mt19937_64 random;
+    mutable std::uint64_t barriers = 0;
+
+    static const Thread& of(const TwinThread* thread) { return *static_cast<const Thread*>(thread); }
+
+    void delay() const {
+        if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 50));
+    }
+    static void wait_for_block(const TwinThread* thread) {
+        const Thread& own = of(thread);
+        RaceWatcher* const watcher = own.all->watcher_;
+        own.delay();
+        if (watcher) watcher->arrive(own.agent, own.block, own.barriers);
+        own.block->barrier.arrive_and_wait();
+        if (watcher) watcher->leave(own.agent, own.block, own.barriers);
+        ++own.barriers;
+    }
+    static void tell(const TwinThread* thread, const void* memory, std::uint64_t number,
+                     std::uint32_t access) {
+        RaceWatcher& watcher = *of(thread).all->watcher_;
+        const RaceWatcher::Agent agent = of(thread).agent;
+        switch (static_cast<jit::TwinAccess>(access)) {
+            case jit::TwinAccess::read:
+                return watcher.read(agent, memory, number);
+            case jit::TwinAccess::write:
+                return watcher.write(agent, memory, number);
+            case jit::TwinAccess::acquire:
+                return watcher.acquire(agent, memory, number);
+            case jit::TwinAccess::release:
+                return watcher.release(agent, memory, number);
+        }
+    }
+    static std::uint64_t clock(const TwinThread* thread) {
+        DeviceRanks& all = *of(thread).all;
+        if (all.tick != 0) return all.time_.fetch_add(all.tick);
+        return static_cast<std::uint64_t>(
+            std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+    }
+    // Sleeping gets the processor back sooner than yielding, where other programs want it, too.
+    static void give_way(const TwinThread*) { std::this_thread::sleep_for(std::chrono::microseconds(5)); }
+};
+
+DeviceRanks::DeviceRanks(const std::vector<dsl::RankProgram>& programs, DataType type,
+                         const compute::Reduction& op, std::uint64_t count, bool in_place,
+                         RaceWatcher* watcher)
+    : type_(type), op_(op), count_(count), in_place_(in_place), watcher_(watcher) {
+    make_plans(programs);
+    for (const auto& rank : ranks_) place(*rank);
+    for (std::size_t r = 0; r < ranks(); ++r) {
+        Rank& rank = *ranks_[r];
+        for (std::size_t parity = 0; parity < 2; ++parity) place_areas(r, rank.areas[parity], parity);
+        rank.all_areas = rank.areas[0];
+        rank.all_areas.insert(rank.all_areas.end(), rank.areas[1].begin(), rank.areas[1].end());
+        const auto& peers = rank.plan->program().local_peers;
+        for (std::size_t p = 0; p < peers.size(); ++p) {
+            Rank& peer = *ranks_[static_cast<std::size_t>(peers[p])];
+            const auto& theirs = peer.plan->program().local_peers;
+            const auto own = static_cast<std::size_t>(std::ranges::find(theirs, static_cast<dsl::Rank>(r)) -
+                                                      theirs.begin());
+            rank.inboxes.push_back(rank.lines[p].data());
+            rank.outboxes.push_back(peer.lines[own].data());
+            rank.peer_aborts.push_back(&peer.control.abort);
+        }
+        rank.arguments = {.areas = rank.all_areas.data(),
+                          .boundaries = rank.binding->byte_offsets.data(),
+                          .stretches = nullptr,
+                          .inboxes = rank.inboxes.data(),
+                          .outboxes = rank.outboxes.data(),
+                          .peer_aborts = rank.peer_aborts.data(),
+                          .control = &rank.control,
+                          .host_abort = &rank.host_abort,
+                          .report = &rank.report,
+                          .identity = 4711,
+                          .deadline = std::uint64_t{60} * 1'000'000'000,
+                          .factor = 2.0 * static_cast<double>(r) + 3,
+                          .stripes = 1,
+                          .most_stripes = most_stripes};
+    }
+}
+
+DeviceRanks::~DeviceRanks() = default;
+
+std::size_t DeviceRanks::ranks() const {
+    return ranks_.size();
+}
+const engine::Plan& DeviceRanks::plan(std::size_t rank) const {
+    return *ranks_[rank]->plan;
+}
+jit::DeviceArguments& DeviceRanks::arguments(std::size_t rank) {
+    return ranks_[rank]->arguments;
+}
+const jit::DeviceControl& DeviceRanks::control(std::size_t rank) const {
+    return ranks_[rank]->control;
+}
+const jit::DeviceReport& DeviceRanks::report(std::size_t rank) const {
+    return ranks_[rank]->report;
+}
+std::uint32_t& DeviceRanks::host_abort(std::size_t rank) {
+    return ranks_[rank]->host_abort;
+}
+
+// ---- Memory -------------------------------------------------------------------------------------
+
+void DeviceRanks::make_plans(const std::vector<dsl::RankProgram>& programs) {
+    for (const dsl::RankProgram& program : programs) {
+        auto rank = std::make_unique<Rank>();
+        rank->plan = std::make_unique<engine::Plan>(program, type_, op_, engine::ExecutorKind::interpreter);
+        rank->binding = rank->plan->bind(rank->plan->elements_of_x(count_));
+        ranks_.push_back(std::move(rank));
+    }
+}
+
+void DeviceRanks::place(Rank& rank) {
+    const dsl::RankProgram& program = rank.plan->program();
+    const std::uint64_t element = rank.plan->element();
+    rank.input = elements_of(rank.plan->input(), *rank.plan, count_);
+    rank.output = elements_of(rank.plan->output(), *rank.plan, count_);
+    // In place, the smaller buffer is the rank's own part of the larger one. Here that is always the output.
+    const bool is_one = in_place_ && rank.input > 0 && rank.output >= rank.input;
+    rank.recv.resize(2 * margin + rank.output * element);
+    if (!is_one) rank.send.resize(2 * margin + rank.input * element);
+    if (is_one && rank.plan->input() == dsl::Share::own && rank.plan->output() == dsl::Share::whole)
+        rank.begin =
+            Layout(rank.plan->elements_of_x(count_)).piece_begin(program.rank, program.ranks) * element;
+    rank.memory.resize(rank.binding->memory_bytes);
+    for (Bytes& copy : rank.copy) copy.resize(rank.input * element);
+    rank.lines.assign(program.local_peers.size(), std::vector<jit::DeviceLine>(2 * most_stripes));
+    // Positions after exchanges differ, so an input that is overwritten is copied.
+    const bool must_copy = is_one && program.buffers > 1;
+    const dsl::Formula formula = op_.defined() ? op_.defined()->formula : dsl::Formula();
+    const ReduceOp built_in = op_.built_in();
+    rank.copies = jit::copies_input(program, built_in, formula, must_copy);
+    rank.compiler = std::make_unique<jit::Compiler>();
+    rank.code = rank.compiler->compile_twin(
+        jit::device_shape_of(program, type_, built_in, formula, rank.copies), watcher_ != nullptr);
+}
+
+void DeviceRanks::place_areas(std::size_t r, std::vector<std::byte*>& areas, std::size_t parity) {
+    Rank& rank = *ranks_[r];
+    const dsl::RankProgram& program = rank.plan->program();
+    const auto& offsets = rank.binding->byte_offsets;
+    areas.resize(program.areas() + 1);
+    const auto place_rank = [&](Rank& owner, dsl::AreaId first) {
+        const dsl::RankProgram& own = owner.plan->program();
+        areas[first + dsl::input_area] = engine::virtual_base(
+            owner.copies ? owner.copy[parity].data() : owner.input_memory(), offsets[own.input_origin]);
+        areas[first + dsl::output_area] =
+            engine::virtual_base(owner.recv.data() + margin, offsets[own.output_origin]);
+        areas[first + dsl::work_area] = owner.memory.data();
+    };
+    place_rank(rank, 0);
+    for (std::size_t p = 0; p < program.local_peers.size(); ++p)
+        place_rank(*ranks_[static_cast<std::size_t>(program.local_peers[p])],
+                   dsl::RankProgram::local_peer_area(p, 0));
+    for (std::size_t i = 0; i < program.scratch.size(); ++i)
+        areas[program.first_scratch() + i] =
+            engine::virtual_base(engine::address(rank.memory.data(), rank.binding->slot_offsets[i]),
+                                 offsets[program.scratch[i].begin]);
+    engine::place_shifted(program, offsets.data(), areas.data());
+    areas.back() = engine::virtual_base(rank.input_memory(), offsets[program.input_origin]);
+}
+
+void DeviceRanks::fill(std::size_t r, std::uint64_t seed) {
+    Rank& rank = *ranks_[r];
+    std::ranges::fill(rank.send, mark);
+    std::ranges::fill(rank.recv, mark);
+    std::mt19937_64 random(seed * 1000 + r);
+    with_type(type_,
+              [&]<DataType t>(TypeConstant<t>) { fill_as<t>(rank.input_memory(), rank.input, random); });
+}
+
+void DeviceRanks::fill(std::uint64_t seed) {
+    for (std::size_t r = 0; r < ranks(); ++r) {
+        fill(r, seed);
+        std::ranges::fill(ranks_[r]->memory, mark);
+        for (Bytes& copy : ranks_[r]->copy) std::ranges::fill(copy, mark);
+    }
+}
+
+DeviceRanks::Bytes DeviceRanks::buffers(std::size_t rank) const {
+    Bytes all = ranks_[rank]->send;
+    all.insert(all.end(), ranks_[rank]->recv.begin(), ranks_[rank]->recv.end());
+    return all;
+}
+
+// ---- By the host's executor ---------------------------------------------------------------------
+
+void DeviceRanks::copy_input(Rank& rank) {
+    const std::uint64_t bytes = rank.input * rank.plan->element();
+    if (rank.plan->multiplies())
+        kernels::multiply(type_, rank.copy[0].data(), rank.input_memory(), rank.input, rank.arguments.factor);
+    else if (bytes > 0)
+        std::memcpy(rank.copy[0].data(), rank.input_memory(), bytes);
+}
+
+void DeviceRanks::run_by_host() {
+    for (const auto& rank : ranks_)
+        if (rank->copies) copy_input(*rank);
+    std::vector<std::size_t> next(ranks(), 0);
+    std::vector<std::uint32_t> signalled(ranks(), 0);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (std::size_t r = 0; r < ranks(); ++r) {
+            const dsl::RankProgram& program = ranks_[r]->plan->program();
+            const auto& offsets = ranks_[r]->binding->byte_offsets;
+            for (; next[r] < program.ops.size(); ++next[r], moved = true) {
+                const dsl::Op& op = program.ops[next[r]];
+                if (op.kind == dsl::Op::Kind::signal) signalled[r] = op.message;
+                if (op.kind == dsl::Op::Kind::await &&
+                    signalled[static_cast<std::size_t>(op.peer)] < op.message)
+                    break;
+                if (op.is_elementwise() && offsets[op.begin] < offsets[op.end])
+                    ranks_[r]->plan->executor().run(static_cast<dsl::OpId>(next[r]),
+                                                    ranks_[r]->areas[0].data(), offsets.data());
+            }
+        }
+    }
+    for (std::size_t r = 0; r < ranks(); ++r)
+        if (next[r] < ranks_[r]->plan->program().ops.size()) throw std::logic_error("a rank is stuck");
+}
+
+// ---- By the twins -------------------------------------------------------------------------------
+
+void DeviceRanks::launch(std::size_t r, const DeviceLaunch& how) {
+    Rank& rank = *ranks_[r];
+    rank.stretches = jit::stretches_of(rank.binding->byte_offsets, how.stripes);
+    rank.arguments.stretches = rank.stretches.data();
+    rank.arguments.stripes = how.stripes;
+    std::vector<std::thread> threads;
+    std::vector<std::unique_ptr<Block>> blocks;
+    std::vector<std::unique_ptr<Thread>> all;
+    for (std::uint32_t b = 0; b < how.blocks; ++b) {
+        blocks.push_back(std::make_unique<Block>(how.threads));
+        for (std::uint32_t t = 0; t < how.threads; ++t) {
+            auto thread = std::make_unique<Thread>();
+            static_cast<jit::TwinThread&>(*thread) = {.thread = t,
+                                                      .threads = how.threads,
+                                                      .blocks = how.blocks,
+                                                      .shared = blocks.back()->shared,
+                                                      .barrier = Thread::wait_for_block,
+                                                      .now = Thread::clock,
+                                                      .pause = Thread::give_way,
+                                                      .touch = watcher_ ? Thread::tell : nullptr};
+            thread->all = this;
+            thread->block = blocks.back().get();
+            thread->agent = agent_of(r, 1 + b * how.threads + t);
+            thread->random.seed(how.seed * 7919 + r * 101 + b * 11 + t);
+            if (watcher_) watcher_->begin(thread->agent, agent_of(r, 0));
+            threads.emplace_back([&rank, own = thread.get()] { rank.code(&rank.arguments, own); });
+            all.push_back(std::move(thread));
+        }
+    }
+    for (std::thread& thread : threads) thread.join();
+    if (watcher_)
+        for (const auto& thread : all) watcher_->end(thread->agent, agent_of(r, 0));
+}
+
+void DeviceRanks::launch_all(const DeviceLaunch& how, const std::vector<bool>& absent) {
+    std::vector<std::thread> streams;
+    for (std::size_t r = 0; r < ranks(); ++r)
+        if (absent.empty() || !absent[r]) streams.emplace_back([this, r, &how] { launch(r, how); });
+    for (std::thread& stream : streams) stream.join();
+}
+
+}  // namespace hocket::test
