@@ -1,0 +1,136 @@
+// The PTX of plans for a device: NVIDIA's assembler takes it, for all generations of devices, and keeps all
+// values in registers. Where there is no assembler, only the text is looked at.
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include "runtime/compute/jit/compiler.hpp"
+#include "runtime/compute/jit/device_program.hpp"
+#include "tests/dsl/cases.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string ptx_of(const char* schedule, dsl::Rank ranks, DataType type, ReduceOp op,
+                   dsl::Protocol protocol = dsl::Protocol::bandwidth, const dsl::Formula& defined = {}) {
+    auto request = test::request(dsl::Collective::all_reduce, schedule, "", ranks);
+    request.hosts.assign(static_cast<std::size_t>(ranks), 0);
+    request.protocol = protocol;
+    const dsl::RankProgram program = dsl::check_schedule(request)->project(ranks - 1);
+    REQUIRE(!jit::why_no_device_kernel(program));
+    const bool copies = jit::copies_input(program, op, defined, false);
+    return jit::Compiler().ptx(jit::device_shape_of(program, type, op, defined, copies));
+}
+
+// Returns the assembler's place, or "".
+std::string assembler() {
+    for (const std::string folder : {"/usr/local/cuda/bin", "/usr/bin", "/usr/local/bin"})
+        if (std::filesystem::exists(folder + "/ptxas")) return folder + "/ptxas";
+    return "";
+}
+
+std::string output_of(const std::string& command) {
+    FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    std::string text;
+    std::array<char, 4096> part;
+    while (const std::size_t bytes = std::fread(part.data(), 1, part.size(), pipe))
+        text.append(part.data(), bytes);
+    const int status = pclose(pipe);
+    return status == 0 ? text : fmt::format("exit status {}: {}", status, text);
+}
+
+// Returns the sum over the kernel and the functions that it calls.
+std::uint64_t spilled_bytes(const std::string& told) {
+    static const std::regex line(R"((\d+) bytes spill stores, (\d+) bytes spill loads)");
+    const std::sregex_iterator first(told.begin(), told.end(), line), last;
+    REQUIRE(first != last);
+    std::uint64_t bytes = 0;
+    for (auto found = first; found != last; ++found)
+        bytes += std::stoul((*found)[1].str()) + std::stoul((*found)[2].str());
+    return bytes;
+}
+
+struct Shape {
+    const char* schedule;
+    dsl::Rank ranks;
+    DataType type;
+    ReduceOp op;
+    dsl::Protocol protocol = dsl::Protocol::bandwidth;
+    dsl::Formula defined = {};
+};
+
+std::vector<Shape> shapes() {
+    using enum DataType;
+    using Op = dsl::Formula::Op;
+    const dsl::Formula absmax{{{Op::element, 0},
+                               {Op::absolute},
+                               {Op::element, 1},
+                               {Op::absolute},
+                               {Op::greater_equal},
+                               {Op::element, 0},
+                               {Op::element, 1},
+                               {Op::select}}};
+    return {{"direct", 2, float32, ReduceOp::sum},
+            {"direct", 8, float32, ReduceOp::sum},
+            {"direct", 8, bfloat16, ReduceOp::average},
+            {"direct", 8, float16, ReduceOp::sum},
+            {"direct", 4, float64, ReduceOp::max},
+            {"direct", 8, int8, ReduceOp::average},
+            {"direct", 8, bfloat16, ReduceOp::premul_sum, dsl::Protocol::latency},
+            {"exchange", 8, float32, ReduceOp::sum, dsl::Protocol::latency},
+            {"direct", 18, float32, ReduceOp::sum},
+            {"ring", 8, bfloat16, ReduceOp::sum},
+            {"direct", 8, float32, ReduceOp::sum, dsl::Protocol::bandwidth, absmax}};
+}
+
+}  // namespace
+
+TEST_CASE("a kernel's PTX orders its accesses, and rounds as the processor does") {
+    const std::string text = ptx_of("direct", 3, DataType::float32, ReduceOp::average);
+    for (const char* part :
+         {".entry hocket_plan(", ".target sm_80", "ld.acquire.sys.global.u64", "st.release.sys.global.u64",
+          "atom.acq_rel.gpu.global.add.u32", "bar.sync", "%globaltimer", "add.rn.f32", "div.rn.f32",
+          "ld.global.v4.f32", "st.global.v4.f32"})
+        CHECK_THAT(text, Contains(part));
+    for (const char* part : {"fma", ".ftz", ".approx", ".nc.f32", ".nc.v4", "ld.acquire.gpu"})
+        CHECK_THAT(text, !Contains(part));
+    CHECK_THAT(ptx_of("direct", 4, DataType::bfloat16, ReduceOp::premul_sum), Contains("mul.rn.f32"));
+}
+
+TEST_CASE("NVIDIA's assembler takes each kernel, and spills nothing") {
+    const std::string ptxas = assembler();
+    if (ptxas.empty()) HOCKET_SKIP("there is no ptxas: CUDA is not installed");
+    const test::TemporaryFolder folder;
+    const std::string file = std::string(folder.path()) + "/plan.ptx";
+    const std::regex used(R"(Used (\d+) registers)");
+    for (const Shape& shape : shapes()) {
+        std::ofstream(file) << ptx_of(shape.schedule, shape.ranks, shape.type, shape.op, shape.protocol,
+                                      shape.defined);
+        std::string registers;
+        for (const char* device : {"sm_80", "sm_90", "sm_100"}) {
+            const std::string told =
+                output_of(fmt::format("{} -v -arch {} -o {}.cubin {}", ptxas, device, file, file));
+            INFO(fmt::format("{} on {}, {} of {}, {}: {}", shape.schedule, shape.ranks, name_of(shape.op),
+                             name_of(shape.type), device, told));
+            CHECK_THAT(told, !Contains("exit status"));
+            // A kernel for any number of operands is a call, which may cost the caller a register.
+            const bool is_unrolled = shape.ranks <= static_cast<dsl::Rank>(jit::KernelShape::most_unrolled);
+            CHECK(spilled_bytes(told) <= (is_unrolled ? 0 : 16));
+            std::smatch number;
+            if (std::regex_search(told, number, used)) registers += " " + number[1].str();
+        }
+        if (std::getenv("HOCKET_SHOW_REGISTERS"))
+            fmt::print("{} on {}, {} of {}: registers{}\n", shape.schedule, shape.ranks, name_of(shape.op),
+                       name_of(shape.type), registers);
+    }
+}
