@@ -12,6 +12,8 @@
 #include "dsl/planning/compile.hpp"
 #include "dsl/planning/estimate.hpp"
 #include "runtime/compute/jit/compiled_program.hpp"
+#include "runtime/compute/jit/compiler.hpp"
+#include "runtime/compute/jit/device_program.hpp"
 #include "tools/schedc/emit.hpp"
 
 namespace hocket::tools {
@@ -61,6 +63,17 @@ int print_tree(const ExplainOptions& options) {
     return 0;
 }
 
+// The kernel that runs a rank's program if all ranks share memory, as those of a host with devices do.
+int print_ptx(const RankProgram& program, const ExplainOptions& options) {
+    if (const auto why = jit::why_no_device_kernel(program))
+        throw NotFoundError(
+            fmt::format("no kernel of a device runs {} by itself: {}", program.schedule, *why));
+    const bool copies = jit::copies_input(program, options.op, {}, false);
+    fmt::print("{}",
+               jit::Compiler().ptx(jit::device_shape_of(program, options.type, options.op, {}, copies)));
+    return 0;
+}
+
 int print_code(const RankProgram& program, const ExplainOptions& options) {
     const auto compiled = jit::CompiledProgram::compile(program, options.type, options.op);
     fmt::print("{}", options.emit == "llvm" ? compiled->llvm_ir() : compiled->assembly());
@@ -104,11 +117,16 @@ int run_explain(const ExplainOptions& options) {
     if (options.schedule.empty() && options.bytes == 0 && options.emit == "steps" && !options.rank)
         return print_choices(request, options);
     const Clock::time_point start = Clock::now();
-    const auto checked = check_schedule(request);
+    Planner planner;
+    auto checked = planner.check(request);
     const Clock::time_point verified = Clock::now();
     const Rank ranks = checked->levels().ranks();
     if (options.rank && (*options.rank < 0 || *options.rank >= ranks))
         throw NotFoundError(fmt::format("there is no rank {}: ranks are 0 to {}", *options.rank, ranks - 1));
+    if (options.emit == "ptx") {
+        request.hosts.assign(static_cast<std::size_t>(ranks), 0);
+        checked = planner.check(request);
+    }
     if (options.emit == "graph") {
         end_waiting(options);
         fmt::print("{}", graph_text(checked->graph(), options.rank));
@@ -128,6 +146,8 @@ int run_explain(const ExplainOptions& options) {
         fmt::print("{}", dot_text(programs));
     else if (options.emit == "json")
         fmt::print("{}\n", json_text(programs));
+    else if (options.emit == "ptx")
+        return print_ptx(programs[0], options);
     else
         return print_code(programs[0], options);
     return 0;

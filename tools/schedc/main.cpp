@@ -126,12 +126,12 @@ void describe_explain(CLI::App& app, tools::ExplainOptions& options) {
                    "the collective: of the choice without a schedule, or if the schedule exists for several")
         ->type_name("NAME");
     app.add_option("--root", options.root, "the root, if the collective has one");
-    app.add_option("-e,--emit", options.emit, "steps, ast, graph, dot, json, llvm or asm")
-        ->check(CLI::IsMember({"steps", "ast", "graph", "dot", "json", "llvm", "asm"}))
+    app.add_option("-e,--emit", options.emit, "steps, ast, graph, dot, json, llvm, asm or ptx")
+        ->check(CLI::IsMember({"steps", "ast", "graph", "dot", "json", "llvm", "asm", "ptx"}))
         ->capture_default_str();
     app.add_option("-d,--dtype,--type", options.type, "the element type, of machine code and of selections")
         ->transform(one_of(types));
-    app.add_option("-o,--op", options.op, "llvm, asm: reduction")->transform(one_of(ops));
+    app.add_option("-o,--op", options.op, "llvm, asm, ptx: reduction")->transform(one_of(ops));
     describe_timeout(app, options.timeout, "planning one schedule on one topology");
 }
 
