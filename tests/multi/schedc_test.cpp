@@ -176,6 +176,7 @@ TEST_CASE("explain emits every stage") {
     }
     CHECK_THAT(llvm.out, Contains("combine3_float64_max"));
     CHECK_THAT(schedc({"explain", "direct", "-n", "3", "-e", "asm"}).out, Contains("combine3_float32_sum:"));
+    CHECK_THAT(schedc({"explain", "direct", "-n", "3", "-e", "ptx"}).out, Contains(".entry hocket_plan("));
 }
 
 TEST_CASE("what is asked wrongly is answered in words, and with exit code 1") {
@@ -190,6 +191,8 @@ TEST_CASE("what is asked wrongly is answered in words, and with exit code 1") {
                Contains("there is no rank 4: ranks are 0 to 3"));
     CHECK_THAT(answer({"explain", "ring", "-n", "4", "-t", "2x3"}), Contains("has 6 ranks"));
     CHECK_THAT(answer({"explain", "halving", "-n", "6"}), Contains("cannot run on topology 6"));
+    CHECK_THAT(answer({"explain", "hitopk", "-t", "2x3", "-e", "ptx"}),
+               Contains("no kernel of a device runs hitopk") && Contains("the schedule computes"));
 }
 
 TEST_CASE("predict tells the time by line and level, the bottleneck, and the same as JSON") {
