@@ -24,6 +24,8 @@ std::vector<dsl::RankProgram> programs_of(const test::Case& item, const std::str
     const auto checked = dsl::check_schedule(request);
     std::vector<dsl::RankProgram> programs;
     for (dsl::Rank rank = 0; rank < ranks; ++rank) programs.push_back(checked->project(rank));
+    // Stripes of all ranks are the same elements only if these are the same.
+    for (const dsl::RankProgram& program : programs) REQUIRE(program.boundaries == programs[0].boundaries);
     return programs;
 }
 
