@@ -1,11 +1,13 @@
 // Plans for a device, by their twins on the processor: the host's bits, however the work is divided.
 #include <fmt/format.h>
 
+#include <fstream>
 #include <random>
 #include <thread>
 
 #include "tests/dsl/cases.hpp"
 #include "tests/runtime/compute/jit/device_ranks.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -148,6 +150,27 @@ TEST_CASE("a kernel combines by operators of schedule files") {
                               compute::Reduction(defined), 211, false);
             check_same_bits(ranks, 2, 2);
         }
+}
+
+TEST_CASE("a kernel applies a formula to what it has combined") {
+    const test::TemporaryFolder folder;
+    const std::string file = folder.path() + "/scaled.sched";
+    std::ofstream(file) << "schedule scaled all_reduce(x) {\n"
+                           "    reduce_scatter x over world using direct\n"
+                           "    x = 0.3 * x\n"
+                           "    all_gather x over world using direct\n"
+                           "}\n";
+    const test::Case scaled{dsl::Collective::all_reduce, file.c_str(), {}};
+    const auto programs = programs_of(scaled, "3", dsl::Protocol::bandwidth, 0);
+    for (const dsl::RankProgram& program : programs) {
+        REQUIRE(!jit::why_no_device_kernel(program));
+        CHECK(std::ranges::any_of(program.ops,
+                                  [](const dsl::Op& op) { return op.epilogue != dsl::Op::no_epilogue; }));
+    }
+    for (const DataType type : {DataType::float32, DataType::float16, DataType::bfloat16}) {
+        DeviceRanks ranks(programs, type, ReduceOp::sum, 211, false);
+        check_same_bits(ranks, 4, 2);
+    }
 }
 
 TEST_CASE("a kernel combines more operands than are unrolled") {
