@@ -772,8 +772,41 @@ class Loading(WithFiles):
             later.set_epoch(later.epoch)
             self.same(self.batches(shared, 2, later), whole[5:])
             self.same(self.batches(shared, 2, later), whole)  # the next iteration is a whole one
-            with self.assertRaisesRegex(hocket.InvalidArgumentError, "batch_size 16"):
-                Sampler(shared, 8, seed=5).load_state_dict(state)
+            with self.assertRaisesRegex(hocket.InvalidArgumentError, "seed 5"):
+                Sampler(shared, 16, seed=6).load_state_dict(state)
+
+    def test_other_ranks_and_workers_continue(self):
+        """Together they go on in the same order, to the bit, whatever their number was and is."""
+        from hocket.data import Sampler
+
+        def together(ranks, step, state, workers):
+            parts = []
+            for rank in range(ranks):
+                sampler = Sampler(shared, step // ranks, seed=5, rank=rank, world_size=ranks)
+                sampler.set_epoch(3)
+                if state is not None:
+                    sampler.load_state_dict(state)
+                parts.append(self.batches(shared, workers, sampler))
+            self.assertEqual(len({len(part) for part in parts}), 1)
+            steps = list(zip(*parts))
+            # Of each step the ranks' samples in turn; the last one is not whole.
+            return [np.stack([batch.numpy() for batch in step], axis=1).reshape(-1, BYTES) for step in steps[:-1]]
+
+        with hocket.SharedCache(self.source, memory="16MiB") as shared:
+            whole = together(1, 24, None, 0)
+            for before, after, workers in ((1, 3, 2), (4, 2, 0), (3, 8, 1), (2, 1, 2)):
+                stopped = Sampler(shared, 24 // before, seed=5, rank=0, world_size=before)
+                stopped.set_epoch(3)
+                rest = together(after, 24, pickle.loads(pickle.dumps(stopped.state_dict(3))), workers)
+                self.assertEqual(len(rest), len(whole) - 3)
+                for have, want in zip(rest, whole[3:]):
+                    self.assertTrue(np.array_equal(have, want), f"{before} ranks before, {after} after")
+            odd = Sampler(shared, 5, seed=5, world_size=2)
+            with self.assertRaisesRegex(hocket.InvalidArgumentError, "72 samples behind it.*such as 24"):
+                odd.load_state_dict(stopped.state_dict(3))
+            ended = Sampler(shared, 24, seed=5, world_size=2)
+            ended.load_state_dict(stopped.state_dict(len(stopped)))
+            self.assertEqual(list(ended), [])
 
     def test_ranks_have_their_parts(self):
         from hocket.data import Sampler

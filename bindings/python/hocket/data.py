@@ -150,7 +150,10 @@ class Sampler(torch.utils.data.Sampler):
     unless drop_last). When an epoch begins the cache is told its order, so that it loads ahead.
 
     To resume, keep state_dict(batches) with the model, where `batches` is how many of this epoch you have trained
-    with: a DataLoader's workers are ahead of that.
+    with: a DataLoader's workers are ahead of that. Another number of ranks, of workers, and another batch_size may
+    continue: together the ranks go on in the same order, behind the samples that were used. If batch_size * world_size
+    is the same as before, all later steps have the same samples as without the interruption (but for those that fill up
+    the last one).
     """
 
     def __init__(self, dataset: Dataset | Cache | SharedCache, batch_size: int, *, shuffle: bool = True, seed: int = 0,
@@ -205,7 +208,19 @@ class Sampler(torch.utils.data.Sampler):
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Makes the next iteration continue behind the saved state."""
         now = self.state_dict(0)
-        for name in ("seed", "batch_size", "world_size", "samples"):
+        for name in ("seed", "samples"):
             if state[name] != now[name]:
                 raise invalid(f"the state is of {name} {state[name]}, and this sampler has {now[name]}: the order is another one")
-        self.epoch, self._first = state["epoch"], state["batches"]
+        self.epoch, self._first = state["epoch"], self._batches_in(state)
+
+    def _batches_in(self, state: dict[str, int]) -> int:
+        """Returns how many batches of this sampler's the state has behind it."""
+        used = state["batches"] * state["batch_size"] * state["world_size"]
+        step = self.batch_size * self.world_size
+        if used >= self._samples:
+            return len(self)
+        if used % step != 0:
+            raise invalid(f"the state has {used} samples behind it, which are no whole number of steps of {self.world_size} ranks with "
+                          f"{self.batch_size} samples each: choose batch_size so that batch_size * world_size divides {used}, such as "
+                          f"{state['batch_size'] * state['world_size']}")
+        return min(used // step, len(self))
