@@ -1,0 +1,328 @@
+#include "runtime/cache/objects/transfers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "runtime/base/error.hpp"
+#include "runtime/base/thread.hpp"
+
+namespace hocket::cache {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t most_error_text = 16 << 10;
+constexpr long most_idle_connections = 1024, most_redirections = 10;
+constexpr std::chrono::milliseconds between_looks_at_silence =
+    50ms;  // for transfers over which nothing comes
+
+bool has_body_of_object(int status) {
+    return status == 200 || status == 206;
+}
+
+bool is_lasting(CURLcode code) {
+    switch (code) {
+        case CURLE_UNSUPPORTED_PROTOCOL:
+        case CURLE_URL_MALFORMAT:
+        case CURLE_NOT_BUILT_IN:
+        case CURLE_BAD_FUNCTION_ARGUMENT:
+        case CURLE_TOO_MANY_REDIRECTS:
+        case CURLE_PEER_FAILED_VERIFICATION:
+        case CURLE_SSL_CACERT_BADFILE:
+        case CURLE_SSL_CERTPROBLEM:
+        case CURLE_SSL_ENGINE_NOTFOUND:
+            return true;
+        default:
+            return false;
+    }
+}
+
+}  // namespace
+
+const std::string& Answer::header(const std::string& name) const {
+    static const std::string none;
+    const auto found = headers.find(name);
+    return found == headers.end() ? none : found->second;
+}
+
+// Must not move while it is running.
+struct Transfers::Transfer {
+    struct EasyFree {
+        void operator()(CURL* easy) const { curl().easy_cleanup(easy); }
+    };
+    struct ListFree {
+        void operator()(curl_slist* list) const { curl().slist_free_all(list); }
+    };
+
+    Request request;
+    Clock::time_point when, deadline;
+    std::chrono::milliseconds patience;
+    Done done;
+
+    std::unique_ptr<CURL, EasyFree> easy = nullptr;
+    std::unique_ptr<curl_slist, ListFree> headers = nullptr;
+    std::array<char, CURL_ERROR_SIZE> error = {};
+    Answer answer = {};
+    Clock::time_point heard = {};  // when something came last
+
+    void prepare();
+    bool take_body(std::string_view piece);
+    void take_header(std::string_view line);
+    void end(CURLcode code);
+
+  private:
+    void set_signer();
+    void set_headers();
+};
+
+void Transfers::Transfer::prepare() {
+    easy.reset(curl().easy_init());
+    if (!easy) throw std::bad_alloc();
+    heard = Clock::now();
+    const auto set = [this](CURLoption option, auto value) { curl().set(easy.get(), option, value); };
+    set(CURLOPT_URL, request.url.c_str());
+    set(CURLOPT_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_PATH_AS_IS, 1L);  // keys of objects may contain ".."
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_ERRORBUFFER, error.data());
+    set(CURLOPT_USERAGENT, "hocket");
+    // A connection for each: with one for all, a lost packet would hold up all of them.
+    set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+    set(CURLOPT_TCP_KEEPALIVE, 1L);
+    set(CURLOPT_BUFFERSIZE, 256L << 10);
+    if (request.follow) {
+        set(CURLOPT_FOLLOWLOCATION, 1L);
+        set(CURLOPT_MAXREDIRS, most_redirections);
+        set(CURLOPT_REDIR_PROTOCOLS_STR, request.url.starts_with("https") ? "https" : "http,https");
+    }
+    for (const char* name : {"AWS_CA_BUNDLE", "CURL_CA_BUNDLE"})
+        if (const char* file = std::getenv(name); file != nullptr && *file != '\0') set(CURLOPT_CAINFO, file);
+    if (request.range) {
+        const auto [offset, bytes] = *request.range;
+        set(CURLOPT_RANGE, fmt::format("{}-{}", offset, offset + bytes - 1).c_str());
+    }
+    set_signer();
+    set_headers();
+    set(CURLOPT_WRITEDATA, this);
+    set(CURLOPT_HEADERDATA, this);
+    set(
+        CURLOPT_WRITEFUNCTION, +[](char* data, std::size_t, std::size_t bytes, void* transfer) {
+            return static_cast<Transfer*>(transfer)->take_body({data, bytes}) ? bytes : bytes + 1;
+        });
+    set(
+        CURLOPT_HEADERFUNCTION, +[](char* data, std::size_t, std::size_t bytes, void* transfer) {
+            static_cast<Transfer*>(transfer)->take_header({data, bytes});
+            return bytes;
+        });
+}
+
+void Transfers::Transfer::set_signer() {
+    if (!request.signer) return;
+    curl().set(easy.get(), CURLOPT_AWS_SIGV4, request.signer->scope.c_str());
+    curl().set(easy.get(), CURLOPT_USERNAME, request.signer->id.c_str());
+    curl().set(easy.get(), CURLOPT_PASSWORD, request.signer->secret.c_str());
+}
+
+void Transfers::Transfer::set_headers() {
+    for (const std::string& header : request.headers) {
+        curl_slist* const longer = curl().slist_append(headers.get(), header.c_str());
+        if (longer == nullptr) throw std::bad_alloc();
+        headers.release();
+        headers.reset(longer);
+    }
+    if (headers) curl().set(easy.get(), CURLOPT_HTTPHEADER, headers.get());
+}
+
+// Returns false if there is no use in the rest of the body.
+bool Transfers::Transfer::take_body(std::string_view piece) {
+    heard = Clock::now();
+    long status = 0;
+    curl().get(easy.get(), CURLINFO_RESPONSE_CODE, &status);
+    answer.status = static_cast<int>(status);
+    if (!has_body_of_object(answer.status)) {
+        answer.text += piece.substr(0, most_error_text - std::min(most_error_text, answer.text.size()));
+        return true;
+    }
+    const bool is_wanted = (answer.status == 206) == request.range.has_value();
+    const std::size_t room = request.most_text != 0 ? request.most_text : request.to.size();
+    if (!is_wanted) return false;
+    if (piece.size() > room - answer.bytes) {
+        answer.is_too_long = true;
+        return false;
+    }
+    if (request.most_text != 0)
+        answer.text += piece;
+    else
+        std::memcpy(request.to.data() + answer.bytes, piece.data(), piece.size());
+    answer.bytes += piece.size();
+    return true;
+}
+
+void Transfers::Transfer::take_header(std::string_view line) {
+    heard = Clock::now();
+    if (line.starts_with("HTTP/")) {  // another response, after a redirection
+        answer.headers.clear();
+        return;
+    }
+    const std::size_t colon = line.find(':');
+    if (colon == std::string_view::npos) return;
+    std::string name(line.substr(0, colon));
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::string_view value = line.substr(colon + 1);
+    value.remove_prefix(std::min(value.find_first_not_of(" \t"), value.size()));
+    answer.headers[name] = value.substr(0, value.find_last_not_of(" \t\r\n") + 1);
+}
+
+void Transfers::Transfer::end(CURLcode code) {
+    long status = 0;
+    curl().get(easy.get(), CURLINFO_RESPONSE_CODE, &status);
+    answer.status = static_cast<int>(status);
+    if (code == CURLE_OK) return;
+    answer.failure = error[0] != '\0' ? error.data() : curl().easy_strerror(code);
+    answer.is_lasting = is_lasting(code);
+}
+
+Transfers::Transfers() : multi_(curl().multi_init()) {
+    if (!multi_) throw std::bad_alloc();
+    curl().set_multi(multi_.get(), CURLMOPT_MAXCONNECTS, most_idle_connections);
+    thread_ = start_thread("hkt-cache-http", [this] { run(); });
+}
+
+Transfers::~Transfers() {
+    end();
+    thread_.join();
+}
+
+void Transfers::start(Request request, Clock::time_point when, Clock::time_point deadline,
+                      std::chrono::milliseconds patience, Done done) {
+    auto transfer = std::make_unique<Transfer>(Transfer{.request = std::move(request),
+                                                        .when = when,
+                                                        .deadline = deadline,
+                                                        .patience = patience,
+                                                        .done = std::move(done)});
+    {
+        const std::lock_guard lock(mutex_);
+        if (!is_ending_) {
+            new_.push_back(std::move(transfer));
+            curl().multi_wakeup(multi_.get());
+            return;
+        }
+    }
+    transfer->answer.was_ended = true;
+    transfer->done(std::move(transfer->answer));
+}
+
+void Transfers::end() {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+    curl().multi_wakeup(multi_.get());
+}
+
+void Transfers::run() {
+    while (take_news()) {
+        begin_due();
+        int running = 0;
+        curl().multi_perform(multi_.get(), &running);
+        finish_completed();
+        finish_silent();
+        curl().multi_poll(multi_.get(), nullptr, 0, milliseconds_to_sleep(), nullptr);
+    }
+    end_all();
+}
+
+// Returns false if everything shall end.
+bool Transfers::take_news() {
+    std::vector<std::unique_ptr<Transfer>> fresh;
+    bool is_ending;
+    {
+        const std::lock_guard lock(mutex_);
+        fresh.swap(new_);
+        is_ending = is_ending_;
+    }
+    for (auto& transfer : fresh) waiting_.emplace(transfer->when, std::move(transfer));
+    return !is_ending;
+}
+
+void Transfers::begin_due() {
+    const auto now = Clock::now();
+    while (!waiting_.empty() && waiting_.begin()->first <= now)
+        begin(std::move(waiting_.extract(waiting_.begin()).mapped()));
+}
+
+void Transfers::begin(std::unique_ptr<Transfer> transfer) {
+    try {
+        transfer->prepare();
+    } catch (const std::bad_alloc&) {
+        transfer->answer.failure = "there is no memory for the request";
+        transfer->done(std::move(transfer->answer));
+        return;
+    }
+    CURL* const easy = transfer->easy.get();
+    running_.emplace(easy, std::move(transfer));
+    if (const CURLMcode code = curl().multi_add_handle(multi_.get(), easy); code != CURLM_OK) {
+        running_.at(easy)->answer.failure = curl().multi_strerror(code);
+        finish(easy);
+    }
+}
+
+void Transfers::finish_completed() {
+    int left = 0;
+    while (const CURLMsg* message = curl().multi_info_read(multi_.get(), &left)) {
+        if (message->msg != CURLMSG_DONE) continue;
+        CURL* const easy = message->easy_handle;
+        running_.at(easy)->end(message->data.result);
+        finish(easy);
+    }
+}
+
+void Transfers::finish_silent() {
+    const auto now = Clock::now();
+    if (now < looked_ + between_looks_at_silence) return;
+    looked_ = now;
+    std::vector<CURL*> silent;
+    for (const auto& [easy, transfer] : running_) {
+        if (now >= transfer->deadline)
+            transfer->answer.failure = "the time was up before all of it came";
+        else if (now >= transfer->heard + transfer->patience)
+            transfer->answer.failure = fmt::format("nothing came for {} ms", transfer->patience.count());
+        if (!transfer->answer.failure.empty()) silent.push_back(easy);
+    }
+    for (CURL* easy : silent) finish(easy);
+}
+
+void Transfers::finish(CURL* easy) {
+    curl().multi_remove_handle(multi_.get(), easy);
+    const std::unique_ptr<Transfer> transfer = std::move(running_.extract(easy).mapped());
+    transfer->done(std::move(transfer->answer));
+}
+
+// Nothing is added any more: start() refuses.
+void Transfers::end_all() {
+    take_news();
+    while (!running_.empty()) {
+        running_.begin()->second->answer.was_ended = true;
+        finish(running_.begin()->first);
+    }
+    for (auto& [when, transfer] : waiting_) {
+        transfer->answer.was_ended = true;
+        transfer->done(std::move(transfer->answer));
+    }
+    waiting_.clear();
+}
+
+int Transfers::milliseconds_to_sleep() const {
+    constexpr std::chrono::milliseconds longest = 10s;
+    std::chrono::milliseconds time = running_.empty() ? longest : between_looks_at_silence;
+    if (!waiting_.empty())
+        time = std::min(time,
+                        std::chrono::ceil<std::chrono::milliseconds>(waiting_.begin()->first - Clock::now()));
+    return static_cast<int>(std::max(time, 0ms).count());
+}
+
+}  // namespace hocket::cache

@@ -1,0 +1,182 @@
+// Addresses, credentials, lists and checksums of objects, without a server. tests/python/sources_test.py has
+// the servers.
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+
+#include "runtime/base/error.hpp"
+#include "runtime/cache/objects/checksums.hpp"
+#include "runtime/cache/objects/credentials.hpp"
+#include "runtime/cache/objects/listing.hpp"
+#include "runtime/cache/objects/site.hpp"
+#include "runtime/cache/objects/url.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace hocket::cache;
+using Catch::Contains;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+extern int accepted_urls, accepted_pages, listed_objects, found_values, s3_errors;
+
+namespace {
+
+const std::string page =
+    "<?xml version=\"1.0\"?>\n<ListBucketResult "
+    "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name>"
+    "<IsTruncated>true</IsTruncated><NextContinuationToken>1/t+o=</NextContinuationToken>"
+    "<Contents><Key>a &amp; "
+    "b/&#252;</Key><LastModified>x</LastModified><ETag>&quot;e1&quot;</ETag><Size>12</Size>"
+    "<Owner><ID>1</ID></Owner></Contents>"
+    "<Contents><Key>z</Key><Size>0</Size></Contents></ListBucketResult>";
+
+std::string refusal_of(const std::string& xml) {
+    try {
+        parse_object_page(xml);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "nothing";
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+    return text.replace(text.find(what), what.size(), by);
+}
+
+Environment environment_of(std::map<std::string, std::string>& values) {
+    return [&values](const char* name) { return values.contains(name) ? values[name].c_str() : nullptr; };
+}
+
+std::string difference(const std::string& header, const std::string& value, const std::string& body) {
+    Answer answer;
+    answer.headers[header] = value;
+    return checksum_mismatch(answer, std::as_bytes(std::span(body)));
+}
+
+}  // namespace
+
+TEST_CASE("an address is taken apart, and shown without what is secret") {
+    const Url url = parse_url("HTTPS://name:pass@host.example:8443/a/b%20c?sig=1&x#part");
+    CHECK(url.scheme == "https");
+    CHECK(url.user == "name:pass");
+    CHECK(url.host == "host.example:8443");
+    CHECK(url.path == "/a/b%20c");
+    CHECK(url.query == "sig=1&x");
+    CHECK(url.shown() == "https://host.example:8443/a/b%20c");
+    CHECK(url.whole() == "https://name:pass@host.example:8443/a/b%20c?sig=1&x");
+    CHECK(parse_url("s3://bucket/a?b#c d").path == "/a?b#c d");
+    for (const char* path : {"/data/x", "data", "a:/b", "C:\\x", "://x", "", "a b://c"})
+        CHECK_FALSE(is_url(path));
+    for (const char* wrong : {"ftp://x/y", "http://", "http:///x", "s3://", "s3://a@b/c", "s3://b:1/c",
+                              "http://x/a b", "http://x\n/", "file:///x"})
+        CHECK_THROWS_AS(parse_url(wrong), Error);
+}
+
+TEST_CASE("names are encoded as signatures need it") {
+    CHECK(percent_encoded("a/b c+\xc3\xbc~-._", "/") == "a/b%20c%2B%C3%BC~-._");
+    CHECK(percent_decoded("%41%2fb%C3%bc") == "A/b\xc3\xbc");
+    for (const char* wrong : {"%", "%4", "%4g", "a%"}) CHECK_THROWS_AS(percent_decoded(wrong), Error);
+    CHECK(one_line("\n a\tb\r\n\x01 c \n") == "a b c");
+}
+
+TEST_CASE("credentials come from the environment, or else from a profile") {
+    std::map<std::string, std::string> values{{"HOME", "/nonexistent"}};
+    CHECK_FALSE(find_s3_settings(environment_of(values)).keys);
+    CHECK(find_s3_settings(environment_of(values)).region == "us-east-1");
+    values["AWS_ACCESS_KEY_ID"] = "AKIAIOSFODNN7EXAMPLE";
+    CHECK_THROWS_WITH(find_s3_settings(environment_of(values)), Contains("AWS_SECRET_ACCESS_KEY is not"));
+    values["AWS_SECRET_ACCESS_KEY"] = "s";
+    values["AWS_DEFAULT_REGION"] = "eu-1";
+    values["AWS_ENDPOINT_URL"] = "http://x:1//";
+    const S3Settings found = find_s3_settings(environment_of(values));
+    CHECK(found.keys->shown() == "the keys of the environment (...MPLE)");
+    CHECK(found.region == "eu-1");
+    CHECK(found.endpoint == "http://x:1");
+    CHECK(profile_value("[a]\nk=1\n[ b ]\r\n k = 2 \n#k=3\nk = 4 = 5\r\n", "b", "k") == "4 = 5");
+}
+
+TEST_CASE("buckets have addresses of their own, or below an endpoint") {
+    std::map<std::string, std::string> values{{"HOME", "/nonexistent"}, {"AWS_REGION", "eu-1"}};
+    const auto address = [&](const char* url, const char* name) {
+        return open_site(parse_url(url), true, environment_of(values))->request(name).url;
+    };
+    CHECK(address("s3://bucket/p q", "ü") == "https://bucket.s3.eu-1.amazonaws.com/p%20q/%C3%BC");
+    CHECK(address("s3://a.b", "x") == "https://s3.eu-1.amazonaws.com/a.b/x");
+    values["AWS_ENDPOINT_URL"] = "http://here:9000/";
+    CHECK(address("s3://bucket/p/", "x") == "http://here:9000/bucket/p/x");
+    CHECK(address("http://h/d?s=1", "x y") == "http://h/d/x%20y?s=1");
+    values["AWS_ENDPOINT_URL"] = "here:9000";
+    CHECK_THROWS_AS(address("s3://bucket/p/", "x"), Error);
+}
+
+TEST_CASE("a page of a list is read, and one that contradicts itself is refused") {
+    const ObjectPage read = parse_object_page(page);
+    CHECK(read.objects == std::vector<ListedObject>{{"a & b/\xc3\xbc", 12, "\"e1\""}, {"z", 0, ""}});
+    CHECK(read.next == "1/t+o=");
+    CHECK(parse_object_page(replaced(page, "true", "false")).next.empty());
+    CHECK_THAT(refusal_of(page.substr(0, page.size() - 5)), Contains("in line"));
+    CHECK_THAT(refusal_of(replaced(page, "<Size>12</Size>", "")), Contains("without key or size"));
+    CHECK_THAT(refusal_of(replaced(page, ">12<", ">-1<")), Contains("no number"));
+    CHECK_THAT(refusal_of(replaced(page, "1/t+o=", "")), Contains("no token"));
+    CHECK_THAT(refusal_of("<html/>"), Contains("no ListBucketResult"));
+    CHECK(refusal_of("<!DOCTYPE a [<!ENTITY b \"c\">]>" + page.substr(22)) != "nothing");
+    const S3Error error =
+        parse_s3_error("<Error><Code>C</Code><Message>M</Message><Region>R</Region></Error>");
+    CHECK((error.code == "C" && error.message == "M" && error.region == "R"));
+    CHECK(parse_s3_error("not XML").code.empty());
+}
+
+// The values are those of the algorithms' definitions, for "123456789".
+TEST_CASE("checksums of servers are compared with the bytes that came") {
+    const std::map<std::string, std::string> right{
+        {"x-amz-checksum-crc32", "y/Q5Jg=="},
+        {"x-amz-checksum-crc32c", "4waSgw=="},
+        {"x-amz-checksum-crc64nvme", "rosUhgp5mIg="},
+        {"x-amz-checksum-sha1", "98O8HYCOBHMq32eZZczDTKeuNEE="},
+        {"x-amz-checksum-sha256", "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU="},
+        {"content-md5", "JfnnlDI7RTiF9RgfG2JNCw=="}};
+    for (const auto& [header, value] : right) {
+        CAPTURE(header);
+        CHECK(difference(header, value, "123456789").empty());
+        CHECK_THAT(difference(header, value, "12345678."), Contains(header));
+        CHECK_THAT(difference(header, "x" + value.substr(1), "123456789"), Contains(value));
+    }
+    CHECK(difference("x-amz-checksum-crc32", "AAAAAA==-3", "123456789").empty());  // of three parts
+}
+
+TEST_CASE("arbitrary addresses, credentials and lists are read or refused") {
+    std::mt19937 random(1);
+    const auto below = [&](std::size_t end) {
+        return std::uniform_int_distribution<std::size_t>(0, end - 1)(random);
+    };
+    const std::vector<std::string> seeds{page,
+                                         replaced(page, "true", "false"),
+                                         "https://u:p@h:1/p?q#f",
+                                         "s3://b/k/%41",
+                                         "http://[::1]:80/",
+                                         "[default]\nregion = x\nk=1\n\n# c\n[a]\nk = 2 ; 3\n",
+                                         "<Error><Code>A</Code><Message>m</Message></Error>"};
+    for (int round = 0; round < 60'000; ++round) {
+        std::string text = seeds[below(seeds.size())];
+        for (std::size_t changes = below(4); changes > 0 && !text.empty(); --changes) {
+            const std::size_t at = below(text.size());
+            switch (below(3)) {
+                case 0:
+                    text[at] = static_cast<char>(below(256));
+                    break;
+                case 1:
+                    text.erase(at, below(8));
+                    break;
+                case 2:
+                    text.insert(at, text.substr(below(text.size()), below(20)));
+            }
+        }
+        REQUIRE(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()) == 0);
+    }
+    CHECK(accepted_urls > 5'000);
+    CHECK(accepted_pages > 3'000);
+    CHECK(listed_objects > 5'000);
+    CHECK(found_values > 5'000);
+    CHECK(s3_errors > 2'000);
+}
