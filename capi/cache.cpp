@@ -11,6 +11,7 @@
 #include "capi/handles.hpp"
 #include "runtime/cache/among_ranks/cache_peers.hpp"
 #include "runtime/cache/environment.hpp"
+#include "runtime/cache/objects/url.hpp"
 
 using namespace hocket;
 
@@ -98,23 +99,27 @@ void check_apart(const std::string& folder, const std::string& source) {
             folder, source));
 }
 
+void take_source(const hkt_cache_options& given, cache::CacheOptions& options) {
+    if (!cache::is_url(given.source)) check_apart(options.folder, given.source);
+    options.source = cache::open_source(given.source, capi::text_of(given.source_index), options.timeout);
+    options.depth = options.source->depth();
+}
+
 std::unique_ptr<cache::Cache> open_cache(const hkt_cache_options& given) {
     cache::CacheOptions options = cache::from_environment();
     if (given.folder != nullptr) options.folder = given.folder;
     if (given.memory_bytes != 0) options.memory_bytes = given.memory_bytes;
     if (given.disk_bytes != 0) options.disk_bytes = given.disk_bytes;
     options.dataset = capi::text_of(given.dataset);
-    if (given.source != nullptr) check_apart(options.folder, given.source);
-    if (given.source != nullptr)
-        options.source = cache::open_source(given.source, capi::text_of(given.source_index));
     take_functions(given, options);
     if (given.io == HKT_CACHE_IO_URING) options.io = cache::IoKind::ring;
     if (given.io == HKT_CACHE_IO_THREADS) options.io = cache::IoKind::threads;
     options.store = static_cast<cache::Store>(given.store);
-    if (given.depth != 0) options.depth = static_cast<unsigned>(given.depth);
     if (given.workers != 0) options.workers = static_cast<unsigned>(given.workers);
     if (given.timeout_ms != 0)
         options.timeout = std::chrono::milliseconds(std::min(given.timeout_ms, longest_timeout_ms));
+    if (given.source != nullptr) take_source(given, options);
+    if (given.depth != 0) options.depth = static_cast<unsigned>(given.depth);
     return std::make_unique<cache::Cache>(std::move(options));
 }
 

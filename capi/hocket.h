@@ -1114,7 +1114,7 @@ HKT_API hkt_status hkt_lamb(float* const* weights, const void* const* gradients,
  *   disk     encoded samples in a local folder, checksummed, which outlives the process and which several
  *            processes use at once;
  *   peers    the rank that owns the key, if a communicator or servers are given;
- *   source   a folder of files, one packed file, or a function.
+ *   source   a folder of files, one packed file, objects by URL, or a function.
  * However many threads and processes want a sample at once, it is loaded once. The source is never written.
  * docs/cache.md describes the guarantees when parts fail.
  *
@@ -1166,9 +1166,11 @@ typedef struct hkt_cache_options {
      * process wrote them */
     uint64_t disk_bytes;
 
-    /* A folder: its files are the samples, numbered in the order of their relative paths; or a packed file */
+    /* A folder: its files are the samples, numbered in the order of their relative paths; or a packed file; or
+     * a URL (https, http, s3), of objects, tar shards or a packed object (docs/cache.md) */
     const char* source;
-    /* For a packed file: lines "OFFSET BYTES"; default: the file's name and ".idx" */
+    /* For a packed file: lines "OFFSET BYTES"; default: the file's name and ".idx". For a URL: a path or a URL
+     * of such lines, or of the index that hocket-cache index makes; default: docs/cache.md */
     const char* source_index;
     hkt_cache_read_fn read;
     void* read_context;
@@ -1190,7 +1192,7 @@ typedef struct hkt_cache_options {
 
     int32_t io;         /* hkt_cache_io */
     int32_t store;      /* hkt_cache_store */
-    int32_t depth;      /* reads in flight; 64 */
+    int32_t depth;      /* reads in flight; 64, or 256 with a URL */
     int32_t workers;    /* the most threads that may block in read, and as many in decode; 64 and 32 */
     int64_t timeout_ms; /* HOCKET_TIMEOUT_MS; 60000: the longest that a get waits for its samples */
 } hkt_cache_options;

@@ -11,5 +11,6 @@ int warm(const Options& options, tools::Signals& signals);
 int stat(const Options& options);
 int verify(const Options& options, tools::Signals& signals);
 int serve(const Options& options, tools::Signals& signals);
+int index(const Options& options, tools::Signals& signals);
 
 }  // namespace hocket::cache_tool

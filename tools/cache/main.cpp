@@ -1,6 +1,6 @@
-// hocket-cache: fills, shows, checks and serves a folder of the data cache. It loads through the public C ABI
-// only. To show and check a folder it reads the folder's segments itself, of all datasets, and changes
-// nothing.
+// hocket-cache: fills, shows, checks and serves a folder of the data cache, and makes indexes of sources. It
+// loads through the public C ABI only. To show and check a folder it reads the folder's segments itself, of
+// all datasets, and changes nothing.
 #include "tools/cache/commands.hpp"
 #include "tools/tool.hpp"
 
@@ -18,6 +18,8 @@ int run(const hocket::cache_tool::Options& options) {
             return verify(options, signals);
         case Command::serve:
             return serve(options, signals);
+        case Command::index:
+            return index(options, signals);
     }
     return 2;
 }

@@ -19,6 +19,8 @@ constexpr const char* examples = R"(Examples:
   hocket-cache warm /nvme/cache --source /mnt/imagenet/train --disk 200GiB
       before a job: all samples onto the disk; samples that are there are not read from the source again
   hocket-cache warm /nvme/cache --source /mnt/train.tfrecord --index /mnt/train.idx --dataset v2
+  hocket-cache index train.index https://data.example/train-{000..146}.tar
+  hocket-cache warm /nvme/cache --source https://data.example/ --index train.index
   hocket-cache stat /nvme/cache
   hocket-cache verify /nvme/cache --json
   HOCKET_SECRET=... hocket-cache serve /nvme/cache --source /mnt/imagenet/train --listen :7070
@@ -55,6 +57,7 @@ class Parser {
             ->add_option("--listen", listen_,
                          "HOST:PORT, [IPV6]:PORT or :PORT (all addresses); port 0: any that is free")
             ->required();
+        add_index();
     }
 
     void parse(int argc, char** argv) {
@@ -96,12 +99,28 @@ class Parser {
         return sub;
     }
 
+    void add_index() {
+        auto* index = app_.add_subcommand(
+            "index", "Makes the index of tar shards, or of other objects, by reading them once");
+        index->callback([this] { options_.command = Command::index; });
+        index->add_option("INDEX", options_.index_file, "the file to write")->required();
+        index
+            ->add_option(
+                "SOURCE", options_.sources,
+                "a tar shard, or an object that is one sample: a path, or a URL; or a folder of them: a "
+                "path, or s3://BUCKET/PREFIX/")
+            ->required();
+    }
+
     void add_cache_options(CLI::App& sub) {
         sub.add_option("--source", options_.source,
-                       "the origin of samples: a folder, whose files they are, or a packed file")
+                       "the origin of samples: a folder, whose files they are, a packed file, or a URL: "
+                       "https://, http:// or s3://")
             ->required();
-        sub.add_option("--index", options_.index,
-                       "of a packed file: lines \"OFFSET BYTES\"; by default its name and \".idx\"");
+        sub.add_option(
+            "--index", options_.index,
+            "of a packed file: lines \"OFFSET BYTES\", by default its name and \".idx\"; or of what "
+            "lies at a URL, made by hocket-cache index");
         sub.add_option("--dataset", options_.dataset,
                        "name and version of the samples; the same text as in the jobs that use them");
         add_size(sub, "--disk", options_.disk_bytes,

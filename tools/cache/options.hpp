@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace hocket::cache_tool {
 
-enum class Command { warm, stat, verify, serve };
+enum class Command { warm, stat, verify, serve, index };
 
 struct Options {
     Command command{};
@@ -19,6 +20,8 @@ struct Options {
     std::string host;                                // the host to listen at; IPv6 without its brackets
     int port = 0;
     bool json = false;
+    std::string index_file;            // that index makes
+    std::vector<std::string> sources;  // of index
 };
 
 // Returns nothing and sets exit_code if the program should end (help, or an error that was printed).

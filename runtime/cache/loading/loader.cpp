@@ -11,7 +11,8 @@ constexpr unsigned most_disk_workers = 8;  // they create and seal segments
 
 Loader::Loader(const LoadOptions& options, const Files& files, Memory& memory, Directory* directory,
                Counters& counters)
-    : disk_workers_(most_disk_workers),
+    : options_(options),
+      disk_workers_(most_disk_workers),
       loop_(files, options.io, options.depth, disk_workers_),
       gate_(memory, loop_),
       room_(options, memory, gate_),
@@ -35,6 +36,7 @@ Loader::Loader(const LoadOptions& options, const Files& files, Memory& memory, D
 }
 
 Loader::~Loader() {
+    if (options_.source) options_.source->end_reads();
     loop_.post([this] { queue_.stop_loading_ahead(); });
     loop_.stop();
     thread_.join();

@@ -68,6 +68,7 @@ class Loader {
     const std::string& io_name() const { return loop_.io_name(); }
 
   private:
+    const LoadOptions& options_;
     // The loop's own workers: their jobs free room, so they never run functions that may wait for room.
     Workers disk_workers_;
     Loop loop_;

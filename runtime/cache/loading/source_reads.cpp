@@ -5,10 +5,14 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <coroutine>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <variant>
+
+#include "runtime/cache/objects/object_store.hpp"
 
 namespace hocket::cache {
 namespace {
@@ -34,6 +38,24 @@ bool is_known_here(const struct statx& state) {
     return state.stx_dev_major != 0;
 }
 
+// Awaits an object, or the part of it.
+struct Arrival {
+    Loop& loop;
+    const FromStore& from;
+    std::byte* const to;
+    const Loop::Clock::time_point deadline;
+    std::optional<Error> error = std::nullopt;
+
+    bool await_ready() const { return false; }
+    void await_suspend(std::coroutine_handle<> waiting) {
+        from.store.read(from.part, to, deadline, [this, waiting](std::optional<Error> failed) {
+            error = std::move(failed);
+            loop.post([waiting] { waiting.resume(); });
+        });
+    }
+    void await_resume() const {}
+};
+
 }  // namespace
 
 Task<> SourceReads::read(Load& load) {
@@ -45,6 +67,8 @@ Task<> SourceReads::read(Load& load) {
         co_await read_whole(load, *file);
     } else if (const auto* part = std::get_if<PartOfFile>(&origin)) {
         co_await read_part(load, *part);
+    } else if (const auto* object = std::get_if<FromStore>(&origin)) {
+        co_await read_object(load, *object);
     } else {
         co_await calls_.read(load);
     }
@@ -67,6 +91,16 @@ Task<> SourceReads::read_part(Load& load, const PartOfFile& part) {
         source_changed(part.path, "it has been written");
     load.block = std::move(block);
     load.bytes = part.bytes;
+}
+
+Task<> SourceReads::read_object(Load& load, const FromStore& object) {
+    ArenaBlock block = co_await room_.wait(load, object.part.bytes);
+    if (load.gave_up) co_return;
+    Arrival arrival{loop_, object, block.data(), load.deadline};
+    co_await arrival;
+    if (arrival.error) throw *arrival.error;
+    load.block = std::move(block);
+    load.bytes = object.part.bytes;
 }
 
 Task<> SourceReads::read_whole(Load& load, const WholeFile& file) {

@@ -27,6 +27,7 @@ class SourceReads {
   private:
     Task<> read_part(Load& load, const PartOfFile& part);
     Task<> read_whole(Load& load, const WholeFile& file);
+    Task<> read_object(Load& load, const FromStore& object);
 
     const LoadOptions& options_;
     const Files& files_;

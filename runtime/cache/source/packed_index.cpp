@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
 
 #include "runtime/base/error.hpp"
+#include "runtime/cache/objects/whole_number.hpp"
 
 namespace hocket::cache {
 namespace {
@@ -19,13 +18,6 @@ std::string_view take_word(std::string_view& line) {
     const std::string_view word = line.substr(0, line.find_first_of(blanks));
     line.remove_prefix(word.size());
     return word;
-}
-
-std::optional<std::uint64_t> number(std::string_view word) {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-    return value;
 }
 
 // Returns the line in a form that is safe for an error text, whatever it contains.
@@ -51,7 +43,7 @@ std::vector<Part> parse_index(std::string_view text, std::uint64_t data_bytes, c
         const auto refuse = [&](const std::string& why) {
             return Error(Status::invalid_argument, fmt::format("{}:{}: {}", path, number_of_line, why));
         };
-        const auto offset = number(first), bytes = number(take_word(rest));
+        const auto offset = whole_number(first), bytes = whole_number(take_word(rest));
         if (!offset || !bytes)
             throw refuse(
                 fmt::format("expected \"OFFSET BYTES\" in decimal, found {}; is it the index of a "

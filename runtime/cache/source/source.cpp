@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "runtime/cache/objects/url.hpp"
 #include "runtime/cache/source/fingerprint.hpp"
 #include "runtime/cache/source/source_error.hpp"
 
@@ -32,7 +33,9 @@ class CallbackSource final : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> open_source(const std::string& path, const std::string& index) {
+std::unique_ptr<Source> open_source(const std::string& path, const std::string& index,
+                                    std::chrono::milliseconds timeout) {
+    if (is_url(path)) return open_objects(path, index, timeout);
     struct stat facts {};
     if (::stat(path.c_str(), &facts) != 0)
         throw source_error(errno, "the source {} cannot be looked at", path);

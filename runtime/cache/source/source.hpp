@@ -1,6 +1,7 @@
 // Describes where samples come from; other code reads the bytes. A sample's key is its number, from 0.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -8,9 +9,12 @@
 #include <string_view>
 #include <variant>
 
+#include "runtime/cache/objects/object_part.hpp"
 #include "runtime/cache/segments/segment.hpp"
 
 namespace hocket::cache {
+
+class ObjectStore;
 
 // A file that is one sample. If its size or its time of last change differs from these, the source has
 // changed under the cache, and reading the file is an error.
@@ -27,10 +31,15 @@ struct PartOfFile {
     std::uint64_t offset, bytes;
     std::int64_t changed_ns;  // of the file, as in WholeFile
 };
+// An object, or a part of it. The source owns the store.
+struct FromStore {
+    ObjectStore& store;
+    ObjectPart part;
+};
 // The embedder's function provides the sample (LoadOptions::read).
 struct FromCallback {};
 
-using Origin = std::variant<WholeFile, PartOfFile, FromCallback>;
+using Origin = std::variant<WholeFile, PartOfFile, FromStore, FromCallback>;
 
 // Immutable, and therefore thread-safe.
 class Source {
@@ -52,6 +61,10 @@ class Source {
     // Changes when any sample may have changed: it covers paths relative to the folder, sizes and times of
     // change, but not the source's location. See mix() for the user's additions.
     virtual Digest fingerprint() const = 0;
+    // How many reads may be in flight unless the user says otherwise.
+    virtual unsigned depth() const { return 64; }
+    // Ends reads through a store, with errors, and refuses others: nobody waits for them any more.
+    virtual void end_reads() const {}
 };
 
 // Makes a source of all regular files below a folder, in the order of their relative paths' bytes, as found
@@ -65,9 +78,20 @@ std::unique_ptr<Source> open_folder(const std::string& path);
 // last with the line.
 std::unique_ptr<Source> open_packed(const std::string& path, const std::string& index_path);
 
-// Opens a folder or a packed file. index: "" stands for the path with ".idx" appended. Throws
-// Error(invalid_argument) for a folder with an index, and what the two functions above throw.
-std::unique_ptr<Source> open_source(const std::string& path, const std::string& index);
+// Makes a source of the objects below a URL (https://, http:// or s3://), or of samples within them. index: a
+// path or a URL, of an index of samples (sample_index.hpp) or of one packed object (packed_index.hpp).
+// Without one it is, if it exists, the object "hocket.index" below a URL of S3 or one that ends with '/',
+// otherwise the objects that S3 lists, or the URL with ".idx" behind its path. timeout: for each of the
+// answers that this waits for. Throws what ObjectStore throws, and Error(invalid_argument) with the line of
+// an index.
+std::unique_ptr<Source> open_objects(const std::string& url, const std::string& index,
+                                     std::chrono::milliseconds timeout);
+
+// Opens a folder, a packed file or a URL. index of a packed file: "" stands for the path with ".idx"
+// appended. Throws Error(invalid_argument) for a folder with an index, and what the three functions above
+// throw.
+std::unique_ptr<Source> open_source(const std::string& path, const std::string& index,
+                                    std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
 // Makes a source whose samples come from the embedder; dataset names them and their version.
 std::unique_ptr<Source> callback_source(const std::string& dataset);

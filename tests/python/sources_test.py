@@ -1,0 +1,406 @@
+#!/usr/bin/python3
+"""Samples by URL: plain HTTP with ranges, S3 with signatures, and tar shards, from servers that fail.
+
+usage: sources_test.py HOCKET_CACHE     (PYTHONPATH has the package)
+"""
+import contextlib
+import io
+import os
+import random
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+
+import running
+
+running.need_package()
+
+import hocket
+import object_server
+from hocket.shards import members
+from object_server import ObjectServer
+
+HOCKET_CACHE = sys.argv[1] if len(sys.argv) > 1 else "hocket-cache"
+SECRET, TOKEN = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "a/session+token=="
+KEYS = {"AKIAIOSFODNN7EXAMPLE": (SECRET, "")}
+AWKWARD = ("plain", "a b", "a+b", "ü/ß", "q?x=1&y", "hash#", "per%20cent", "..", "a/../b", "tilde~", "x=y", "quote'\"", "<&>", "deep/er/x.bin")
+
+
+def objects_of(names, seed=0, most=5000):
+    chance = random.Random(seed)
+    return {name: chance.randbytes(chance.randrange(1, most)) for name in names}
+
+
+@contextlib.contextmanager
+def environment(**values):
+    """Variables of the environment; all of AWS's are unset otherwise."""
+    before = dict(os.environ)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ.update({"HOME": "/nonexistent"} | values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def keys_of(server, key_id="AKIAIOSFODNN7EXAMPLE", secret=SECRET, **more):
+    return environment(AWS_ENDPOINT_URL=server.url, AWS_ACCESS_KEY_ID=key_id, AWS_SECRET_ACCESS_KEY=secret, **more)
+
+
+def whole(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def content(cache):
+    """All samples, by name. Asked for at once, so that many are on their way."""
+    return [bytes(sample) for sample in cache.get_batch(range(len(cache)))]
+
+
+def tar_of(files):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, data in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+class Case(unittest.TestCase):
+    def refused(self, kind, text, call, *, without=()):
+        with self.assertRaisesRegex(kind, text) as caught:
+            call()
+        for secret in without:
+            self.assertNotIn(secret, str(caught.exception))
+        return str(caught.exception)
+
+
+class Plain(Case):
+    """A packed object on a plain server."""
+
+    def setUp(self):
+        chance = random.Random(5)
+        self.samples = [chance.randbytes(chance.randrange(0, 9000)) for _ in range(150)]
+        self.data = b"".join(self.samples)
+        lines, offset = [], 0
+        for sample in self.samples:
+            lines.append(f"{offset} {len(sample)}\n")
+            offset += len(sample)
+        self.objects = {"dir/x.bin": self.data, "dir/x.bin.idx": "".join(lines).encode()}
+
+    def test_ranges(self):
+        with environment(), ObjectServer(self.objects) as server, hocket.Cache(f"{server.url}/dir/x.bin") as cache:
+            self.assertEqual(content(cache), self.samples)
+            asked = len(server.requests)
+            self.assertEqual(content(cache), self.samples)
+            self.assertEqual(len(server.requests), asked, "a second epoch comes from memory")
+            self.assertTrue(all("Authorization" not in headers for _, headers in server.requests))
+
+    def test_index_elsewhere(self):
+        with environment(), tempfile.TemporaryDirectory() as folder, ObjectServer(self.objects) as server:
+            path = os.path.join(folder, "index")
+            with open(path, "wb") as file:
+                file.write(self.objects.pop("dir/x.bin.idx"))
+            with hocket.Cache(f"{server.url}/dir/x.bin", source_index=path) as cache:
+                self.assertEqual(content(cache), self.samples)
+            server.objects["elsewhere"] = whole(path)
+            with hocket.Cache(f"{server.url}/dir/x.bin", source_index=f"{server.url}/elsewhere") as cache:
+                self.assertEqual(content(cache), self.samples)
+
+    def test_faults(self):
+        """What is delivered equals the object under faults of all kinds."""
+        faults = [one for one in object_server.FAULTS if one != "stall"]
+        for seed in range(2):
+            with environment(), ObjectServer(self.objects, faults=faults, seed=seed) as server:
+                with hocket.Cache(f"{server.url}/dir/x.bin", timeout=120) as cache:
+                    server.chance = 0.3
+                    self.assertEqual(content(cache), self.samples)
+
+    def test_faults_while_it_is_opened(self):
+        """The index of a packed object has no checksum: if its answer lies about its length, that is an error."""
+        opened = 0
+        for fault in [one for one in object_server.FAULTS if one != "stall"]:
+            for before in range(3):
+                with environment(), ObjectServer(self.objects) as server:
+                    server.planned = [None] * before + [fault]
+                    try:
+                        with hocket.Cache(f"{server.url}/dir/x.bin") as cache:
+                            self.assertEqual(content(cache), self.samples)
+                        opened += 1
+                    except hocket.Error as error:
+                        self.assertRegex(str(error), "x.bin")
+        self.assertGreater(opened, 12)
+
+    def test_stall(self):
+        with environment(), ObjectServer(self.objects) as server, hocket.Cache(f"{server.url}/dir/x.bin", timeout=8) as cache:
+            server.planned = ["stall"] * 3
+            self.assertEqual(content(cache), self.samples)
+            self.assertGreaterEqual(len(server.requests), len(self.samples))
+
+    def test_close_while_stalled(self):
+        """Samples that nobody waits for do not hold up the end."""
+        with environment(), ObjectServer(self.objects) as server, hocket.Cache(f"{server.url}/dir/x.bin", timeout=86400) as cache:
+            server.planned = ["stall"] * 1000
+            cache.prefetch(range(100))
+            while len(server.planned) > 950:
+                time.sleep(0.01)
+
+    def test_fails_for_ever(self):
+        with environment(), ObjectServer(self.objects) as server, hocket.Cache(f"{server.url}/dir/x.bin", timeout=2) as cache:
+            server.planned = ["503"] * 10000
+            text = self.refused(hocket.TimeoutError, "x.bin: the server answered 503 .SlowDown", lambda: cache[3])
+            self.assertIn("attempts", text.replace("attempt after", "attempts after"))
+            server.planned = []
+            self.assertEqual(bytes(cache[3]), self.samples[3])
+
+    def test_changed(self):
+        for takes_conditions in (True, False):
+            with environment(), ObjectServer(dict(self.objects)) as server, hocket.Cache(f"{server.url}/dir/x.bin") as cache:
+                server.takes_conditions = takes_conditions
+                self.assertEqual(bytes(cache[0]), self.samples[0])
+                server.objects["dir/x.bin"] = bytes(len(self.data))
+                self.refused(hocket.Error, "it has changed since the source was opened", lambda: cache[1])
+                server.objects["dir/x.bin"] = self.data + b"!"
+                server.etag = lambda data: '"the same"'
+                self.refused(hocket.Error, "it has changed|has changed", lambda: cache[2])
+
+    def test_no_ranges(self):
+        with environment(), ObjectServer(self.objects) as server:
+            server.has_ranges = False
+            self.refused(hocket.Error, "does not send parts of objects", lambda: hocket.Cache(f"{server.url}/dir/x.bin"))
+
+    def test_missing(self):
+        with environment(), ObjectServer(self.objects) as server:
+            self.refused(hocket.NotFoundError, "nothing.idx: the server answered 404", lambda: hocket.Cache(f"{server.url}/nothing"))
+            self.refused(hocket.NotFoundError, "hocket.index: the server answered 404", lambda: hocket.Cache(f"{server.url}/dir/"))
+
+    def test_secrets(self):
+        with environment(), ObjectServer(self.objects) as server:
+            url = f"http://name:password@127.0.0.1:{server.port}/none?sig=secret"
+            self.refused(hocket.NotFoundError, "/none.idx", lambda: hocket.Cache(url), without=("password", "secret"))
+            server.planned = ["403 with the query"]
+            self.refused(hocket.Error, "403 .Denied", lambda: hocket.Cache(url), without=("password", "secret"))
+        self.refused(hocket.InvalidArgumentError, "none of https, http and s3", lambda: hocket.Cache("ftp://name:password@x/y"),
+                     without=("password",))
+        self.refused(hocket.InvalidArgumentError, "names no bucket", lambda: hocket.Cache("s3:///x"))
+
+    def test_no_library(self):
+        code = "import hocket; hocket.Cache('http://127.0.0.1:1/x')"
+        status, said = running.run([sys.executable, "-c", code], HOCKET_CURL="/nonexistent/libcurl.so")
+        self.assertNotEqual(status, 0)
+        self.assertRegex(said, "samples cannot be fetched by URL: .*nonexistent.*install libcurl")
+
+
+class S3(Case):
+    def test_signed(self):
+        names = [f"train/{name}" for name in AWKWARD] + [f"train/{number:03}" for number in range(30)] + ["other/x", "train2/x"]
+        objects = objects_of(names)
+        objects["train/folder/"] = b""
+        with ObjectServer(objects, bucket="the-bucket", keys=KEYS, page=7) as server, keys_of(server):
+            with hocket.Cache("s3://the-bucket/train") as cache:
+                inside = sorted((name for name in names if name.startswith("train/")), key=str.encode)
+                self.assertEqual(content(cache), [objects[name] for name in inside])
+                for number, name in enumerate(inside):
+                    self.assertEqual(cache.find(name.removeprefix("train/")), number)
+            with hocket.Cache("s3://the-bucket") as cache:
+                self.assertEqual(len(cache), len(names))
+
+    def test_anonymous(self):
+        objects = objects_of(["a", "b"])
+        with ObjectServer(objects, bucket="open") as server, environment(AWS_ENDPOINT_URL=server.url), hocket.Cache("s3://open/") as cache:
+            self.assertEqual(content(cache), [objects["a"], objects["b"]])
+
+    def test_faults(self):
+        objects = objects_of([f"{number}" for number in range(100)])
+        faults = [one for one in object_server.FAULTS if one not in ("stall", "short")] + ["flip"]
+        with ObjectServer(objects, bucket="bucket", keys=KEYS, page=40, chance=0.2, faults=faults) as server, keys_of(server):
+            server.checksums = object_server.crc32
+            server.planned = ["503", "reset", None, "cut"]  # of the index and the first list, whose bytes have no checksum
+            with open_without_faults(server) as cache:
+                self.assertEqual(content(cache), [objects[name] for name in sorted(objects)])
+
+    def test_profile_and_token(self):
+        objects = objects_of(["x"])
+        keys = {"TEMPORARY": (SECRET, TOKEN)}
+        with tempfile.TemporaryDirectory() as folder, ObjectServer(objects, bucket="b", keys=keys, region="eu-test-1") as server:
+            path = os.path.join(folder, "credentials")
+            with open(path, "w") as file:
+                file.write(f"[default]\naws_access_key_id = WRONG\naws_secret_access_key = x\n\n[mine]\n# a comment\n"
+                           f"aws_access_key_id=TEMPORARY\naws_secret_access_key = {SECRET}\naws_session_token={TOKEN}\nregion = eu-test-1\n")
+            with environment(AWS_ENDPOINT_URL=server.url, AWS_SHARED_CREDENTIALS_FILE=path, AWS_PROFILE="mine"):
+                with hocket.Cache("s3://b/") as cache:
+                    self.assertEqual(content(cache), [objects["x"]])
+                os.environ["AWS_REGION"] = "us-east-1"
+                self.refused(hocket.Error, "301.*not in the region us-east-1; set AWS_REGION to eu-test-1", lambda: hocket.Cache("s3://b/"))
+                del os.environ["AWS_REGION"], os.environ["AWS_PROFILE"]
+                self.refused(hocket.Error, f"InvalidAccessKeyId.*keys of profile default of {path} were used", lambda: hocket.Cache("s3://b/"))
+                os.environ["AWS_PROFILE"] = "missing"
+                self.refused(hocket.InvalidArgumentError, "AWS_PROFILE is missing, but", lambda: hocket.Cache("s3://b/"))
+
+    def test_refused(self):
+        with ObjectServer(objects_of(["x"]), bucket="b", keys=KEYS) as server:
+            secret = "another secret"
+            with keys_of(server, secret=secret):
+                self.refused(hocket.Error, r"s3://b/hocket.index: the server answered 403 .SignatureDoesNotMatch.*keys of the environment \(...MPLE\) were used",
+                             lambda: hocket.Cache("s3://b/"), without=(secret, "never to be shown"))
+            with environment(AWS_ENDPOINT_URL=server.url):
+                self.refused(hocket.Error, "403 .AccessDenied.*no keys were found", lambda: hocket.Cache("s3://b/"))
+            with keys_of(server):
+                self.refused(hocket.NotFoundError, "s3://other/: the server answered 404 .NoSuchBucket", lambda: hocket.Cache("s3://other/"))
+                self.refused(hocket.NotFoundError, "there are no samples in s3://b/none", lambda: hocket.Cache("s3://b/none"))
+            with environment(AWS_ACCESS_KEY_ID="x"):
+                self.refused(hocket.InvalidArgumentError, "AWS_SECRET_ACCESS_KEY is not", lambda: hocket.Cache("s3://b/"))
+
+    def test_expired(self):
+        """Keys that expire while the cache is open are looked for again."""
+        objects = objects_of([f"{number:03}" for number in range(20)])
+        keys = {"OLD": (SECRET, TOKEN), "NEW": (SECRET, "new token")}
+
+        def write(path, key_id):
+            with open(path + ".new", "w") as file:
+                file.write(f"[default]\naws_access_key_id={key_id}\naws_secret_access_key={SECRET}\naws_session_token={keys[key_id][1]}\n")
+            os.rename(path + ".new", path)
+
+        with tempfile.TemporaryDirectory() as folder, ObjectServer(objects, bucket="b", keys=keys) as server:
+            path = os.path.join(folder, "credentials")
+            write(path, "OLD")
+            with environment(AWS_ENDPOINT_URL=server.url, AWS_SHARED_CREDENTIALS_FILE=path), hocket.Cache("s3://b/") as cache:
+                self.assertEqual(bytes(cache[0]), objects["000"])
+                server.expired.add("OLD")
+                self.refused(hocket.Error, "ExpiredToken.*which have expired; renew them", lambda: cache[1], without=(TOKEN,))
+                write(path, "NEW")
+                self.assertEqual(content(cache), [objects[name] for name in sorted(objects)])
+
+    def test_checksums(self):
+        objects = objects_of(["x", "y"])
+        with ObjectServer(objects, bucket="b") as server, environment(AWS_ENDPOINT_URL=server.url), hocket.Cache("s3://b/") as cache:
+            server.checksums = object_server.crc32
+            server.planned = ["flip"]
+            self.assertEqual(bytes(cache[0]), objects["x"])
+            server.planned = ["flip"] * 100
+            self.refused(hocket.Error, "x-amz-checksum-crc32 is", lambda: cache[1])
+
+    def test_changed(self):
+        objects = objects_of(["x", "y"])
+        with ObjectServer(dict(objects), bucket="b") as server, environment(AWS_ENDPOINT_URL=server.url), hocket.Cache("s3://b/") as cache:
+            server.objects["x"] = bytes(reversed(objects["x"]))
+            self.refused(hocket.Error, "s3://b/x: it has changed", lambda: cache[0])
+            del server.objects["y"]
+            self.refused(hocket.NotFoundError, "s3://b/y: the server answered 404", lambda: cache[1])
+
+
+def open_without_faults(server):
+    """Faults of which the checksums say nothing would change the list itself."""
+    chance, server.chance = server.chance, 0
+    cache = hocket.Cache("s3://bucket/", timeout=120)
+    server.chance = chance
+    return cache
+
+
+class Shards(Case):
+    """Tar files as WebDataset packs them."""
+
+    def setUp(self):
+        chance = random.Random(7)
+        self.samples = {}
+        self.objects = {}
+        long = "d" * 120 + "/" + "e" * 120
+        for shard in range(3):
+            files = []
+            for number in range(20):
+                stem = f"{long}/{number:04}" if number % 5 == 0 else f"{number:04}"
+                parts = {"jpg": chance.randbytes(chance.randrange(0, 3000)), "cls": str(number).encode(), "seg.png": b"s"}
+                files += [(f"{stem}.{name}", data) for name, data in parts.items()]
+                self.samples[f"train-{shard}.tar/{stem}"] = parts
+            self.objects[f"data/train-{shard}.tar"] = tar_of(files)
+
+    def index(self, folder, *sources):
+        path = os.path.join(folder, "an.index")
+        done = subprocess.run([HOCKET_CACHE, "index", path, *sources], capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return path
+
+    def check(self, cache):
+        self.assertEqual(len(cache), len(self.samples))
+        for name, parts in self.samples.items():
+            got = members(cache[cache.find(name)])
+            self.assertEqual({key: bytes(value) for key, value in got.items()}, parts)
+
+    def test_http(self):
+        with environment(), tempfile.TemporaryDirectory() as folder, ObjectServer(dict(self.objects), chance=0.1) as server:
+            server.faults = [one for one in object_server.FAULTS if one != "stall"]
+            path = self.index(folder, *(f"{server.url}/{name}" for name in self.objects))
+            with hocket.Cache(f"{server.url}/data", source_index=path) as cache:
+                self.check(cache)
+            server.objects["data/hocket.index"] = whole(path)
+            server.faults = ["flip"]  # which the index's checksums show
+            server.chance, server.planned = 0.2, [None]
+            with hocket.Cache(f"{server.url}/data/", timeout=100) as cache:
+                self.check(cache)
+
+    def test_s3(self):
+        with tempfile.TemporaryDirectory() as folder, ObjectServer(self.objects, bucket="b", keys=KEYS) as server, keys_of(server):
+            server.objects["data/hocket.index"] = whole(self.index(folder, "s3://b/data/"))
+            with hocket.Cache("s3://b/data") as cache:
+                self.check(cache)
+
+    def test_changed(self):
+        with environment(), tempfile.TemporaryDirectory() as folder, ObjectServer(dict(self.objects)) as server:
+            path = self.index(folder, *(f"{server.url}/{name}" for name in self.objects))
+            with hocket.Cache(f"{server.url}/data", source_index=path) as cache:
+                before = server.objects["data/train-0.tar"]
+                server.objects["data/train-0.tar"] = before.replace(b"\0\0\0\0", b"\0\0\1\0")
+                self.refused(hocket.Error, "train-0.tar: .*checksum of the index", lambda: cache[0])
+
+    def test_local_is_the_same(self):
+        """An index of files has the same text as that of the objects."""
+        with environment(), tempfile.TemporaryDirectory() as folder, ObjectServer(self.objects) as server:
+            for name, data in self.objects.items():
+                os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+                with open(os.path.join(folder, name), "wb") as file:
+                    file.write(data)
+            text = whole(self.index(folder, os.path.join(folder, "data")))
+            self.assertEqual(text, whole(self.index(folder, *(f"{server.url}/{name}" for name in self.objects))))
+
+    def test_wrong(self):
+        good = self.objects["data/train-0.tar"]
+        twice = tar_of([("a.jpg", b"1"), ("a.jpg", b"2")])
+        for data, text in ((good[:700], "cut off"), (b"x" * 1024, "not octal: is it a tar file"), (twice, "two members .jpg")):
+            with environment(), tempfile.TemporaryDirectory() as folder, ObjectServer({"x.tar": data}) as server:
+                done = subprocess.run([HOCKET_CACHE, "index", os.path.join(folder, "i"), f"{server.url}/x.tar"], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.stderr, f"x.tar: at byte .*{text}")
+                self.assertEqual(os.listdir(folder), [])
+        self.refused(hocket.InvalidArgumentError, "no piece of a tar shard", lambda: members(b"x" * 600))
+
+
+class Killed(Case):
+    def test_warm(self):
+        """A process that is killed while it loads loses nothing that a second one does not bring."""
+        objects = objects_of([f"{number:04}" for number in range(400)], most=20000)
+        with tempfile.TemporaryDirectory() as folder, ObjectServer(objects, bucket="b", keys=KEYS) as server, keys_of(server):
+            command = [HOCKET_CACHE, "warm", folder, "--source", "s3://b/", "--disk", "256MiB"]
+            for _ in range(3):
+                asked = len(server.requests)
+                process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                while process.poll() is None and len(server.requests) < asked + 120:
+                    time.sleep(0.002)
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+            done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with hocket.Cache("s3://b/", folder=folder) as cache:
+                asked = len(server.requests)
+                self.assertEqual(content(cache), [objects[name] for name in sorted(objects)])
+                self.assertEqual(len(server.requests), asked, "everything lies on the disk")
+
+
+if __name__ == "__main__":
+    sys.exit(running.main())

@@ -1,0 +1,182 @@
+// Tar shards, and the index of their samples. tests/python/sources_test.py has archives that Python's tarfile
+// made.
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "runtime/base/error.hpp"
+#include "runtime/cache/source/sample_index.hpp"
+#include "runtime/cache/source/shard_scan.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace hocket::cache;
+using Catch::Contains;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+extern int scanned_samples, refused_shards, accepted_sample_indexes, refused_sample_indexes;
+
+namespace {
+
+std::string octal(std::uint64_t number, int digits) {
+    std::string text;
+    for (; digits > 0; --digits, number >>= 3) text.insert(text.begin(), static_cast<char>('0' + number % 8));
+    return text;
+}
+
+// Puts a sum into the header that is right.
+std::string sealed(std::string header) {
+    header.replace(148, 8, 8, ' ');
+    std::uint64_t sum = 0;
+    for (const char c : header) sum += static_cast<unsigned char>(c);
+    return header.replace(148, 8, octal(sum, 6) + std::string("\0 ", 2));
+}
+
+std::string member(const std::string& name, const std::string& data, char type = '0') {
+    std::string header(512, '\0');
+    header.replace(0, name.size(), name);
+    header.replace(124, 11, octal(data.size(), 11));
+    header[156] = type;
+    header.replace(257, 8, std::string("ustar\00000", 8));
+    return sealed(header) + data + std::string((512 - data.size() % 512) % 512, '\0');
+}
+
+std::string member_with_prefix(const std::string& prefix, const std::string& name, const std::string& data) {
+    std::string whole = member(name, data);
+    std::string header = whole.substr(0, 512);
+    header.replace(345, prefix.size(), prefix);
+    return sealed(header) + whole.substr(512);
+}
+
+std::string pax(const std::string& record) {
+    std::size_t length = record.size() + 2;
+    while (std::to_string(length).size() + record.size() + 2 != length) ++length;
+    return member("pax", std::to_string(length) + " " + record + "\n", 'x');
+}
+
+std::vector<ShardSample> scan(const std::string& archive) {
+    ShardScan scan;
+    scan.take(std::as_bytes(std::span(archive)));
+    return scan.finish();
+}
+
+std::vector<std::string> keys(const std::string& archive) {
+    std::vector<std::string> result;
+    for (const ShardSample& sample : scan(archive)) result.push_back(sample.key);
+    return result;
+}
+
+std::string refusal(const std::string& text) {
+    try {
+        parse_sample_index(text, "x.index");
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "nothing";
+}
+
+const std::string ending(1024, '\0');
+const std::string index_text =
+    "# hocket index 1\nobject 100 a/x%20y.tar\nsample 0 60 00000000000000ff k/1\nsample 60 40 "
+    "0123456789abcdef "
+    "k/2\nobject 7 plain\nsample 0 7 0000000000000001\nend 3\n";
+
+}  // namespace
+
+TEST_CASE("members of one name but for what is behind the first dot are a sample") {
+    const std::string first = member("d/000.jpg", std::string(700, 'j')) + member("d/000.cls", "1"),
+                      second = member("d/001.seg.png", ""), third = member("001.x", "x");
+    const std::string archive = first + second + third + ending;
+    const auto samples = scan(archive);
+    REQUIRE(samples.size() == 3);
+    CHECK(keys(archive) == std::vector<std::string>{"d/000", "d/001", "001"});
+    CHECK(samples[0].offset == 0);
+    CHECK(samples[0].bytes == first.size());
+    CHECK(samples[1].offset == first.size());
+    CHECK(samples[2].bytes == third.size());
+    CHECK(scan(first).size() == 1);  // without an end
+}
+
+TEST_CASE("names are those of prefixes, of GNU's long names and of pax") {
+    const std::string longest(300, 'n');
+    CHECK(keys(member_with_prefix("p/q", "r.jpg", "")) == std::vector<std::string>{"p/q/r"});
+    CHECK(keys(member("././@LongLink", longest + ".jpg" + '\0', 'L') + member("n.jpg", "")) ==
+          std::vector<std::string>{longest});
+    CHECK(keys(pax("path=" + longest + ".a.b") + member("n.jpg", "")) == std::vector<std::string>{longest});
+    CHECK(keys(pax("mtime=1.5") + member("n.jpg", "")) == std::vector<std::string>{"n"});
+    const auto sized = scan(pax("size=600") + member("n.jpg", std::string(600, 'x')));
+    CHECK(sized.at(0).bytes == 1024 + 512 + 1024);
+}
+
+TEST_CASE("what is no sample goes with the one before, or with none") {
+    const std::string folder = member("d/", "", '5'), link = member("d/l.jpg", "", '2');
+    const auto samples =
+        scan(folder + member("d/0.a", "") + link + member("__about__", "x") + member(".hidden", "") +
+             member("d/0.b", "") + member("README", "") + member("1.a", ""));
+    REQUIRE(samples.size() == 2);
+    CHECK(samples[0].offset == 512);
+    CHECK(samples[0].bytes == 512 * 7);
+}
+
+TEST_CASE("what is no shard is refused with its place") {
+    const std::string good = member("0.a", "x");
+    CHECK_THROWS_WITH(scan(good + good.substr(0, 700)),
+                      Contains("at byte 1024: ") && Contains("two members .a"));
+    CHECK_THROWS_WITH(scan(good.substr(0, 700)), Contains("at byte 0: ") && Contains("cut off"));
+    CHECK_THROWS_WITH(scan(good + std::string(512, 'x')),
+                      Contains("at byte 1024: ") && Contains("not octal"));
+    CHECK_THROWS_WITH(scan("y" + good.substr(1)), Contains("wrong checksum"));
+    CHECK_THROWS_WITH(scan(member("0.a", "", 'S')), Contains("sparse"));
+    CHECK_THROWS_WITH(scan(pax("GNU.sparse.major=1") + good), Contains("sparse"));
+    CHECK_THROWS_WITH(scan(member("x", "12 nonsense", 'x') + good), Contains("damaged"));
+}
+
+TEST_CASE("an index is read as it was written") {
+    const SampleIndex index = parse_sample_index(index_text, "x.index");
+    CHECK(index.objects == std::vector<IndexedObject>{{"a/x y.tar", 100}, {"plain", 7}});
+    CHECK(index.samples == std::vector<IndexedSample>{{0, 0, 60, 255, "k/1"},
+                                                      {0, 60, 40, 0x0123456789abcdef, "k/2"},
+                                                      {1, 0, 7, 1, ""}});
+    CHECK(write_sample_index(index) == index_text);
+    for (std::size_t end = 0; end < index_text.size() - 1; ++end)
+        CHECK(refusal(index_text.substr(0, end)) != "nothing");
+    const std::string head = "# hocket index 1\nobject 10 x\n";
+    CHECK_THAT(refusal(head + "sample 5 6 1\nend 1\n"),
+               Contains("x.index:3: ") && Contains("inside its object"));
+    CHECK_THAT(refusal(head + "sample 5 18446744073709551615 1\nend 1\n"), Contains("inside its object"));
+    CHECK_THAT(refusal("# hocket index 1\nsample 0 0 1\n"), Contains("before the first object"));
+    CHECK_THAT(refusal(head + "end 1\n"), Contains("number of samples"));
+    CHECK_THAT(refusal(head + "end 0\nobject 1 y\n"), Contains("does not end"));
+    CHECK_THAT(refusal("0 10\n"), Contains("does not begin"));
+}
+
+TEST_CASE("arbitrary shards and indexes are read or refused") {
+    std::mt19937 random(1);
+    const auto below = [&](std::size_t end) {
+        return std::uniform_int_distribution<std::size_t>(0, end - 1)(random);
+    };
+    const std::vector<std::string> seeds{
+        member("d/0.a", "x") + member("d/0.b", std::string(600, 'y')) + member("1.a", "") + ending,
+        pax("path=long/name.jpg") + member("n.jpg", "z"),
+        member("l", std::string("k.a\0", 4), 'L') + member("m", "1"), index_text,
+        "11 path=ab\n12 size=123\n"};
+    for (int round = 0; round < 20'000; ++round) {
+        std::string text = seeds[below(seeds.size())];
+        for (std::size_t changes = below(4); changes > 0; --changes) {
+            const std::size_t at = below(text.size());
+            // Bytes of names and numbers, which are at the beginning of a block.
+            const std::size_t place =
+                below(2) == 0 ? at : std::min(text.size() - 1, at / 512 * 512 + below(160));
+            text[place] = static_cast<char>(below(256));
+        }
+        if (below(8) == 0) text.resize(below(text.size()) + 1);
+        const bool has_blocks = text.size() % 512 == 0;
+        for (std::size_t at = 0; has_blocks && below(2) == 0 && at < text.size(); at += 512)
+            if (text[at + 257] == 'u') text.replace(at, 512, sealed(text.substr(at, 512)));
+        REQUIRE(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()) == 0);
+    }
+    CHECK(scanned_samples > 2'000);
+    CHECK(refused_shards > 2'000);
+    CHECK(accepted_sample_indexes > 1'000);
+    CHECK(refused_sample_indexes > 1'000);
+}

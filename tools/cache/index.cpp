@@ -1,0 +1,160 @@
+// hocket-cache index: reads shards or objects once, and writes down where the samples are, and their
+// checksums.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dsl/base/named_file.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/cache/source/parallel.hpp"
+#include "runtime/cache/source/sample_index.hpp"
+#include "runtime/cache/source/shard_scan.hpp"
+#include "runtime/cache/source/sum.hpp"
+#include "tools/cache/commands.hpp"
+#include "tools/cache/inputs.hpp"
+#include "tools/cache/progress.hpp"
+#include "tools/cache/texts.hpp"
+#include "tools/tool.hpp"
+
+namespace hocket::cache_tool {
+namespace {
+
+constexpr std::uint64_t piece_bytes = 8 << 20;
+constexpr unsigned most_threads = 16;  // they wait for storage
+constexpr std::chrono::milliseconds between_looks{100};
+
+struct Interrupted {};
+
+// Reads all inputs on threads. Made before the threads, and outlives them.
+class Indexing {
+  public:
+    explicit Indexing(const Inputs& inputs) : inputs_(inputs), found_(inputs.all.size()) {
+        for (const auto& input : inputs.all) all_bytes_ += input->bytes();
+    }
+
+    void run() {
+        cache::parallel(inputs_.all.size(), most_threads,
+                        [this](std::size_t i) { found_[i] = look(*inputs_.all[i]); });
+    }
+    void stop() { is_stopped_ = true; }
+    Step step() const { return {bytes_, all_bytes_, samples_, bytes_}; }
+
+    cache::SampleIndex take_index() {
+        cache::SampleIndex index;
+        for (std::uint32_t i = 0; i < found_.size(); ++i) {
+            index.objects.push_back({inputs_.all[i]->name, inputs_.all[i]->bytes()});
+            for (cache::ShardSample& sample : found_[i])
+                index.samples.push_back(
+                    {i, sample.offset, sample.bytes, sample.checksum, std::move(sample.key)});
+        }
+        return index;
+    }
+
+  private:
+    using Found = std::vector<cache::ShardSample>;
+
+    Found look(const Input& input) {
+        Found found = input.name.ends_with(".tar") ? look_into_shard(input) : look_at_whole(input);
+        samples_ += found.size();
+        return found;
+    }
+
+    template <typename Take>
+    void read(const Input& input, Take take) {
+        std::vector<std::byte> piece;
+        for (std::uint64_t offset = 0; offset < input.bytes(); offset += piece.size()) {
+            if (is_stopped_) throw Interrupted{};
+            piece.resize(std::min(piece_bytes, input.bytes() - offset));
+            input.read(offset, piece);
+            take(piece);
+            bytes_ += piece.size();
+        }
+    }
+
+    Found look_into_shard(const Input& input) {
+        cache::ShardScan scan;
+        try {
+            read(input, [&](const std::vector<std::byte>& piece) { scan.take(piece); });
+            return scan.finish();
+        } catch (const Error& error) {
+            throw std::runtime_error(fmt::format("{}: {}", input.name, error.what()));
+        }
+    }
+
+    Found look_at_whole(const Input& input) {
+        cache::Sum sum;
+        read(input, [&](const std::vector<std::byte>& piece) { sum.add(piece); });
+        return {{.key = "", .offset = 0, .bytes = input.bytes(), .checksum = sum.value()}};
+    }
+
+    const Inputs& inputs_;
+    std::vector<Found> found_;
+    std::uint64_t all_bytes_ = 0;
+    std::atomic<std::uint64_t> bytes_ = 0, samples_ = 0;
+    std::atomic<bool> is_stopped_ = false;
+};
+
+// Returns false if a signal ended it.
+bool run(Indexing& indexing, tools::Signals& signals) {
+    std::atomic<bool> has_ended = false;
+    std::exception_ptr problem;
+    std::thread reader([&] {
+        try {
+            indexing.run();
+        } catch (...) {
+            problem = std::current_exception();
+        }
+        has_ended = true;
+    });
+    Progress progress;
+    while (!has_ended) {
+        progress.show(indexing.step());
+        if (signals.wait(between_looks) != 0) indexing.stop();
+    }
+    reader.join();
+    progress.clear();
+    try {
+        if (problem) std::rethrow_exception(problem);
+    } catch (const Interrupted&) {
+        return false;
+    }
+    return true;
+}
+
+}  // namespace
+
+int index(const Options& options, tools::Signals& signals) {
+    const auto start = std::chrono::steady_clock::now();
+    const Inputs inputs = open_inputs(options.sources);
+    Indexing indexing(inputs);
+    if (!run(indexing, signals)) {
+        tools::say("hocket-cache: interrupted; no index was written");
+        return 128 + signals.wait({});
+    }
+    const cache::SampleIndex index = indexing.take_index();
+    if (index.samples.empty())
+        throw std::runtime_error(fmt::format("there are no samples in {}", inputs.base));
+    constexpr unsigned mode = 0644;
+    try {
+        replace_file(options.index_file, cache::write_sample_index(index), mode);
+    } catch (const std::runtime_error& error) {
+        throw std::runtime_error(
+            fmt::format("the index {} cannot be written: {}", options.index_file, error.what()));
+    }
+    fmt::print("{}: {} in {}, {}, in {}; use it with --source {} --index {}\n", options.index_file,
+               count_text(index.samples.size(), "sample"), count_text(index.objects.size(), "object"),
+               bytes_text(static_cast<double>(indexing.step().bytes)),
+               duration_text(std::chrono::steady_clock::now() - start), inputs.base, options.index_file);
+    return 0;
+}
+
+}  // namespace hocket::cache_tool

@@ -1,0 +1,163 @@
+#include "tools/cache/inputs.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <future>
+#include <stdexcept>
+#include <utility>
+
+#include "runtime/cache/objects/object_store.hpp"
+#include "runtime/cache/source/folder_listing.hpp"
+#include "runtime/cache/source/read_index.hpp"
+#include "runtime/cache/source/sample_index.hpp"
+
+namespace hocket::cache_tool {
+namespace {
+
+namespace fs = std::filesystem;
+using cache::ObjectStore, cache::Url;
+
+constexpr std::chrono::seconds patience{60};
+
+class FileInput final : public Input {
+  public:
+    explicit FileInput(std::string path) : path_(std::move(path)), bytes_(fs::file_size(path_)) {}
+
+    std::uint64_t bytes() const override { return bytes_; }
+
+    void read(std::uint64_t offset, std::span<std::byte> to) const override {
+        const cache::Descriptor file = cache::open_source_file("file", path_);
+        while (!to.empty()) {
+            const ssize_t got = ::pread(file.get(), to.data(), to.size(), static_cast<off_t>(offset));
+            if (got < 0 && errno == EINTR) continue;
+            if (got <= 0)
+                throw std::runtime_error(fmt::format("{}: it cannot be read at {}: {}", path_, offset,
+                                                     got < 0 ? std::strerror(errno) : "it ends there"));
+            offset += static_cast<std::uint64_t>(got);
+            to = to.subspan(static_cast<std::size_t>(got));
+        }
+    }
+
+  private:
+    const std::string path_;
+    const std::uint64_t bytes_;
+};
+
+class ObjectInput final : public Input {
+  public:
+    ObjectInput(std::shared_ptr<ObjectStore> store, cache::ObjectPart whole)
+        : store_(std::move(store)), whole_(std::move(whole)) {}
+
+    std::uint64_t bytes() const override { return whole_.object_bytes; }
+
+    void read(std::uint64_t offset, std::span<std::byte> to) const override {
+        cache::ObjectPart part = whole_;
+        part.offset = offset;
+        part.bytes = to.size();
+        std::promise<std::optional<Error>> answer;
+        store_->read(part, to.data(), ObjectStore::Clock::now() + patience,
+                     [&answer](std::optional<Error> error) { answer.set_value(std::move(error)); });
+        if (const std::optional<Error> error = answer.get_future().get()) throw *error;
+    }
+
+  private:
+    const std::shared_ptr<ObjectStore> store_;
+    const cache::ObjectPart whole_;
+};
+
+// Returns the folder that all of the paths lie in, with '/' at its end.
+std::string common_folder(const std::vector<std::string>& paths) {
+    std::string common = paths.front().substr(0, paths.front().rfind('/') + 1);
+    for (const std::string& path : paths) {
+        const auto differs = std::mismatch(common.begin(), common.end(), path.begin(), path.end()).first;
+        common.erase(differs, common.end());
+        common.erase(common.rfind('/') + 1);
+    }
+    return common;
+}
+
+Inputs open_files(const std::vector<std::string>& sources) {
+    std::vector<std::string> paths;
+    for (const std::string& source : sources) {
+        const std::string path = fs::canonical(source);
+        if (!fs::is_directory(path)) {
+            paths.push_back(path);
+            continue;
+        }
+        const cache::FolderListing files = cache::list_folder(path);
+        for (std::size_t i = 0; i < files.size(); ++i) {
+            if (files.path(i) != cache::sample_index_name)
+                paths.push_back(fmt::format("{}/{}", path, files.path(i)));
+        }
+    }
+    if (paths.empty()) throw std::runtime_error(fmt::format("there are no files in {}", sources.front()));
+    Inputs inputs{.base = common_folder(paths), .all = {}};
+    for (const std::string& path : paths) {
+        inputs.all.push_back(std::make_unique<FileInput>(path));
+        inputs.all.back()->name = path.substr(inputs.base.size());
+    }
+    return inputs;
+}
+
+// The URLs of one host or bucket, in parts.
+std::vector<Url> parse_urls(const std::vector<std::string>& sources) {
+    std::vector<Url> urls;
+    for (const std::string& source : sources) {
+        urls.push_back(cache::parse_url(source));
+        if (urls.back().path.empty()) urls.back().path = "/";
+        const Url &first = urls.front(), &last = urls.back();
+        if (first.scheme != last.scheme || first.host != last.host || first.query != last.query)
+            throw std::runtime_error(fmt::format("{} and {} are not below one URL; make an index of each",
+                                                 first.shown(), last.shown()));
+    }
+    return urls;
+}
+
+Inputs open_objects(const std::vector<std::string>& sources) {
+    const std::vector<Url> urls = parse_urls(sources);
+    std::vector<std::string> paths;
+    for (const Url& url : urls) paths.push_back(url.path);
+    Url base = urls.front();
+    base.path = common_folder(paths);
+    const auto store = std::make_shared<ObjectStore>(base, true, patience);
+    Inputs inputs{.base = base.shown(), .all = {}};
+    const auto add = [&](const std::string& name, std::uint64_t bytes, const cache::Version& version) {
+        inputs.all.push_back(std::make_unique<ObjectInput>(
+            store, cache::ObjectPart{.name = name, .object_bytes = bytes, .version = version}));
+        inputs.all.back()->name = name;
+    };
+    std::vector<cache::ListedObject> listed;
+    for (const Url& url : urls) {
+        const std::string path = url.path.substr(base.path.size());
+        const std::string name = url.is_s3() ? path : cache::percent_decoded(path);
+        if (!url.path.ends_with('/')) {
+            const cache::ObjectFacts facts = store->facts(name);
+            add(name, facts.bytes, facts.version);
+            continue;
+        }
+        if (listed.empty()) listed = store->list();
+        for (const cache::ListedObject& object : listed)
+            if (object.key.starts_with(name) && object.key != name + cache::sample_index_name)
+                add(object.key, object.bytes, {.etag = object.etag, .modified = ""});
+    }
+    return inputs;
+}
+
+}  // namespace
+
+Inputs open_inputs(const std::vector<std::string>& sources) {
+    const auto is_url = [](const std::string& source) { return cache::is_url(source); };
+    if (std::none_of(sources.begin(), sources.end(), is_url)) return open_files(sources);
+    if (std::all_of(sources.begin(), sources.end(), is_url)) return open_objects(sources);
+    throw std::runtime_error("there are both URLs and paths; make an index of each");
+}
+
+}  // namespace hocket::cache_tool
