@@ -3,6 +3,8 @@ that servers do.
 
 usage: object_server.py FOLDER     (serves the files in it at /; prints its port, and ends when its input does)
 """
+from __future__ import annotations
+
 import base64
 import contextlib
 import hashlib
@@ -15,10 +17,10 @@ import socket
 import struct
 import sys
 import threading
-import time
 import urllib.parse
 import xml.sax.saxutils
 import zlib
+from collections.abc import Callable
 
 FAULTS = ("500", "503", "429", "cut", "reset", "short", "long", "stall")
 
@@ -29,7 +31,7 @@ def digest(data):
 
 def expected_signature(method, path, query, headers, authorization, secret):
     """As Amazon's documentation of version 4 has it: nothing here is taken from libcurl."""
-    scope, signed = re.search(r"Credential=[^/]+/([^,]+),\s*SignedHeaders=([^,]+)", authorization).groups()
+    scope, signed = found(r"Credential=[^/]+/([^,]+),\s*SignedHeaders=([^,]+)", authorization)
     day, region, service, end = scope.split("/")
     pairs = sorted(urllib.parse.parse_qsl(query, keep_blank_values=True))
     canonical_query = "&".join(f"{urllib.parse.quote(k, safe='-_.~')}={urllib.parse.quote(v, safe='-_.~')}" for k, v in pairs)
@@ -49,7 +51,25 @@ class Refused(Exception):
         self.status, self.code, self.message, self.headers = status, code, message, headers
 
 
+class Listener(http.server.ThreadingHTTPServer):
+    daemon_threads, request_queue_size = True, 1024
+
+    def __init__(self, served):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.served = served
+
+    def handle_error(self, request, client_address):
+        pass
+
+
+def found(pattern, text):
+    match = re.search(pattern, text)
+    assert match is not None, (pattern, text)
+    return match.groups()
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
+    server: Listener
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1
@@ -112,7 +132,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         if authorization is None:
             raise Refused(403, "AccessDenied", "Access Denied")
-        key_id = re.search(r"Credential=([^/]+)/", authorization)[1]
+        key_id, = found(r"Credential=([^/]+)/", authorization)
         if key_id not in served.keys:
             raise Refused(403, "InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records.")
         secret, token = served.keys[key_id]
@@ -120,7 +140,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             raise Refused(400, "InvalidToken", "The provided token is malformed or otherwise invalid.")
         if served.region not in authorization:
             raise Refused(301, "PermanentRedirect", "Please use another endpoint", x_amz_bucket_region=served.region)
-        signature = re.search(r"Signature=([0-9a-f]+)", authorization)[1]
+        signature, = found(r"Signature=([0-9a-f]+)", authorization)
         if signature != expected_signature(self.command, path, query, headers, authorization, secret):
             raise Refused(403, "SignatureDoesNotMatch", "The request signature we calculated does not match")
         if key_id in served.expired:
@@ -175,16 +195,15 @@ class ObjectServer(contextlib.AbstractContextManager):
     def __init__(self, objects, *, bucket=None, keys=None, region="us-east-1", page=1000, chance=0.0, faults=FAULTS, seed=1):
         self.objects, self.bucket, self.keys, self.region, self.page_size = objects, bucket, keys, region, page
         self.chance, self.faults, self.random = chance, faults, random.Random(seed)
-        self.expired, self.requests, self.planned = set(), [], []
+        self.expired: set[str] = set()
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.planned: list[str | None] = []
         self.has_ranges = self.takes_conditions = True
-        self.with_failures = {}
-        self.checksums = lambda data: {}
+        self.with_failures: dict[str, str] = {}
+        self.checksums: Callable[[bytes], dict[str, str]] = lambda data: {}
         self.etag = lambda data: f'"{hashlib.md5(data).hexdigest()}"'
         self.lock, self.ending = threading.Lock(), threading.Event()
-        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.served, self.http.daemon_threads, self.http.request_queue_size = self, True, 1024
-        self.http.socket.listen(1024)
-        self.http.handle_error = lambda *_: None
+        self.http = Listener(self)
         self.port = self.http.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
         threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -240,4 +259,3 @@ if __name__ == "__main__":
     with ObjectServer(Files(sys.argv[1])) as server:
         print(server.port, flush=True)
         sys.stdin.read()
-        time.sleep(0)
