@@ -19,7 +19,7 @@ class Way:
 
     def __init__(self, source, sink, delay):
         self.source, self.sink, self.delay = source, sink, delay
-        self.queue = collections.deque()  # (when, bytes); b"": the end
+        self.queue: collections.deque[tuple[float, bytes]] = collections.deque()  # (when, bytes); b"": the end
 
     def take(self):
         try:
@@ -56,7 +56,8 @@ def main():
     listening = socket.create_server(("0.0.0.0", port), backlog=4096)
     selector.register(listening, selectors.EVENT_READ)
     selector.register(sys.stdin, selectors.EVENT_READ)
-    times, count = [], 0  # a heap: (when, number, way)
+    times: list[tuple[float, int, Way]] = []  # a heap: (when, number, way)
+    count = 0
     scheduled = set()
 
     def schedule(way, when):
