@@ -218,6 +218,8 @@ class S3(Case):
             with hocket.Cache("s3://the-bucket/train") as cache:
                 inside = sorted((name for name in names if name.startswith("train/")), key=str.encode)
                 self.assertEqual(content(cache), [objects[name] for name in inside])
+                reads = [headers for path, headers in server.requests if "list-type" not in path and not path.endswith("hocket.index")]
+                self.assertEqual({headers.get("If-Match") for headers in reads}, {server.etag(objects[name]) for name in inside})
                 for number, name in enumerate(inside):
                     self.assertEqual(cache.find(name.removeprefix("train/")), number)
             with hocket.Cache("s3://the-bucket") as cache:
