@@ -288,6 +288,62 @@ TEST_CASE("over two equal NICs go the halves of large messages, whatever else is
     });
 }
 
+namespace {
+
+// Messages in both directions, until some have gone over what was left of two rails: then `cut` has been
+// noticed.
+void exchange_while_cut(Rank rank, const std::function<void(int round)>& cut) {
+    setenv("HOCKET_RAILS", "2", 1);
+    const auto fabric = open_streams("", {});
+    fabric->connect(rank.job.all_gather(fabric->local_address(), 5s), for_seconds(10));
+    const int peer = 1 - rank.rank;
+    bool is_told = false;
+    for (int round = 0, left = 20; left > 0; ++round) {
+        cut(round);
+        Flow flow(*fabric);
+        std::vector<std::vector<char>> mine, theirs;
+        for (const std::size_t bytes : {3 << 20, 100, 400'000, 70'000}) {
+            mine.push_back(pattern(bytes, rank.rank + round));
+            theirs.emplace_back(bytes);
+        }
+        for (std::size_t i = 0; i < mine.size(); ++i) {
+            flow.receive(peer, i, theirs[i]);
+            flow.send(peer, i, 7, mine[i]);
+        }
+        for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
+        for (std::size_t i = 0; i < mine.size(); ++i)
+            expect(theirs[i] == pattern(theirs[i].size(), peer + round), fmt::format("message {}", i));
+        is_told = !fabric->lost_rails().empty();
+        // Both go on until both have noticed.
+        if (round % 20 == 19 || left < 20)
+            if (rank.job.all_gather(is_told ? "told" : "", 20s) == std::vector<std::string>{"told", "told"})
+                --left;
+    }
+    expect_parts(fabric->lost_rails(),
+                 {"rail0 (10.78.0.", " was lost: ", "; its messages go over rail1 (10.78.1."});
+    expect(fabric->lost_rails().find("; ", fabric->lost_rails().find("go over")) == std::string::npos,
+           "one line of it: " + fabric->lost_rails());
+}
+
+}  // namespace
+
+TEST_CASE("where one of two cables is cut, the other one goes on, with all that was under way") {
+    // The first one ends both directions, the second one what that rank sends.
+    const std::string how = GENERATE("link set rail0 down",
+                                     "neigh replace PEER lladdr 02:00:00:00:00:09 dev rail0 nud permanent");
+    const int by = GENERATE(0, 1);
+    INFO(how << " by rank " << by);
+    with_two_rails(no_trouble, [&](Rank rank) {
+        exchange_while_cut(rank, [&](int round) {
+            if (round != 7 || rank.rank != by) return;
+            std::string command = how;
+            if (const auto at = command.find("PEER"); at != command.npos)
+                command.replace(at, 4, fmt::format("10.78.0.{}", 2 - rank.rank));
+            expect(ip(command), "the cable to be cut");
+        });
+    });
+}
+
 TEST_CASE("a message that is too long for its buffer is cut on all NICs that carry it") {
     with_two_rails(no_trouble, [](Rank rank) {
         setenv("HOCKET_RAILS", "2", 1);

@@ -42,8 +42,14 @@ class Fabric {
   public:
     virtual ~Fabric() = default;
 
-    virtual std::string provider() const = 0;       // "tcp", or libfabric's name: "tcp;ofi_rxm"
-    virtual std::string why() const = 0;            // the reason for this provider, for people
+    virtual std::string provider() const = 0;  // "tcp", or libfabric's name: "tcp;ofi_rxm"
+    virtual std::string why() const = 0;       // the reason for this provider, for people
+    // Connections that others have taken over from since connect(), for people; "" if there are none.
+    // Thread-safe. The text stays valid as long as the fabric.
+    virtual const std::string& lost_rails() const {
+        static const std::string none;
+        return none;
+    }
     virtual std::string local_address() const = 0;  // an opaque blob to be passed to the other ranks
 
     // Connects the ranks; addresses[r] is rank r's local_address(). All ranks call it at the same time, once,

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <new>
 
 #include "runtime/transport/net/transfer.hpp"
@@ -52,7 +55,8 @@ Completion received(Message* message, std::size_t bytes, std::uint32_t checksum,
 
 }  // namespace
 
-Stream::Stream(Socket socket) : socket_(std::move(socket)), stage_(new std::byte[stage_size]) {
+Stream::Stream(Socket socket, RailNotes* notes)
+    : socket_(std::move(socket)), notes_(notes), stage_(new std::byte[stage_size]) {
     keep_alive(socket_);
     if (is_on_this_host(socket_))
         setsockopt(socket_.fd(), SOL_SOCKET, SO_SNDBUF, &send_buffer_on_one_host,
@@ -65,21 +69,33 @@ Stream::Stream(Socket socket) : socket_(std::move(socket)), stage_(new std::byte
     while (blocks_.size() < spare_blocks) blocks_.emplace_back(new std::byte[block_size]);
 }
 
-bool Stream::is_unanswered_for(Clock::duration limit) const {
-    const Answers answers = answers_of(socket_);
-    return answers.are_missing && answers.last_answer > limit;
+Answers Stream::answers() const {
+    Answers answers = answers_of(socket_);
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (getsockopt(socket_.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0)
+        answers.are_missing |= info.tcpi_probes > 0;
+    return answers;
 }
 
 void Stream::send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
-                  Message& message, std::vector<Completion>& done, std::uint32_t stripes) {
-    outgoing_.push_back({{tag, bytes_in(segments), checksum, stripes}, SegmentCursor(segments), &message});
+                  Message& message, std::vector<Completion>& done, Part part) {
+    outgoing_.push_back(
+        {{tag, bytes_in(segments), checksum, part.stripes, part.lane}, SegmentCursor(segments), &message});
     if (outgoing_.size() == first_ + 1) flush(done);
 }
 
-void Stream::receive(std::uint64_t tag, std::span<const Segment> segments, Message& message) {
-    const Wanted wanted{tag, segments, bytes_in(segments), &message};
+void Stream::say(const RailReport& report, std::vector<Completion>& done) {
+    owed_ = report;
+    flush(done);
+}
+
+void Stream::receive(std::uint64_t tag, std::span<const Segment> segments, Message& message,
+                     std::uint16_t lane) {
+    const Wanted wanted{tag, segments, bytes_in(segments), &message, lane};
+    const auto is_it = [&](const Header& header) { return header.tag == tag && header.lane == lane; };
     const auto early = std::find_if(unasked_.begin(), unasked_.end(), [&](const Unasked& entry) {
-        return entry.header.tag == tag && entry.wanted.message == nullptr;
+        return is_it(entry.header) && entry.wanted.message == nullptr;
     });
     if (early != unasked_.end()) {
         early->wanted = wanted;
@@ -89,7 +105,7 @@ void Stream::receive(std::uint64_t tag, std::span<const Segment> segments, Messa
         SegmentCursor(segments).write(early->data.get(), std::min<std::size_t>(wanted.room, header.bytes));
         at_once_.push_back(received(&message, header.bytes, header.checksum, wanted.room));
         forget(static_cast<std::size_t>(early - unasked_.begin()));
-    } else if (arriving_ == Arriving::nothing_asked_for && header_.tag == tag) {
+    } else if (arriving_ == Arriving::nothing_asked_for && is_it(header_)) {
         arrives_for(wanted);
     } else {
         wanted_.push_back(wanted);
@@ -100,17 +116,35 @@ bool Stream::move(std::vector<Completion>& done) {
     bool moved = !at_once_.empty();
     done.insert(done.end(), at_once_.begin(), at_once_.end());
     at_once_.clear();
-    if (!outgoing_.empty()) moved |= flush(done);
-    const bool is_awaited =
-        !wanted_.empty() || arriving_ == Arriving::wanted || arriving_ == Arriving::unasked;
-    if (is_awaited) moved |= take(done);
-    if (!broken_.empty()) moved |= break_off(broken_, done);
+    if (has_to_send()) moved |= flush(done);
+    if (is_read()) moved |= take(done);
+    if (!broken_.empty() && !notes_) moved |= break_off(broken_, done);
     return moved;
+}
+
+// Returns true once the other end has all of the report. Begins only between messages: also encrypted ones.
+bool Stream::flush_report() {
+    if (unsaid_ == 0) {
+        saying_ = {{owed_->lost, sizeof owed_->taken, 0, 0, 0}, owed_->taken};
+        owed_.reset();
+        unsaid_ = sizeof saying_;
+    }
+    iovec rest{reinterpret_cast<char*>(&saying_) + sizeof saying_ - unsaid_, unsaid_};
+    const Transfer sent = send_some(socket_, {&rest, 1});
+    if (sent.has_ended) broken_ = sent.why();
+    unsaid_ -= sent.bytes;
+    return unsaid_ == 0;
 }
 
 bool Stream::flush(std::vector<Completion>& done) {
     bool moved = false;
-    for (std::size_t budget = bytes_a_turn; first_ < outgoing_.size() && budget > 0 && broken_.empty();) {
+    for (std::size_t budget = bytes_a_turn; budget > 0 && broken_.empty();) {
+        if (unsaid_ > 0 || (owed_ && sent_ == 0 && socket_.bytes_begun() == 0)) {
+            if (!flush_report()) break;
+            moved = true;
+            continue;
+        }
+        if (first_ == outgoing_.size()) break;
         Outgoing& next = outgoing_[first_];
         std::array<iovec, segments_a_call> parts;
         const std::size_t of_header = sizeof(Header) - std::min(sizeof(Header), sent_);
@@ -126,7 +160,10 @@ bool Stream::flush(std::vector<Completion>& done) {
         sent_ += sent.bytes;
         next.left.advance(sent.bytes - std::min(sent.bytes, of_header));
         if (sent_ < sizeof(Header) + next.header.bytes) continue;
-        done.push_back(completion_of(next.message, 0, 0));
+        if (notes_)
+            ++notes_->sent[next.header.lane];
+        else
+            done.push_back(completion_of(next.message, 0, 0));
         sent_ = 0;
         ++first_;
     }
@@ -141,11 +178,9 @@ bool Stream::flush(std::vector<Completion>& done) {
 bool Stream::take(std::vector<Completion>& done) {
     bool moved = false;
     for (std::size_t turn = 0; turn < bytes_a_turn && broken_.empty();) {
+        if (notes_ && notes_->is_behind()) break;
         if (arriving_ == Arriving::header) {
-            if (staged() >= sizeof(Header))
-                open_message();
-            else if (!refill())
-                break;
+            if (!open_next() && !refill()) break;
             moved = true;
             continue;
         }
@@ -196,12 +231,40 @@ bool Stream::read_some() {
     return true;
 }
 
-void Stream::open_message() {
+// Returns false if more bytes are needed for that.
+bool Stream::open_next() {
+    if (staged() < sizeof header_) return false;
     std::memcpy(&header_, stage_.get() + stage_begin_, sizeof header_);
+    if (header_.stripes == 0) return hear();
     stage_begin_ += sizeof header_;
+    if (header_.lane >= (notes_ ? notes_->lanes : 1) || (header_.lane > 0 && header_.stripes > 1))
+        broken_ = fmt::format("the peer sent a message in {} stripes on lane {}, which cannot be",
+                              header_.stripes, header_.lane);
+    else
+        open_message();
+    return true;
+}
+
+// Takes the report that is next, once it has come whole.
+bool Stream::hear() {
+    RailReport report;
+    if (!notes_ || header_.bytes != sizeof report.taken || header_.tag >> notes_->lanes != 0) {
+        broken_ = "the peer sent a report that does not belong here";
+        return true;
+    }
+    if (staged() < sizeof(WireReport)) return false;
+    report.lost = header_.tag;
+    std::memcpy(report.taken.data(), stage_.get() + stage_begin_ + sizeof header_, sizeof report.taken);
+    stage_begin_ += sizeof(WireReport);
+    notes_->heard.merge(report);
+    return true;
+}
+
+void Stream::open_message() {
     left_ = header_.bytes;
-    const auto asked = std::find_if(wanted_.begin(), wanted_.end(),
-                                    [&](const Wanted& wanted) { return wanted.tag == header_.tag; });
+    const auto asked = std::find_if(wanted_.begin(), wanted_.end(), [&](const Wanted& wanted) {
+        return wanted.tag == header_.tag && wanted.lane == header_.lane;
+    });
     if (asked == wanted_.end()) {
         arriving_ = Arriving::nothing_asked_for;
         return;
@@ -212,7 +275,7 @@ void Stream::open_message() {
 }
 
 void Stream::note_stripes(const Header& header, const Wanted& wanted) {
-    if (header.stripes > 1)
+    if (header.stripes > 1 && !wanted.has_been_met)
         striped_.push_back({wanted.message, wanted.tag, wanted.segments, header.bytes, header.stripes});
 }
 
@@ -224,8 +287,8 @@ void Stream::arrives_for(const Wanted& wanted) {
     room_left_ = std::min(wanted.room, left_);
 }
 
-bool Stream::make_way() {
-    if (!is_obstructed()) return false;
+bool Stream::make_way(bool in_any_case) {
+    if (!is_obstructed() && !(in_any_case && is_standing())) return false;
     std::unique_ptr<std::byte[]> data;
     if (header_.bytes <= block_size && !blocks_.empty()) {
         data = std::move(blocks_.back());
@@ -267,9 +330,11 @@ void Stream::finish_message(std::vector<Completion>& done) {
         }
     }
     arriving_ = Arriving::header;
+    if (!notes_) return;
+    ++notes_->own.taken[header_.lane];
+    notes_->is_own_news = true;
 }
 
-// Completes all messages with the reason. Returns true if there were any.
 bool Stream::break_off(const std::string& why, std::vector<Completion>& done) {
     const std::size_t before = done.size();
     const auto fail = [&](Message* message) {
@@ -278,7 +343,7 @@ bool Stream::break_off(const std::string& why, std::vector<Completion>& done) {
         completion.error = why;
         done.push_back(completion);
     };
-    for (; first_ < outgoing_.size(); ++first_) fail(outgoing_[first_].message);
+    for (; first_ < outgoing_.size() && !notes_; ++first_) fail(outgoing_[first_].message);
     if (arriving_ == Arriving::wanted) fail(current_.message);
     for (const Unasked& entry : unasked_)
         if (entry.wanted.message) fail(entry.wanted.message);
@@ -293,12 +358,45 @@ bool Stream::break_off(const std::string& why, std::vector<Completion>& done) {
     return done.size() > before;
 }
 
+void Stream::take_rest(std::vector<Completion>& done) {
+    const std::string why = std::exchange(broken_, "");
+    while (take(done)) {
+    }
+    broken_ = why;
+}
+
+void Stream::retire(Stream& heir, std::vector<Completion>& done) {
+    done.insert(done.end(), at_once_.begin(), at_once_.end());
+    at_once_.clear();
+    if (arriving_ == Arriving::unasked) {
+        current_ = unasked_.back().wanted;
+        unasked_.pop_back();
+    }
+    if (is_arriving() && current_.message) {
+        current_.has_been_met = true;
+        heir.wanted_.push_back(current_);
+    }
+    const auto move_all = [](auto& from, auto& to, auto before) {
+        to.insert(before, std::move_iterator(from.begin()), std::move_iterator(from.end()));
+        from.clear();
+    };
+    move_all(wanted_, heir.wanted_, heir.wanted_.end());
+    move_all(unasked_, heir.unasked_, heir.unasked_.begin());  // the last one may be arriving
+    move_all(striped_, heir.striped_, heir.striped_.end());
+    arriving_ = Arriving::header;
+    outgoing_.clear();
+    first_ = 0;
+    owed_.reset();
+    unsaid_ = 0;
+    give_up("the connection was given up");
+    socket_.close();
+}
+
 pollfd Stream::interest() const {
     pollfd entry{socket_.fd(), 0, 0};
     if (!broken_.empty()) return {-1, 0, 0};
-    if (!outgoing_.empty()) entry.events |= POLLOUT;
-    const bool stands = arriving_ == Arriving::nothing_asked_for;
-    if (!stands && (!wanted_.empty() || arriving_ != Arriving::header)) entry.events |= POLLIN;
+    if (has_to_send()) entry.events |= POLLOUT;
+    if (!is_standing() && is_read()) entry.events |= POLLIN;
     if (entry.events == 0) entry.fd = -1;  // otherwise poll(2) would report a peer that has hung up
     return entry;
 }

@@ -4,39 +4,56 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/transport/fabric/fabric.hpp"
 #include "runtime/transport/net/socket.hpp"
+#include "runtime/transport/streams/rail_report.hpp"
 
 namespace hocket::transport {
+
+// Which part of a message a stream carries (stripes.hpp); it is told to the receiver. Messages match by their
+// tag and lane.
+struct Part {
+    std::uint16_t stripes = 1, lane = 0;
+};
 
 // Not thread-safe. Nothing here blocks. A message is written directly from its segments, and read directly
 // into the segments of its receive. An unexpected message stays in the kernel's buffers, and so slows its
 // sender down.
 class Stream {
   public:
-    explicit Stream(Socket socket);
+    // notes: of the several connections that this one belongs to; null if it is the only one. With notes, a
+    // sent message does not complete here: whoever reads the notes completes it when it is acknowledged.
+    explicit Stream(Socket socket, RailNotes* notes = nullptr);
 
     // Messages complete in move(); a message that the kernel takes at once completes in send().
-    // stripes: told to the receiver (stripes.hpp).
     void send(std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments, Message& message,
-              std::vector<Completion>& done, std::uint32_t stripes = 1);
-    void receive(std::uint64_t tag, std::span<const Segment> segments, Message& message);
+              std::vector<Completion>& done, Part part = {});
+    void receive(std::uint64_t tag, std::span<const Segment> segments, Message& message,
+                 std::uint16_t lane = 0);
 
     // Moves bytes as far as the kernel and a share of the time allow; appends completions. Returns true if
-    // any bytes moved. If the connection breaks, all its messages complete with the reason.
+    // any bytes moved. If the connection breaks, all its messages complete with the reason; with notes, in
+    // break_off().
     bool move(std::vector<Completion>& done);
+
+    // Tells the other end, between two messages. A newer report replaces one that has not gone.
+    void say(const RailReport& report, std::vector<Completion>& done);
 
     // Returns the events for which the stream waits; no events if it waits for nothing.
     pollfd interest() const;
 
-    // Returns true if a receive waits for a message that may come after an unexpected one.
+    // Returns true if a receive, or an acknowledgement, may come after an unexpected message.
     bool is_obstructed() const {
-        return arriving_ == Arriving::nothing_asked_for && !wanted_.empty() && broken_.empty();
+        return is_standing() && (!wanted_.empty() || (notes_ && notes_->must_be_heard));
     }
+    // Returns true if nothing is read, because an unexpected message comes next.
+    bool is_standing() const { return arriving_ == Arriving::nothing_asked_for && broken_.empty(); }
+    bool has_receives() const { return !wanted_.empty() || is_arriving(); }
 
     // A receive that has met the first of several stripes.
     struct Striped {
@@ -44,26 +61,45 @@ class Stream {
         std::uint64_t tag;
         std::span<const Segment> segments;
         std::size_t first_bytes;
-        std::uint32_t stripes;
+        std::uint16_t stripes;
     };
     // Returns those since the last call.
     std::vector<Striped> take_striped() { return std::exchange(striped_, {}); }
     bool has_striped() const { return !striped_.empty(); }
 
+    // Of the other end's kernel, which also acknowledges while its process does not read. Probes count as
+    // data: the kernel sends them where it could not send data at all, as by an interface that is down.
+    Answers answers() const;
+
     // Breaks the connection off: its messages complete with the reason.
-    // Returns true if the other end's kernel has not acknowledged what was sent again, for so long. It does
-    // acknowledge while its process does not read.
-    bool is_unanswered_for(Clock::duration limit) const;
-
     void give_up(const std::string& why) { broken_ = broken_.empty() ? why : broken_; }
+    const std::string& broken() const { return broken_; }  // the reason; "" while all is well
 
-    // Keeps an unexpected message in memory until its receive is posted. Returns true if there was one.
-    bool make_way();
+    // Completes all receives with the reason, and without notes also what is sent. Returns true if there were
+    // any.
+    bool break_off(const std::string& why, std::vector<Completion>& done);
+
+    // Takes what has come before the connection broke, as far as it has receives.
+    void take_rest(std::vector<Completion>& done);
+
+    // Moves the receives, and the messages that came before theirs, to another connection with the same rank.
+    // This one is closed, and must not be used any more. What has come of a message in part comes again.
+    void retire(Stream& heir, std::vector<Completion>& done);
+
+    // Keeps an unexpected message in memory until its receive is posted, if it is_obstructed() by it, or in
+    // any case. Returns true if there was one.
+    bool make_way(bool in_any_case = false);
 
   private:
+    // stripes: 0 for a report: its lost connections stand in `tag`, and what was taken follows.
     struct Header {
         std::uint64_t tag, bytes;
-        std::uint32_t checksum, stripes;
+        std::uint32_t checksum;
+        std::uint16_t stripes, lane;
+    };
+    struct WireReport {
+        Header header;
+        decltype(RailReport::taken) taken;
     };
     struct Outgoing {
         Header header;
@@ -75,6 +111,8 @@ class Stream {
         std::span<const Segment> segments;
         std::size_t room;
         Message* message;
+        std::uint16_t lane;
+        bool has_been_met = false;  // its stripes are noted, though it comes again
     };
     struct Unasked {  // a message before its receive
         Header header{};
@@ -85,20 +123,30 @@ class Stream {
     enum class Arriving { header, nothing_asked_for, wanted, unasked };
 
     bool flush(std::vector<Completion>& done);
+    bool flush_report();
     bool take(std::vector<Completion>& done);
     std::size_t read(std::span<iovec> into);
     bool read_some();
     bool refill();
+    bool open_next();
+    bool hear();
     void open_message();
     void arrives_for(const Wanted& wanted);
     void note_stripes(const Header& header, const Wanted& wanted);
     void forget(std::size_t unasked);
     void finish_message(std::vector<Completion>& done);
-    bool break_off(const std::string& why, std::vector<Completion>& done);
+    bool has_to_send() const { return !outgoing_.empty() || owed_ || unsaid_ > 0; }
+    bool is_arriving() const { return arriving_ == Arriving::wanted || arriving_ == Arriving::unasked; }
+    bool is_read() const { return has_receives() || (notes_ && notes_->are_read); }
     std::size_t staged() const { return stage_end_ - stage_begin_; }
 
     Socket socket_;
+    RailNotes* notes_;
     std::string broken_;
+
+    std::optional<RailReport> owed_;  // to the other end
+    WireReport saying_{};
+    std::size_t unsaid_ = 0;  // bytes of saying_ that are left
 
     std::vector<Outgoing> outgoing_;  // from first_ on
     std::size_t first_ = 0, sent_ = 0;

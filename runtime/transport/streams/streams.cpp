@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <deque>
+#include <mutex>
 #include <optional>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/transport/net/sealing.hpp"
 #include "runtime/transport/streams/mesh.hpp"
-#include "runtime/transport/streams/stream.hpp"
+#include "runtime/transport/streams/rails.hpp"
 #include "runtime/transport/streams/stripes.hpp"
 
 namespace hocket::transport {
@@ -24,9 +27,7 @@ constexpr int most_turns = 16;
 constexpr auto way_is_made_after = 1ms;
 // The least message that the lanes of a peer carry together: a shorter one has as much delay as bytes.
 constexpr std::size_t least_striped = 256 * 1024;
-// A lane that is cut would otherwise hold up a message until the operation's deadline, which names no NIC.
-// Longer than outages that end nothing (docs/running.md).
-constexpr auto lane_is_lost_after = 25s, between_looks_at_lanes = 1s;
+constexpr auto between_looks_at_lanes = 1s;
 
 class Streams : public Fabric {
   public:
@@ -43,6 +44,7 @@ class Streams : public Fabric {
                                              name_of(best_cipher(known_ciphers())))
                          : way;
     }
+    const std::string& lost_rails() const override;
     std::string local_address() const override { return mesh_.invitation(); }
     void connect(std::span<const std::string> addresses, const Patience& patience) override;
     bool send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
@@ -53,18 +55,18 @@ class Streams : public Fabric {
     void abandon() override;
 
   private:
-    Lanes lanes(int peer);
+    Rails& rails(int peer);
     bool move();
     void receive_rest();
     void look_at_lanes();
+    void tell_news();
     void clear_the_way();
     void require_open() const;
 
     const bool encrypts_ = encrypts_connections();
     StreamMesh mesh_;
-    std::vector<Stream> streams_;  // of the connected peers; those of one in a row
-    std::vector<std::string> names_;
-    std::vector<std::size_t> first_stream_;  // by rank, and one more for the end
+    std::vector<std::unique_ptr<Rails>> by_rank_;  // null where there is no connection
+    std::vector<Rails*> peers_;                    // the others
     Stripes stripes_;
     std::vector<Completion> done_;  // from taken_ on
     std::size_t taken_ = 0;
@@ -73,24 +75,29 @@ class Streams : public Fabric {
     bool has_lanes_ = false;  // some peer has several
     Clock::time_point lanes_looked_at_{};
     bool given_up_ = false;
+    mutable std::mutex told_mutex_;
+    std::deque<std::string> told_;  // of lost rails; references to the texts stay valid
 };
 
 void Streams::connect(std::span<const std::string> addresses, const Patience& patience) {
     auto peers = mesh_.connect(addresses, patience);
     done_.reserve(usual_completions);
+    std::size_t connections = 0;
     for (auto& sockets : peers) {
-        first_stream_.push_back(streams_.size());
-        const bool are_lanes = sockets.size() > 1;
-        for (Socket& socket : sockets) {
+        auto& made = by_rank_.emplace_back();
+        if (sockets.empty()) continue;
+        std::vector<std::string> names;
+        for (const Socket& socket : sockets) {
             if ((socket.sealed() != nullptr) != encrypts_)
                 throw Error(Status::internal, "a connection is not encrypted as this process says");
-            has_lanes_ |= are_lanes;
-            names_.push_back(are_lanes ? mesh_.rail_text(socket) : "");
-            streams_.emplace_back(std::move(socket));
+            names.push_back(sockets.size() > 1 ? mesh_.rail_text(socket) : "");
         }
+        connections += sockets.size();
+        made = std::make_unique<Rails>(std::move(sockets), std::move(names));
+        has_lanes_ |= made->lanes() > 1;
+        peers_.push_back(made.get());
     }
-    first_stream_.push_back(streams_.size());
-    wait_set_.reserve(streams_.size() + usual_others);
+    wait_set_.reserve(connections + usual_others);
 }
 
 void Streams::require_open() const {
@@ -99,44 +106,41 @@ void Streams::require_open() const {
                     "the connections were given up after a failure; only destruction is left");
 }
 
-Lanes Streams::lanes(int peer) {
+Rails& Streams::rails(int peer) {
     require_open();
-    const auto rank = static_cast<std::size_t>(peer);
-    const std::size_t first = first_stream_.at(rank), count = first_stream_.at(rank + 1) - first;
-    if (count == 0) throw Error(Status::internal, "a message for a rank that there is no connection with");
-    return {std::span(streams_).subspan(first, count), std::span(names_).subspan(first, count)};
+    Rails* const found = by_rank_.at(static_cast<std::size_t>(peer)).get();
+    if (!found) throw Error(Status::internal, "a message for a rank that there is no connection with");
+    return *found;
 }
 
 // Asks for the further stripes of messages whose first ones have come.
 void Streams::receive_rest() {
-    for (std::size_t rank = 0; rank + 1 < first_stream_.size(); ++rank) {
-        const std::size_t first = first_stream_[rank];
-        if (first < first_stream_[rank + 1] && streams_[first].has_striped())
-            stripes_.receive_rest(lanes(static_cast<int>(rank)));
-    }
+    for (Rails* peer : peers_)
+        if (peer->has_striped()) stripes_.receive_rest(*peer);
 }
 
 bool Streams::send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
                    Message& message) {
-    const Lanes to = lanes(peer);
-    if (to.streams.size() > 1 && bytes_in(segments) >= least_striped)
+    Rails& to = rails(peer);
+    if (to.left() > 1 && bytes_in(segments) >= least_striped)
         stripes_.send(to, tag, checksum, segments, message, done_);
     else
-        to.streams[0].send(tag, checksum, segments, message, done_);
+        to.send(tag, checksum, segments, message, done_);
     return true;
 }
 
 bool Streams::receive(int peer, std::uint64_t tag, std::span<const Segment> segments, Message& message) {
-    lanes(peer).streams[0].receive(tag, segments, message);
+    rails(peer).receive(tag, segments, message);
     receive_rest();
     return true;
 }
 
 bool Streams::move() {
     bool moved = false;
-    for (Stream& stream : streams_) moved |= stream.move(done_);
+    for (Rails* peer : peers_) moved |= peer->move(done_);
     receive_rest();
     stripes_.settle(done_, taken_);
+    if (has_lanes_) tell_news();
     return moved;
 }
 
@@ -144,19 +148,33 @@ void Streams::look_at_lanes() {
     const auto now = Clock::now();
     if (now - lanes_looked_at_ < between_looks_at_lanes) return;
     lanes_looked_at_ = now;
-    for (std::size_t i = 0; i < streams_.size(); ++i)
-        if (!names_[i].empty() && streams_[i].is_unanswered_for(lane_is_lost_after))
-            streams_[i].give_up(fmt::format("no answer for {} s", lane_is_lost_after.count()));
+    for (Rails* peer : peers_) peer->look(done_);
+}
+
+void Streams::tell_news() {
+    for (Rails* peer : peers_)
+        for (const std::string& text : peer->take_news()) {
+            log_line("hocket: warning: the connection by {}", text);
+            const std::lock_guard lock(told_mutex_);
+            const std::string before = told_.empty() ? "" : told_.back() + "; ";
+            told_.push_back(before + text);
+        }
+}
+
+const std::string& Streams::lost_rails() const {
+    static const std::string none;
+    const std::lock_guard lock(told_mutex_);
+    return told_.empty() ? none : told_.back();
 }
 
 // Keeps unexpected messages in memory also for callers that never sleep.
 void Streams::clear_the_way() {
-    if (std::none_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.is_obstructed(); }))
+    if (std::none_of(peers_.begin(), peers_.end(), [](const Rails* peer) { return peer->is_obstructed(); }))
         return obstructed_since_.reset();
     const auto now = Clock::now();
     if (!obstructed_since_) obstructed_since_ = now;
     if (now - *obstructed_since_ < way_is_made_after) return;
-    for (Stream& stream : streams_) stream.make_way();
+    for (Rails* peer : peers_) peer->make_way();
 }
 
 // While bytes move and nothing is complete, moving on is better than returning.
@@ -181,9 +199,9 @@ void Streams::wait(std::span<pollfd> others, std::chrono::microseconds at_most) 
     if (has_lanes_) look_at_lanes();
     bool is_busy = taken_ < done_.size();
     wait_set_.assign(others.begin(), others.end());
-    for (Stream& stream : streams_) {
-        is_busy |= stream.make_way() || stream.move(done_);
-        wait_set_.push_back(stream.interest());
+    for (Rails* peer : peers_) {
+        is_busy |= peer->make_way() || peer->move(done_);
+        peer->add_interests(wait_set_);
     }
     receive_rest();
     stripes_.settle(done_, taken_);
@@ -199,7 +217,8 @@ void Streams::wait(std::span<pollfd> others, std::chrono::microseconds at_most) 
 
 void Streams::abandon() {
     given_up_ = true;
-    streams_.clear();
+    peers_.clear();
+    by_rank_.clear();
 }
 
 }  // namespace

@@ -25,56 +25,54 @@ std::vector<Segment> cut(std::span<const Segment> segments, std::size_t begin, s
 
 }  // namespace
 
-Stripes::Whole& Stripes::begin(Message& message, const Lanes& lanes) {
+Stripes::Whole& Stripes::begin(Message& message, Rails& rails) {
     auto whole = std::make_shared<Whole>();
     whole->result.message = &message;
     whole->result.ok = true;
-    whole->left = lanes.streams.size();
-    whole->first_lane = lanes.names[0];
-    whole->streams = lanes.streams;
+    whole->left = rails.lanes();
+    whole->rails = &rails;
     whole_of_.insert_or_assign(&message, whole);
     return *whole;
 }
 
-Stripes::Stripe& Stripes::add_stripe(Whole& whole, const std::string& lane, std::span<const Segment> segments,
-                                     std::size_t begin, std::size_t bytes) {
+Stripes::Stripe& Stripes::add_stripe(Whole& whole, std::span<const Segment> segments, std::size_t begin,
+                                     std::size_t bytes) {
     Stripe& stripe = *whole.stripes.emplace_back(std::make_unique<Stripe>());
     stripe.segments = cut(segments, begin, bytes);
-    stripe.lane = lane;
     whole_of_.insert_or_assign(&stripe.message, whole_of_.at(whole.result.message));
     return stripe;
 }
 
-void Stripes::send(const Lanes& lanes, std::uint64_t tag, std::uint32_t checksum,
-                   std::span<const Segment> segments, Message& message, std::vector<Completion>& done) {
-    const std::size_t count = lanes.streams.size(), all = bytes_in(segments);
+void Stripes::send(Rails& rails, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
+                   Message& message, std::vector<Completion>& done) {
+    const std::size_t count = rails.lanes(), all = bytes_in(segments);
     const std::size_t each = (all / count + page - 1) / page * page;
-    Whole& whole = begin(message, lanes);
+    Whole& whole = begin(message, rails);
     // The first stripe has a list of its own, too: the caller's has all segments.
     for (std::size_t i = 0; i < count; ++i) {
         const std::size_t from = std::min(all, i * each),
                           to = i + 1 == count ? all : std::min(all, from + each);
-        Stripe& stripe = add_stripe(whole, lanes.names[i], segments, from, to - from);
-        lanes.streams[i].send(tag, checksum, stripe.segments, stripe.message, done,
-                              i == 0 ? static_cast<std::uint32_t>(count) : 1);
+        Stripe& stripe = add_stripe(whole, segments, from, to - from);
+        rails.send(tag, checksum, stripe.segments, stripe.message, done,
+                   {static_cast<std::uint16_t>(i == 0 ? count : 1), static_cast<std::uint16_t>(i)});
     }
 }
 
-void Stripes::receive_rest(const Lanes& lanes) {
-    for (const Stream::Striped& met : lanes.streams[0].take_striped()) {
-        if (met.stripes != lanes.streams.size()) {
-            lanes.streams[0].give_up(fmt::format("a message in {} parts came over {} connections",
-                                                 met.stripes, lanes.streams.size()));
+void Stripes::receive_rest(Rails& rails) {
+    for (const Stream::Striped& met : rails.take_striped()) {
+        if (met.stripes != rails.lanes()) {
+            rails.give_up(
+                fmt::format("a message in {} parts came over {} connections", met.stripes, rails.lanes()));
             continue;
         }
-        Whole& whole = begin(*met.message, lanes);
+        Whole& whole = begin(*met.message, rails);
         const std::size_t room = bytes_in(met.segments);
-        for (std::size_t i = 1; i < lanes.streams.size(); ++i) {
+        for (std::size_t i = 1; i < rails.lanes(); ++i) {
             const std::size_t from = std::min(room, i * met.first_bytes);
-            const bool is_last = i + 1 == lanes.streams.size();
-            Stripe& stripe = add_stripe(whole, lanes.names[i], met.segments, from,
+            const bool is_last = i + 1 == rails.lanes();
+            Stripe& stripe = add_stripe(whole, met.segments, from,
                                         is_last ? room - from : std::min(room - from, met.first_bytes));
-            lanes.streams[i].receive(met.tag, stripe.segments, stripe.message);
+            rails.receive(met.tag, stripe.segments, stripe.message, static_cast<std::uint16_t>(i));
         }
     }
 }
@@ -82,13 +80,9 @@ void Stripes::receive_rest(const Lanes& lanes) {
 // The other lanes of a message that has failed would wait for bytes that do not come.
 void Stripes::add(const Completion& part, Whole& whole) {
     Completion& result = whole.result;
-    const auto stripe = std::find_if(whole.stripes.begin(), whole.stripes.end(),
-                                     [&](const auto& other) { return &other->message == part.message; });
-    const std::string& lane = stripe == whole.stripes.end() ? whole.first_lane : (*stripe)->lane;
     if (result.ok && !part.ok) {
-        result.error = part.truncated ? part.error : fmt::format("{}: {}", lane, part.error);
-        for (Stream& stream : whole.streams)
-            if (!part.truncated) stream.give_up(result.error);
+        result.error = part.error;
+        if (!part.truncated) whole.rails->give_up(part.error);
     }
     result.ok &= part.ok;
     result.truncated |= part.truncated;
