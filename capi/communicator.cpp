@@ -302,6 +302,7 @@ const char* hkt_comm_info(const hkt_comm* comm, const char* key) {
     const engine::Communicator& engine = *comm->engine;
     if (name == "provider") return engine.connections().provider().c_str();
     if (name == "provider_why") return engine.connections().provider_why().c_str();
+    if (name == "lost_rails") return engine.connections().lost_rails().c_str();
     if (name == "topology") return engine.options().topology.c_str();
     if (name == "schedule_path") return engine.schedule_path().c_str();
     if (name == "executor") return name_of(engine.options().executor).data();

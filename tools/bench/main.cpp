@@ -230,6 +230,9 @@ int run(Options options) {
                         "raise --maxbytes, or begin at 0",
                         options.max_bytes, ranks));
     report.print_footer();
+    const bool tells = options.verbose && hkt_comm_rank(comm.get()) == 0;
+    if (const std::string lost = info(comm.get(), "lost_rails"); tells && !lost.empty())
+        fmt::print("# {}\n", lost);
     if (json) report.write_json(*json);
     return report.wrong() == 0 && report.out_of_bounds() == 0 ? 0 : 1;
 }

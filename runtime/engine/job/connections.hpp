@@ -38,6 +38,12 @@ class Connections {
 
     const std::string& provider() const { return provider_; }          // "none" in a world of one
     const std::string& provider_why() const { return provider_why_; }  // reasons for it; "" without messages
+    // Connections that others have taken over from, for people; "" if there are none. Thread-safe. The text
+    // stays valid.
+    const std::string& lost_rails() const {
+        static const std::string none;
+        return fabric_ ? fabric_->lost_rails() : none;
+    }
 
     transport::Bootstrap& bootstrap() const { return *bootstrap_; }
     // The ranks of this host that share memory with this one; null if there are none.
