@@ -7,9 +7,12 @@
 namespace hocket::engine {
 namespace {
 
-// Collectives use the lower 48 bits of a tag.
-constexpr std::uint64_t packet_tag = std::uint64_t{1} << 62, body_tag = packet_tag | std::uint64_t{1} << 61;
-constexpr std::uint64_t sequences = std::uint64_t{1} << 48;  // they repeat long after a message is over
+// Collectives use the other bits of a tag (graph_run.cpp).
+constexpr int bits_of_collectives = transport::tag_bits - 2;
+constexpr std::uint64_t packet_tag = std::uint64_t{1} << (bits_of_collectives + 1),
+                        body_tag = packet_tag | std::uint64_t{1} << bits_of_collectives;
+constexpr std::uint64_t sequences = std::uint64_t{1} << bits_of_collectives;  // they repeat long after a
+                                                                              // message is over
 
 }  // namespace
 

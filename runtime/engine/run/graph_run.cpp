@@ -15,11 +15,12 @@ using Kind = dsl::Op::Kind;
 
 constexpr std::align_val_t memory_alignment{64};
 
-// Returns a tag of 24 bits of the tile's sequence number and 24 of the message's number; the upper 16 are
-// reserved. Sequence numbers repeat after 2^24, when no message of the earlier sequence number can still be
-// in flight.
+// Returns a tag of 18 bits of the tile's sequence number and 24 of the message's number; what is left of
+// transport::tag_bits is fabric_link.cpp's. Sequence numbers repeat after 2^18. An earlier message of the
+// same number may still be in flight then, if nothing makes its sender wait for its receiver, but messages
+// of one tag match in order.
 std::uint64_t tag_of(std::uint64_t sequence, std::uint32_t message) {
-    return (sequence & 0xffffff) << 24 | message;
+    return (sequence & 0x3ffff) << 24 | message;
 }
 
 }  // namespace

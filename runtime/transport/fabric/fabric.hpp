@@ -17,6 +17,10 @@
 
 namespace hocket::transport {
 
+// Tags of messages are less than 2 to this power. cxi takes tags of 48 bits, and three are libfabric's part's
+// own (remote_writes.hpp).
+inline constexpr int tag_bits = 44;
+
 // A message in flight. The caller owns it, and must keep it at its address until poll() returns it.
 struct Message {
     alignas(16) std::byte provider_context[64];  // libfabric's fi_context2
@@ -59,7 +63,7 @@ class Fabric {
     // Start a message. They return false if the provider has no room now; then call poll() and try again with
     // the same Message; the bytes of a message of one segment may be others by then. `checksum` is sent with
     // the message (remote CQ data): it tells the receiver which operation the sender is in. Throws transport.
-    // tag < 2^63, without the bits 58 to 60; messages with the same peer and tag match in order. segments:
+    // tag < 2^tag_bits; messages with the same peer and tag match in order. segments:
     // one or more; each side divides the message as it likes, because only the sequence of bytes is sent. The
     // list itself and the buffers must stay untouched until the completion.
     virtual bool send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,

@@ -31,8 +31,8 @@ constexpr auto longest_sleep = 10ms;
 
 class FabricEndpoint : public Fabric {
   public:
-    // reason: for this provider, for people.
-    FabricEndpoint(const std::string& provider, const std::string& source_address, const std::string& reason);
+    // info: as it was found for this address. reason: for this provider, for people.
+    FabricEndpoint(Info info, const std::string& source_address, const std::string& reason);
     ~FabricEndpoint() override { close(); }
 
     std::string provider() const override { return provider_; }
@@ -69,9 +69,7 @@ class FabricEndpoint : public Fabric {
     std::vector<pollfd> wait_set_;
 };
 
-FabricEndpoint::FabricEndpoint(const std::string& provider, const std::string& source_address,
-                               const std::string& reason) {
-    Info info = choose_provider(provider, source_address);
+FabricEndpoint::FabricEndpoint(Info info, const std::string& source_address, const std::string& reason) {
     const Rma rma = choose_rma(info, source_address);
     provider_ = info->fabric_attr->prov_name;
     why_ = reason + "; " + rma.why;
@@ -266,16 +264,18 @@ void FabricEndpoint::require_open() const {
 std::unique_ptr<Fabric> open_libfabric(const std::string& provider, const std::string& source_address) {
     const SignalHandlersKept guard;
     load_libfabric();
-    return std::make_unique<FabricEndpoint>(provider, source_address, "asked for by name");
+    return std::make_unique<FabricEndpoint>(choose_provider(provider, source_address), source_address,
+                                            "asked for by name");
 }
 
 std::unique_ptr<Fabric> open_network_card(const std::string& source_address) {
     if (!may_have_network_card()) return nullptr;
     const SignalHandlersKept guard;
     load_libfabric();
-    const std::string provider = find_card_provider(source_address);
-    if (provider.empty()) return nullptr;
-    return std::make_unique<FabricEndpoint>(provider, source_address, "the network card of all ranks' hosts");
+    Info card = find_card(source_address);
+    if (!card) return nullptr;
+    return std::make_unique<FabricEndpoint>(std::move(card), source_address,
+                                            "the network card of all ranks' hosts");
 }
 
 }  // namespace hocket::transport

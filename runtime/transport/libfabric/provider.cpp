@@ -8,6 +8,7 @@
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/transport/fabric/fabric.hpp"
 #include "runtime/transport/libfabric/registrations.hpp"
 
 namespace hocket::transport {
@@ -24,6 +26,13 @@ namespace {
 
 // Processes that use this provider hang each other if one is killed while it holds a lock in shared memory.
 constexpr const char* withheld = "shm";
+
+// The tags of messages, and the bits that remote_writes.hpp adds.
+constexpr int needed_tag_bits = tag_bits + 3;
+
+// Takes immediate data with messages, as its attributes say, and refuses it with writes, which no attribute
+// says (FI_EBADFLAGS).
+constexpr const char* tells_nothing_by_writes = "cxi";
 
 // Where the kernel lists network cards with RDMA: of InfiniBand, RoCE, EFA and Omni-Path; of Slingshot.
 constexpr const char* lists_of_cards[] = {"/sys/class/infiniband", "/sys/class/cxi"};
@@ -81,14 +90,41 @@ int order_of(const fi_info& info) {
     return 0;
 }
 
-// The list's first provider, at its best address.
+// Bits that a provider does not offer are the upper ones of the format.
+bool has_long_tags(const fi_info& info) {
+    const std::uint64_t format = info.ep_attr->mem_tag_format;
+    return format == 0 || std::bit_width(format) >= needed_tag_bits;
+}
+
+bool is_down(const fi_info& info) {
+    return info.nic && info.nic->link_attr && info.nic->link_attr->state == FI_LINK_DOWN;
+}
+
+// The list's first provider, at its best address; a port whose link is down is the last one to be taken.
 Info best_of(const Info& list) {
+    const auto badness = [](const fi_info& info) { return std::pair(is_down(info), order_of(info)); };
     const fi_info* best = list.get();
     for (const fi_info* info = list.get(); info; info = info->next)
         if (std::strcmp(info->fabric_attr->prov_name, list->fabric_attr->prov_name) == 0 &&
-            order_of(*info) < order_of(*best))
+            badness(*info) < badness(*best))
             best = info;
     return Info(fi_dupinfo(best));
+}
+
+bool is_same_port(const fi_info& one, const fi_info& other) {
+    const auto is_same = [](const char* a, const char* b) { return a && b && std::strcmp(a, b) == 0; };
+    return is_same(one.fabric_attr->prov_name, other.fabric_attr->prov_name) &&
+           is_same(one.fabric_attr->name, other.fabric_attr->name) &&
+           is_same(one.domain_attr->name, other.domain_attr->name) && one.src_addrlen == other.src_addrlen &&
+           (one.src_addrlen == 0 || std::memcmp(one.src_addr, other.src_addr, one.src_addrlen) == 0);
+}
+
+// Returns what the hints find of the port; nullptr if that is nothing.
+Info query_port(const Info& hints, const std::string& source_address, const fi_info& port) {
+    const Info list = query(hints, source_address);
+    for (const fi_info* info = list.get(); info; info = info->next)
+        if (is_same_port(*info, port)) return Info(fi_dupinfo(info));
+    return nullptr;
 }
 
 bool is_device(const fid_nic& card) {
@@ -102,8 +138,7 @@ bool is_device(const fid_nic& card) {
 // wants memory registered, or has addresses that are not IP's. One that sends through sockets may name a
 // card, too.
 bool drives_network_card(const fi_info& info) {
-    if (!info.nic || !is_device(*info.nic)) return false;
-    if (info.nic->link_attr && info.nic->link_attr->state == FI_LINK_DOWN) return false;
+    if (!info.nic || !is_device(*info.nic) || is_down(info)) return false;
     const bool has_ip_address = info.addr_format == FI_SOCKADDR || info.addr_format == FI_SOCKADDR_IN ||
                                 info.addr_format == FI_SOCKADDR_IN6;
     return info.domain_attr->mr_mode != 0 || !has_ip_address;
@@ -128,7 +163,13 @@ Info choose_provider(const std::string& provider, const std::string& source_addr
                 "Hocket's own, which is taken if neither HOCKET_PROVIDER nor HOCKET_PROVIDER_FOR_ALL names "
                 "another; ofi+tcp is libfabric's tcp; libfabric has here: {}",
                 provider, existing_providers()));
-    return best_of(list);
+    Info best = best_of(list);
+    if (!has_long_tags(*best))
+        throw Error(Status::transport,
+                    fmt::format("libfabric's provider '{}' takes tags of {} bits, and Hocket needs {}; use "
+                                "another provider, or Hocket's tcp",
+                                provider, std::bit_width(best->ep_attr->mem_tag_format), needed_tag_bits));
+    return best;
 }
 
 bool may_have_network_card() {
@@ -140,12 +181,13 @@ bool may_have_network_card() {
     return std::any_of(std::begin(lists_of_cards), std::end(lists_of_cards), has_entries);
 }
 
-std::string find_card_provider(const std::string& source_address) {
+Info find_card(const std::string& source_address) {
     const Info list = query(make_rma_hints(""), source_address);
     for (const fi_info* info = list.get(); info; info = info->next)
-        if (drives_network_card(*info) && info->fabric_attr->prov_name != std::string_view(withheld))
-            return info->fabric_attr->prov_name;
-    return "";
+        if (drives_network_card(*info) && has_long_tags(*info) &&
+            info->fabric_attr->prov_name != std::string_view(withheld))
+            return Info(fi_dupinfo(info));
+    return nullptr;
 }
 
 Rma choose_rma(Info& info, const std::string& source_address) {
@@ -161,16 +203,16 @@ Rma choose_rma(Info& info, const std::string& source_address) {
         return {RmaWay::none, "no RMA, which this provider leaves to the processor"};
     const std::string provider = info->fabric_attr->prov_name;
     Info hints = make_rma_hints(provider);
-    const Info list = query(hints, source_address);
-    if (!list) return {RmaWay::none, "no RMA, which this provider does not offer"};
-    Info best = best_of(list);
-    if ((best->mode & FI_RX_CQ_DATA) == 0) {
-        info = std::move(best);
+    Info found = query_port(hints, source_address, *info);
+    if (!found) return {RmaWay::none, "no RMA, which this provider does not offer"};
+    if ((found->mode & FI_RX_CQ_DATA) == 0 && provider != tells_nothing_by_writes) {
+        info = std::move(found);
         return {RmaWay::with_immediate_data, "long messages by RMA, told with immediate data"};
     }
     hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
-    if (!query(hints, source_address)) return {RmaWay::none, "no RMA, whose end this provider does not tell"};
-    info = std::move(best);
+    if (!query_port(hints, source_address, *info))
+        return {RmaWay::none, "no RMA, whose end this provider does not tell"};
+    info = std::move(found);
     return {RmaWay::with_signal, "long messages by RMA, told by messages"};
 }
 

@@ -30,12 +30,12 @@ struct Rma {
 // libfabric, which takes half a second to load. HOCKET_LIBFABRIC may name a library that knows more.
 bool may_have_network_card();
 
-// Returns libfabric's name for the first provider that drives a network card of this host and has RMA; "" if
+// Returns the first port of a network card of this host whose provider drives it and has RMA; nullptr if
 // there is none.
-std::string find_card_provider(const std::string& source_address);
+Info find_card(const std::string& source_address);
 
-// Decides by HOCKET_RMA, and by what the provider offers. For RMA it replaces the info, which is
-// choose_provider's for this address, by one that has it. Throws Error(invalid) for another HOCKET_RMA.
+// Decides by HOCKET_RMA, and by what the provider offers. For RMA it replaces the info, which was found for
+// this address, by one of the same port that has it. Throws Error(invalid) for another HOCKET_RMA.
 Rma choose_rma(Info& info, const std::string& source_address);
 
 // Returns true if libfabric's rxm makes datagrams of the provider's connections.

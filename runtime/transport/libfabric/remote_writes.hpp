@@ -3,8 +3,8 @@
 // The sender offers the message under its tag, with offer_bit set: every receive takes its message or the
 // offer of it, so that both match in the same order, whatever the two sides think of sizes. A receive that
 // has taken an offer answers with the addresses and keys of its memory, the sender writes, and each write
-// tells the receiver with immediate data. Where immediate data would take the receiver's buffers, the sender
-// waits until all writes are delivered, and sends a message. Nobody polls memory.
+// tells the receiver with immediate data. Where a write carries none, or it would take the receiver's
+// buffers, the sender waits until all writes are delivered, and sends a message. Nobody polls memory.
 //
 // Tags with answer_bit or signal_bit are those of answers and signals: no two that are in flight to one rank
 // from another are the same.
@@ -31,9 +31,8 @@ namespace hocket::transport {
 
 class RemoteWrites {
   public:
-    static constexpr std::uint64_t offer_bit = std::uint64_t{1} << 60;
-    static constexpr std::uint64_t answer_bit = std::uint64_t{1} << 59;
-    static constexpr std::uint64_t signal_bit = std::uint64_t{1} << 58;
+    static constexpr std::uint64_t offer_bit = std::uint64_t{1} << tag_bits;
+    static constexpr std::uint64_t answer_bit = offer_bit << 1, signal_bit = offer_bit << 2;
 
     RemoteWrites(const fi_info& info, RmaWay way, const EndpointObjects& objects, MessageMemory& memory);
     ~RemoteWrites();

@@ -20,7 +20,7 @@ using test::run_ranks;
 
 namespace {
 
-constexpr const char* card = "rma,card,local,prov_key";
+constexpr const char* card = "rma,card,local,prov_key,tag_bits=48";
 
 // The environment of a rank.
 using Variables = std::map<std::string, std::string>;
@@ -64,6 +64,12 @@ void check_choice(const std::vector<Variables>& ranks, const std::string& provid
 TEST_CASE("a network card that all hosts have carries the messages between them, if it is asked for") {
     check_choice({with_card, with_card, with_card}, "tcp;ofi_rxm",
                  {"the network card of all ranks' hosts", "long messages by RMA"});
+}
+
+TEST_CASE("a card carries messages that has what is known of cxi") {
+    const Variables cxi =
+        with_card_and("HOCKET_DEMANDS", "cxi,tag_bits=48,rma,card,endpoint,prov_key,segments=1,down_first");
+    check_choice({cxi, cxi}, "cxi", {"the network card of all ranks' hosts", "told by messages"});
 }
 
 TEST_CASE("where one host has no such network card, tcp carries the messages of all, which say why") {

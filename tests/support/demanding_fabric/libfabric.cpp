@@ -30,6 +30,15 @@
 //
 //   card        looks like a network card of its own, as of verbs
 //
+//   tag_bits=N  tags have at most N bits
+//
+//   cxi         is called cxi, and refuses immediate data with writes, as that one does
+//
+//   live=N      at most N registrations live at once, and (as cxi has it) they may be closed before their
+//               endpoint
+//
+//   down_first  a port whose link is down is the first that is offered, and must not be opened
+//
 //   fail=N      the Nth completion, and only that, is an error (FI_EIO)
 #include <dlfcn.h>
 #include <rdma/fabric.h>
@@ -44,6 +53,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -60,7 +70,7 @@ int close_region(fid* object) {
     State& s = state();
     auto* region = static_cast<Region*>(reinterpret_cast<fid_mr*>(object));
     if (!s.regions.contains(region)) end_because("a registration is closed twice");
-    if (s.open.contains(region->bound_to)) return -FI_EBUSY;
+    if (!s.demands.live && s.open.contains(region->bound_to)) return -FI_EBUSY;
     s.regions.erase(region);
     s.keys.erase({region->domain, region->key});
     s.locked -= region->bytes;
@@ -108,6 +118,8 @@ int register_memory(fid* domain, const void* memory, std::size_t bytes, std::uin
         s.keys.erase({domain, key});
         return -FI_ENOMEM;
     }
+    if (s.demands.live && s.regions.size() == s.demands.live)
+        end_because("more than %u registrations live: some outlive the use of their memory", s.demands.live);
     auto* region = new Region;
     region->fid = {.fclass = FI_CLASS_MR, .context = nullptr, .ops = &operations};
     region->mem_desc = region;
@@ -129,6 +141,9 @@ ssize_t post(fid_ep* endpoint, const fi_msg_tagged& message, std::uint64_t flags
              ssize_t (*real)(fid_ep*, const fi_msg_tagged*, std::uint64_t)) {
     const std::lock_guard lock(mutex());
     State& s = state();
+    if (s.demands.tag_bits < 64 && (message.tag | message.ignore) >> s.demands.tag_bits != 0)
+        end_because("a tag of more than %u bits: %llx", s.demands.tag_bits,
+                    static_cast<unsigned long long>(message.tag | message.ignore));
     std::vector<Region*> regions = check_places(message.msg_iov, message.desc, message.iov_count, access);
     if (finds_no_room()) return -FI_EAGAIN;
     fi_msg_tagged passed = message;
@@ -158,6 +173,7 @@ ssize_t write_message(fid_ep* endpoint, const fi_msg_rma* message, std::uint64_t
         check_places(message->msg_iov, message->desc, message->iov_count, FI_WRITE);
     if (s.demands.rx_cq_data && (flags & FI_REMOTE_CQ_DATA) != 0)
         end_because("a write's immediate data would take a buffer of the receiver's");
+    if (s.demands.cxi && (flags & FI_REMOTE_CQ_DATA) != 0) return -FI_EBADFLAGS;
     if (finds_no_room()) return -FI_EAGAIN;
     s.writes[&endpoint->fid]->post(*message, flags);
     for (Region* region : regions) ++region->used_by;
@@ -270,6 +286,12 @@ int close_completions(fid* object) {
 
 // ---- Objects: the operations of the installed libfabric's are exchanged for these -------------------------
 
+// The installed provider that is called cxi.
+constexpr const char* behind_cxi = "net";
+
+// One field of 64 bits, as providers describe it (fi_endpoint(3), mem_tag_format).
+constexpr std::uint64_t any_tag = 0xaaaaaaaaaaaaaaaa;
+
 constexpr std::uint64_t rma_bits = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
 
 // What the installed libfabric is told of an info: nothing of these demands.
@@ -279,6 +301,17 @@ struct Undemanding {
         attributes.mr_mode &= ~demands.mr_mode;
         info.domain_attr = &attributes;
         info.nic = nullptr;
+        const fi_fabric_attr* const asked = demanding.fabric_attr;
+        if (asked && asked->prov_name && asked->prov_name == std::string_view("cxi")) {
+            fabric = *asked;
+            fabric.prov_name = const_cast<char*>(behind_cxi);
+            info.fabric_attr = &fabric;
+        }
+        if (demanding.ep_attr) {
+            endpoint = *demanding.ep_attr;
+            endpoint.mem_tag_format = 0;
+            info.ep_attr = &endpoint;
+        }
         if (!demands.rma) return;
         sending = *demanding.tx_attr, receiving = *demanding.rx_attr;
         info.tx_attr = &sending, info.rx_attr = &receiving;
@@ -289,6 +322,8 @@ struct Undemanding {
     }
     fi_info info;
     fi_domain_attr attributes;
+    fi_fabric_attr fabric{};
+    fi_ep_attr endpoint{};
     fi_tx_attr sending{};
     fi_rx_attr receiving{};
 };
@@ -396,9 +431,46 @@ int open_completions(fid_domain* domain, fi_cq_attr* attributes, fid_cq** result
     return 0;
 }
 
+// A card; whoever duplicates or frees it has it still.
+struct Card {
+    explicit Card(fi_link_state state) {
+        operations.size = sizeof operations;
+        operations.close = [](fid*) { return 0; };
+        operations.control = [](fid* object, int command, void* result) {
+            if (command != FI_DUP) return -FI_ENOSYS;
+            *static_cast<fid_nic**>(result) = reinterpret_cast<fid_nic*>(object);
+            return 0;
+        };
+        device.name = name;
+        bus.bus_type = FI_BUS_PCI;
+        link.state = state;
+        nic.device_attr = &device;
+        nic.bus_attr = &bus;
+        nic.link_attr = &link;
+        nic.fid = {.fclass = FI_CLASS_NIC, .context = nullptr, .ops = &operations};
+    }
+    char name[11] = "demanding0";
+    fi_ops operations{};
+    fi_device_attr device{};
+    fi_bus_attr bus{};
+    fi_link_attr link{};
+    fid_nic nic{};
+};
+
+fid_nic* card() {
+    static Card only(FI_LINK_UP);
+    return &only.nic;
+}
+
+fid_nic* down_card() {
+    static Card only(FI_LINK_DOWN);
+    return &only.nic;
+}
+
 int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** result, void* context) {
     const std::lock_guard lock(mutex());
     State& s = state();
+    if (info->nic == down_card()) end_because("a port is opened whose link is down");
     Undemanding real(*info);
     const int code = s.fabric->domain(fabric, &real.info, result, context);
     if (code != 0) return code;
@@ -417,28 +489,6 @@ int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** result, void* co
     closing->close = close_domain;
     domain.fid.ops = closing;
     return 0;
-}
-
-// The one card; whoever duplicates or frees it has it still.
-fid_nic* card() {
-    static fi_ops operations{};
-    static fid_nic only{};
-    operations.size = sizeof operations;
-    operations.close = [](fid*) { return 0; };
-    operations.control = [](fid*, int command, void* result) {
-        if (command != FI_DUP) return -FI_ENOSYS;
-        *static_cast<fid_nic**>(result) = &only;
-        return 0;
-    };
-    static char name[] = "demanding0";
-    static fi_device_attr device{};
-    static fi_bus_attr bus{};
-    device.name = name;
-    bus.bus_type = FI_BUS_PCI;
-    only.device_attr = &device;
-    only.bus_attr = &bus;
-    only.fid = {.fclass = FI_CLASS_NIC, .context = nullptr, .ops = &operations};
-    return &only;
 }
 
 template <typename Function>
@@ -477,10 +527,23 @@ extern "C" {
         each->rx_attr->iov_limit = std::min(each->rx_attr->iov_limit, s.demands.segments);
         each->ep_attr->max_msg_size = std::min(each->ep_attr->max_msg_size, s.demands.most);
         if (s.demands.card) each->nic = card();
+        if (s.demands.tag_bits < 64) each->ep_attr->mem_tag_format = any_tag >> (64 - s.demands.tag_bits);
+        if (s.demands.cxi) {
+            std::free(each->fabric_attr->prov_name);
+            each->fabric_attr->prov_name = strdup("cxi");
+        }
         if (!asks_for_rma) continue;
         each->caps |= rma_bits;
         each->tx_attr->rma_iov_limit = 1;
         if (s.demands.rx_cq_data) each->mode |= FI_RX_CQ_DATA;
+    }
+    if (s.demands.down_first) {
+        fi_info* const down = fi_dupinfo(*info);
+        down->nic = down_card();
+        std::free(down->domain_attr->name);
+        down->domain_attr->name = strdup("down");
+        down->next = *info;
+        *info = down;
     }
     return 0;
 }
@@ -495,7 +558,9 @@ extern "C" {
 
 [[gnu::visibility("default")]] int fi_fabric(fi_fabric_attr* attributes, fid_fabric** result, void* context) {
     State& s = state();
-    const int code = real<decltype(::fi_fabric)>("fi_fabric")(attributes, result, context);
+    fi_fabric_attr passed = *attributes;
+    if (s.demands.cxi) passed.prov_name = const_cast<char*>(behind_cxi);
+    const int code = real<decltype(::fi_fabric)>("fi_fabric")(&passed, result, context);
     if (code != 0) return code;
     s.fabric = (*result)->ops;
     fi_ops_fabric* operations = copy_of(s.fabric);

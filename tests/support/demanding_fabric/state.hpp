@@ -33,7 +33,8 @@ namespace demanding {
 
 struct Demands {
     int mr_mode = 0;
-    bool rma = false, rx_cq_data = false, card = false;
+    bool rma = false, rx_cq_data = false, card = false, cxi = false, down_first = false;
+    unsigned tag_bits = 64, live = 0;
     std::size_t segments = SIZE_MAX, most = SIZE_MAX, sent = SIZE_MAX, locked = SIZE_MAX;
     unsigned again = 0, late = 0;
     unsigned long fail = 0;
@@ -54,8 +55,11 @@ struct Demands {
                                                          {"prov_key", FI_MR_PROV_KEY},
                                                          {"virt_addr", FI_MR_VIRT_ADDR},
                                                          {"allocated", FI_MR_ALLOCATED}};
-        static const std::map<std::string, bool Demands::*> traits = {
-            {"rma", &Demands::rma}, {"rx_cq_data", &Demands::rx_cq_data}, {"card", &Demands::card}};
+        static const std::map<std::string, bool Demands::*> traits = {{"rma", &Demands::rma},
+                                                                      {"rx_cq_data", &Demands::rx_cq_data},
+                                                                      {"card", &Demands::card},
+                                                                      {"cxi", &Demands::cxi},
+                                                                      {"down_first", &Demands::down_first}};
         if (const auto trait = traits.find(word); trait != traits.end()) {
             this->*trait->second = true;
             return;
@@ -81,6 +85,10 @@ struct Demands {
             again = static_cast<unsigned>(value);
         else if (name == "late")
             late = static_cast<unsigned>(value);
+        else if (name == "tag_bits")
+            tag_bits = static_cast<unsigned>(value);
+        else if (name == "live")
+            live = static_cast<unsigned>(value);
         else if (name == "fail")
             fail = value;
         else

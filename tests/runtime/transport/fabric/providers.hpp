@@ -28,6 +28,8 @@ inline const std::vector<std::string> providers = {
     "ofi+tcp that demands rma,sent=16384,card,local,virt_addr,allocated,prov_key,late=20",
     "net that demands rma,sent=16384,card,local,endpoint,again=3,late=20,segments=2",
     "sockets that demands rma,sent=16384,rx_cq_data,card,local,again=5,late=9",
+    "cxi that demands "
+    "cxi,tag_bits=48,rma,sent=16384,card,endpoint,live=300,prov_key,segments=1,again=9,late=9",
 };
 
 // For tests with many cases: to load libfabric takes each process half a second.

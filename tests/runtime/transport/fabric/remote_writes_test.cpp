@@ -23,6 +23,7 @@ const std::vector<std::string> rma_providers = {
     "ofi+tcp that demands rma,sent=16384,card,local,virt_addr,prov_key,again=3,late=20",
     "net that demands rma,sent=16384,card,local,endpoint,late=9,segments=2",
     "ofi+tcp that demands rma,sent=16384,rx_cq_data,card,local,again=4,late=20",
+    "cxi that demands cxi,tag_bits=48,rma,sent=16384,card,endpoint,live=300,prov_key,segments=1,late=9",
 };
 
 }  // namespace
@@ -42,10 +43,60 @@ TEST_CASE("the reason for a provider says how long messages go") {
     CHECK_THAT(why("ofi+tcp that demands rma,card,local"), Catch::Contains("RMA, told with immediate data"));
     CHECK_THAT(why("ofi+tcp that demands rma,rx_cq_data,card,local"),
                Catch::Contains("RMA, told by messages"));
+    CHECK_THAT(why("cxi that demands cxi,rma,card,endpoint"), Catch::Contains("RMA, told by messages"));
     CHECK_THAT(why("ofi+tcp that demands rma,card,local", "off"), Catch::Contains("no RMA (HOCKET_RMA=off)"));
     CHECK_THAT(why("ofi+tcp that demands rma,local"), Catch::Contains("leaves to the processor"));
     CHECK_THAT(why("ofi+tcp that demands card,local"), Catch::Contains("does not offer"));
     CHECK_THAT(why("ofi+tcp", "yes"), Catch::Contains("status -1") && Catch::Contains("HOCKET_RMA is 'yes'"));
+}
+
+TEST_CASE("the port that was found is the one that is opened, with RMA and without") {
+    const std::string rma = GENERATE("", "off");
+    const bool is_named = GENERATE(false, true);
+    Processes processes;
+    processes.start([&]() -> std::string {
+        prepare_provider("net that demands down_first,rma,card,local");
+        setenv("HOCKET_RMA", rma.c_str(), 1);
+        const auto card = is_named ? engine::open_fabric("net") : engine::open_network_card({});
+        expect(card != nullptr, "a card");
+        return card->why();
+    });
+    const auto outcomes = processes.wait();
+    require_success(outcomes);
+    CHECK_THAT(outcomes[0].text,
+               Catch::Contains(is_named ? "asked for by name; " : "the network card of all ranks' hosts; ") &&
+                   Catch::Contains(rma == "off" ? "no RMA" : "long messages by RMA"));
+}
+
+TEST_CASE("registrations end with their messages, though they are bound to the endpoint") {
+    require_success(run_job(2, [&](Rank rank) {
+        const auto fabric = open_connected(rank, "net that demands rma,card,local,endpoint,live=12,late=3");
+        for (int i = 0; i < 40; ++i) {
+            const auto mine = pattern(20011, i + rank.rank);
+            std::vector<char> theirs(mine.size());
+            Flow flow(*fabric);
+            flow.receive(1 - rank.rank, 1, theirs);
+            flow.send(1 - rank.rank, 1, 2, mine);
+            for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
+            expect(theirs == pattern(mine.size(), i + 1 - rank.rank), "the peer's bytes");
+        }
+        rank.job.all_gather("done", 10s);
+        return std::string();
+    }));
+}
+
+TEST_CASE("a provider with shorter tags than Hocket's is refused, with both lengths") {
+    Processes processes;
+    processes.start([]() -> std::string {
+        const std::string name = prepare_provider("net that demands tag_bits=40");
+        try {
+            engine::open_fabric(name, "127.0.0.1");
+        } catch (const Error& error) {
+            return error.what();
+        }
+        return "it was opened";
+    });
+    CHECK_THAT(processes.wait()[0].text, Catch::Contains("takes tags of 40 bits, and Hocket needs 47"));
 }
 
 TEST_CASE("messages around the length from which they are written fill unaligned memory exactly") {
