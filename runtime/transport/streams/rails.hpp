@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,8 @@ class Rails {
     Rails(const Rails&) = delete;
 
     std::size_t lanes() const { return streams_.size(); }
+    // Returns all connections, also those that were given up. They stay where they are.
+    std::span<Stream> streams() { return streams_; }
     // Returns how many connections are left. The last one stays, even if it breaks.
     std::size_t left() const { return left_; }
 

@@ -117,7 +117,11 @@ bool Stream::move(std::vector<Completion>& done) {
     done.insert(done.end(), at_once_.begin(), at_once_.end());
     at_once_.clear();
     if (has_to_send()) moved |= flush(done);
-    if (is_read()) moved |= take(done);
+    const bool is_awaited = is_read();
+    const std::uint64_t come = bytes_come_;
+    if (is_awaited) moved |= take(done);
+    if (is_awaited && was_awaited_) piles_.add(static_cast<double>(bytes_come_ - come));
+    was_awaited_ = is_awaited;
     if (!broken_.empty() && !notes_) moved |= break_off(broken_, done);
     return moved;
 }
@@ -197,6 +201,7 @@ bool Stream::take(std::vector<Completion>& done) {
 std::size_t Stream::read(std::span<iovec> into) {
     const Transfer received = receive_some(socket_, into);
     if (received.has_ended) broken_ = received.why();
+    bytes_come_ += received.bytes;
     return received.bytes;
 }
 

@@ -71,6 +71,18 @@ class Stream {
     // data: the kernel sends them where it could not send data at all, as by an interface that is down.
     Answers answers() const;
 
+    const Socket& socket() const { return socket_; }
+    std::uint64_t bytes_come() const { return bytes_come_; }  // so far
+    // What lay unread in the socket at one look after another, while a receive waited for it.
+    struct Piles {
+        double bytes = 0, squares = 0;  // sums
+        void add(double pile) { bytes += pile, squares += pile * pile; }
+        // Returns the pile in which the usual byte lay.
+        double usual() const { return bytes > 0 ? squares / bytes : 0; }
+    };
+    // Returns those since the last call.
+    Piles take_piles() { return std::exchange(piles_, {}); }
+
     // Breaks the connection off: its messages complete with the reason.
     void give_up(const std::string& why) { broken_ = broken_.empty() ? why : broken_; }
     const std::string& broken() const { return broken_; }  // the reason; "" while all is well
@@ -143,6 +155,9 @@ class Stream {
     Socket socket_;
     RailNotes* notes_;
     std::string broken_;
+    std::uint64_t bytes_come_ = 0;
+    Piles piles_;
+    bool was_awaited_ = false;  // when the stream last moved
 
     std::optional<RailReport> owed_;  // to the other end
     WireReport saying_{};

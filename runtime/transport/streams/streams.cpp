@@ -8,9 +8,11 @@
 #include <mutex>
 #include <optional>
 
+#include "runtime/base/environment.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/transport/net/sealing.hpp"
+#include "runtime/transport/streams/fan_in.hpp"
 #include "runtime/transport/streams/mesh.hpp"
 #include "runtime/transport/streams/rails.hpp"
 #include "runtime/transport/streams/stripes.hpp"
@@ -28,6 +30,11 @@ constexpr auto way_is_made_after = 1ms;
 // The least message that the lanes of a peer carry together: a shorter one has as much delay as bytes.
 constexpr std::size_t least_striped = 256 * 1024;
 constexpr auto between_looks_at_lanes = 1s;
+
+bool paces_senders() {
+    const Environment environment = process_environment();
+    return EnvironmentReader(environment).is_on("HOCKET_PACING", true);
+}
 
 class Streams : public Fabric {
   public:
@@ -68,6 +75,8 @@ class Streams : public Fabric {
     std::vector<std::unique_ptr<Rails>> by_rank_;  // null where there is no connection
     std::vector<Rails*> peers_;                    // the others
     Stripes stripes_;
+    const bool is_paced_ = paces_senders();
+    FanIn fan_in_;
     std::vector<Completion> done_;  // from taken_ on
     std::size_t taken_ = 0;
     std::optional<Clock::time_point> obstructed_since_;
@@ -94,6 +103,8 @@ void Streams::connect(std::span<const std::string> addresses, const Patience& pa
         }
         connections += sockets.size();
         made = std::make_unique<Rails>(std::move(sockets), std::move(names));
+        if (is_paced_)
+            for (Stream& stream : made->streams()) fan_in_.add(stream);
         has_lanes_ |= made->lanes() > 1;
         peers_.push_back(made.get());
     }
@@ -140,6 +151,7 @@ bool Streams::move() {
     for (Rails* peer : peers_) moved |= peer->move(done_);
     receive_rest();
     stripes_.settle(done_, taken_);
+    if (moved) fan_in_.look();
     if (has_lanes_) tell_news();
     return moved;
 }
