@@ -7,9 +7,9 @@
 namespace hocket::transport {
 namespace {
 
-// Packets that each sender may have in flight at least: with fewer, every one waits for an acknowledgement
-// that the receiver's kernel may delay.
-constexpr std::size_t least_packets = 4;
+// Packets that each sender may have in flight at least. Senders' kernels make bursts of about as many; with
+// fewer, one burst fills the window, and the link is idle until it is acknowledged.
+constexpr std::size_t least_packets = 24;
 // How many times the bytes that the link holds without a queue: acknowledgements, too, are under way, and
 // rates are measured too low where senders pause.
 constexpr double room_on_the_link = 2;
