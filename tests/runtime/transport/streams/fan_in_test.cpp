@@ -138,8 +138,8 @@ TEST_CASE("several senders are held to shares, and one alone is not") {
         const std::vector<double> several = gather(rank, fabric, bytes);
         if (rank.rank != 0) return "";
         expect(several.size() == 3, fmt::format("3 connections, found {}", several.size()));
-        // Without shares the kernel allows some hundred KB each.
-        for (const double window : several) expect(window < 150e3, fmt::format("a share, got {}", window));
+        // Without shares the kernel allows megabytes each.
+        for (const double window : several) expect(window < 1e6, fmt::format("a share, got {}", window));
         return "";
     });
     on_slow_hosts(2, [&](Rank& rank, Fabric& fabric) -> std::string {
