@@ -61,7 +61,11 @@ class ShortLevel {
         } else if (take('h')) {
             level = {.name = "host", .size = level.size};
             level.latency = fabric_latency;
-            level.bandwidth = take('@') ? rate() : fabric_bandwidth;
+            level.bandwidth = fabric_bandwidth;
+            if (take('@')) {
+                level.bandwidth = rate();
+                if (take(',')) level.latency = latency();
+            }
         }
         if (!left().empty()) refuse_rest(level);
         return level;
@@ -92,7 +96,13 @@ class ShortLevel {
         return number;
     }
 
-    // In whole bytes a second. What follows a comma is refused as no part of the rate.
+    double latency() {
+        const double latency = quantity_at(span_, parse_time);
+        span_.begin = span_.end;
+        return latency;
+    }
+
+    // In whole bytes a second.
     double rate() {
         const Span whole{span_.file, span_.begin,
                          span_.begin + static_cast<std::uint32_t>(std::min(left().find(','), left().size()))};
@@ -105,9 +115,9 @@ class ShortLevel {
     [[noreturn]] void refuse_rest(const Level& level) const {
         const char next = left()[0];
         if (next == ',')
-            throw DiagnosticError(
-                span_, "the short form of a topology takes no latency",
-                "a file does: level host[8] { medium fabric latency 5us bandwidth 100Gb/s }");
+            throw DiagnosticError(span_, "only a level of hosts with a rate takes a latency",
+                                  "8h@100Gb/s,5us; or in a file: level host[8] { medium fabric latency 5us "
+                                  "bandwidth 100Gb/s }");
         if (next == '@') throw DiagnosticError(span_, "only a level of hosts takes a rate here", short_hint);
         if (next == '/' && level.medium != Medium::memory)
             throw DiagnosticError(span_, "only a level in memory takes a number of cores", short_hint);

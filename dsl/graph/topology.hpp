@@ -52,7 +52,8 @@ Topology flat_topology(Rank ranks);
 // place. The result has no levels if the text begins with no digit, or names a .sched file.
 //   3           a level without figures, named l0, l1, ... by its index
 //   4m, 4m/2    `local`: ranks of one host that share its memory (and, after the slash, its 2 cores)
-//   3h, 3h@1Gb/s  `host`: hosts joined by a fabric; all ranks of a host share one link (of that rate)
+//   3h, 3h@1Gb/s, 3h@1Gb/s,5us  `host`: hosts joined by a fabric; all ranks of a host share one link (of
+//                 that rate, and latency)
 // Examples: "2x3", "4m", "2mx3h", "4m/2x2h@1Gb/s".
 Topology grid_topology(const std::string& text);
 

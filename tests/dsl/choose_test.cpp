@@ -291,6 +291,8 @@ TEST_CASE("topologies of hosts have a short form") {
     CHECK(dsl::host_topology(2, 2, 0, 1e9 / 3).levels[1].bandwidth == Approx(1e9 / 3));
     CHECK(dsl::grid_topology("2h@1.5Gb/s").levels[0].bandwidth == 187.5e6);
     CHECK(dsl::grid_topology("2h@10B/s").levels[0].bandwidth == 10);
+    CHECK(dsl::grid_topology("4mx2h@25MB/s,17us").levels[1].latency == Approx(17e-6));
+    CHECK(dsl::grid_topology("4mx2h@25MB/s,17us").levels[1].bandwidth == 25e6);
     CHECK(dsl::grid_topology("2x3").levels[1].medium == dsl::Medium::fabric);  // no word of a medium: as ever
     CHECK(dsl::grid_topology("2x3").levels[1].name == "l1");
     CHECK(dsl::grid_topology("2mx3mx2h").levels[1].name == "local1");

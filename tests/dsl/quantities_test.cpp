@@ -125,7 +125,9 @@ TEST_CASE("a short topology that is wrong is shown with the place, and what is r
     check("4mx8h@", 7, "the rate is missing");
     check("4mx8h@-1Gb/s", 7, "more than 0");
     check("4mx8h@0.1B/s", 7, "at least 1B/s");
-    check("4mx8h@100Gb/s,5us", 14, "takes no latency");
+    check("4mx8h,5us", 6, "only a level of hosts with a rate takes a latency");
+    check("4mx8h@100Gb/s,5", 16, "the time 5 has no unit");
+    check("4mx8h@100Gb/s,", 15, "the time is missing");
     check("4m@10Gb/s", 3, "only a level of hosts takes a rate");
     check("2h/2", 3, "only a level in memory takes a number of cores");
     check("4m/", 4, "the number of cores is missing here");

@@ -371,7 +371,7 @@ TEST_CASE("words of the command line that mean nothing are named, with what is r
     refused({"-t", "4mx8q", "-b", "1M"}, 1, "<topology>:1:5: error: 'q' is no kind of level");
     refused({"-t", "4x", "-b", "1M"}, 1, "<topology>:1:3: error: the number of ranks is missing");
     refused({"-t", "4mx8h@100gb/s", "-b", "1M"}, 1, "write 100Gb/s for bits");
-    refused({"-t", "4mx8h@100Gb/s,5us", "-b", "1M"}, 1, "takes no latency");
+    refused({"-t", "4mx8h,5us", "-b", "1M"}, 1, "only a level of hosts with a rate takes a latency");
     refused({"-n", "4", "-b", "-64M"}, 2, "a size must be 0 or more: '-64M'");
     refused({"-n", "4", "-b", "1.3K"}, 2, "a whole number of bytes");
     refused({"-n", "4", "-b", "64Q"}, 2, "a size has no unit 'Q'");
