@@ -304,6 +304,8 @@ const char* hkt_comm_info(const hkt_comm* comm, const char* key) {
     if (name == "provider_why") return engine.connections().provider_why().c_str();
     if (name == "lost_rails") return engine.connections().lost_rails().c_str();
     if (name == "topology") return engine.options().topology.c_str();
+    if (name == "planning_topology") return engine.connections().planning_topology().c_str();
+    if (name == "links") return engine.connections().links_text().c_str();
     if (name == "schedule_path") return engine.schedule_path().c_str();
     if (name == "executor") return name_of(engine.options().executor).data();
     if (name == "progress") return engine.options().has_background ? "thread" : "calls";

@@ -443,8 +443,10 @@ HKT_API int32_t hkt_comm_size(const hkt_comm* comm);
 HKT_API hkt_status hkt_comm_status(hkt_comm* comm);
 
 /* Facts of the communicator, for logs: "provider", "provider_why" (the reason for it), "lost_rails" (the
- * connections that others have taken over from, with HOCKET_RAILS; "" if none), "topology", "schedule_path",
- * "executor", "progress" (calls or thread). Null for an unknown key. Valid until comm is
+ * connections that others have taken over from, with HOCKET_RAILS; "" if none), "topology", "links" (what was
+ * measured of the links between hosts when the ranks met, or why nothing was), "planning_topology" (the topology
+ * with that, by which schedules are chosen), "schedule_path", "executor", "progress" (calls or thread). Null for
+ * an unknown key. Valid until comm is
  * destroyed. "executor": jit, also while plans are still interpreted or need no kernels but those that came
  * compiled with Hocket; interpreter where it was chosen, and once the library of the JIT could not be loaded,
  * which is also logged once: then plans that need other kernels are interpreted. */

@@ -100,6 +100,8 @@ void Communicator::log_joining() const {
     log_.log(LogLevel::info, "joined {} rank{} as process {} on {}: topology {}, provider {} ({}{}{})",
              size(), size() == 1 ? "" : "s", own.pid, own.host, own.topology, own.provider, why,
              connections_->provider_why().empty() ? "" : "; ", connections_->provider_why());
+    if (!connections_->links_text().empty())
+        log_.log(LogLevel::info, "links: {}", connections_->links_text());
     log_.log(LogLevel::debug,
              "communicator {}: schedules from {}; schedule {}; tuning table {}; executor {}; progress {}; "
              "timeout {} ms",

@@ -12,6 +12,7 @@
 
 #include "runtime/base/caught.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/engine/job/link_probe.hpp"
 #include "runtime/engine/job/losses.hpp"
 #include "runtime/transport/bootstrap/invitation.hpp"
 
@@ -100,6 +101,7 @@ Options options_for(const std::vector<int>& members, Communicator& parent) {
     Options options = parent.options();
     options.recovery.reset();
     options.numbers_in_recovery.clear();
+    if (options.links) options.links = std::make_shared<const LinkFigures>(options.links->of(members));
     // The parent detects at once that one of them has died, or that it was aborted.
     options.abandoned = [&parent, members] {
         const auto failure = parent.progress().failure();
@@ -220,6 +222,7 @@ std::unique_ptr<Communicator> shrink(Communicator& parent) {
     lost_ranks(parent.connections());  // tells the recovery
     parent.progress().abort("hkt_comm_shrink was called: it goes on without the ranks that are lost");
     Options options = parent.options();
+    options.links.reset();
     if (parent.size() == 1) return make_group(options, {0}, 0, {});
     options.host_listens = true;  // the first rank invites the others before they can know the invitation
     const std::set<int> doubtful = may_have_gone_on(parent.connections());
@@ -279,6 +282,7 @@ std::unique_ptr<Communicator> grow_by(Communicator& parent, int newcomers, bool 
     std::vector<int> members(static_cast<std::size_t>(parent.size()));
     std::iota(members.begin(), members.end(), 0);
     Options options = options_for(members, parent);
+    options.links.reset();  // new processes know nothing of it
     // A rank that does not know the new communicator must still be able to see that this process is alive.
     if (const auto& recovery = parent.options().recovery) options.earlier_recoveries.push_back(recovery);
     if (options.earlier_recoveries.size() > most_earlier_recoveries)

@@ -125,7 +125,7 @@ SizedPlans::Sized PlanMaker::make(const PlanChoice& choice, std::uint64_t bytes,
     const std::string named_by = request.schedule.empty() ? ""
                                  : choice.schedule        ? "the program names it"
                                                           : "the communicator's schedule";
-    request.topology = options_.topology;
+    request.topology = connections_.planning_topology();
     request.search_path = options_.schedule_path;
     request.ranks = connections_.size();
     request.root = choice.root;

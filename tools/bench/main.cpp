@@ -176,6 +176,7 @@ Report::About describe(const Options& options, hkt_comm* comm, Method method, co
             info(comm, "provider"),
             info(comm, "provider_why"),
             info(comm, "topology"),
+            info(comm, "links"),
             schedule,
             options.executors.size() > 1 ? "both" : name_of(options.executors[0]),
             hkt_comm_size(comm),

@@ -13,7 +13,7 @@ constexpr std::chrono::seconds longest_prediction{30};
 }  // namespace
 
 Predictions::Predictions(hkt_comm* comm, std::string network) : network_(std::move(network)) {
-    request_.topology = info(comm, "topology");
+    request_.topology = info(comm, "planning_topology");
     request_.search_path = schedule_folders(comm);
     request_.ranks = hkt_comm_size(comm);
     dsl::Library library = planner_.library(request_.search_path);

@@ -111,6 +111,7 @@ void Report::print_header() const {
     if (options_.subject.has_counts())
         fmt::print("# the ranks' pieces are as 1 : 3 : 5 ..., size and count are of all of them together\n");
     if (options_.verbose && !about_.provider_why.empty()) fmt::print("# {}\n", about_.provider_why);
+    if (options_.verbose && !about_.links.empty()) fmt::print("# links {}\n", about_.links);
     fmt::print("# {} iterations after {} to warm up; time: {}\n#\n", options_.iterations, options_.warmup,
                statistic_of(about_.method));
     fmt::print("#{:65}{:^32}{:^32}\n", "", "out-of-place", "in-place");

@@ -41,7 +41,7 @@ double bus_bandwidth(const Layout& layout, double time_us);
 class Report {
   public:
     struct About {  // the job, for the header and the JSON
-        std::string version, host, provider, provider_why, topology, schedule, executor;
+        std::string version, host, provider, provider_why, topology, links, schedule, executor;
         int ranks;
         unsigned cores;  // of rank 0's host
         Method method;

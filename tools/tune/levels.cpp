@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "dsl/prediction/costs.hpp"
+#include "runtime/engine/job/link_probe.hpp"
 #include "tools/bench/comm.hpp"
 #include "tools/bench/memory.hpp"
 #include "tools/bench/statistics.hpp"
@@ -22,29 +23,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t small = 8, least_large = 256 << 10, most_large = 16 << 20;  // bytes each way
 constexpr std::size_t step = 4;  // between the two sizes of which the difference counts
-constexpr int small_exchanges = 100, repetitions = 5, most_rounds = 8, most_in_a_row = 64;
+constexpr int small_exchanges = 100, repetitions = 5, most_in_a_row = 64;
 constexpr double noticeably = 1.25;  // faster
 constexpr double copy_touches = 2;   // bytes, for each that a copy moves: dsl::touched_bytes
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Returns the member with which another exchanges messages in a round, of `members` (-1: none). Over
-// rounds 0, 1, ... each meets all others once, and then again: the circle method.
-int partner_of(int member, int members, int round) {
-    const int even = members + members % 2, others = even - 1;
-    round %= others;
-    int partner = round * (even / 2) % others;  // of the last member
-    if (member < others) {
-        partner = (round + others - member) % others;
-        if (partner == member) partner = others;
-    }
-    return partner < members ? partner : -1;
-}
-
-int rounds_of(int members) {
-    return std::min(members + members % 2 - 1, most_rounds);
 }
 
 // Two ranks that exchange messages as schedules do: by an all_gather in place.
@@ -107,12 +91,12 @@ class LevelMeter {
     }
 
   private:
-    int rounds() const { return rounds_of(topology_.levels[level_].size); }
+    int rounds() const { return engine::rounds_of(topology_.levels[level_].size); }
 
     // The pairs of a round are numbered by their lower ranks.
     int color(int round) const {
         const int own = topology_.coordinate(rank_, level_);
-        const int partner = partner_of(own, topology_.levels[level_].size, round);
+        const int partner = engine::partner_of(own, topology_.levels[level_].size, round);
         return partner < 0 ? -1 : rank_ + std::min(partner - own, 0) * topology_.stride(level_);
     }
 
@@ -158,13 +142,9 @@ class LevelMeter {
         return {static_cast<double>(large), bench::median(of_less), bench::median(of_more)};
     }
 
-    // Returns bytes per second each way, in memory those that a core touches: by the difference of the two
-    // sizes, so that latency, and what links pass on at once after silence, do not count.
+    // Returns bytes per second each way, in memory those that a core touches.
     double rate_of(const Times& times) const {
-        if (times.more <= 0) return 0;
-        const double rate = times.more > times.less
-                                ? times.bytes * (1 - 1.0 / step) / (times.more - times.less)
-                                : times.bytes / times.more;
+        const double rate = engine::rate_between(times.bytes / step, times.less, times.bytes, times.more);
         return rate * (dsl::is_memory(topology_.levels[level_]) ? copy_touches : 1);
     }
 

@@ -70,6 +70,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                 const transport::Endpoint& recovery) {
     const Json mine = {{"Hocket's version", HOCKET_VERSION},
                        {"HOCKET_TOPOLOGY", options.topology},
+                       {"HOCKET_PROBE", options.probes_links ? "on" : "off"},
                        {"HOCKET_SCHEDULE", options.schedule},
                        {"HOCKET_PROVIDER", options.provider},
                        {"HOCKET_PROVIDER_FOR_ALL", options.provider_carries_all ? options.provider : ""},
@@ -96,7 +97,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                             cards.size() - 1, HOCKET_VERSION));
     }
     // The version comes first: the meaning of the other fields depends on it.
-    for (const char* key : {"Hocket's version", "HOCKET_TOPOLOGY", "HOCKET_SCHEDULE",
+    for (const char* key : {"Hocket's version", "HOCKET_TOPOLOGY", "HOCKET_PROBE", "HOCKET_SCHEDULE",
                             "HOCKET_PROVIDER_FOR_ALL", "HOCKET_PROVIDER", host_id_is_set})
         compare_cards(cards, key);
     Agreement agreement;

@@ -13,6 +13,7 @@
 #include "dsl/planning/compile.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/compute/program/dsl_errors.hpp"
+#include "runtime/engine/job/link_probe.hpp"
 #include "runtime/engine/job/open_fabric.hpp"
 #include "runtime/engine/job/planning.hpp"
 #include "runtime/engine/reports/notice.hpp"
@@ -71,6 +72,7 @@ std::string loss_text(const transport::Loss& loss) {
 
 Connections::Connections(const Options& options) : options_(options) {
     const bool is_first = !options_.planning;  // a group is given its parent's planning
+    const bool may_probe = is_first && !options_.is_newcomer && options_.newcomers == 0;
     if (is_first) options_.planning = std::make_shared<Planning>();
     // Several heartbeats must fit into the time after which a silent rank counts as lost.
     options_.heartbeat_interval = std::min(options_.heartbeat_interval, options_.heartbeat_timeout / 5);
@@ -82,9 +84,10 @@ Connections::Connections(const Options& options) : options_(options) {
     if (is_first && rank() == 0) warn_of_missing_folders(options_.schedule_path);
     // The launcher's numbers in a new process are those of another job, or of a process that it replaces.
     if (options_.is_newcomer) options_.job_rank = options_.rank;
-    make_on_all([this] {
+    make_on_all([this, may_probe] {
         name_of(options_.executor);  // throws if an executor that was named does not exist
         meet();
+        learn_links(may_probe);
     });
     // A communicator that has grown is one only if its new processes have come as far as this, too. And these
     // have it only if the ranks that were there have agreed that they do (grow).
@@ -110,7 +113,8 @@ void Connections::meet() {
     const dsl::Topology topology = in_dsl(
         [&] { return dsl::find_topology(options_.topology, options_.schedule_path, options_.world_size); });
     if (!is_group) check_schedule();  // a group has its parent's, whose file may be gone by now
-    if (options_.topology.empty())
+    topology_is_found_ = options_.topology.empty();
+    if (topology_is_found_)
         options_.topology =
             options_.provider_carries_all ? std::to_string(options_.world_size) : topology_of(agreement_);
     open_window(std::move(invitation));
@@ -192,6 +196,27 @@ void Connections::open_fabric(const std::vector<std::string>& wanted_nics) {
     connect_all(*bootstrap_, *fabric_, patience_of(*bootstrap_, options_));
     provider_why_ += (provider_why_.empty() ? "" : "; ") + fabric_->why();
     provider_ = (local_peers_ ? provider_ + ", " : "") + fabric_->provider();
+}
+
+// A topology that was declared says what links can do. Ranks with ids of hosts may be on one machine, where
+// there are no links. Communicators that others grow or shrink to measure nothing: they begin in the middle
+// of the work.
+void Connections::learn_links(bool may_probe) {
+    planning_topology_ = options_.topology;
+    const bool goes_by_tcp =
+        fabric_ && (fabric_->provider() == "tcp" || fabric_->provider() == "encrypted tcp");
+    const bool has_links = goes_by_tcp && !one_host_ && !options_.provider_carries_all;
+    if (!has_links || !topology_is_found_ || !options_.host_id.empty()) return;
+    if (may_probe && options_.probes_links)
+        if (auto found =
+                probe_links(*bootstrap_, *fabric_, agreement_.hosts, patience_of(*bootstrap_, options_)))
+            options_.links = std::make_shared<const LinkFigures>(std::move(*found));
+    links_text_ = options_.probes_links ? "not measured" : "not measured: HOCKET_PROBE=off";
+    if (!options_.links) return;
+    const std::string measured = options_.links->topology(options_.topology);
+    if (measured.empty()) return;
+    planning_topology_ = measured;
+    links_text_ = fmt::format("{}: {}", measured, options_.links->text());
 }
 
 // Returns the job's provider as rank 0 sees it, which every rank can derive: a rank that shares no memory

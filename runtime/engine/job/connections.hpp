@@ -36,6 +36,11 @@ class Connections {
     // Returns the job's shape as rank 0 sees it.
     JobShape shape() const;
 
+    // Returns the topology by which schedules are chosen: the job's, with what was measured of its links.
+    const std::string& planning_topology() const { return planning_topology_; }
+    // Returns what was measured of the links, for people; or why nothing was.
+    const std::string& links_text() const { return links_text_; }
+
     const std::string& provider() const { return provider_; }          // "none" in a world of one
     const std::string& provider_why() const { return provider_why_; }  // reasons for it; "" without messages
     // Connections that others have taken over from, for people; "" if there are none. Thread-safe. The text
@@ -73,14 +78,16 @@ class Connections {
     void open_window(transport::WindowInvitation invitation);
     std::unique_ptr<transport::Fabric> open_card_of_all(const std::vector<std::string>& wanted_nics);
     void open_fabric(const std::vector<std::string>& wanted_nics);
+    void learn_links(bool may_probe);
     Error told_to_all(const Error& own);
 
     Options options_;
     std::string provider_ = "none", provider_why_;
+    std::string planning_topology_, links_text_;
     std::unique_ptr<transport::Bootstrap> bootstrap_;
     Agreement agreement_;
     int host_ = 0, first_barriers_ = 0;
-    bool one_host_ = false;
+    bool one_host_ = false, topology_is_found_ = false;
     std::unique_ptr<transport::Window> own_window_;  // if no memory is shared
     std::unique_ptr<LocalPeers> local_peers_;
     transport::Window* window_ = nullptr;

@@ -264,6 +264,7 @@ Options resolve(const Choices& choices, const Environment& environment) {
     options.host_id = reader.text("HOCKET_HOST_ID").value_or("");
     // The ranks that a new process joins have outgrown the topology that they had declared.
     if (!choices.is_newcomer) options.topology = text(choices.topology, "HOCKET_TOPOLOGY");
+    options.probes_links = reader.is_on("HOCKET_PROBE", true);
     options.schedule = text(choices.schedule, "HOCKET_SCHEDULE");
     options.schedule_path = schedule_path_from(text(choices.schedule_path, "HOCKET_SCHEDULE_PATH"));
     resolve_tuning(options, reader, environment);

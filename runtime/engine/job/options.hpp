@@ -19,6 +19,7 @@
 
 namespace hocket::engine {
 
+struct LinkFigures;
 struct Planning;
 
 // The messages on stderr. warn: problems; info: also choices, and ranks that join or leave; debug: also
@@ -44,9 +45,10 @@ struct Options : transport::BootstrapOptions {
     // too, and ranks share no memory.
     std::string provider;
     bool provider_carries_all = false;
-    std::string host_id;   // HOCKET_HOST_ID: ranks with the same id share memory; "": detected
-    std::string topology;  // HOCKET_TOPOLOGY: see dsl::PlanRequest
-    std::string schedule;  // HOCKET_SCHEDULE: see dsl::PlanRequest
+    std::string host_id;       // HOCKET_HOST_ID: ranks with the same id share memory; "": detected
+    std::string topology;      // HOCKET_TOPOLOGY: see dsl::PlanRequest
+    bool probes_links = true;  // HOCKET_PROBE: "on" or "off": measures links between hosts when ranks meet
+    std::string schedule;      // HOCKET_SCHEDULE: see dsl::PlanRequest
     std::vector<std::string> schedule_path;  // HOCKET_SCHEDULE_PATH ("a:b"), then Hocket's own library
     std::string tuning;            // HOCKET_TUNING: hocket-tune's table, "" for "off"; default_tuning_file
     bool tuning_is_named = false;  // true if HOCKET_TUNING names the file
@@ -65,8 +67,9 @@ struct Options : transport::BootstrapOptions {
     // The recoveries of communicators that this one has grown out of. They only show that the process is
     // alive.
     std::vector<std::shared_ptr<transport::Recovery>> earlier_recoveries = {};
-    std::shared_ptr<Planning> planning = nullptr;  // of the communicator that this one was made from
-    LogLevel log = LogLevel::warn;                 // HOCKET_LOG: warn, info or debug
+    std::shared_ptr<Planning> planning = nullptr;        // of the communicator that this one was made from
+    std::shared_ptr<const LinkFigures> links = nullptr;  // where they were measured
+    LogLevel log = LogLevel::warn;                       // HOCKET_LOG: warn, info or debug
     // HOCKET_FLIGHT_RECORDER: the folder; HOCKET_FLIGHT_SIGNAL: USR1, USR2, HUP or QUIT.
     record::RecordingOptions recording;
     std::string trace;  // HOCKET_TRACE: a folder; "": no trace

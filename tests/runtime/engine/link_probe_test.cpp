@@ -1,0 +1,129 @@
+// What is measured of the links between hosts, what ranks make of it, and what they tell each other.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <random>
+#include <set>
+
+#include "dsl/graph/topology.hpp"
+#include "runtime/engine/job/link_probe.hpp"
+#include "runtime/engine/job/open_fabric.hpp"
+#include "tests/runtime/transport/bootstrap/exchange.hpp"
+#include "tests/support/networks.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace hocket::engine;
+using namespace hocket::test;
+using namespace std::chrono_literals;
+
+TEST_CASE("over the rounds each member meets all others once") {
+    for (int members = 2; members <= 9; ++members) {
+        std::set<std::pair<int, int>> met;
+        for (int round = 0; round < members + members % 2 - 1; ++round)
+            for (int member = 0; member < members; ++member) {
+                const int partner = partner_of(member, members, round);
+                if (partner < 0) continue;
+                CHECK(partner != member);
+                CHECK(partner_of(partner, members, round) == member);
+                CHECK(met.emplace(member, partner).second);
+            }
+        CHECK(met.size() == static_cast<std::size_t>(members * (members - 1)));
+    }
+}
+
+TEST_CASE("a rate is that of the difference of two amounts") {
+    CHECK(rate_between(1e6, 0.011, 4e6, 0.041) == Approx(1e8));
+    CHECK(rate_between(1e6, 0.02, 4e6, 0.02) == Approx(2e8));  // times that say nothing of the difference
+    CHECK(rate_between(1e6, 0, 4e6, 0) == 0);
+}
+
+TEST_CASE("a topology takes the figures of its slowest link") {
+    // Hosts 0 and 1 have links of 1 Gbit/s, host 2 one of 200 Mbit/s.
+    const LinkFigures figures{{0, 0, 1, 1, 2, 2},
+                              {{0, 1, 20e-6, 125e6}, {0, 2, 31.4e-6, 24.9e6}, {1, 2, 30e-6, 25.2e6}}};
+    CHECK(figures.rate_of(0) == 125e6);
+    CHECK(figures.rate_of(2) == 25.2e6);
+    const std::string all = figures.topology("2mx3h");
+    CHECK(all == "2mx3h@25MB/s,31us");
+    CHECK(dsl::grid_topology(all).levels[1].bandwidth == 25e6);
+    CHECK(dsl::grid_topology(all).levels[1].latency == Approx(31e-6));
+    CHECK(figures.of({0, 1, 2, 3}).topology("2m/1x2h") == "2m/1x2h@130MB/s,20us");  // a group without host 2
+    CHECK(figures.of({2, 4}).topology("2h") == "2h@25MB/s,30us");
+    // Two ranks share host 0's link: each has half of it.
+    CHECK(figures.of({0, 1, 2}).topology("3") == "3h@63MB/s,20us");
+    CHECK(figures.of({0, 1}).topology("2m").empty());
+    const LinkFigures some{{0, 1, 2}, {{0, 1, 20e-6, 125e6}}};
+    CHECK(some.of({0, 1, 2}).topology("3h").empty());
+    CHECK(some.of({0, 1}).topology("2h") == "2h@130MB/s,20us");
+}
+
+TEST_CASE("pairs are read as they were written, and any other text is refused or makes sense") {
+    const std::vector<HostPair> pairs{{0, 1, 17.25e-6, 1.25e9}, {3, 12, 1e-3, 2.5e6}};
+    const std::string text = text_of(pairs);
+    CHECK(read_pairs(text) == pairs);
+    CHECK(read_pairs("") == std::vector<HostPair>{});
+    for (const char* wrong :
+         {"0 1 1e-5 1e6", "1 0 1e-5 1e6\n", "-1 1 1e-5 1e6\n", "0 1 nan 1e6\n", "0 1 1e-5 inf\n",
+          "0 1 0 1e6\n", "0 1 1e-5 -1\n", "0 1  1e-5 1e6\n", "0 1 1e-5 1e6\n\n", "x"})
+        CHECK(!read_pairs(wrong));
+    std::mt19937 random(1);
+    for (int i = 0; i < 20000; ++i) {
+        std::string mutated = text;
+        for (unsigned changes = random() % 4 + 1; changes > 0 && !mutated.empty(); --changes) {
+            const std::size_t at = random() % mutated.size();
+            if (random() % 3 == 0)
+                mutated.resize(at);
+            else
+                mutated[at] =
+                    random() % 2 ? "0123456789 .e-+\nxn"[random() % 18] : static_cast<char>(random());
+        }
+        const auto read = read_pairs(mutated);
+        if (!read) continue;
+        for (const HostPair& pair : *read)
+            REQUIRE((pair.a >= 0 && pair.a < pair.b && pair.latency > 0 && pair.rate > 0));
+        CHECK(read_pairs(text_of(*read)) == read);
+    }
+}
+
+TEST_CASE("ranks of three hosts find the slow link, and agree on all figures") {
+    constexpr int hosts = 3;
+    in_own_network([]() -> std::string {
+        const auto slow_down = [](const std::string& interface, int mbit) {
+            return std::system(
+                       fmt::format("PATH=$PATH:/usr/sbin:/sbin tc qdisc add dev {} root tbf rate {}mbit "
+                                   "burst 16kb limit 512kb 2>/dev/null",
+                                   interface, mbit)
+                           .c_str()) == 0;
+        };
+        const auto rate_of = [](int host) { return host == 2 ? 40 : 400; };
+        Lan lan(
+            hosts,
+            [&](int host) -> std::string {
+                if (!slow_down("cable", rate_of(host))) return "skip";
+                transport::BootstrapOptions options;
+                options.rank = host;
+                options.world_size = hosts;
+                options.master_addr = Lan::address(0);
+                options.master_port = 29500;
+                options.secret = "a secret of the tests";
+                options.join_timeout = 20000ms;
+                const auto job = transport::Bootstrap::join(options);
+                const auto fabric = open_connected({*job, host, hosts}, "tcp");
+                const auto figures = probe_links(*job, *fabric, {0, 1, 2}, for_seconds(20));
+                expect(figures.has_value(), "figures");
+                expect(figures->pairs.size() == 3, fmt::format("3 pairs, got {}", figures->pairs.size()));
+                // No link can be faster than it is, whatever else the machine does.
+                expect(figures->rate_of(2) < 6e6, fmt::format("40 Mbit/s, got {}", figures->rate_of(2)));
+                const std::string mine = text_of(figures->pairs);
+                for (const std::string& theirs : job->all_gather(mine, 20s))
+                    expect(theirs == mine, "the same");
+                return "";
+            },
+            50);
+        const auto outcomes = lan.wait();
+        if (outcomes[0].text == "skip") return "skip";
+        for (const Outcome& outcome : outcomes) expect(outcome.exit_code == 0, outcome.text);
+        return "";
+    });
+}
