@@ -444,12 +444,12 @@ HKT_API hkt_status hkt_comm_status(hkt_comm* comm);
 
 /* Facts of the communicator, for logs: "provider", "provider_why" (the reason for it), "lost_rails" (the
  * connections that others have taken over from, with HOCKET_RAILS; "" if none), "topology", "links" (what was
- * measured of the links between hosts when the ranks met, or why nothing was), "planning_topology" (the topology
- * with that, by which schedules are chosen), "schedule_path", "executor", "progress" (calls or thread). Null for
- * an unknown key. Valid until comm is
- * destroyed. "executor": jit, also while plans are still interpreted or need no kernels but those that came
- * compiled with Hocket; interpreter where it was chosen, and once the library of the JIT could not be loaded,
- * which is also logged once: then plans that need other kernels are interpreted. */
+ * measured of the links between hosts when the ranks met, or why nothing was), "planning_topology" (the
+ * topology with that, by which schedules are chosen), "schedule_path", "executor", "progress" (calls or
+ * thread). Null for an unknown key. Valid until comm is destroyed. "executor": jit, also while plans are
+ * still interpreted or need no kernels but those that came compiled with Hocket; interpreter where it was
+ * chosen, and once the library of the JIT could not be loaded, which is also logged once: then plans that
+ * need other kernels are interpreted. */
 HKT_API const char* hkt_comm_info(const hkt_comm* comm, const char* key);
 
 /* ---- Memory ----------------------------------------------------------------------------------- */
@@ -1169,11 +1169,11 @@ typedef struct hkt_cache_options {
      * process wrote them */
     uint64_t disk_bytes;
 
-    /* A folder: its files are the samples, numbered in the order of their relative paths; or a packed file; or
-     * a URL (https, http, s3), of objects, tar shards or a packed object (docs/cache.md) */
+    /* A folder: its files are the samples, numbered in the order of their relative paths; or a packed file;
+     * or a URL (https, http, s3), of objects, tar shards or a packed object (docs/cache.md) */
     const char* source;
-    /* For a packed file: lines "OFFSET BYTES"; default: the file's name and ".idx". For a URL: a path or a URL
-     * of such lines, or of the index that hocket-cache index makes; default: docs/cache.md */
+    /* For a packed file: lines "OFFSET BYTES"; default: the file's name and ".idx". For a URL: a path or a
+     * URL of such lines, or of the index that hocket-cache index makes; default: docs/cache.md */
     const char* source_index;
     hkt_cache_read_fn read;
     void* read_context;
