@@ -121,6 +121,7 @@ class LocalPeers {
     };
     // Returns the place of the tile's first position.
     std::byte* place_of(const TileCopy& copy, std::uint64_t number, std::uint64_t tile) const;
+    bool swaps_copies() const { return swaps_copies_; }
     // Tells if the copies of the start's tile of this index lie in each other's slices. The same on all
     // members until each has called note_copies() for the tile.
     bool is_swapped(std::uint64_t number, std::uint64_t tile) const {

@@ -106,7 +106,8 @@ bool SharedRun::advance(transport::Fabric*, std::uint64_t&) {
         if (!meet()) return moved;
         moved = true;
     }
-    if (stage_ == Stage::running && staging_) begin_tiles();  // a tile's input may have come
+    // A tile's input may have come, or there may be room for its copies.
+    if (stage_ == Stage::running && has_more_tiles()) begin_tiles();
     if (stage_ == Stage::running) moved |= run_tiles();
     return moved;
 }
@@ -203,6 +204,8 @@ std::optional<dsl::OpId> SharedRun::first_incomplete() const {
 std::optional<dsl::Rank> SharedRun::awaited_at_start() const {
     if (stage_ == Stage::rendezvous) return start_.local_peers->ranks()[met_];
     if (stage_ == Stage::closed) return start_.local_peers->busy_since(start_.sequence);
+    if (has_more_tiles() && !oldest().is_active() && !has_room(tiles_begun_))
+        return start_.local_peers->ranks()[static_cast<std::size_t>(1 - start_.local_peers->self())];
     return std::nullopt;
 }
 
@@ -218,6 +221,7 @@ void SharedRun::begin_tiles() {
         // There is only one work area and one set of scratch slots.
         if (start_.memory != nullptr && oldest().is_active()) return;
         if (staging_ && !input_has_come(tiles_begun_)) return;
+        if (!has_room(tiles_begun_)) return;
         TileRun& tile = tiles_[tiles_begun_ % tiles_.size()];
         tile.begin(tiles_begun_);
         // The rendezvous has given the program's first signal already.
@@ -250,6 +254,15 @@ bool SharedRun::input_has_come(std::uint64_t tile) const {
     return for_tile(start_.plan->input(), start_.send, tile, [this](std::byte* begin, std::uint64_t bytes) {
         return staging_->has_come(begin, bytes);
     });
+}
+
+// The tile's copies lie where those of an earlier tile of the other rank were, which may read its own copies
+// after its last signal.
+bool SharedRun::has_room(std::uint64_t tile) const {
+    if (tile < tiles_.size() || !start_.swaps_copies()) return true;
+    const LocalPeers& local_peers = *start_.local_peers;
+    return local_peers.is_there(1 - local_peers.self(), start_.sequence, tile % tiles_.size(),
+                                start_.value_of(tile - tiles_.size(), start_.ended()));
 }
 
 void SharedRun::finish_output(std::uint64_t tile) const {

@@ -50,6 +50,7 @@ class SharedRun final : public Run {
     template <typename Call>
     bool for_tile(dsl::Share held, std::byte* buffer, std::uint64_t tile, Call call) const;
     bool input_has_come(std::uint64_t tile) const;
+    bool has_room(std::uint64_t tile) const;
     void finish_output(std::uint64_t tile) const;
     bool run_tiles();
     bool run_each_tile(bool patient);

@@ -41,6 +41,12 @@ void SharedStart::look_for_absent(Member member, dsl::OpId op) {
         disagreement = {op, local_peers->ranks()[static_cast<std::size_t>(member)]};
 }
 
+// Tiles that use the same signals follow one another; the rendezvous precedes the first of them.
+std::uint64_t SharedStart::value_of(std::uint64_t tile, std::uint32_t signal) const {
+    const std::uint64_t met = has_met && copies_through_window && tile % slots == 0 ? 1 : 0;
+    return met + tile / slots * (program().signals + 1) + signal;
+}
+
 TileRun::TileRun(const Plan& plan, SharedStart& start)
     : start_(start),
       held_{plan.input(), plan.output()},
@@ -102,6 +108,8 @@ bool TileRun::advance(bool patient) {
 void TileRun::finish() {
     if (is_copied(dsl::output_area)) time([this] { copy_through_window(dsl::output_area); });
     if (timed_) note_time();
+    if (start_.swaps_copies() && index_ + slots < start_.tiling.tiles())
+        start_.local_peers->signal(start_.sequence, index_ % slots, start_.value_of(index_, start_.ended()));
     active_ = false;
 }
 
@@ -127,7 +135,7 @@ void TileRun::time(Call call) {
 bool TileRun::run_one(const TileStep& step, bool patient) {
     if (step.kind == Kind::await) return awaits(step, patient);
     if (step.kind == Kind::signal)
-        start_.local_peers->signal(start_.sequence, index_ % slots, value_of(step.signal));
+        start_.local_peers->signal(start_.sequence, index_ % slots, start_.value_of(index_, step.signal));
     else if (binding_->bytes_between(step.begin, step.end) > 0) {
         if (start_.copies_once && step.crosses) return work_across(start_.program().ops[next_]);
         time([&] { work(step); });
@@ -232,7 +240,7 @@ bool TileRun::awaits(const TileStep& step, bool patient) {
     if (step.guards_buffers && start_.is_small && tile_.is_whole()) return true;
     const LocalPeers& local_peers = *start_.local_peers;
     const Member member = local_peers.member_of(step.peer);
-    const std::uint64_t slot = index_ % slots, value = value_of(step.signal);
+    const std::uint64_t slot = index_ % slots, value = start_.value_of(index_, step.signal);
     if (!(patient ? local_peers.has_reached(member, start_.sequence, slot, value)
                   : local_peers.is_there(member, start_.sequence, slot, value))) {
         if (patient) start_.look_for_absent(member, next_);
@@ -241,12 +249,6 @@ bool TileRun::awaits(const TileStep& step, bool patient) {
     if (!start_.contact(member, next_)) return false;
     if (!placed_[static_cast<std::size_t>(member)]) place_local_peer(member);
     return true;
-}
-
-// Tiles that use the same signals follow one another; the rendezvous precedes the first of them.
-std::uint64_t TileRun::value_of(std::uint32_t signal) const {
-    const std::uint64_t met = start_.has_met && start_.copies_through_window && index_ % slots == 0 ? 1 : 0;
-    return met + index_ / slots * start_.program().signals + signal;
 }
 
 // ---- Where things are ---------------------------------------------------------------------------

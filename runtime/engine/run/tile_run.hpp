@@ -53,6 +53,12 @@ struct SharedStart {
     std::vector<bool> contacts = {};  // by member: true if met in this start
 
     const dsl::RankProgram& program() const { return plan->program(); }
+    // Returns true if tiles of this start have copies in the other rank's memory (LocalPeers::is_swapped).
+    bool swaps_copies() const { return copies_through_window && local_peers->swaps_copies(); }
+    // Returns the number of a tile's signal among those of all tiles that have the same slot. Each tile has
+    // the program's signals and one more (ended()).
+    std::uint64_t value_of(std::uint64_t tile, std::uint32_t signal) const;
+    std::uint32_t ended() const { return program().signals + 1; }
     bool reads_send() const { return plan->input() != dsl::Share::none; }
     // Checks a local peer's line at the first look. Returns false if the local peer has started something
     // else.
@@ -121,7 +127,6 @@ class TileRun {
     bool holds_own_part_only(dsl::AreaId area) const { return held_[area] == dsl::Share::own; }
     Chunks held_chunks(dsl::AreaId area) const;
     std::byte* copy_in_window(Member member, dsl::AreaId area) const;
-    std::uint64_t value_of(std::uint32_t signal) const;
 
     SharedStart& start_;
     // True if this rank itself can work on the caller's buffers, so that only the parts that local peers

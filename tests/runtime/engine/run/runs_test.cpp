@@ -80,24 +80,28 @@ TEST_CASE("messages may come in any order, and find no room at times, without a 
 TEST_CASE("ranks of one host may be as far apart as slots allow without a change of the result") {
     std::vector<std::uint64_t> many;  // so that slots are used again
     for (std::uint64_t i = 0; i < 2 * engine::LocalPeers::slots; ++i) many.push_back(i * i % 300);
-    many.push_back(40'000);   // several tiles of each rank's copies
-    many.push_back(100'000);  // also if ranks share cores
+    // Several tiles of each rank's copies, the last also if ranks share cores; again in slots that have had
+    // an odd and an even number of tiles.
+    for (const std::uint64_t count : {40'000, 100'000, 60'000, 7, 20'000, 300, 40'000, 9})
+        many.push_back(count);
+    for (std::uint64_t i = 0; i < engine::LocalPeers::slots; ++i) many.push_back(50'000 + i);
     for (const Piece& piece : pieces())
-        for (const bool in_window : {false, true})
-            for (const Protocol protocol : {Protocol::bandwidth, Protocol::latency})
-                for (const bool shares_cores : {false, true}) {
-                    if (protocol == Protocol::latency && in_window) continue;  // copied anyway
-                    const Play play{.collective = piece.collective,
-                                    .schedule = piece.schedule,
-                                    .hosts = "aaaa",
-                                    .protocol = protocol,
-                                    .in_window = in_window,
-                                    .root = 1,
-                                    .shares_cores = shares_cores};
-                    INFO(text_of(play) << (shares_cores ? ", sharing a core" : ""));
-                    Stage stage(play, in_window ? 1 : 2);
-                    REQUIRE(stage.play(many) == "");
-                }
+        for (const char* hosts : {"aaaa", "aa"})  // two swap the memory of their copies
+            for (const bool in_window : {false, true})
+                for (const Protocol protocol : {Protocol::bandwidth, Protocol::latency})
+                    for (const bool shares_cores : {false, true}) {
+                        if (protocol == Protocol::latency && in_window) continue;  // copied anyway
+                        const Play play{.collective = piece.collective,
+                                        .schedule = piece.schedule,
+                                        .hosts = hosts,
+                                        .protocol = protocol,
+                                        .in_window = in_window,
+                                        .root = 1,
+                                        .shares_cores = shares_cores};
+                        INFO(text_of(play) << (shares_cores ? ", sharing a core" : ""));
+                        Stage stage(play, in_window ? 1 : 2);
+                        REQUIRE(stage.play(many) == "");
+                    }
 }
 
 TEST_CASE(
@@ -129,7 +133,9 @@ TEST_CASE("tiles of a large start may overtake each other") {
 }
 
 TEST_CASE("an input that is multiplied is multiplied once, whichever way it takes") {
-    for (const char* hosts : {"abc", "aaa", "aab"})
+    std::vector<std::uint64_t> counts = ::counts;
+    counts.insert(counts.end(), {60'000, 40'000, 60'001});  // in tiles
+    for (const char* hosts : {"abc", "aaa", "aab", "aa"})
         for (const Protocol protocol : {Protocol::bandwidth, Protocol::latency})
             for (const bool in_place : {false, true}) {
                 const Play play{.schedule = "direct",
@@ -293,10 +299,10 @@ const std::vector<Piece>& small_pieces() {
     return pieces;
 }
 
-Play small_play(const Piece& piece) {
+Play small_play(const Piece& piece, const char* hosts = "aaa") {
     return {.collective = piece.collective,
             .schedule = piece.schedule,
-            .hosts = "aaa",
+            .hosts = hosts,
             .protocol = Protocol::latency};
 }
 
@@ -326,19 +332,23 @@ TEST_CASE("a small run is done at once where all have come, and else has done no
 }
 
 TEST_CASE("a rank in a small run meets ranks that take the general way") {
-    for (const Piece& piece : small_pieces()) {
-        const Play play = small_play(piece);
-        INFO(text_of(play));
-        Stage stage(play);
-        std::vector<std::int64_t> out;
-        stage[1].begin(0, 100), stage[2].begin(0, 100);
-        CHECK_FALSE(run_small(stage[0], 0, 100, out));
-        stage.settle();
-        CHECK(stage[1].is_done());  // the memory that rank 0 has shown is enough
-        CHECK(run_small(stage[0], 0, 100, out));
-        CHECK(out == stage[0].expected(0, 100));
-        for (const std::size_t rank : {1, 2}) CHECK(stage[rank].end() == "");
-    }
+    for (const Piece& piece : small_pieces())
+        for (const char* hosts : {"aaa", "aa"}) {
+            const Play play = small_play(piece, hosts);
+            INFO(text_of(play));
+            Stage stage(play);
+            std::vector<std::int64_t> out;
+            for (std::uint64_t number = 0; number < 3 * engine::LocalPeers::slots; ++number) {
+                for (std::size_t rank = 1; rank < stage.size(); ++rank) stage[rank].begin(number, 100);
+                CHECK_FALSE(run_small(stage[0], number, 100, out));
+                stage.settle();
+                CHECK(stage[1].is_done());  // the memory that rank 0 has shown is enough
+                CHECK(run_small(stage[0], number, 100, out));
+                CHECK(out == stage[0].expected(number, 100));
+                for (std::size_t rank = 1; rank < stage.size(); ++rank) CHECK(stage[rank].end() == "");
+                stage[0].local_peers()->complete(number + 1);
+            }
+        }
 }
 
 TEST_CASE("a small run is not for what is empty, too large, or something else than a local peer's") {
