@@ -56,9 +56,10 @@ class SingleCopyChoice {
     }
 
   private:
-    // Starts. The first ones of a plan are slower: memory is touched for the first time, and kernels are not
-    // compiled yet. Then groups go by the two ways in turn, so that what changes meanwhile hits both alike.
-    static constexpr std::size_t first_measured = 12, group = 4, measured = 8 * group, period = 4096,
+    // Starts. The first ones of a plan are slower: memory is touched for the first time, kernels are not
+    // compiled yet, and tiles try both paths to local peers (HandOverPath). Then groups go by the two ways in
+    // turn, so that what changes meanwhile hits both alike.
+    static constexpr std::size_t first_measured = 48, group = 4, measured = 8 * group, period = 4096,
                                  timed = measured / 2;
     // A single copy that is as fast is not taken: the choice would change with each measurement.
     static constexpr double margin = 0.95;
