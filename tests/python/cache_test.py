@@ -808,6 +808,23 @@ class Loading(WithFiles):
             ended.load_state_dict(stopped.state_dict(len(stopped)))
             self.assertEqual(list(ended), [])
 
+    def test_an_ended_epoch_remains_ended(self):
+        """Also if drop_last has left samples that another number of ranks would still have used."""
+        from hocket.data import Sampler
+        with hocket.Cache(self.source) as cache:
+            for drop in (True, False):
+                before = Sampler(cache, 3, world_size=2, drop_last=drop)  # uses 198 of 200, or all
+                for ranks, size in ((1, 1), (1, 2), (5, 4)):
+                    after = Sampler(cache, size, world_size=ranks, drop_last=drop)
+                    after.load_state_dict(before.state_dict(len(before)))
+                    self.assertEqual(list(after), [])
+
+    def test_an_order_of_its_own(self):
+        from hocket.data import Sampler
+        with hocket.Cache(self.source) as cache, \
+                self.assertRaisesRegex(hocket.InvalidArgumentError, "shuffle True, and this sampler has False"):
+            Sampler(cache, 2, shuffle=False).load_state_dict(Sampler(cache, 2).state_dict(1))
+
     def test_ranks_have_their_parts(self):
         from hocket.data import Sampler
         with hocket.Cache(self.source) as cache:

@@ -142,6 +142,12 @@ def one_by_one(loader: Iterable[Any]) -> Iterator[Any]:
         yield from batches
 
 
+def _batches_of(state: dict[str, Any]) -> int:
+    """Returns how many batches an epoch has on each rank, for a sampler with this state."""
+    samples, ranks, size = state["samples"], state["world_size"], state["batch_size"]
+    return samples // ranks // size if state["drop_last"] else -(-(-(-samples // ranks)) // size)
+
+
 class Sampler(torch.utils.data.Sampler):
     """Batches of keys, in an order that seed and epoch decide, the same on all ranks; each rank has its part of it. For
     DataLoader(dataset, batch_size=None, sampler=...).
@@ -185,8 +191,7 @@ class Sampler(torch.utils.data.Sampler):
 
     def __len__(self) -> int:
         """Returns the number of batches of an epoch."""
-        each = self._samples // self.world_size if self.drop_last else -(-self._samples // self.world_size)
-        return each // self.batch_size if self.drop_last else -(-each // self.batch_size)
+        return _batches_of(self.state_dict(0))
 
     def __iter__(self) -> Iterator[np.ndarray[Any, Any]]:
         # A DataLoader with workers makes two iterators, and uses the second: nothing is done before the first batch.
@@ -200,25 +205,25 @@ class Sampler(torch.utils.data.Sampler):
         keys = self.keys()
         return [keys[begin:begin + self.batch_size] for begin in range(0, len(keys), self.batch_size)][:len(self)]
 
-    def state_dict(self, batches: int) -> dict[str, int]:
+    def state_dict(self, batches: int) -> dict[str, Any]:
         """Returns the state of training after this many batches of this epoch."""
         return {"epoch": self.epoch, "batches": batches, "seed": self.seed, "batch_size": self.batch_size,
-                "world_size": self.world_size, "samples": self._samples}
+                "world_size": self.world_size, "samples": self._samples, "shuffle": self.shuffle, "drop_last": self.drop_last}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Makes the next iteration continue behind the saved state."""
         now = self.state_dict(0)
-        for name in ("seed", "samples"):
+        for name in ("seed", "samples", "shuffle"):
             if state[name] != now[name]:
                 raise invalid(f"the state is of {name} {state[name]}, and this sampler has {now[name]}: the order is another one")
         self.epoch, self._first = state["epoch"], self._batches_in(state)
 
-    def _batches_in(self, state: dict[str, int]) -> int:
+    def _batches_in(self, state: dict[str, Any]) -> int:
         """Returns how many batches of this sampler's the state has behind it."""
+        if state["batches"] >= _batches_of(state):  # that epoch has ended, though drop_last may have left samples
+            return len(self)
         used = state["batches"] * state["batch_size"] * state["world_size"]
         step = self.batch_size * self.world_size
-        if used >= self._samples:
-            return len(self)
         if used % step != 0:
             raise invalid(f"the state has {used} samples behind it, which are no whole number of steps of {self.world_size} ranks with "
                           f"{self.batch_size} samples each: choose batch_size so that batch_size * world_size divides {used}, such as "
