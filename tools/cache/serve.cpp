@@ -8,6 +8,7 @@
 #include <ctime>
 #include <stdexcept>
 
+#include "runtime/cache/objects/url.hpp"
 #include "tools/cache/commands.hpp"
 #include "tools/cache/handle.hpp"
 #include "tools/cache/texts.hpp"
@@ -28,6 +29,11 @@ std::string name_for_clients(const std::string& host) {
     if (host != "0.0.0.0" && host != "::") return host;
     char name[HOST_NAME_MAX + 1] = {};
     return gethostname(name, HOST_NAME_MAX) == 0 ? name : host;
+}
+
+// A URL may have a password in it, or a signature.
+std::string without_secrets(const std::string& source) {
+    return cache::is_url(source) ? cache::parse_url(source).shown() : source;
 }
 
 std::string status_text(const hkt_cache_stats& stats) {
@@ -52,7 +58,7 @@ int serve(const Options& options, tools::Signals& signals) {
     check(hkt_cache_serve(cache.get(), options.host.c_str(), options.port, secret, &port),
           fmt::format("cannot serve at {}", address_text(options.host, options.port)).c_str());
     fmt::print("serving {} of {} from {} at {}\n", count_text(hkt_cache_count(cache.get()), "sample"),
-               options.source, options.folder, address_text(options.host, port));
+               without_secrets(options.source), options.folder, address_text(options.host, port));
     fmt::print("clients: HOCKET_CACHE_SERVERS={} and the same HOCKET_SECRET{}; stop with Ctrl-C\n",
                address_text(name_for_clients(options.host), port),
                options.dataset.empty() ? "" : fmt::format(", dataset \"{}\"", options.dataset));

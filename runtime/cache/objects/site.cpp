@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/cache/objects/listing.hpp"
+#include "runtime/cache/objects/redaction.hpp"
 
 namespace hocket::cache {
 namespace {
@@ -24,11 +25,7 @@ class HttpSite final : public Site {
     std::string shown(std::string_view name) const override { return below(name).shown(); }
 
     Refusal refusal(const Answer& answer, const std::string&) override {
-        std::string said = words_of(answer.text);
-        for (const std::string& secret : {url_.query, url_.user})
-            for (std::size_t at; !secret.empty() && (at = said.find(secret)) != std::string::npos;)
-                said.replace(at, secret.size(), "...");
-        return {.said = said, .advice = advice(answer.status)};
+        return {.said = words_of(answer.text, secrets_of(url_)), .advice = advice(answer.status)};
     }
 
   private:
@@ -47,8 +44,6 @@ class HttpSite final : public Site {
             case 404:
             case 410:
                 return "check the address, and that nobody has removed what it names";
-            case 416:
-                return "the object is shorter than it was; open the source again";
             default:
                 return "ask who runs the server";
         }
@@ -59,9 +54,9 @@ class HttpSite final : public Site {
 
 }  // namespace
 
-std::string words_of(const std::string& body) {
+std::string words_of(const std::string& body, const std::vector<std::string>& secrets) {
     const S3Error error = parse_s3_error(body);
-    if (!error.code.empty()) return one_line(error.code + ": " + error.message);
+    if (!error.code.empty()) return one_line(redacted(error.code + ": " + error.message, secrets));
     if (body.starts_with("<?xml")) return "";
     // Of a page of HTML the text alone.
     std::string text;
@@ -73,7 +68,7 @@ std::string words_of(const std::string& body) {
         else if (c != '>')
             text += c;
     }
-    return one_line(text, 120);
+    return one_line(redacted(std::move(text), secrets), 120);
 }
 
 std::unique_ptr<Site> open_http_site(const Url& url, bool is_folder) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/environment.hpp"
 #include "runtime/cache/objects/transfers.hpp"
@@ -39,9 +40,9 @@ class Site {
     virtual std::string relative(std::string_view listed) const { return std::string(listed); }
 };
 
-// Returns what a server says in the body of a refusal, in one line. S3's refusals also have parts of
-// signatures in them, which are left out.
-std::string words_of(const std::string& body);
+// Returns what a server says in the body of a refusal, in one line, without the secrets. S3's refusals also
+// have parts of signatures in them, which are left out.
+std::string words_of(const std::string& body, const std::vector<std::string>& secrets = {});
 
 // is_folder: names are those of objects below the URL, which need not end with '/'. Throws
 // Error(invalid_argument).
