@@ -120,6 +120,7 @@ std::unique_ptr<cache::Cache> open_cache(const hkt_cache_options& given) {
         options.timeout = std::chrono::milliseconds(std::min(given.timeout_ms, longest_timeout_ms));
     if (given.source != nullptr) take_source(given, options);
     if (given.depth != 0) options.depth = static_cast<unsigned>(given.depth);
+    if (options.source) options.source->limit_reads(options.depth);
     return std::make_unique<cache::Cache>(std::move(options));
 }
 

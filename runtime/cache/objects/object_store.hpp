@@ -47,6 +47,8 @@ class ObjectStore {
     // Ends all reads with an error, and refuses others.
     void end() { transfers_.end(); }
 
+    void limit(unsigned most) { transfers_.limit(most); }  // of reads at once
+
     std::string shown(const std::string& name) const { return site_->shown(name); }
 
   private:

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -42,6 +44,14 @@ bool is_lasting(CURLcode code) {
     }
 }
 
+// curl's own words about a proxy have its URL in them, with the password.
+std::string failure_of(CURLcode code, const char* said) {
+    if (*said == '\0') return curl().easy_strerror(code);
+    if (std::string_view(said).find("roxy") == std::string_view::npos) return said;
+    return fmt::format("{} (the proxy is that of https_proxy, http_proxy or all_proxy)",
+                       curl().easy_strerror(code));
+}
+
 }  // namespace
 
 const std::string& Answer::header(const std::string& name) const {
@@ -70,12 +80,14 @@ struct Transfers::Transfer {
     Answer answer = {};
     Clock::time_point heard = {};  // when something came last
 
-    void prepare();
+    void prepare();  // throws std::bad_alloc, and Error if libcurl refuses a part of it
     bool take_body(std::string_view piece);
     void take_header(std::string_view line);
     void end(CURLcode code);
 
   private:
+    template <typename Value>
+    void set(CURLoption option, Value value);
     void set_signer();
     void set_headers();
 };
@@ -84,11 +96,11 @@ void Transfers::Transfer::prepare() {
     easy.reset(curl().easy_init());
     if (!easy) throw std::bad_alloc();
     heard = Clock::now();
-    const auto set = [this](CURLoption option, auto value) { curl().set(easy.get(), option, value); };
     set(CURLOPT_URL, request.url.c_str());
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_PATH_AS_IS, 1L);  // keys of objects may contain ".."
     set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_QUICK_EXIT, 1L);  // else the end of a transfer waits for the resolver
     set(CURLOPT_ERRORBUFFER, error.data());
     set(CURLOPT_USERAGENT, "hocket");
     // A connection for each: with one for all, a lost packet would hold up all of them.
@@ -121,11 +133,22 @@ void Transfers::Transfer::prepare() {
         });
 }
 
+template <typename Value>
+void Transfers::Transfer::set(CURLoption option, Value value) {
+    const CURLcode code = curl().set(easy.get(), option, value);
+    if (code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
+    if (code == CURLE_OK) return;
+    const char* const cannot = option == CURLOPT_AWS_SIGV4 ? "cannot sign requests" : "refuses a request";
+    throw Error(Status::io, fmt::format("this libcurl {}: {} (option {}); give another one in HOCKET_CURL",
+                                        cannot, curl().easy_strerror(code), static_cast<int>(option)));
+}
+
+// The secret comes last: without a signature, libcurl would send it as it is.
 void Transfers::Transfer::set_signer() {
     if (!request.signer) return;
-    curl().set(easy.get(), CURLOPT_AWS_SIGV4, request.signer->scope.c_str());
-    curl().set(easy.get(), CURLOPT_USERNAME, request.signer->id.c_str());
-    curl().set(easy.get(), CURLOPT_PASSWORD, request.signer->secret.c_str());
+    set(CURLOPT_AWS_SIGV4, request.signer->scope.c_str());
+    set(CURLOPT_USERNAME, request.signer->id.c_str());
+    set(CURLOPT_PASSWORD, request.signer->secret.c_str());
 }
 
 void Transfers::Transfer::set_headers() {
@@ -135,7 +158,7 @@ void Transfers::Transfer::set_headers() {
         headers.release();
         headers.reset(longer);
     }
-    if (headers) curl().set(easy.get(), CURLOPT_HTTPHEADER, headers.get());
+    if (headers) set(CURLOPT_HTTPHEADER, headers.get());
 }
 
 // Returns false if there is no use in the rest of the body.
@@ -184,7 +207,11 @@ void Transfers::Transfer::end(CURLcode code) {
     curl().get(easy.get(), CURLINFO_RESPONSE_CODE, &status);
     answer.status = static_cast<int>(status);
     if (code == CURLE_OK) return;
-    answer.failure = error[0] != '\0' ? error.data() : curl().easy_strerror(code);
+    answer.failure = failure_of(code, error.data());
+    const bool is_redirection = answer.status / 100 == 3;
+    if (code == CURLE_UNSUPPORTED_PROTOCOL && is_redirection)
+        answer.failure =
+            "the server redirects to another protocol than HTTP, or from https to http, which would show it";
     answer.is_lasting = is_lasting(code);
 }
 
@@ -251,7 +278,7 @@ bool Transfers::take_news() {
 
 void Transfers::begin_due() {
     const auto now = Clock::now();
-    while (!waiting_.empty() && waiting_.begin()->first <= now)
+    while (!is_full() && !waiting_.empty() && waiting_.begin()->first <= now)
         begin(std::move(waiting_.extract(waiting_.begin()).mapped()));
 }
 
@@ -260,6 +287,11 @@ void Transfers::begin(std::unique_ptr<Transfer> transfer) {
         transfer->prepare();
     } catch (const std::bad_alloc&) {
         transfer->answer.failure = "there is no memory for the request";
+        transfer->done(std::move(transfer->answer));
+        return;
+    } catch (const Error& error) {
+        transfer->answer.failure = error.what();
+        transfer->answer.is_lasting = true;
         transfer->done(std::move(transfer->answer));
         return;
     }
@@ -294,6 +326,20 @@ void Transfers::finish_silent() {
         if (!transfer->answer.failure.empty()) silent.push_back(easy);
     }
     for (CURL* easy : silent) finish(easy);
+    finish_overdue(now);
+}
+
+// Those that waited for others until their time was up.
+void Transfers::finish_overdue(Clock::time_point now) {
+    for (auto at = waiting_.begin(); at != waiting_.end() && at->first <= now;) {
+        const auto next = std::next(at);
+        if (now >= at->second->deadline) {
+            const std::unique_ptr<Transfer> transfer = std::move(waiting_.extract(at).mapped());
+            transfer->answer.failure = "the time was up before others had ended, and it could begin";
+            transfer->done(std::move(transfer->answer));
+        }
+        at = next;
+    }
 }
 
 void Transfers::finish(CURL* easy) {
@@ -319,7 +365,7 @@ void Transfers::end_all() {
 int Transfers::milliseconds_to_sleep() const {
     constexpr std::chrono::milliseconds longest = 10s;
     std::chrono::milliseconds time = running_.empty() ? longest : between_looks_at_silence;
-    if (!waiting_.empty())
+    if (!waiting_.empty() && !is_full())
         time = std::min(time,
                         std::chrono::ceil<std::chrono::milliseconds>(waiting_.begin()->first - Clock::now()));
     return static_cast<int>(std::max(time, 0ms).count());

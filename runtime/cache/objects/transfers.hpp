@@ -1,6 +1,7 @@
 // HTTP requests, many at once, on one thread.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +54,9 @@ struct Answer {
     const std::string& header(const std::string& name) const;  // "" if there is none
 };
 
+// Of one Transfers at once, unless limit() says otherwise.
+constexpr unsigned usual_transfers = 256;
+
 // Thread-safe.
 class Transfers {
   public:
@@ -63,11 +67,14 @@ class Transfers {
     ~Transfers();  // end()
     Transfers(const Transfers&) = delete;
 
-    // Makes the request at the time `when`, but not before now. Calls done, which must not throw, on the
-    // thread of the transfers, at the latest soon after the deadline. A request over which nothing has come
-    // for `patience` ends as failed.
+    // Makes the request at the time `when`, but not before now, and not while as many are under way as may
+    // be. Calls done, which must not throw, on the thread of the transfers, at the latest soon after the
+    // deadline. A request over which nothing has come for `patience`, since it was made, ends as failed.
     void start(Request request, Clock::time_point when, Clock::time_point deadline,
                std::chrono::milliseconds patience, Done done);
+
+    // How many may be under way at once, each with a connection of its own; at least 1.
+    void limit(unsigned most) { most_running_ = most; }
 
     // Ends what is under way, and what is started later, with was_ended. Returns at once.
     void end();
@@ -84,16 +91,21 @@ class Transfers {
     void begin(std::unique_ptr<Transfer> transfer);
     void finish_completed();
     void finish_silent();
+    void finish_overdue(Clock::time_point now);
     void finish(CURL* easy);
     void end_all();
+    bool is_full() const { return running_.size() >= most_running_; }
     int milliseconds_to_sleep() const;
 
     const std::unique_ptr<CURLM, MultiFree> multi_;
 
     // Used only on the thread.
-    std::multimap<Clock::time_point, std::unique_ptr<Transfer>> waiting_;  // until their time has come
+    std::multimap<Clock::time_point, std::unique_ptr<Transfer>>
+        waiting_;  // until their time has come, and others have ended
     std::map<CURL*, std::unique_ptr<Transfer>> running_;
     Clock::time_point looked_{};  // when the silent ones were looked for
+
+    std::atomic<unsigned> most_running_ = usual_transfers;
 
     std::mutex mutex_;
     std::vector<std::unique_ptr<Transfer>> new_;

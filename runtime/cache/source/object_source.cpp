@@ -125,7 +125,8 @@ class ObjectSource final : public Source {
         return fingerprint.digest();
     }
 
-    unsigned depth() const override { return 256; }
+    unsigned depth() const override { return usual_transfers; }
+    void limit_reads(unsigned most) override { store_->limit(most); }
     void end_reads() const override { store_->end(); }
 
   private:

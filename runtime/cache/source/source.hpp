@@ -63,6 +63,8 @@ class Source {
     virtual Digest fingerprint() const = 0;
     // How many reads may be in flight unless the user says otherwise.
     virtual unsigned depth() const { return 64; }
+    // More reads through a store than this wait for others.
+    virtual void limit_reads(unsigned /*most*/) {}
     // Ends reads through a store, with errors, and refuses others: nobody waits for them any more.
     virtual void end_reads() const {}
 };
