@@ -14,9 +14,11 @@ import os
 import random
 import re
 import socket
+import ssl
 import struct
 import sys
 import threading
+import time
 import urllib.parse
 import xml.sax.saxutils
 import zlib
@@ -102,6 +104,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self, served, fault):
         if fault in ("500", "503", "429"):
             raise Refused(int(fault), "SlowDown", "Reduce your request rate", **served.with_failures)
+        if fault == "slow":
+            served.pause()
         if fault == "403 with the query":
             raise Refused(403, "Denied", f"{self.path.partition('?')[2]} is wrong")
         if fault == "stall":
@@ -109,6 +113,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return
         path, _, query = self.path.partition("?")
+        if path in served.redirections:
+            raise Refused(302, "Found", "It is elsewhere", Location=served.redirections[path])
         if served.bucket is not None:
             self.check_signature(served, path, query)
             path = self.path_in_bucket(served, path)
@@ -159,7 +165,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send_body(data, headers, fault)
         first, last = int(wanted[1]), min(int(wanted[2]), len(data) - 1)
         if first >= len(data):
-            raise Refused(416, "InvalidRange", "The requested range is not satisfiable")
+            raise Refused(416, "InvalidRange", "The requested range is not satisfiable", Content_Range=f"bytes */{len(data)}")
         headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
         return self.send_body(data[first:last + 1], headers, fault, 206)
 
@@ -199,9 +205,12 @@ class ObjectServer(contextlib.AbstractContextManager):
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.planned: list[str | None] = []
         self.has_ranges = self.takes_conditions = True
+        self.slow = self.most_slow = 0  # requests at once
         self.with_failures: dict[str, str] = {}
+        self.redirections: dict[str, str] = {}  # URLs by path
         self.checksums: Callable[[bytes], dict[str, str]] = lambda data: {}
         self.etag = lambda data: f'"{hashlib.md5(data).hexdigest()}"'
+        self.invented: Callable[[dict[str, str]], bytes] | None = None  # pages of a list that are not the objects'
         self.lock, self.ending = threading.Lock(), threading.Event()
         self.http = Listener(self)
         self.port = self.http.server_address[1]
@@ -213,6 +222,21 @@ class ObjectServer(contextlib.AbstractContextManager):
         self.http.shutdown()
         self.http.server_close()
 
+    def pause(self):
+        """Ends before the answer begins, so that what follows that is not counted with it."""
+        with self.lock:
+            self.slow += 1
+            self.most_slow = max(self.most_slow, self.slow)
+        time.sleep(0.1)
+        with self.lock:
+            self.slow -= 1
+
+    def use_tls(self, certificate, key):
+        """Of connections from now on."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self.http.socket = context.wrap_socket(self.http.socket, server_side=True)
+
     def fault(self, path):
         """The planned faults come first, one for each request."""
         if self.planned:
@@ -222,6 +246,8 @@ class ObjectServer(contextlib.AbstractContextManager):
     def page(self, query):
         if query.get("list-type") != "2":
             raise Refused(400, "InvalidArgument", "list-type")
+        if self.invented is not None:
+            return self.invented(query)
         names = sorted((name for name in self.objects if name.startswith(query.get("prefix", ""))), key=str.encode)
         after = query.get("continuation-token")
         if after is not None:
@@ -229,11 +255,14 @@ class ObjectServer(contextlib.AbstractContextManager):
             names = [name for name in names if name.encode() > after.encode()]
         rest, names = names[self.page_size:], names[:self.page_size]
         escape = xml.sax.saxutils.escape
-        items = "".join(f"<Contents><Key>{escape(name)}</Key><ETag>{escape(self.etag(self.objects[name]), {chr(34): '&quot;'})}</ETag>"
+        is_encoded = query.get("encoding-type") == "url"
+        key = urllib.parse.quote_plus if is_encoded else escape
+        items = "".join(f"<Contents><Key>{key(name)}</Key><ETag>{escape(self.etag(self.objects[name]), {chr(34): '&quot;'})}</ETag>"
                         f"<Size>{len(self.objects[name])}</Size></Contents>" for name in names)
         token = f"<NextContinuationToken>{base64.b64encode(names[-1].encode()).decode()}</NextContinuationToken>" if rest else ""
         return ("<?xml version='1.0' encoding='UTF-8'?><ListBucketResult xmlns='http://s3.amazonaws.com/doc/2006-03-01/'>"
-                f"<IsTruncated>{'true' if rest else 'false'}</IsTruncated>{token}{items}</ListBucketResult>").encode()
+                f"<IsTruncated>{'true' if rest else 'false'}</IsTruncated>{token}"
+                f"{'<EncodingType>url</EncodingType>' if is_encoded else ''}{items}</ListBucketResult>").encode()
 
 
 def crc32(data):

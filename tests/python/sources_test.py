@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Samples by URL: plain HTTP with ranges, S3 with signatures, and tar shards, from servers that fail.
 
-usage: sources_test.py HOCKET_CACHE     (PYTHONPATH has the package)
+usage: sources_test.py HOCKET_CACHE RELUCTANT_CURL     (PYTHONPATH has the package)
 """
 import contextlib
 import io
@@ -28,6 +28,7 @@ from hocket.shards import members
 from object_server import ObjectServer
 
 HOCKET_CACHE = sys.argv[1] if len(sys.argv) > 1 else "hocket-cache"
+RELUCTANT = sys.argv[2] if len(sys.argv) > 2 else "reluctant.so"  # tests/support/reluctant_curl.c
 SECRET, TOKEN = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "a/session+token=="
 KEYS = {"AKIAIOSFODNN7EXAMPLE": (SECRET, "")}
 AWKWARD = ("plain", "a b", "a+b", "ü/ß", "q?x=1&y", "hash#", "per%20cent", "..", "a/../b", "tilde~", "x=y", "quote'\"", "<&>", "deep/er/x.bin")
@@ -59,6 +60,13 @@ def keys_of(server, key_id="AKIAIOSFODNN7EXAMPLE", secret=SECRET, **more):
 def whole(path):
     with open(path, "rb") as file:
         return file.read()
+
+
+def contents(keys, token):
+    """A page of a list of a server's own."""
+    items = "".join(f"<Contents><Key>{key}</Key><Size>1</Size></Contents>" for key in keys)
+    return (f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>{items}"
+            "</ListBucketResult>").encode()
 
 
 def content(cache):
@@ -198,9 +206,75 @@ class Plain(Case):
             self.refused(hocket.NotFoundError, "/none.idx", lambda: hocket.Cache(url), without=("password", "secret"))
             server.planned = ["403 with the query"]
             self.refused(hocket.Error, "403 .Denied", lambda: hocket.Cache(url), without=("password", "secret"))
+            with tempfile.TemporaryDirectory() as folder:
+                command = [HOCKET_CACHE, "serve", folder, "--listen", "127.0.0.1:0", "--disk", "64MiB", "--source",
+                           f"http://name:password@127.0.0.1:{server.port}/dir/x.bin?sig=secret"]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"HOCKET_SECRET": "of peers"}) as process:
+                    said = process.stdout.readline()
+                    process.terminate()
+                    said += process.stdout.read()
+                self.assertIn(f"of http://127.0.0.1:{server.port}/dir/x.bin from ", said)
+                self.assertNotRegex(said, "password|secret")
+        with environment(http_proxy="odd://name:password@127.0.0.1:1", no_proxy=""):
+            self.refused(hocket.Error, "the proxy is that of", lambda: hocket.Cache("http://host.invalid/x"), without=("password",))
         self.refused(hocket.InvalidArgumentError, "none of https, http and s3", lambda: hocket.Cache("ftp://name:password@x/y"),
                      without=("password",))
         self.refused(hocket.InvalidArgumentError, "names no bucket", lambda: hocket.Cache("s3:///x"))
+
+    def test_redirections(self):
+        with environment(), ObjectServer(self.objects) as server, ObjectServer(self.objects) as other:
+            server.redirections = {"/a/x.bin": f"http://localhost:{other.port}/dir/x.bin", "/a/x.bin.idx": f"{server.url}/dir/x.bin.idx",
+                                   "/loop.idx": f"{server.url}/loop.idx"}
+            with hocket.Cache(f"http://name:password@127.0.0.1:{server.port}/a/x.bin") as cache:
+                self.assertEqual(content(cache), self.samples)
+            self.assertTrue(all("Authorization" in headers for _, headers in server.requests))
+            self.assertTrue(other.requests and all("Authorization" not in headers for _, headers in other.requests))
+            self.refused(hocket.Error, "loop.idx: Maximum .* redirects followed", lambda: hocket.Cache(f"{server.url}/loop"))
+
+    def test_redirection_to_plain_text(self):
+        """What was asked for over TLS is not fetched without it."""
+        with tempfile.TemporaryDirectory() as folder, ObjectServer(self.objects) as plain, ObjectServer(self.objects) as server:
+            pem = os.path.join(folder, "pem")
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-addext",
+                            "subjectAltName=DNS:localhost", "-keyout", pem + ".key", "-out", pem], check=True, capture_output=True)
+            server.use_tls(pem, pem + ".key")
+            server.redirections = {"/a.idx": f"{plain.url}/dir/x.bin.idx"}
+            with environment(CURL_CA_BUNDLE=pem):
+                with hocket.Cache(f"https://localhost:{server.port}/dir/x.bin") as cache:
+                    self.assertEqual(content(cache), self.samples)
+                self.refused(hocket.Error, "redirects .*from https to http", lambda: hocket.Cache(f"https://localhost:{server.port}/a"))
+            self.assertEqual(plain.requests, [])
+
+    def test_at_once(self):
+        """No more requests are under way than the cache's depth."""
+        with environment(), ObjectServer(self.objects) as server, hocket.Cache(f"{server.url}/dir/x.bin", depth=4, timeout=16) as cache:
+            server.planned = ["slow"] * 30
+            self.assertEqual([bytes(sample) for sample in cache.get_batch(range(40))], self.samples[:40])
+            self.assertLessEqual(server.most_slow, 4)
+            self.assertGreater(server.most_slow, 1)
+
+    def test_resolver_that_does_not_answer(self):
+        """Neither a deadline nor the end of the process waits for it."""
+        code = "import hocket; hocket.Cache('http://never.invalid/x', timeout=2)"
+        status, said = running.run([sys.executable, "-c", code], limit_s=60, LD_PRELOAD=RELUCTANT)
+        self.assertEqual(status, 1, said)
+        self.assertRegex(said, "never.invalid/x.idx: .*HOCKET_TIMEOUT_MS")
+
+    def test_without_bytes(self):
+        for has_ranges in (True, False):
+            with environment(), tempfile.TemporaryDirectory() as folder, ObjectServer({"d/empty": b""}) as server:
+                server.has_ranges = has_ranges
+                path = os.path.join(folder, "an.index")
+                done = subprocess.run([HOCKET_CACHE, "index", path, f"{server.url}/d/empty"], capture_output=True, text=True, timeout=100)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                with hocket.Cache(f"{server.url}/d/", source_index=path) as cache:
+                    self.assertEqual(content(cache), [b""])
+
+    def test_shorter(self):
+        with environment(), ObjectServer(dict(self.objects)) as server, hocket.Cache(f"{server.url}/dir/x.bin") as cache:
+            server.takes_conditions = False
+            server.objects["dir/x.bin"] = b"short"
+            self.refused(hocket.Error, "it has changed since the source was opened", lambda: cache[100])
 
     def test_no_library(self):
         code = "import hocket; hocket.Cache('http://127.0.0.1:1/x')"
@@ -224,6 +298,27 @@ class S3(Case):
                     self.assertEqual(cache.find(name.removeprefix("train/")), number)
             with hocket.Cache("s3://the-bucket") as cache:
                 self.assertEqual(len(cache), len(names))
+
+    def test_keys_that_xml_cannot_have(self):
+        objects = objects_of(["a\x01b", "line\nbreak", "plus+ and blank"])
+        with ObjectServer(objects, bucket="b", keys=KEYS, page=2) as server, keys_of(server), hocket.Cache("s3://b/") as cache:
+            self.assertEqual(content(cache), [objects[name] for name in sorted(objects)])
+
+    def test_lists_without_an_end(self):
+        with ObjectServer({}, bucket="b") as server, environment(AWS_ENDPOINT_URL=server.url):
+            numbers = iter(range(10 ** 9))
+            for keys in ((["a", "b"], ["a", "b"]), (["c"], ["a"]), ([], [])):
+                server.invented = lambda query, keys=keys: contents(keys[next(numbers) % 2], next(numbers))
+                self.refused(hocket.Error, "s3://b/: the server's list of objects has no end", lambda: hocket.Cache("s3://b/"))
+
+    def test_library_that_cannot_sign(self):
+        """The secret must not go out as a password instead."""
+        with ObjectServer(objects_of(["x"]), bucket="b", keys=KEYS) as server, keys_of(server):
+            code = "import hocket; hocket.Cache('s3://b/')"
+            status, said = running.run([sys.executable, "-c", code], limit_s=60, HOCKET_CURL=RELUCTANT)
+            self.assertEqual(status, 1, said)
+            self.assertRegex(said, "hocket.index: this libcurl cannot sign requests")
+            self.assertEqual(server.requests, [])
 
     def test_anonymous(self):
         objects = objects_of(["a", "b"])
@@ -381,6 +476,34 @@ class Shards(Case):
                     file.write(data)
             text = whole(self.index(folder, os.path.join(folder, "data")))
             self.assertEqual(text, whole(self.index(folder, *(f"{server.url}/{name}" for name in self.objects))))
+
+    def test_advice(self):
+        """A folder has no index, so that of its files is for where they are uploaded."""
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "a.tar"), "wb") as file:
+                file.write(self.objects["data/train-0.tar"])
+            done = subprocess.run([HOCKET_CACHE, "index", os.path.join(folder, "hocket.index"), folder], capture_output=True, text=True)
+            self.assertRegex(done.stdout, f"; upload what lies in {os.path.realpath(folder)}/ .* --source URL --index ")
+
+    def test_different_users(self):
+        with environment(), tempfile.TemporaryDirectory() as folder, ObjectServer(self.objects) as server:
+            sources = [f"http://{user}@127.0.0.1:{server.port}/data/train-{number}.tar" for number, user in enumerate(("a:b", "c:d"))]
+            done = subprocess.run([HOCKET_CACHE, "index", os.path.join(folder, "i"), *sources], capture_output=True, text=True)
+            self.assertRegex(done.stderr, "not below one URL")
+            self.assertEqual(server.requests, [])
+
+    def test_changes_while_it_is_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "large")
+            with open(path, "wb") as file:
+                file.truncate(1 << 30)
+            process = subprocess.Popen([HOCKET_CACHE, "index", os.path.join(folder, "i"), path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            while process.poll() is None:
+                os.utime(path)
+                time.sleep(0.01)
+            said = process.communicate()[1]
+            self.assertEqual(process.returncode, 1)
+            self.assertRegex(said, f"{path}: it has changed while it was read")
 
     def test_wrong(self):
         good = self.objects["data/train-0.tar"]

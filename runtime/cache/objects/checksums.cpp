@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "runtime/cache/objects/url.hpp"
+
 namespace hocket::cache {
 namespace {
 
@@ -88,7 +90,8 @@ std::string checksum_mismatch(const Answer& answer, std::span<const std::byte> b
                                   (is_of_parts && std::string_view(header).starts_with("x-amz"));
         if (wanted.empty() || is_composite) continue;
         if (const std::string found = of(body); found != wanted)
-            return fmt::format("{} is {}, but that of the bytes that came is {}", header, wanted, found);
+            return fmt::format("{} is {}, but that of the bytes that came is {}", header,
+                               one_line(wanted, 80), found);
     }
     return "";
 }

@@ -3,6 +3,7 @@
 #include <expat.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <new>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/cache/objects/url.hpp"
 #include "runtime/cache/objects/whole_number.hpp"
 
 namespace hocket::cache {
@@ -23,6 +25,23 @@ bool take_size(const std::string& text, std::uint64_t& bytes) {
     if (!value) throw Error(Status::io, "it has a size that is no number");
     bytes = *value;
     return true;
+}
+
+// It becomes a line of a request.
+std::string without_control(const std::string& etag) {
+    if (std::any_of(etag.begin(), etag.end(), [](char c) { return c < ' ' || c == '\x7f'; }))
+        throw Error(Status::io, "it has an ETag with characters that no ETag has");
+    return etag;
+}
+
+// S3 writes a blank as '+', as forms do.
+std::string decoded_key(std::string key) {
+    std::replace(key.begin(), key.end(), '+', ' ');
+    try {
+        return percent_decoded(key);
+    } catch (const Error&) {
+        throw Error(Status::io, "it has a key that is not encoded as it says");
+    }
 }
 
 // Walks through a document and tells the ends of its elements, with their texts. Elements that have elements
@@ -97,10 +116,10 @@ class Walker {
 ObjectPage parse_object_page(std::string_view xml) {
     ObjectPage page;
     ListedObject object;
-    bool has_size = false, is_list = false, is_truncated = false;
+    bool has_size = false, is_list = false, is_truncated = false, is_encoded = false;
     Walker walker([&](const std::string& path, const std::string& text) {
         if (path == "ListBucketResult/Contents/Key") object.key = text;
-        if (path == "ListBucketResult/Contents/ETag") object.etag = text;
+        if (path == "ListBucketResult/Contents/ETag") object.etag = without_control(text);
         if (path == "ListBucketResult/Contents/Size") has_size = take_size(text, object.bytes);
         if (path == "ListBucketResult/Contents") {
             if (object.key.empty() || !has_size)
@@ -110,6 +129,7 @@ ObjectPage parse_object_page(std::string_view xml) {
         }
         if (path == "ListBucketResult/NextContinuationToken") page.next = text;
         if (path == "ListBucketResult/IsTruncated") is_truncated = text == "true";
+        if (path == "ListBucketResult/EncodingType") is_encoded = text == "url";
         if (path == "ListBucketResult") is_list = true;
     });
     const std::string problem = walker.walk(xml);
@@ -118,6 +138,8 @@ ObjectPage parse_object_page(std::string_view xml) {
     if (is_truncated && page.next.empty())
         throw Error(Status::io, "it is truncated, but has no token for the rest");
     if (!is_truncated) page.next.clear();
+    if (is_encoded)
+        for (ListedObject& listed : page.objects) listed.key = decoded_key(std::move(listed.key));
     return page;
 }
 

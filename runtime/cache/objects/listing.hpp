@@ -20,7 +20,8 @@ struct ObjectPage {
     std::string next;  // the token for the next page; "": this is the last
 };
 
-// Reads the answer to ListObjectsV2. Throws Error(io) if it is no such answer, or contradicts itself.
+// Reads the answer to ListObjectsV2, whose keys may be encoded as URLs are. Throws Error(io) if it is no such
+// answer, or contradicts itself.
 ObjectPage parse_object_page(std::string_view xml);
 
 struct S3Error {

@@ -17,10 +17,14 @@ namespace {
 
 constexpr unsigned most_attempts_to_open = 6;  // who has mistyped a name should not wait for a minute
 constexpr std::size_t largest_page = 16 << 20;
+constexpr unsigned most_empty_pages = 100;  // one after another, in a list
 constexpr const char* sends_no_parts =
-    "the server does not send parts of objects (it answered 200 to a request with Range); use one that does, "
-    "or "
-    "one object for each sample";
+    "the server does not send parts of objects (it was asked for one with Range); use one that does, or one "
+    "object for each sample";
+
+bool is_before(const ListedObject& a, const ListedObject& b) {
+    return a.key < b.key;
+}
 
 std::string_view without_weakness(std::string_view etag) {
     return etag.starts_with("W/") ? etag.substr(2) : etag;
@@ -88,10 +92,7 @@ Verdict judge_bytes(const ObjectPart& part, const Answer& answer, std::span<cons
 void add_conditions(Request& request, const ObjectPart& part) {
     const bool is_strong = part.version.etag.starts_with('"');
     if (is_strong) request.headers.push_back("If-Match: " + part.version.etag);
-    if (part.is_whole())
-        request.headers.emplace_back("x-amz-checksum-mode: ENABLED");
-    else
-        request.range = Range{part.offset, part.bytes};
+    if (!part.is_whole()) request.range = Range{part.offset, part.bytes};
 }
 
 }  // namespace
@@ -123,13 +124,14 @@ void ObjectStore::read(const ObjectPart& part, std::byte* to, Clock::time_point 
 }
 
 Answer ObjectStore::call(const std::string& shown, std::function<Request()> make,
-                         std::function<Verdict(const Answer&)> judge) {
+                         std::function<Verdict(const Answer&)> judge, int judged_status) {
     std::promise<Answer> promise;
     start_call(transfers_, *site_,
                {.shown = shown,
                 .make = std::move(make),
                 .judge = std::move(judge),
                 .deadline = Clock::now() + timeout_,
+                .judged_status = judged_status,
                 .most_attempts = most_attempts_to_open,
                 .done = [&promise](Answer answer, std::optional<Error> error) {
                     if (error)
@@ -140,10 +142,14 @@ Answer ObjectStore::call(const std::string& shown, std::function<Request()> make
     return promise.get_future().get();
 }
 
-// Asks for the first byte, and not with HEAD, which signed addresses do not permit.
+// Asks for the first byte, and not with HEAD, which signed addresses do not permit. An object without bytes
+// has no first one: servers refuse the range, or leave it out of account.
 ObjectFacts ObjectStore::facts(const std::string& name) {
-    constexpr std::string_view beginning = "bytes 0-0/";
-    const auto length = [&](const Answer& answer) {
+    constexpr int without_such_range = 416;
+    const auto length = [](const Answer& answer) -> std::optional<std::uint64_t> {
+        const bool is_whole = answer.status == 200, is_refused = answer.status == without_such_range;
+        if (is_whole) return whole_number(answer.header("content-length"));
+        const std::string beginning = is_refused ? "bytes */" : "bytes 0-0/";
         const std::string& range = answer.header("content-range");
         return whole_number(range.starts_with(beginning) ? range.substr(beginning.size()) : "");
     };
@@ -156,10 +162,13 @@ ObjectFacts ObjectStore::facts(const std::string& name) {
             return request;
         },
         [&](const Answer& got) {
-            if (got.status == 200) return final_verdict(sends_no_parts);
-            if (length(got)) return Verdict{};
+            const auto bytes = length(got);
+            if (bytes == 0u) return Verdict{};
+            if (got.status != 206) return final_verdict(sends_no_parts);
+            if (bytes) return Verdict{};
             return final_verdict("the server does not say how long it is (Content-Range); use one that does");
-        });
+        },
+        without_such_range);
     return {*length(answer), {answer.header("etag"), answer.header("last-modified")}};
 }
 
@@ -178,42 +187,58 @@ std::string ObjectStore::text(const std::string& name, std::size_t most_bytes) {
         .text;
 }
 
-std::vector<ListedObject> ObjectStore::list() {
-    std::vector<ListedObject> objects;
-    ObjectPage page;
-    do {
-        const std::string token = page.next;
-        if (!site_->list_request(token))
+ObjectPage ObjectStore::page(const std::string& token) {
+    const auto make = [&] {
+        std::optional<Request> request = site_->list_request(token);
+        if (!request)
             throw Error(
                 Status::invalid_argument,
                 fmt::format("{}: a plain server does not list what it has; give an index as source_index "
                             "(hocket-cache index makes one)",
                             site_->shown("")));
-        const auto make = [&] {
-            Request request = *site_->list_request(token);
-            request.most_text = largest_page;
-            return request;
-        };
-        const auto judge = [&](const Answer& answer) {
-            try {
-                page = parse_object_page(answer.text);
-            } catch (const Error& error) {
-                return Verdict{Verdict::Kind::damaged,
-                               fmt::format("the server's list of objects cannot be read: {}", error.what())};
-            }
-            if (page.next.empty() || page.next != token) return Verdict{};
-            return final_verdict("the server's list of objects continues with the token that it began with");
-        };
-        call(site_->shown(""), make, judge);
-        for (ListedObject& object : page.objects) {
+        request->most_text = largest_page;
+        return *request;
+    };
+    ObjectPage page;
+    const auto judge = [&](const Answer& answer) {
+        try {
+            page = parse_object_page(answer.text);
+            return Verdict{};
+        } catch (const Error& error) {
+            return Verdict{Verdict::Kind::damaged,
+                           fmt::format("the server's list of objects cannot be read: {}", error.what())};
+        }
+    };
+    call(site_->shown(""), make, judge);
+    return page;
+}
+
+// A list ends if each of its pages brings keys behind those of the page before, as S3's do.
+std::vector<ListedObject> ObjectStore::list() {
+    std::vector<ListedObject> objects;
+    std::string last, token;
+    unsigned empty_pages = 0;
+    do {
+        ObjectPage next = page(token);
+        const auto [least, greatest] =
+            std::minmax_element(next.objects.begin(), next.objects.end(), is_before);
+        const bool is_empty = next.objects.empty();
+        empty_pages = is_empty ? empty_pages + 1 : 0;
+        if (empty_pages > most_empty_pages || (!is_empty && !last.empty() && least->key <= last))
+            throw Error(Status::io,
+                        fmt::format("{}: the server's list of objects has no end: its pages bring "
+                                    "no further keys; ask who runs the server",
+                                    site_->shown("")));
+        if (!is_empty) last = greatest->key;
+        token = next.next;
+        for (ListedObject& object : next.objects) {
             object.key = site_->relative(object.key);
             const bool is_folder =
                 object.key.empty() || object.key.ends_with('/');  // as S3's console makes them
             if (!is_folder) objects.push_back(std::move(object));
         }
-    } while (!page.next.empty());
-    std::sort(objects.begin(), objects.end(),
-              [](const ListedObject& a, const ListedObject& b) { return a.key < b.key; });
+    } while (!token.empty());
+    std::sort(objects.begin(), objects.end(), is_before);
     return objects;
 }
 

@@ -53,7 +53,8 @@ class ObjectStore {
 
   private:
     Answer call(const std::string& shown, std::function<Request()> make,
-                std::function<Verdict(const Answer&)> judge);
+                std::function<Verdict(const Answer&)> judge, int judged_status = 0);
+    ObjectPage page(const std::string& token);  // of the list; "": the first
 
     const std::chrono::milliseconds timeout_;
     const std::unique_ptr<Site> site_;

@@ -71,9 +71,10 @@ class RetriedCall : public std::enable_shared_from_this<RetriedCall> {
 
     void judge(Answer answer) {
         if (answer.was_ended) return fail(Status::aborted, "the cache is closing");
-        const bool has_refused = answer.status >= 300 || (answer.status != 0 && answer.status < 200);
-        if (has_refused) return refused(answer);
+        // Before the status: that of a redirection that was not followed is no refusal.
         if (answer.is_lasting) return fail(Status::io, answer.failure);
+        const bool has_refused = answer.status >= 300 || (answer.status != 0 && answer.status < 200);
+        if (has_refused && answer.status != options_.judged_status) return refused(answer);
         const bool is_cut = !answer.failure.empty() && !answer.is_too_long && !is_of_other_form(answer);
         if (is_cut) return again(answer, answer.failure);
         const Verdict verdict = options_.judge(answer);
@@ -91,7 +92,8 @@ class RetriedCall : public std::enable_shared_from_this<RetriedCall> {
         const std::string said = refusal.said.empty() ? "" : " (" + refusal.said + ")";
         const std::string what = fmt::format("the server answered {}{}", answer.status, said);
         if (is_passing_status(answer.status) || refusal.is_passing) return again(answer, what);
-        if (answer.status == 412)
+        const bool is_shorter = answer.status == 416 && asks_for_range_;
+        if (answer.status == 412 || is_shorter)
             return fail(Status::io, "it has changed since the source was opened; open it again");
         const bool is_missing = answer.status == 404 || answer.status == 410;
         fail(is_missing ? Status::not_found : Status::io, fmt::format("{}: {}", what, refusal.advice));

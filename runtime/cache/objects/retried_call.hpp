@@ -30,6 +30,7 @@ struct CallOptions {
     std::function<Request()> make;
     std::function<Verdict(const Answer&)> judge;
     Transfers::Clock::time_point deadline;
+    int judged_status = 0;  // of a refusal that `judge` looks at as if it were a success; 0: none
     unsigned most_attempts = UINT32_MAX;
     // Called once, on the thread of the transfers, or on the caller's if these have ended.
     std::function<void(Answer, std::optional<Error>)> done;

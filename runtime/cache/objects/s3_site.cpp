@@ -19,18 +19,20 @@ class S3Site final : public Site {
         if (prefix_.starts_with('/')) prefix_.erase(0, 1);
         if (is_folder && !prefix_.empty() && !prefix_.ends_with('/')) prefix_ += '/';
         settings_ = find_s3_settings(environment_);
-        if (!settings_.endpoint.empty()) check_endpoint();
+        check_endpoint(settings_);
     }
 
     Request request(std::string_view name) const override {
-        return signed_request("/" + percent_encoded(prefix_ + std::string(name), "/"), "");
+        Request request = signed_request("/" + percent_encoded(prefix_ + std::string(name), "/"), "");
+        request.headers.emplace_back("x-amz-checksum-mode: ENABLED");
+        return request;
     }
 
     // The query is in the form that is signed: sorted, and encoded.
     std::optional<Request> list_request(std::string_view token) const override {
         std::string query;
         if (!token.empty()) query = fmt::format("continuation-token={}&", percent_encoded(token));
-        query += fmt::format("list-type=2&prefix={}", percent_encoded(prefix_));
+        query += fmt::format("encoding-type=url&list-type=2&prefix={}", percent_encoded(prefix_));
         return signed_request("/", query);
     }
 
@@ -58,8 +60,9 @@ class S3Site final : public Site {
         return settings_;
     }
 
-    void check_endpoint() const {
-        const Url url = parse_url(settings_.endpoint);
+    static void check_endpoint(const S3Settings& settings) {
+        if (settings.endpoint.empty()) return;
+        const Url url = parse_url(settings.endpoint);
         if (url.is_s3() || !url.path.empty() || !url.query.empty() || !url.user.empty())
             throw Error(Status::invalid_argument,
                         fmt::format("the endpoint of S3 is {}; it is https://HOST or https://HOST:PORT, from "
@@ -93,7 +96,9 @@ class S3Site final : public Site {
     bool has_others_than(const std::string& key) {
         const std::lock_guard lock(mutex_);
         if (settings_.keys && settings_.keys->id != key) return true;
-        settings_ = find_s3_settings(environment_);
+        const S3Settings found = find_s3_settings(environment_);
+        check_endpoint(found);
+        settings_ = found;
         return settings_.keys && settings_.keys->id != key;
     }
 
@@ -101,13 +106,13 @@ class S3Site final : public Site {
         const S3Settings now = settings();
         const std::string used =
             now.keys ? now.keys->shown() + " were used" : "no keys were found, and none used";
-        const std::string& region = answer.header("x-amz-bucket-region");
+        const std::string region = one_line(answer.header("x-amz-bucket-region"), 40);
         if (has_expired)
             return fmt::format("{}, which have expired; renew them, or give keys that do not expire", used);
         if (answer.status == 301 || answer.status == 307 || error.code == "AuthorizationHeaderMalformed")
             return fmt::format("the bucket is not in the region {}; set AWS_REGION to {}", now.region,
                                !region.empty()         ? region
-                               : !error.region.empty() ? error.region
+                               : !error.region.empty() ? one_line(error.region, 40)
                                                        : "that of the bucket");
         if (answer.status == 401 || answer.status == 403 || answer.status == 400)
             return fmt::format("{}; {}", used,

@@ -130,9 +130,12 @@ void ShardScan::join_sample(std::string_view key, std::string_view extension) {
         is_in_sample_ = true;
         sum_.reset();
     }
-    if (std::find(extensions_.begin(), extensions_.end(), extension) != extensions_.end())
+    std::string lower(extension);  // as readers of shards name the members
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    if (std::find(extensions_.begin(), extensions_.end(), lower) != extensions_.end())
         throw Error(Status::io, fmt::format("the sample {} has two members .{}", key, extension));
-    extensions_.emplace_back(extension);
+    extensions_.push_back(std::move(lower));
 }
 
 // What belongs to no sample, such as a folder, goes with the sample before it.

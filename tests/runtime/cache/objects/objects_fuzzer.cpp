@@ -1,6 +1,6 @@
 // Reads arbitrary bytes as an address, as a file of credentials, and as S3's XML. Entry of libFuzzer (clang++
-// -fsanitize=fuzzer,address with url.cpp, credentials.cpp and listing.cpp of runtime/cache/objects); the unit
-// tests call it with seeded bytes.
+// -fsanitize=fuzzer,address with url.cpp, redaction.cpp, credentials.cpp and listing.cpp of
+// runtime/cache/objects); the unit tests call it with seeded bytes.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -8,10 +8,12 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "runtime/base/error.hpp"
 #include "runtime/cache/objects/credentials.hpp"
 #include "runtime/cache/objects/listing.hpp"
+#include "runtime/cache/objects/redaction.hpp"
 #include "runtime/cache/objects/url.hpp"
 
 using namespace hocket;
@@ -37,6 +39,10 @@ void read_url(std::string_view text) {
         const Url again = parse_url(url.whole());
         require(again.whole() == url.whole() && again.user == url.user && again.path == url.path);
         require(url.query.empty() || url.is_s3() || url.shown().find('?') == std::string::npos);
+        const std::vector<std::string> secrets = secrets_of(url);
+        const std::string shown = redacted(url.whole(), secrets);
+        for (const std::string& secret : secrets)
+            require(secret.find('.') != std::string::npos || shown.find(secret) == std::string::npos);
         ++accepted_urls;
     } catch (const Error& error) {
         require(error.status() == Status::invalid_argument && is_printable(error.what()));

@@ -1,6 +1,12 @@
 // Addresses, credentials, lists and checksums of objects, without a server. tests/python/sources_test.py has
 // the servers.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <cstdint>
+#include <future>
 #include <map>
 #include <random>
 #include <string>
@@ -10,6 +16,7 @@
 #include "runtime/cache/objects/credentials.hpp"
 #include "runtime/cache/objects/listing.hpp"
 #include "runtime/cache/objects/site.hpp"
+#include "runtime/cache/objects/transfers.hpp"
 #include "runtime/cache/objects/url.hpp"
 #include "tests/support/test.hpp"
 
@@ -47,6 +54,35 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 Environment environment_of(std::map<std::string, std::string>& values) {
     return [&values](const char* name) { return values.contains(name) ? values[name].c_str() : nullptr; };
 }
+
+std::string said_by(const std::string& url, const std::string& body) {
+    std::map<std::string, std::string> none;
+    Answer answer;
+    answer.status = 403;
+    answer.text = body;
+    return open_site(parse_url(url), false, environment_of(none))->refusal(answer, "").said;
+}
+
+// Takes connections, and says nothing.
+class SilentServer {
+  public:
+    SilentServer() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+        address_.sin_family = AF_INET;
+        address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        auto* const address = reinterpret_cast<sockaddr*>(&address_);
+        socklen_t size = sizeof address_;
+        REQUIRE(::bind(socket_, address, size) == 0);
+        REQUIRE(::listen(socket_, 8) == 0);
+        REQUIRE(::getsockname(socket_, address, &size) == 0);
+    }
+    ~SilentServer() { ::close(socket_); }
+
+    std::string url() const { return "http://127.0.0.1:" + std::to_string(ntohs(address_.sin_port)) + "/"; }
+
+  private:
+    const int socket_;
+    sockaddr_in address_{};
+};
 
 std::string difference(const std::string& header, const std::string& value, const std::string& body) {
     Answer answer;
@@ -98,6 +134,12 @@ TEST_CASE("credentials come from the environment, or else from a profile") {
 
 TEST_CASE("buckets have addresses of their own, or below an endpoint") {
     std::map<std::string, std::string> values{{"HOME", "/nonexistent"}, {"AWS_REGION", "eu-1"}};
+    const auto headers = [&](const char* url) {
+        return open_site(parse_url(url), true, environment_of(values))->request("x").headers;
+    };
+    CHECK(headers("s3://bucket") == std::vector<std::string>{"x-amz-checksum-mode: ENABLED"});
+    CHECK(headers("http://host/")
+              .empty());  // a signed address may be refused with a header that it does not have
     const auto address = [&](const char* url, const char* name) {
         return open_site(parse_url(url), true, environment_of(values))->request(name).url;
     };
@@ -127,6 +169,31 @@ TEST_CASE("a page of a list is read, and one that contradicts itself is refused"
     CHECK(parse_s3_error("not XML").code.empty());
 }
 
+TEST_CASE("keys that are encoded are decoded, and an ETag that would be further lines is refused") {
+    const std::string encoded = "<EncodingType>url</EncodingType><IsTruncated>";
+    const auto keys_of = [&](const std::string& key) {
+        return replaced(replaced(page, "<IsTruncated>", encoded), "a &amp; b/&#252;", key);
+    };
+    CHECK(parse_object_page(keys_of("a+%2B%0A/%C3%BC")).objects.front().key == "a +\n/\xc3\xbc");
+    CHECK(parse_object_page(replaced(page, "a &amp; b/&#252;", "a+%41")).objects.front().key == "a+%41");
+    CHECK_THAT(refusal_of(keys_of("%4")), Contains("not encoded"));
+    CHECK_THAT(refusal_of(replaced(page, "&quot;e1&quot;", "&quot;e1&#13;&#10;X: y&quot;")),
+               Contains("ETag"));
+}
+
+TEST_CASE("what a server says is shown without the secrets of the address, however it writes them") {
+    const std::string signature(300, 's'), query = "id=public&sig=" + signature + "&t=a%2Fb%3D%3D";
+    const std::string url = "http://name:pass%21word@host/x?" + query;
+    CHECK(said_by(url, "wrong: " + query + " !") == "wrong: ... !");
+    CHECK(said_by(url, "<p>id=public&amp;sig=" + signature + "&amp;t=1</p>") == "id=...&amp;sig=...&amp;t=1");
+    CHECK(said_by(url, std::string(110, '-') + signature) == std::string(110, '-') + "...");
+    CHECK(said_by(url, "t is a/b==, or a%2Fb%3D%3D") == "t is ..., or ...");
+    CHECK(said_by(url, "pass!word pass%21word of name") == "... ... of ...");
+    CHECK(said_by(url, "<Error><Code>C</Code><Message>" + std::string(290, '-') + signature +
+                           "</Message></Error>") == "C: " + std::string(290, '-') + "...");
+    CHECK(said_by("http://host/x?v=1", "1 of 10") == "1 of 10");
+}
+
 // The values are those of the algorithms' definitions, for "123456789".
 TEST_CASE("checksums of servers are compared with the bytes that came") {
     const std::map<std::string, std::string> right{
@@ -142,7 +209,29 @@ TEST_CASE("checksums of servers are compared with the bytes that came") {
         CHECK_THAT(difference(header, value, "12345678."), Contains(header));
         CHECK_THAT(difference(header, "x" + value.substr(1), "123456789"), Contains(value));
     }
+    CHECK_THAT(difference("content-md5", "\x1b[2J", "123456789"), Contains("content-md5 is [2J,"));
     CHECK(difference("x-amz-checksum-crc32", "AAAAAA==-3", "123456789").empty());  // of three parts
+}
+
+TEST_CASE("a request that waits for others ends when its time is up") {
+    using namespace std::chrono_literals;
+    const SilentServer server;
+    std::promise<Answer> first, second;
+    Transfers transfers;
+    transfers.limit(1);
+    const auto start = [&](std::promise<Answer>& promise, std::chrono::milliseconds time) {
+        const auto now = Transfers::Clock::now();
+        transfers.start({.url = server.url()}, now, now + time, time,
+                        [&promise](Answer answer) { promise.set_value(std::move(answer)); });
+    };
+    start(first, 1h);
+    start(second, 200ms);
+    auto answer = second.get_future();
+    const bool has_ended = answer.wait_for(30s) == std::future_status::ready;
+    transfers.end();
+    CHECK(has_ended);
+    CHECK_THAT(answer.get().failure, Contains("the time was up before others had ended"));
+    CHECK(first.get_future().get().was_ended);
 }
 
 TEST_CASE("arbitrary addresses, credentials and lists are read or refused") {
@@ -150,13 +239,15 @@ TEST_CASE("arbitrary addresses, credentials and lists are read or refused") {
     const auto below = [&](std::size_t end) {
         return std::uniform_int_distribution<std::size_t>(0, end - 1)(random);
     };
-    const std::vector<std::string> seeds{page,
-                                         replaced(page, "true", "false"),
-                                         "https://u:p@h:1/p?q#f",
-                                         "s3://b/k/%41",
-                                         "http://[::1]:80/",
-                                         "[default]\nregion = x\nk=1\n\n# c\n[a]\nk = 2 ; 3\n",
-                                         "<Error><Code>A</Code><Message>m</Message></Error>"};
+    const std::vector<std::string> seeds{
+        page,
+        replaced(page, "true", "false"),
+        replaced(page, "<IsTruncated>", "<EncodingType>url</EncodingType><IsTruncated>"),
+        "https://u:p@h:1/p?q#f",
+        "s3://b/k/%41",
+        "http://[::1]:80/",
+        "[default]\nregion = x\nk=1\n\n# c\n[a]\nk = 2 ; 3\n",
+        "<Error><Code>A</Code><Message>m</Message></Error>"};
     for (int round = 0; round < 60'000; ++round) {
         std::string text = seeds[below(seeds.size())];
         for (std::size_t changes = below(4); changes > 0 && !text.empty(); --changes) {

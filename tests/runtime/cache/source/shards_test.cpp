@@ -122,6 +122,7 @@ TEST_CASE("what is no shard is refused with its place") {
     const std::string good = member("0.a", "x");
     CHECK_THROWS_WITH(scan(good + good.substr(0, 700)),
                       Contains("at byte 1024: ") && Contains("two members .a"));
+    CHECK_THROWS_WITH(scan(good + member("0.A", "x")), Contains("two members .A"));  // their readers give .a
     CHECK_THROWS_WITH(scan(good.substr(0, 700)), Contains("at byte 0: ") && Contains("cut off"));
     CHECK_THROWS_WITH(scan(good + std::string(512, 'x')),
                       Contains("at byte 1024: ") && Contains("not octal"));
