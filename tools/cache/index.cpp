@@ -15,6 +15,7 @@
 
 #include "dsl/base/named_file.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/cache/objects/url.hpp"
 #include "runtime/cache/source/parallel.hpp"
 #include "runtime/cache/source/sample_index.hpp"
 #include "runtime/cache/source/shard_scan.hpp"
@@ -130,6 +131,15 @@ bool run(Indexing& indexing, tools::Signals& signals) {
     return true;
 }
 
+// An index is for what lies at a URL; a source that is a folder has none.
+std::string advice(const std::string& base, const std::string& index_file) {
+    if (cache::is_url(base)) return fmt::format("use it with --source {} --index {}", base, index_file);
+    return fmt::format(
+        "upload what lies in {} under the same names to a server or a bucket, and use the index with the "
+        "URL of that: --source URL --index {}",
+        base, index_file);
+}
+
 }  // namespace
 
 int index(const Options& options, tools::Signals& signals) {
@@ -150,10 +160,10 @@ int index(const Options& options, tools::Signals& signals) {
         throw std::runtime_error(
             fmt::format("the index {} cannot be written: {}", options.index_file, error.what()));
     }
-    fmt::print("{}: {} in {}, {}, in {}; use it with --source {} --index {}\n", options.index_file,
-               count_text(index.samples.size(), "sample"), count_text(index.objects.size(), "object"),
-               bytes_text(static_cast<double>(indexing.step().bytes)),
-               duration_text(std::chrono::steady_clock::now() - start), inputs.base, options.index_file);
+    fmt::print(
+        "{}: {} in {}, {}, in {}; {}\n", options.index_file, count_text(index.samples.size(), "sample"),
+        count_text(index.objects.size(), "object"), bytes_text(static_cast<double>(indexing.step().bytes)),
+        duration_text(std::chrono::steady_clock::now() - start), advice(inputs.base, options.index_file));
     return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <future>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "runtime/cache/objects/object_store.hpp"
@@ -29,12 +30,12 @@ constexpr std::chrono::seconds patience{60};
 
 class FileInput final : public Input {
   public:
-    explicit FileInput(std::string path) : path_(std::move(path)), bytes_(fs::file_size(path_)) {}
+    explicit FileInput(std::string path) : path_(std::move(path)), facts_(facts_of(open().get())) {}
 
-    std::uint64_t bytes() const override { return bytes_; }
+    std::uint64_t bytes() const override { return facts_.bytes; }
 
     void read(std::uint64_t offset, std::span<std::byte> to) const override {
-        const cache::Descriptor file = cache::open_source_file("file", path_);
+        const cache::Descriptor file = open();
         while (!to.empty()) {
             const ssize_t got = ::pread(file.get(), to.data(), to.size(), static_cast<off_t>(offset));
             if (got < 0 && errno == EINTR) continue;
@@ -44,11 +45,26 @@ class FileInput final : public Input {
             offset += static_cast<std::uint64_t>(got);
             to = to.subspan(static_cast<std::size_t>(got));
         }
+        const cache::FileFacts now = facts_of(file.get());
+        if (now.bytes != facts_.bytes || now.changed_ns != facts_.changed_ns)
+            throw std::runtime_error(fmt::format(
+                "{}: it has changed while it was read; make the index when nobody writes", path_));
     }
 
   private:
+    cache::Descriptor open() const { return cache::open_source_file("file", path_); }
+
+    cache::FileFacts facts_of(int file) const {
+        struct stat facts {};
+        if (::fstat(file, &facts) != 0)
+            throw std::runtime_error(
+                fmt::format("{}: it cannot be looked at: {}", path_, std::strerror(errno)));
+        return {static_cast<std::uint64_t>(facts.st_size),
+                facts.st_mtim.tv_sec * std::int64_t{1'000'000'000} + facts.st_mtim.tv_nsec};
+    }
+
     const std::string path_;
-    const std::uint64_t bytes_;
+    const cache::FileFacts facts_;
 };
 
 class ObjectInput final : public Input {
@@ -114,9 +130,11 @@ std::vector<Url> parse_urls(const std::vector<std::string>& sources) {
         urls.push_back(cache::parse_url(source));
         if (urls.back().path.empty()) urls.back().path = "/";
         const Url &first = urls.front(), &last = urls.back();
-        if (first.scheme != last.scheme || first.host != last.host || first.query != last.query)
-            throw std::runtime_error(fmt::format("{} and {} are not below one URL; make an index of each",
-                                                 first.shown(), last.shown()));
+        const auto way = [](const Url& url) { return std::tie(url.scheme, url.user, url.host, url.query); };
+        if (way(first) != way(last))
+            throw std::runtime_error(
+                fmt::format("{} and {} are not below one URL, with one user and query; make an index of each",
+                            first.shown(), last.shown()));
     }
     return urls;
 }
