@@ -36,11 +36,25 @@ T take(const char* what, llvm::Expected<T> value) {
     return std::move(*value);
 }
 
-orc::JITTargetMachineBuilder processor(const std::string& changed_features, const std::string& cpu) {
-    // These are not thread-safe, and each generator may be used by another thread.
+// LLVM's list of targets may not grow while another thread looks something up there, and each generator may
+// be used by another thread. So all targets that are ever used come at once. All that LLVM has would take
+// some milliseconds of the first start.
+void initialize_targets() {
     [[maybe_unused]] static const bool is_initialized = [] {
-        return !llvm::InitializeNativeTarget() && !llvm::InitializeNativeTargetAsmPrinter();
+        llvm::InitializeNativeTarget();
+        llvm::InitializeNativeTargetAsmPrinter();
+#if LLVM_HAS_NVPTX_TARGET
+        LLVMInitializeNVPTXTargetInfo();
+        LLVMInitializeNVPTXTarget();
+        LLVMInitializeNVPTXTargetMC();
+        LLVMInitializeNVPTXAsmPrinter();
+#endif
+        return true;
     }();
+}
+
+orc::JITTargetMachineBuilder processor(const std::string& changed_features, const std::string& cpu) {
+    initialize_targets();
     auto builder = take("detect this machine's CPU", orc::JITTargetMachineBuilder::detectHost());
     if (!cpu.empty()) {
         builder.setCPU(cpu);
@@ -96,13 +110,7 @@ std::unique_ptr<llvm::Module> build_device_module(const DeviceShape& shape, cons
 // Products and sums are never fused, numbers never flushed to zero, and quotients and roots rounded exactly:
 // the processor's bits.
 std::unique_ptr<llvm::TargetMachine> device_machine() {
-    [[maybe_unused]] static const bool is_initialized = [] {
-        llvm::InitializeAllTargetInfos();
-        llvm::InitializeAllTargets();
-        llvm::InitializeAllTargetMCs();
-        llvm::InitializeAllAsmPrinters();
-        return true;
-    }();
+    initialize_targets();
     constexpr const char *triple = "nvptx64-nvidia-cuda", *oldest = "sm_80", *oldest_ptx = "+ptx70";
     std::string complaint;
     const llvm::Target* const target = llvm::TargetRegistry::lookupTarget(triple, complaint);
