@@ -27,8 +27,9 @@ bool copies_input(const dsl::RankProgram& program, ReduceOp op, const dsl::Formu
 DeviceShape device_shape_of(const dsl::RankProgram& program, DataType type, ReduceOp op,
                             const dsl::Formula& defined, bool copies);
 
-// Returns the most stripes that a start may have: any number, or 1 if elements move between atoms of
-// different lengths.
+// Returns the most stripes that a start may have for this rank: any number, or 1 if elements move between
+// atoms of different lengths. It differs between ranks, and all must have the same number of stripes: at most
+// the least that this returns for a rank of the host.
 std::uint64_t most_stripes_of(const dsl::RankProgram& program);
 
 }  // namespace hocket::jit

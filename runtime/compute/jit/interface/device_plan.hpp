@@ -63,7 +63,8 @@ inline constexpr const char* device_kernel_name = "hocket_plan";
 // its own memory. Written by one rank, read by the other.
 struct DeviceLine {
     std::uint64_t sequence;  // sequence_of() the last signal that the rank has reached
-    std::uint64_t identity;  // of what it has started: DeviceArguments::identity. Written with signal 1
+    // Of what it has started: DeviceArguments::identity, and the number of stripes. Written with signal 1.
+    std::uint64_t identity;
 };
 
 // Numbers never come around: at a million starts a second they last for eight years.
@@ -78,23 +79,30 @@ struct DeviceControl {
     std::uint32_t ticket;  // the next stripe
     std::uint32_t left;    // blocks that have nothing more to do
     std::uint64_t epoch;   // starts that have ended. The last block to leave counts, so that a graph replays
-    std::uint32_t abort;   // not 0: give up. Set by this rank's kernel and by local peers'
+    // Not 0: the plan is dead, and later starts do nothing but report it. Set by this rank's kernel and by
+    // local peers'.
+    std::uint32_t abort;
     std::uint32_t unused;
 };
 
-// The first wait of a rank that was given up.
+// The first wait of a rank that was given up; or that another rank has given up before this one's kernel has
+// ended, which may have taken in what that rank has overwritten since.
 struct DeviceReport {
     enum class Reason : std::uint32_t {
         none,
         deadline,  // the deadline has passed
         peer,      // another rank has given up
         host,      // the host wants it
-        mismatch,  // the local peer has started something else: `seen` is its identity
+        // The local peer has started something else, or divides it in another way: `seen` is its identity, if
+        // it has as many stripes.
+        mismatch,
     };
+    static constexpr std::uint32_t at_no_wait = ~std::uint32_t{0};
+
     std::uint32_t taken;      // 0; the first that gives up sets it, and fills in the rest
     std::uint32_t reason;     // Reason
-    std::uint32_t operation;  // DeviceStep::operation
-    std::uint32_t peer;       // index among the local peers
+    std::uint32_t operation;  // DeviceStep::operation, or at_no_wait
+    std::uint32_t peer;       // index among the local peers, or at_no_wait
     std::uint64_t stripe;
     std::uint64_t seen;  // the sequence that the local peer has reached
 };
@@ -115,10 +123,12 @@ struct DeviceArguments {
     DeviceControl* control;
     const std::uint32_t* host_abort;  // in memory of the host: not 0 if the host wants the kernel to give up
     DeviceReport* report;
-    std::uint64_t identity;      // of the start: the same on all ranks
+    // Of the start, the same on all ranks: it covers schedule, count, type and operator. The kernel itself
+    // compares the numbers of stripes.
+    std::uint64_t identity;
     std::uint64_t deadline;      // nanoseconds from a block's begin
     double factor;               // of the input, for kernels that multiply
-    std::uint64_t stripes;       // of this start
+    std::uint64_t stripes;       // of this start; the same on all ranks
     std::uint64_t most_stripes;  // of any start: the lines of an epoch for one local peer
 };
 

@@ -31,6 +31,7 @@ class DeviceBuilder {
     Value* control(std::uint64_t offset) {
         return member_address(ir_, argument(offsetof(DeviceArguments, control)), offset);
     }
+    Value* abort() { return target_.acquire(ir_, ir_.getInt32Ty(), control(offsetof(DeviceControl, abort))); }
     // Asked for again wherever they are needed, so that no registers keep them across calls.
     Value* thread() { return target_.thread(ir_, context_); }
     Value* threads() { return target_.threads(ir_, context_); }
@@ -48,7 +49,11 @@ class DeviceBuilder {
     Value* sequence(Value* signal) {
         return ir_.CreateOr(ir_.CreateShl(kept(epoch_word), signal_bits), signal, "sequence");
     }
-    void barrier() { target_.barrier(ir_, context_); }
+    void barrier() {
+        target_.barrier(ir_, context_);
+        reads_given_up_ = false;
+    }
+    void leave_if_given_up(llvm::BasicBlock* leave);
     Value* is_first_thread() { return ir_.CreateICmpEQ(thread(), ir_.getInt64(0)); }
     Value* constants(const std::vector<std::uint32_t>& values) { return target_.table(module_, values); }
 
@@ -61,6 +66,7 @@ class DeviceBuilder {
     Value* line_of_stripe(Value* lines, Value* peer);
     llvm::Function* kernel(const KernelShape& shape);
     void leave();
+    void report_given_up_by_peer();
 
     const DeviceShape& shape_;
     const DeviceTarget& target_;
@@ -70,6 +76,7 @@ class DeviceBuilder {
     llvm::Function *entry_ = nullptr, *wait_ = nullptr;
     std::map<KernelShape, llvm::Function*> kernels_;
     Value* context_ = nullptr;
+    bool reads_given_up_ = false;  // some threads may, since the last barrier
 };
 
 void DeviceBuilder::run() {
@@ -93,7 +100,10 @@ void DeviceBuilder::run() {
 void DeviceBuilder::begin() {
     context_ = target_.context(ir_, entry_);
     emit_if(ir_, is_first_thread(), [&] {
-        keep(given_up_word, ir_.getInt64(0));
+        // Who has given up, or has been told to, is dead: local peers may still read what an earlier start
+        // has copied, and would take its signals for those of the start that was given up.
+        Value* const is_dead = ir_.CreateICmpNE(abort(), ir_.getInt32(0), "is_dead");
+        keep(given_up_word, ir_.CreateZExt(is_dead, ir_.getInt64Ty()));
         keep(start_word, target_.now(ir_, context_));
         // The last block to leave changes it, after all blocks have read it.
         keep(epoch_word,
@@ -101,9 +111,11 @@ void DeviceBuilder::begin() {
     });
 }
 
-// Goes to `leave` if no stripe is left. Until all threads come here again, the ticket is the stripe at work.
+// Goes to `leave` if no stripe is left, or if it gives up. Until all threads come here again, the ticket is
+// the stripe at work.
 void DeviceBuilder::take_stripe(llvm::BasicBlock* leave) {
     barrier();
+    leave_if_given_up(leave);
     emit_if(ir_, is_first_thread(), [&] {
         Value* const taken = target_.add(ir_, control(offsetof(DeviceControl, ticket)), 1);
         keep(ticket_word, ir_.CreateZExt(taken, ir_.getInt64Ty()));
@@ -132,9 +144,20 @@ void DeviceBuilder::run_stripe(llvm::BasicBlock* leave) {
     }
 }
 
+// To be called behind a barrier. All threads of a block must find the same, so there is another barrier
+// before one of them may write the word again.
+void DeviceBuilder::leave_if_given_up(llvm::BasicBlock* leave) {
+    Value* const given_up = kept(given_up_word);
+    llvm::BasicBlock* const go_on = new_block(ir_, "go_on");
+    ir_.CreateCondBr(ir_.CreateICmpEQ(given_up, ir_.getInt64(0)), go_on, leave);
+    ir_.SetInsertPoint(go_on);
+    reads_given_up_ = true;
+}
+
 // Waits for all local peers that adjacent steps wait for, each by a thread of its own. Returns the step
 // behind them.
 DeviceBuilder::Steps DeviceBuilder::run_awaits(Steps first, llvm::BasicBlock* leave) {
+    if (reads_given_up_) barrier();
     std::vector<std::uint32_t> peers, messages, operations;
     Steps last = first;
     for (; last != shape_.steps.end() && last->kind == Kind::await; ++last) {
@@ -156,10 +179,7 @@ DeviceBuilder::Steps DeviceBuilder::run_awaits(Steps first, llvm::BasicBlock* le
         return ir_.CreateAdd(i, threads());
     });
     barrier();
-    Value* const given_up = kept(given_up_word);
-    llvm::BasicBlock* const go_on = new_block(ir_, "go_on");
-    ir_.CreateCondBr(ir_.CreateICmpEQ(given_up, ir_.getInt64(0)), go_on, leave);
-    ir_.SetInsertPoint(go_on);
+    leave_if_given_up(leave);
     return last;
 }
 
@@ -170,8 +190,10 @@ void DeviceBuilder::run_signal(const DeviceStep& step) {
     emit_for(ir_, thread(), ir_.getInt64(shape_.peers), [&](Value* peer) {
         Value* const line = line_of_stripe(lines, peer);
         if (step.message == 1)
-            store_member(ir_, argument(ir_.getInt64Ty(), offsetof(DeviceArguments, identity)), line,
-                         offsetof(DeviceLine, identity));
+            store_member(ir_,
+                         of_stripes(ir_, entry_->getArg(0),
+                                    argument(ir_.getInt64Ty(), offsetof(DeviceArguments, identity))),
+                         line, offsetof(DeviceLine, identity));
         Value* const reached = sequence(ir_.getInt64(step.message));
         target_.touch(ir_, context_, line, reached, TwinAccess::release);
         target_.release(ir_, line, reached);
@@ -227,19 +249,31 @@ llvm::Function* DeviceBuilder::kernel(const KernelShape& shape) {
     return known;
 }
 
-// The last block makes the control words ready for the next start.
+// The last block makes the control words ready for the next start. If another rank has given up meanwhile,
+// what this one has read may have been overwritten, so the start is reported even if no wait of its own was
+// in vain.
 void DeviceBuilder::leave() {
     emit_if(ir_, is_first_thread(), [&] {
         Value* const earlier = target_.add(ir_, control(offsetof(DeviceControl, left)), 1);
         Value* const last = ir_.CreateSub(target_.blocks(ir_, context_), ir_.getInt64(1));
         Value* const is_last = ir_.CreateICmpEQ(ir_.CreateZExt(earlier, ir_.getInt64Ty()), last, "is_last");
         emit_if(ir_, is_last, [&] {
+            emit_if(ir_, ir_.CreateICmpNE(abort(), ir_.getInt32(0)), [&] { report_given_up_by_peer(); });
             ir_.CreateStore(ir_.getInt32(0), control(offsetof(DeviceControl, ticket)));
             ir_.CreateStore(ir_.getInt32(0), control(offsetof(DeviceControl, left)));
             ir_.CreateStore(ir_.CreateAdd(kept(epoch_word), ir_.getInt64(1)),
                             control(offsetof(DeviceControl, epoch)));
         });
     });
+}
+
+void DeviceBuilder::report_given_up_by_peer() {
+    emit_report(ir_, target_, argument(offsetof(DeviceArguments, report)),
+                {.reason = ir_.getInt32(static_cast<std::uint32_t>(DeviceReport::Reason::peer)),
+                 .operation = ir_.getInt32(DeviceReport::at_no_wait),
+                 .peer = ir_.getInt32(DeviceReport::at_no_wait),
+                 .stripe = ir_.getInt64(0),
+                 .seen = ir_.getInt64(0)});
 }
 
 }  // namespace

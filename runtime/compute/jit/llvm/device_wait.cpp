@@ -39,7 +39,6 @@ class WaitBuilder {
     void look();
     void compare_identities();
     void give_up();
-    void write_report();
     void branch_to_give_up(Value* condition, Reason reason, Value* seen);
 
     const DeviceShape& shape_;
@@ -127,7 +126,9 @@ void WaitBuilder::compare_identities() {
         ir_.CreateICmpEQ(ir_.CreateLShr(seen_, signal_bits), ir_.CreateLShr(parameter(wanted), signal_bits));
     ir_.CreateCondBr(is_of_this_start, compare, done);
     ir_.SetInsertPoint(compare);
-    Value* const theirs = load_member(ir_, ir_.getInt64Ty(), parameter(line), offsetof(DeviceLine, identity));
+    Value* const theirs =
+        of_stripes(ir_, parameter(arguments),
+                   load_member(ir_, ir_.getInt64Ty(), parameter(line), offsetof(DeviceLine, identity)));
     Value* const own = argument(ir_.getInt64Ty(), offsetof(DeviceArguments, identity));
     branch_to_give_up(ir_.CreateICmpNE(theirs, own), Reason::mismatch, theirs);
     ir_.CreateBr(done);
@@ -144,9 +145,12 @@ void WaitBuilder::branch_to_give_up(Value* condition, Reason reason, Value* seen
 }
 
 void WaitBuilder::give_up() {
-    Value* const report = argument(ir_.getPtrTy(), offsetof(DeviceArguments, report));
-    Value* const taken = target_.exchange(ir_, member_address(ir_, report, offsetof(DeviceReport, taken)), 1);
-    emit_if(ir_, ir_.CreateICmpEQ(taken, ir_.getInt32(0)), [&] { write_report(); });
+    emit_report(ir_, target_, argument(ir_.getPtrTy(), offsetof(DeviceArguments, report)),
+                {.reason = reason_,
+                 .operation = parameter(operation),
+                 .peer = parameter(peer),
+                 .stripe = parameter(stripe),
+                 .seen = seen_last_});
 
     Value* const control = argument(ir_.getPtrTy(), offsetof(DeviceArguments, control));
     target_.release(ir_, member_address(ir_, control, offsetof(DeviceControl, abort)), ir_.getInt32(1));
@@ -159,19 +163,28 @@ void WaitBuilder::give_up() {
     ir_.CreateStore(ir_.getInt64(1), target_.shared(ir_, parameter(context), given_up_word), true);
 }
 
-void WaitBuilder::write_report() {
-    Value* const report = argument(ir_.getPtrTy(), offsetof(DeviceArguments, report));
-    store_member(ir_, reason_, report, offsetof(DeviceReport, reason));
-    store_member(ir_, parameter(operation), report, offsetof(DeviceReport, operation));
-    store_member(ir_, parameter(peer), report, offsetof(DeviceReport, peer));
-    store_member(ir_, parameter(stripe), report, offsetof(DeviceReport, stripe));
-    store_member(ir_, seen_last_, report, offsetof(DeviceReport, seen));
-}
-
 }  // namespace
 
 llvm::Function* build_wait(const DeviceShape& shape, const DeviceTarget& target, llvm::Module& module) {
     return WaitBuilder(shape, target, module).run();
+}
+
+Value* of_stripes(llvm::IRBuilder<>& ir, Value* arguments, Value* identity) {
+    constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15;  // so that products of different numbers differ
+    Value* const stripes = load_member(ir, ir.getInt64Ty(), arguments, offsetof(DeviceArguments, stripes));
+    return ir.CreateXor(identity, ir.CreateMul(stripes, ir.getInt64(odd)));
+}
+
+void emit_report(llvm::IRBuilder<>& ir, const DeviceTarget& target, Value* report,
+                 const ReportValues& values) {
+    Value* const taken = target.exchange(ir, member_address(ir, report, offsetof(DeviceReport, taken)), 1);
+    emit_if(ir, ir.CreateICmpEQ(taken, ir.getInt32(0)), [&] {
+        store_member(ir, values.reason, report, offsetof(DeviceReport, reason));
+        store_member(ir, values.operation, report, offsetof(DeviceReport, operation));
+        store_member(ir, values.peer, report, offsetof(DeviceReport, peer));
+        store_member(ir, values.stripe, report, offsetof(DeviceReport, stripe));
+        store_member(ir, values.seen, report, offsetof(DeviceReport, seen));
+    });
 }
 
 }  // namespace hocket::jit

@@ -22,4 +22,16 @@ static_assert(start_word < shared_words);
 // peer, operation: 32 bits; line: an address; wanted, stripe, start: 64 bits.
 llvm::Function* build_wait(const DeviceShape& shape, const DeviceTarget& target, llvm::Module& module);
 
+// Returns `identity` so changed that no other number of stripes makes the same of it; from that, it returns
+// the identity again.
+llvm::Value* of_stripes(llvm::IRBuilder<>& ir, llvm::Value* arguments, llvm::Value* identity);
+
+// The members of a DeviceReport.
+struct ReportValues {
+    llvm::Value *reason, *operation, *peer, *stripe, *seen;
+};
+// Writes the report, unless it is taken.
+void emit_report(llvm::IRBuilder<>& ir, const DeviceTarget& target, llvm::Value* report,
+                 const ReportValues& values);
+
 }  // namespace hocket::jit

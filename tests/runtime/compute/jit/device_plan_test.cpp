@@ -1,6 +1,7 @@
 // Plans for a device, by their twins on the processor: the host's bits, however the work is divided.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -86,7 +87,7 @@ void check_same_bits(DeviceRanks& ranks, std::uint64_t seed, int starts) {
 void check_case(const test::Case& item, const std::string& topology, std::size_t number) {
     const auto [type, op] = pair_of(number);
     const auto protocol = number % 3 == 0 ? dsl::Protocol::latency : dsl::Protocol::bandwidth;
-    const bool in_place = number / 2 % 2 == 0;
+    const bool in_place = number / 2 % 2 == 0, shifts_outputs = number % 4 == 1;
     constexpr std::uint64_t counts[] = {1, 5, 67, 515, 1031};
     const std::uint64_t count = counts[number % std::size(counts)];
     INFO(fmt::format("{} by '{}' on {}, {} of {}, {} elements, {}, {}", name_of(item.collective),
@@ -94,7 +95,7 @@ void check_case(const test::Case& item, const std::string& topology, std::size_t
                      in_place ? "in place" : "out of place",
                      protocol == dsl::Protocol::latency ? "latency" : "bandwidth"));
     DeviceRanks ranks(programs_of(item, topology, protocol, static_cast<dsl::Rank>(number)), type, op, count,
-                      in_place);
+                      in_place, nullptr, shifts_outputs);
     check_same_bits(ranks, number, 3);
 }
 
@@ -235,10 +236,14 @@ TEST_CASE("ranks give up at the deadline if one does not come, and say what they
         }
         CHECK(at_deadline >= 1);
         CHECK(of_absent >= 1);
-        // Comes when the others are gone.
+        // Comes when the others are gone, and does nothing.
+        const auto before = ranks.buffers(absent);
         ranks.launch(absent, {.stripes = 5, .blocks = 2, .threads = 2});
-        check_report(ranks, absent, 0);
+        CHECK(ranks.report(absent).taken == 1);
         CHECK(reason_of(ranks, absent) == Reason::peer);
+        CHECK(ranks.report(absent).operation == jit::DeviceReport::at_no_wait);
+        CHECK(ranks.report(absent).peer == jit::DeviceReport::at_no_wait);
+        CHECK(ranks.buffers(absent) == before);
     }
 }
 
@@ -284,6 +289,104 @@ TEST_CASE("ranks that start different things notice it") {
     CHECK(differ >= 1);
 }
 
+namespace {
+
+// Rank 1 is held at its n-th barrier until rank 0 has given up or ended, and rank 0's stream has gone on: it
+// has made new inputs, and started again. Returns true if rank 1 comes that far.
+bool check_late_rank(dsl::Protocol protocol, std::uint64_t barrier, int& at_no_wait) {
+    const test::Case item{dsl::Collective::all_reduce, "direct", {}};
+    DeviceRanks ranks(programs_of(item, "3", protocol, 0), DataType::float32, ReduceOp::sum, 101, false);
+    ranks.fill(1);
+    ranks.run_by_host();
+    const auto expected = ranks.buffers(1);
+    ranks.fill(1);
+    ranks.tick = 1'000'000;
+    std::atomic<bool> is_held = false, goes_on = false;
+    ranks.at_barrier = [&](const test::AtBarrier& at) {
+        if (at.rank != 1 || at.leaves || at.number != barrier || is_held.exchange(true)) return;
+        ranks.host_abort(0) = 1;
+        goes_on.wait(false);
+    };
+    std::thread others([&] { ranks.launch_all({}, {true, false, false}); });
+    ranks.launch(0, {});
+    const bool is_given_up = ranks.report(0).taken != 0;
+    for (std::uint64_t start = 2; start < 4; ++start) {
+        ranks.fill(0, start);
+        if (is_given_up) ranks.launch(0, {});
+    }
+    goes_on = true;
+    goes_on.notify_all();
+    others.join();
+    INFO(fmt::format("latency {}, held at barrier {}", protocol == dsl::Protocol::latency, barrier));
+    if (ranks.report(1).taken == 0) CHECK(ranks.buffers(1) == expected);
+    if (is_given_up) CHECK(ranks.report(1).taken == 1);
+    at_no_wait += ranks.report(1).taken == 1 && ranks.report(1).operation == jit::DeviceReport::at_no_wait;
+    return is_held;
+}
+
+}  // namespace
+
+TEST_CASE("a rank that another one has left says so, though it has waited in vain for nothing") {
+    for (const auto protocol : {dsl::Protocol::bandwidth, dsl::Protocol::latency}) {
+        int at_no_wait = 0;
+        for (std::uint64_t n = 0; check_late_rank(protocol, n, at_no_wait); ++n) continue;
+        CHECK(at_no_wait >= 1);
+    }
+}
+
+TEST_CASE("a block gives up as one, however late a thread sees it") {
+    const test::Case chain{dsl::Collective::broadcast, "chain", {}};
+    const auto programs = programs_of(chain, "4", dsl::Protocol::bandwidth, 0);
+    // Rank 2 waits for the second chunk right after it has copied the first, and rank 1 never gives it.
+    constexpr std::uint64_t before_second_chunk = 6;
+    for (const std::uint64_t barrier : {2u, 3u}) {  // behind the signal before the first chunk, and the waits
+        INFO("late at barrier " << barrier);
+        DeviceRanks ranks(programs, DataType::float32, ReduceOp::sum, 100, false);
+        ranks.fill(1);
+        ranks.tick = 1'000'000;
+        for (std::size_t r = 0; r < 4; ++r) ranks.arguments(r).deadline = 500'000'000;
+        std::atomic<std::uint64_t> reached = 0;  // by thread 0 of rank 2
+        std::atomic<bool> has_ended = false;     // rank 2
+        ranks.at_barrier = [&](const test::AtBarrier& at) {
+            if (at.rank == 1 && !at.leaves && at.number == before_second_chunk) has_ended.wait(false);
+            if (at.rank != 2) return;
+            if (at.thread == 0 && !at.leaves) {
+                reached = at.number;
+                reached.notify_all();
+            }
+            // Thread 1 leaves the barrier when thread 0 has come to the next one.
+            if (at.thread == 1 && at.leaves && at.number == barrier) {
+                ranks.host_abort(2) = 1;
+                reached.wait(barrier);
+            }
+        };
+        std::thread others([&] { ranks.launch_all({.threads = 2}, {false, false, true, false}); });
+        ranks.launch(2, {.threads = 2});
+        has_ended = true;
+        has_ended.notify_all();
+        others.join();
+        for (std::size_t r = 0; r < 4; ++r) CHECK(ranks.report(r).taken == 1);
+        CHECK(reason_of(ranks, 2) == Reason::host);
+        CHECK(!ranks.barriers_differ());
+    }
+}
+
+TEST_CASE("ranks that divide a start in another way notice it") {
+    DeviceRanks ranks = four_ranks();
+    ranks.fill(1);
+    ranks.tick = 1000;
+    for (std::size_t r = 0; r < 4; ++r) ranks.arguments(r).deadline = 1'000'000;
+    std::thread others([&] { ranks.launch_all({.stripes = 3}, {false, false, true, false}); });
+    ranks.launch(2, {.stripes = 5});
+    others.join();
+    std::size_t differ = 0;
+    for (std::size_t r = 0; r < 4; ++r) {
+        CHECK(ranks.report(r).taken == 1);
+        differ += reason_of(ranks, r) == Reason::mismatch;
+    }
+    CHECK(differ >= 1);
+}
+
 // ---- Replays ------------------------------------------------------------------------------------
 
 TEST_CASE("kernels replay with the same arguments, while some ranks are ahead") {
@@ -322,7 +425,22 @@ TEST_CASE("kernels replay with the same arguments, while some ranks are ahead") 
 
 // ---- Order --------------------------------------------------------------------------------------
 
+TEST_CASE("barriers of a block order nothing of a later one at the same address") {
+    test::RaceWatcher watcher;
+    const int block = 0, data = 0;
+    watcher.write(1, &data, sizeof data);
+    watcher.arrive(1, &block, 0);
+    watcher.leave(1, &block, 0);
+    watcher.end_block(&block);
+    watcher.arrive(2, &block, 0);
+    watcher.leave(2, &block, 0);
+    watcher.read(2, &data, sizeof data);
+    CHECK(watcher.race().find("agent 2 reads what is written") == 0);
+}
+
 TEST_CASE("no two threads touch the same memory unordered, in several starts") {
+    // Each of two stripes has whole vectors of most atoms.
+    constexpr std::uint64_t elements = 300;
     std::size_t number = 0;
     for (const test::Case& item : test::cases()) {
         if (std::ranges::none_of(item.topologies, [](const char* name) { return std::string(name) == "4"; }))
@@ -334,7 +452,7 @@ TEST_CASE("no two threads touch the same memory unordered, in several starts") {
              << " by '" << item.schedule << "', latency " << (number % 2 == 0) << ", in place " << in_place);
         test::RaceWatcher watcher;
         DeviceRanks ranks(programs_of(item, "4", protocol, static_cast<dsl::Rank>(number)), DataType::int16,
-                          ReduceOp::sum, 9, in_place, &watcher);
+                          ReduceOp::sum, elements, in_place, &watcher, number % 4 == 1);
         ranks.fill(number);
         std::vector<std::thread> streams;
         for (std::size_t r = 0; r < ranks.ranks(); ++r)
@@ -345,6 +463,7 @@ TEST_CASE("no two threads touch the same memory unordered, in several starts") {
                                      .blocks = 2,
                                      .threads = 2,
                                      .seed = number + start});
+                    ranks.buffers(r);
                 }
             });
         for (std::thread& stream : streams) stream.join();

@@ -53,8 +53,8 @@ struct DeviceRanks::Rank {
     std::unique_ptr<jit::Compiler> compiler;
     jit::TwinCode code = nullptr;
     bool copies = false;
-    std::uint64_t begin =
-        0;  // of the input's elements in its buffer: in place it may be a part of the output
+    std::uint64_t shift = 0;                          // of the output, in bytes
+    std::uint64_t begin = 0;                          // in place: of the input in the output, in bytes
     std::uint64_t input = 0, output = 0;              // elements
     Bytes send, recv, memory;                         // memory: the work area and scratch
     std::array<Bytes, 2> copy;                        // of the input
@@ -70,7 +70,8 @@ struct DeviceRanks::Rank {
     std::uint32_t host_abort = 0;
     jit::DeviceArguments arguments{};
 
-    std::byte* input_memory() { return send.empty() ? recv.data() + margin + begin : send.data() + margin; }
+    std::byte* output_memory() { return recv.data() + margin + shift; }
+    std::byte* input_memory() { return send.empty() ? output_memory() + begin : send.data() + margin; }
 };
 
 struct DeviceRanks::Block {
@@ -83,6 +84,7 @@ struct DeviceRanks::Thread : jit::TwinThread {
     DeviceRanks* all = nullptr;
     Block* block = nullptr;
     RaceWatcher::Agent agent = 0;
+    AtBarrier place{};
     mutable std::mt19937_64 random;
     mutable std::uint64_t barriers = 0;
 
@@ -96,9 +98,23 @@ struct DeviceRanks::Thread : jit::TwinThread {
         RaceWatcher* const watcher = own.all->watcher_;
         own.delay();
         if (watcher) watcher->arrive(own.agent, own.block, own.barriers);
+        own.tell_place(false);
         own.block->barrier.arrive_and_wait();
+        own.tell_place(true);
         if (watcher) watcher->leave(own.agent, own.block, own.barriers);
         ++own.barriers;
+    }
+    // The block's other threads do not wait for one that has ended.
+    void end() const {
+        tell_place(false);
+        block->barrier.arrive_and_drop();
+    }
+    void tell_place(bool leaves) const {
+        if (!all->at_barrier) return;
+        AtBarrier now = place;
+        now.number = barriers;
+        now.leaves = leaves;
+        all->at_barrier(now);
     }
     static void tell(const TwinThread* thread, const void* memory, std::uint64_t number,
                      std::uint32_t access) {
@@ -127,8 +143,13 @@ struct DeviceRanks::Thread : jit::TwinThread {
 
 DeviceRanks::DeviceRanks(const std::vector<dsl::RankProgram>& programs, DataType type,
                          const compute::Reduction& op, std::uint64_t count, bool in_place,
-                         RaceWatcher* watcher)
-    : type_(type), op_(op), count_(count), in_place_(in_place), watcher_(watcher) {
+                         RaceWatcher* watcher, bool shifts_outputs)
+    : type_(type),
+      op_(op),
+      count_(count),
+      in_place_(in_place),
+      shifts_outputs_(shifts_outputs),
+      watcher_(watcher) {
     make_plans(programs);
     for (const auto& rank : ranks_) place(*rank);
     for (std::size_t r = 0; r < ranks(); ++r) {
@@ -202,7 +223,8 @@ void DeviceRanks::place(Rank& rank) {
     rank.output = elements_of(rank.plan->output(), *rank.plan, count_);
     // In place, the smaller buffer is the rank's own part of the larger one. Here that is always the output.
     const bool is_one = in_place_ && rank.input > 0 && rank.output >= rank.input;
-    rank.recv.resize(2 * margin + rank.output * element);
+    if (shifts_outputs_ && program.rank % 2 != 0) rank.shift = element;
+    rank.recv.resize(2 * margin + rank.shift + rank.output * element);
     if (!is_one) rank.send.resize(2 * margin + rank.input * element);
     if (is_one && rank.plan->input() == dsl::Share::own && rank.plan->output() == dsl::Share::whole)
         rank.begin =
@@ -230,7 +252,7 @@ void DeviceRanks::place_areas(std::size_t r, std::vector<std::byte*>& areas, std
         areas[first + dsl::input_area] = engine::virtual_base(
             owner.copies ? owner.copy[parity].data() : owner.input_memory(), offsets[own.input_origin]);
         areas[first + dsl::output_area] =
-            engine::virtual_base(owner.recv.data() + margin, offsets[own.output_origin]);
+            engine::virtual_base(owner.output_memory(), offsets[own.output_origin]);
         areas[first + dsl::work_area] = owner.memory.data();
     };
     place_rank(rank, 0);
@@ -247,6 +269,9 @@ void DeviceRanks::place_areas(std::size_t r, std::vector<std::byte*>& areas, std
 
 void DeviceRanks::fill(std::size_t r, std::uint64_t seed) {
     Rank& rank = *ranks_[r];
+    if (watcher_)
+        for (const Bytes* buffer : {&rank.send, &rank.recv})
+            watcher_->write(agent_of(r, 0), buffer->data(), buffer->size());
     std::ranges::fill(rank.send, mark);
     std::ranges::fill(rank.recv, mark);
     std::mt19937_64 random(seed * 1000 + r);
@@ -263,6 +288,9 @@ void DeviceRanks::fill(std::uint64_t seed) {
 }
 
 DeviceRanks::Bytes DeviceRanks::buffers(std::size_t rank) const {
+    if (watcher_)
+        for (const Bytes* buffer : {&ranks_[rank]->send, &ranks_[rank]->recv})
+            watcher_->read(agent_of(rank, 0), buffer->data(), buffer->size());
     Bytes all = ranks_[rank]->send;
     all.insert(all.end(), ranks_[rank]->recv.begin(), ranks_[rank]->recv.end());
     return all;
@@ -329,15 +357,24 @@ void DeviceRanks::launch(std::size_t r, const DeviceLaunch& how) {
             thread->all = this;
             thread->block = blocks.back().get();
             thread->agent = agent_of(r, 1 + b * how.threads + t);
+            thread->place = {.rank = r, .block = b, .thread = t, .number = 0, .leaves = false};
             thread->random.seed(how.seed * 7919 + r * 101 + b * 11 + t);
             if (watcher_) watcher_->begin(thread->agent, agent_of(r, 0));
-            threads.emplace_back([&rank, own = thread.get()] { rank.code(&rank.arguments, own); });
+            threads.emplace_back([&rank, own = thread.get()] {
+                rank.code(&rank.arguments, own);
+                own->end();
+            });
             all.push_back(std::move(thread));
         }
     }
     for (std::thread& thread : threads) thread.join();
+    for (std::size_t i = 0; i < all.size(); ++i)
+        if (all[i]->barriers != all[i / how.threads * how.threads]->barriers) barriers_differ_ = true;
     if (watcher_)
-        for (const auto& thread : all) watcher_->end(thread->agent, agent_of(r, 0));
+        for (const auto& thread : all) {
+            watcher_->end(thread->agent, agent_of(r, 0));
+            watcher_->end_block(thread->block);
+        }
 }
 
 void DeviceRanks::launch_all(const DeviceLaunch& how, const std::vector<bool>& absent) {

@@ -23,14 +23,25 @@ struct DeviceLaunch {
     std::uint64_t seed = 1;  // of the delays
 };
 
+// A thread of a kernel arrives at its n-th barrier, or leaves it. It arrives at its end as at a barrier.
+struct AtBarrier {
+    std::size_t rank;
+    std::uint32_t block, thread;
+    std::uint64_t number;
+    bool leaves;
+};
+
 class DeviceRanks {
   public:
     using Bytes = std::vector<std::byte>;
     static constexpr std::uint64_t most_stripes = 16;
 
-    // count: as the collective's function takes it. watcher: null, or told of the twins' accesses.
+    // count: as the collective's function takes it. watcher: null, or told of the twins' accesses, and of
+    // what streams do with buffers. shifts_outputs: the outputs of odd ranks begin an element behind an
+    // address that the widest access needs.
     DeviceRanks(const std::vector<dsl::RankProgram>& programs, DataType type, const compute::Reduction& op,
-                std::uint64_t count, bool in_place, RaceWatcher* watcher = nullptr);
+                std::uint64_t count, bool in_place, RaceWatcher* watcher = nullptr,
+                bool shifts_outputs = false);
     ~DeviceRanks();
 
     std::size_t ranks() const;
@@ -58,6 +69,12 @@ class DeviceRanks {
     // whenever it is read.
     std::uint64_t tick = 0;
 
+    // If set, called by all threads; it may wait.
+    std::function<void(const AtBarrier&)> at_barrier;
+    // Returns true if threads of a block have passed different numbers of barriers: on a device, some would
+    // have waited for ever.
+    bool barriers_differ() const { return barriers_differ_; }
+
   private:
     struct Rank;
     struct Block;
@@ -71,10 +88,11 @@ class DeviceRanks {
     const DataType type_;
     const compute::Reduction op_;
     const std::uint64_t count_;
-    const bool in_place_;
+    const bool in_place_, shifts_outputs_;
     RaceWatcher* const watcher_;
     std::vector<std::unique_ptr<Rank>> ranks_;
     std::atomic<std::uint64_t> time_ = 0;
+    std::atomic<bool> barriers_differ_ = false;
 };
 
 }  // namespace hocket::test

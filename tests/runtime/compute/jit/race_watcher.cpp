@@ -83,6 +83,11 @@ void RaceWatcher::leave(Agent agent, const void* block, std::uint64_t n) {
     join(clocks_[agent], barriers_[{block, n}]);
 }
 
+void RaceWatcher::end_block(const void* block) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(barriers_, [&](const auto& barrier) { return barrier.first.first == block; });
+}
+
 std::string RaceWatcher::race() const {
     const std::lock_guard lock(mutex_);
     return race_;

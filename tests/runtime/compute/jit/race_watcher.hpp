@@ -32,6 +32,8 @@ class RaceWatcher {
     // The agent arrives at its n-th barrier with others; and leaves it.
     void arrive(Agent agent, const void* block, std::uint64_t n);
     void leave(Agent agent, const void* block, std::uint64_t n);
+    // A later block may have the same address, and is not behind the barriers of this one.
+    void end_block(const void* block);
 
     // Returns the first race, or "".
     std::string race() const;
