@@ -8,12 +8,10 @@
 #include "runtime/base/log.hpp"
 #include "runtime/compute/program/dsl_errors.hpp"
 #include "runtime/device/devices.hpp"
+#include "runtime/engine/plan/small_starts.hpp"
 
 namespace hocket::engine {
 namespace {
-
-// Up to this size, a rank's part of the work costs less than waiting for the others once more.
-constexpr std::uint64_t small_bytes = 16 * 1024;
 
 // Returns the first three of the estimates in "all_reduce of 4 KiB on 2m (2 ranks): ring 1 us, direct 2 us,
 // flat 3 us, tree 4 us (estimates)". Names may have arguments.
@@ -130,8 +128,7 @@ SizedPlans::Sized PlanMaker::make(const PlanChoice& choice, std::uint64_t bytes,
     request.ranks = connections_.size();
     request.root = choice.root;
     request.hosts = connections_.agreement().hosts;
-    const bool counts_waits = connections_.local_peers() && bytes <= small_bytes;
-    request.protocol = counts_waits ? dsl::Protocol::latency : dsl::Protocol::bandwidth;
+    request.protocol = protocol_of(bytes, connections_.local_peers() != nullptr);
     request.bytes = bytes;
     request.op = choice.op.defined();
     if (choice.is_uneven)

@@ -176,7 +176,14 @@ TEST_CASE("explain emits every stage") {
     }
     CHECK_THAT(llvm.out, Contains("combine3_float64_max"));
     CHECK_THAT(schedc({"explain", "direct", "-n", "3", "-e", "asm"}).out, Contains("combine3_float32_sum:"));
-    CHECK_THAT(schedc({"explain", "direct", "-n", "3", "-e", "ptx"}).out, Contains(".entry hocket_plan("));
+    const std::string ptx = schedc({"explain", "direct", "-n", "3", "-e", "ptx"}).out;
+    CHECK_THAT(ptx, Contains(".entry hocket_plan("));
+    // Small starts have another form: each rank reads a copy of all, and waits once.
+    CHECK(schedc({"explain", "direct", "-n", "3", "-e", "ptx", "-b", "1M"}).out == ptx);
+    CHECK(schedc({"explain", "direct", "-n", "3", "-e", "ptx", "-b", "8"}).out != ptx);
+    for (const char* form : {"llvm", "asm", "ptx"})
+        CHECK_THAT(schedc({"explain", "direct", "-n", "3", "-e", form, "-o", "band"}).err,
+                   Contains("the operator band does not exist for float32"));
 }
 
 TEST_CASE("what is asked wrongly is answered in words, and with exit code 1") {

@@ -14,6 +14,8 @@
 #include "runtime/compute/jit/compiled_program.hpp"
 #include "runtime/compute/jit/compiler.hpp"
 #include "runtime/compute/jit/device_program.hpp"
+#include "runtime/engine/plan/program_rules.hpp"
+#include "runtime/engine/plan/small_starts.hpp"
 #include "tools/schedc/emit.hpp"
 
 namespace hocket::tools {
@@ -65,6 +67,7 @@ int print_tree(const ExplainOptions& options) {
 
 // The kernel that runs a rank's program if all ranks share memory, as those of a host with devices do.
 int print_ptx(const RankProgram& program, const ExplainOptions& options) {
+    engine::check_rules(program, options.type, options.op);
     if (const auto why = jit::why_no_device_kernel(program))
         throw NotFoundError(
             fmt::format("no kernel of a device runs {} by itself: {}", program.schedule, *why));
@@ -75,6 +78,7 @@ int print_ptx(const RankProgram& program, const ExplainOptions& options) {
 }
 
 int print_code(const RankProgram& program, const ExplainOptions& options) {
+    engine::check_rules(program, options.type, options.op);
     const auto compiled = jit::CompiledProgram::compile(program, options.type, options.op);
     fmt::print("{}", options.emit == "llvm" ? compiled->llvm_ir() : compiled->assembly());
     return 0;
@@ -125,6 +129,7 @@ int run_explain(const ExplainOptions& options) {
         throw NotFoundError(fmt::format("there is no rank {}: ranks are 0 to {}", *options.rank, ranks - 1));
     if (options.emit == "ptx") {
         request.hosts.assign(static_cast<std::size_t>(ranks), 0);
+        if (options.bytes != 0) request.protocol = engine::protocol_of(options.bytes, true);
         checked = planner.check(request);
     }
     if (options.emit == "graph") {
