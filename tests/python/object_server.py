@@ -256,8 +256,7 @@ class ObjectServer(contextlib.AbstractContextManager):
         rest, names = names[self.page_size:], names[:self.page_size]
         escape = xml.sax.saxutils.escape
         is_encoded = query.get("encoding-type") == "url"
-        key = urllib.parse.quote_plus if is_encoded else escape
-        items = "".join(f"<Contents><Key>{key(name)}</Key><ETag>{escape(self.etag(self.objects[name]), {chr(34): '&quot;'})}</ETag>"
+        items = "".join(f"<Contents><Key>{urllib.parse.quote_plus(name) if is_encoded else escape(name)}</Key><ETag>{escape(self.etag(self.objects[name]), {chr(34): '&quot;'})}</ETag>"
                         f"<Size>{len(self.objects[name])}</Size></Contents>" for name in names)
         token = f"<NextContinuationToken>{base64.b64encode(names[-1].encode()).decode()}</NextContinuationToken>" if rest else ""
         return ("<?xml version='1.0' encoding='UTF-8'?><ListBucketResult xmlns='http://s3.amazonaws.com/doc/2006-03-01/'>"

@@ -210,6 +210,7 @@ class Plain(Case):
                 command = [HOCKET_CACHE, "serve", folder, "--listen", "127.0.0.1:0", "--disk", "64MiB", "--source",
                            f"http://name:password@127.0.0.1:{server.port}/dir/x.bin?sig=secret"]
                 with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"HOCKET_SECRET": "of peers"}) as process:
+                    assert process.stdout is not None
                     said = process.stdout.readline()
                     process.terminate()
                     said += process.stdout.read()
