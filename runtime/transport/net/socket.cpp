@@ -451,7 +451,8 @@ Answers answers_of(const Socket& connection) {
     tcp_info info{};
     socklen_t size = sizeof info;
     getsockopt(connection.fd(), IPPROTO_TCP, TCP_INFO, &info, &size);
-    return {info.tcpi_retransmits > 0, std::chrono::milliseconds(info.tcpi_last_ack_recv),
+    return {info.tcpi_retransmits > 0, info.tcpi_probes > 0,
+            std::chrono::milliseconds(info.tcpi_last_ack_recv),
             std::chrono::milliseconds(info.tcpi_last_data_sent)};
 }
 

@@ -136,6 +136,7 @@ void forget_hosts_end(int connection);
 // The acknowledgements of the kernel at the other end of a connection, independent of the process there.
 struct Answers {
     bool are_missing = false;       // retransmitted data have not been acknowledged
+    bool is_probing = false;        // nor has a probe of the other end's window
     Clock::duration last_answer{};  // time since the last acknowledgement
     Clock::duration last_sent{};    // time since data were last sent, for the first time or again
 };

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <limits.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -71,10 +69,7 @@ Stream::Stream(Socket socket, RailNotes* notes)
 
 Answers Stream::answers() const {
     Answers answers = answers_of(socket_);
-    tcp_info info{};
-    socklen_t size = sizeof info;
-    if (getsockopt(socket_.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0)
-        answers.are_missing |= info.tcpi_probes > 0;
+    answers.are_missing |= answers.is_probing;
     return answers;
 }
 

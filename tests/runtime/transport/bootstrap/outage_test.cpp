@@ -75,8 +75,8 @@ TEST_CASE("silence is judged by what the peer's host answers") {
     const auto verdict_after = [&](Clock::duration time, const Answers& answers) {
         return silence.verdict(begin + time, answers, times).value_or("");
     };
-    const Answers answered{false, 500ms, 0ms};
-    const auto unanswered = [](auto since, auto last_sent) { return Answers{true, since, last_sent}; };
+    const Answers answered{false, false, 500ms, 0ms};
+    const auto unanswered = [](auto since, auto last_sent) { return Answers{true, false, since, last_sent}; };
 
     SECTION("a host that answers all the time: its process hangs") {
         CHECK(verdict_after(9900ms, answered) == "");
@@ -94,7 +94,7 @@ TEST_CASE("silence is judged by what the peer's host answers") {
         CHECK_THAT(verdict_after(28s, answered), Contains("its process is stopped or hangs"));
     }
     SECTION("an outage that no beat saw shows in the age of the last answer") {
-        CHECK(verdict_after(5s, {false, 2s, 0ms}) == "");
+        CHECK(verdict_after(5s, {false, false, 2s, 0ms}) == "");
         CHECK(verdict_after(10500ms, answered) == "");
     }
     SECTION("what was heard, and time in which this process did not run, do not count") {
