@@ -27,7 +27,10 @@ Completion end_of(Message* sent, const std::string& error) {
 }  // namespace
 
 Rails::Rails(std::vector<Socket> connections, std::vector<std::string> names)
-    : names_(std::move(names)), reasons_(connections.size()), left_(connections.size()) {
+    : names_(std::move(names)),
+      reasons_(connections.size()),
+      overdue_(connections.size()),
+      left_(connections.size()) {
     if (connections.size() > 1) {
         notes_ = std::make_unique<RailNotes>();
         notes_->lanes = connections.size();
@@ -185,18 +188,21 @@ void Rails::give_up(const std::string& why) {
 
 void Rails::look(std::vector<Completion>& done) {
     if (!notes_) return;
-    Clock::duration least_silence = Clock::duration::max();
-    for (std::size_t rail = 0; rail < streams_.size(); ++rail)
-        if (!is_lost(rail)) least_silence = std::min(least_silence, streams_[rail].answers().last_answer);
+    const auto now = Clock::now();
+    Clock::duration last_answer = Clock::duration::max();  // of any
+    std::vector<Clock::duration> silences(streams_.size());
     for (std::size_t rail = 0; rail < streams_.size(); ++rail) {
         if (is_lost(rail)) continue;
         const Answers answers = streams_[rail].answers();
-        if (!answers.are_missing) continue;
+        last_answer = std::min(last_answer, answers.last_answer);
+        silences[rail] = overdue_[rail].at(answers, now);
+    }
+    for (std::size_t rail = 0; rail < streams_.size(); ++rail) {
         // The others must have something to answer.
-        if (answers.last_answer > rail_is_lost_after / 2) notes_->is_own_news = true;
-        const bool others_answer = least_silence < rail_is_lost_after / 2;
+        if (silences[rail] > rail_is_lost_after / 2) notes_->is_own_news = true;
+        const bool others_answer = last_answer < rail_is_lost_after / 2;
         const auto limit = others_answer ? rail_is_lost_after : host_is_lost_after;
-        if (answers.last_answer > limit) lose(rail, fmt::format("no answer for {} s", limit / 1s), done);
+        if (silences[rail] > limit) lose(rail, fmt::format("no answer for {} s", limit / 1s), done);
     }
     // A report of the other end may come after an unexpected message.
     if (notes_->are_read)

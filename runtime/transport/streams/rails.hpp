@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "runtime/transport/fabric/fabric.hpp"
+#include "runtime/transport/streams/overdue.hpp"
 #include "runtime/transport/streams/stream.hpp"
 
 namespace hocket::transport {
@@ -94,6 +95,7 @@ class Rails {
     std::unique_ptr<RailNotes> notes_;  // null where there is one connection
     std::vector<Stream> streams_;
     std::vector<std::string> names_, reasons_;  // reasons_: of lost ones
+    std::vector<Overdue> overdue_;
     std::vector<Lane> lanes_;
     std::size_t left_;
     std::uint64_t moved_ = 0;  // a bit for each connection whose lanes have another one

@@ -6,12 +6,14 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "runtime/transport/net/transfer.hpp"
 #include "runtime/transport/streams/rails.hpp"
 #include "runtime/transport/streams/stripes.hpp"
 #include "tests/runtime/transport/bootstrap/exchange.hpp"
 #include "tests/runtime/transport/streams/stream_pair.hpp"
+#include "tests/support/networks.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -328,6 +330,75 @@ TEST_CASE("a message is acknowledged when its receiver has it, not when the kern
     while (sent.empty()) sender.move(sent);
     CHECK(sent[0].ok);
     CHECK(into == data);
+}
+
+TEST_CASE("silence counts from when an answer was due") {
+    using namespace std::chrono_literals;
+    const Clock::time_point start{1000s};
+    Overdue overdue;
+    // After a pause of a minute, nothing is due before something is missed.
+    CHECK(overdue.at({false, false, 60s, 60s}, start) == 0s);
+    CHECK(overdue.at({true, false, 61s, 1s}, start + 1s) == 0s);
+    CHECK(overdue.at({true, false, 63s, 1s}, start + 3s) == 2s);
+    // An answer between two looks, with a new loss behind it.
+    CHECK(overdue.at({true, false, 500ms, 1s}, start + 4s) == 0s);
+    CHECK(overdue.at({true, false, 1500ms, 1s}, start + 5s) == 1s);
+    CHECK(overdue.at({false, false, 100ms, 1s}, start + 6s) == 0s);
+    // An answer after the last look, and again a pause.
+    CHECK(overdue.at({true, false, 1s, 1s}, start + 7s) == 0s);
+    CHECK(overdue.at({true, false, 30s, 1s}, start + 38s) == 0s);
+}
+
+TEST_CASE("an outage after a pause costs no rail") {
+    using namespace std::chrono_literals;
+    in_own_network([]() -> std::string {
+        ConnectedPair pairs[]{ConnectedPair(INADDR_LOOPBACK), ConnectedPair(INADDR_LOOPBACK + 1)};
+        std::vector<Socket> ours, theirs;
+        for (ConnectedPair& pair : pairs) {
+            ours.push_back(std::move(pair.ours));
+            theirs.push_back(std::move(pair.theirs));
+        }
+        Rails sender(std::move(ours), {"a", "b"}), receiver(std::move(theirs), {"a", "b"});
+        const auto data = pattern(1000, 1);
+        std::vector<char> into(1000);
+        const auto from = whole(data), to = whole(into);
+        std::vector<Completion> sent, received;
+        const auto pass_on = [&](std::uint16_t lane, std::size_t most_turns) {
+            Message out, in;
+            sent.clear(), received.clear();
+            sender.send(1, 2, from, out, sent, {1, lane});
+            receiver.receive(1, to, in, lane);
+            for (; most_turns > 0 && (sent.empty() || received.empty()); --most_turns) {
+                sender.move(sent), receiver.move(received);
+                std::this_thread::sleep_for(1ms);
+            }
+        };
+        pass_on(0, 10'000), pass_on(1, 10'000);
+        std::this_thread::sleep_for(4s);
+        expect(ip("route add blackhole 127.0.0.2 table local"), "a route that leads nowhere");
+        Message out, in;
+        std::vector<Completion> late_sent, late_received;
+        std::vector<char> late(1000);
+        const auto late_to = whole(late);
+        sender.send(3, 4, from, out, late_sent, {1, 1});
+        receiver.receive(3, late_to, in, 1);
+        while (!sender.streams()[1].answers().are_missing) {
+            sender.move(late_sent);
+            std::this_thread::sleep_for(1ms);
+        }
+        for (int look = 0; look < 3; ++look) {
+            sender.look(late_sent);
+            pass_on(0, 10'000);
+        }
+        expect(sender.left() == 2, "both rails are left");
+        expect(ip("route del blackhole 127.0.0.2 table local"), "the old routes");
+        while (late_sent.empty() || late_received.empty()) {
+            sender.move(late_sent), receiver.move(late_received);
+            std::this_thread::sleep_for(1ms);
+        }
+        expect(late_received[0].ok && late == std::vector<char>(data.begin(), data.end()), "the message");
+        return "";
+    });
 }
 
 TEST_CASE("arbitrary bytes on several rails, and arbitrary moments, break nothing (seeded)") {

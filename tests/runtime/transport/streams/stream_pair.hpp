@@ -11,11 +11,12 @@
 namespace hocket::test {
 
 struct ConnectedPair {
-    ConnectedPair() {
+    // at: an address of loopback, in the host's order of bytes.
+    explicit ConnectedPair(in_addr_t at = INADDR_LOOPBACK) {
         const transport::Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         sockaddr_in address{};
         address.sin_family = AF_INET;
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        address.sin_addr.s_addr = htonl(at);
         socklen_t size = sizeof address;
         auto* where = reinterpret_cast<sockaddr*>(&address);
         ours = transport::Socket(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
