@@ -90,10 +90,25 @@ bool Rails::lose_broken(std::vector<Completion>& done) {
     bool any = false;
     for (std::size_t rail = 0; rail < streams_.size(); ++rail) {
         if (is_lost(rail) || streams_[rail].broken().empty() || !broken_.empty()) continue;
+        take_rest(rail, done);
         lose(rail, streams_[rail].broken(), done);
         any = true;
     }
     return any;
+}
+
+// Among what has come may be a report of a loss, and what is behind it is read only once that is done here.
+void Rails::take_rest(std::size_t rail, std::vector<Completion>& done) {
+    do {
+        lose_given_up(done);
+        if (is_lost(rail) || !broken_.empty()) return;
+        streams_[rail].take_rest(done);
+    } while (notes_->is_behind());
+}
+
+void Rails::lose_given_up(std::vector<Completion>& done) {
+    for (std::size_t rail = 0; rail < streams_.size(); ++rail)
+        if ((notes_->heard.lost >> rail & 1) != 0) lose(rail, "the other end has given it up", done);
 }
 
 void Rails::lose(std::size_t rail, const std::string& why, std::vector<Completion>& done) {
@@ -115,8 +130,7 @@ bool Rails::hear(std::vector<Completion>& done) {
     const auto has_news_of = [&](std::size_t rail) {
         return (notes_->heard.lost >> rail & 1) != 0 && (moved_ >> rail & 1) == 0;
     };
-    for (std::size_t rail = 0; rail < streams_.size(); ++rail)
-        if (has_news_of(rail)) lose(rail, "the other end has given it up", done);
+    lose_given_up(done);
     bool moved = take_acknowledgements(done);  // also those that came before the end of a connection
     say(done);
     for (std::size_t rail = 0; rail < streams_.size(); ++rail) {

@@ -85,6 +85,8 @@ class Rails {
     std::size_t first_left() const;
     void post(std::uint16_t lane, const Sent& sent, std::vector<Completion>& done);
     bool lose_broken(std::vector<Completion>& done);
+    void lose_given_up(std::vector<Completion>& done);
+    void take_rest(std::size_t rail, std::vector<Completion>& done);
     bool hear(std::vector<Completion>& done);
     bool take_acknowledgements(std::vector<Completion>& done);
     void move_lanes(std::size_t from, std::vector<Completion>& done);

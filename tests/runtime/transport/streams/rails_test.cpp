@@ -401,6 +401,33 @@ TEST_CASE("an outage after a pause costs no rail") {
     });
 }
 
+TEST_CASE("what came behind a report of a loss, before the connection broke, is received") {
+    ConnectedPair pairs[2];
+    std::vector<Socket> ours, theirs;
+    for (ConnectedPair& pair : pairs) {
+        ours.push_back(std::move(pair.ours));
+        theirs.push_back(std::move(pair.theirs));
+    }
+    Rails receiver(std::move(ours), {"a", "b"});
+    const auto data = pattern(1000, 1);
+    std::vector<char> into(1000);
+    const auto from = whole(data), to = whole(into);
+    Message out, in;
+    std::vector<Completion> sent, received;
+    receiver.receive(1, to, in);
+    {
+        Rails sender(std::move(theirs), {"a", "b"});
+        sender.lose(1, "silence", sent);
+        sender.move(sent);  // the report goes first
+        sender.send(1, 2, from, out, sent);
+        for (int i = 0; i < 100; ++i) sender.move(sent);
+    }
+    receiver.streams()[0].give_up("it was cut");
+    while (received.empty()) receiver.move(received);
+    CHECK(received[0].ok);
+    CHECK(into == data);
+}
+
 TEST_CASE("arbitrary bytes on several rails, and arbitrary moments, break nothing (seeded)") {
     std::mt19937 random(20261129);
     for (int round = 0; round < 3000; ++round) {
