@@ -72,6 +72,7 @@ void FanIn::look_at(Port& port) {
         const Stream::Piles piles = stream.take_piles();
         if (came == 0) continue;
         const Arrivals arrivals = arrivals_of(stream.socket());
+        if (arrivals.segment == 0) continue;    // the kernel said nothing: the connection has ended
         if (came < arrivals.segment) continue;  // a small message takes no room
         ++look.senders;
         look.bytes += came;

@@ -1,8 +1,13 @@
 // Several senders to one port: what each may have in flight, and that nothing ever stops for it.
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <random>
 #include <sstream>
@@ -10,6 +15,7 @@
 #include "runtime/transport/net/arrivals.hpp"
 #include "runtime/transport/streams/fan_in.hpp"
 #include "tests/runtime/transport/bootstrap/exchange.hpp"
+#include "tests/runtime/transport/streams/stream_pair.hpp"
 #include "tests/support/networks.hpp"
 #include "tests/support/test.hpp"
 
@@ -52,6 +58,42 @@ TEST_CASE("a queue that has grown does not count as the link's length") {
     share.add(look_of(2, 25e6, 1ms, 0));
     share.add(look_of(2, 25e6, 80ms, 0));
     CHECK(share.bytes_for(1) == 50'000);
+}
+
+TEST_CASE("a sender whose connection has ended leaves the others their shares") {
+    // Two addresses, so they count as two hosts.
+    ConnectedPair pairs[]{ConnectedPair(INADDR_LOOPBACK + 1), ConnectedPair(INADDR_LOOPBACK + 1)};
+    std::deque<Stream> from, to;
+    FanIn fan_in;
+    for (ConnectedPair& pair : pairs) {
+        from.emplace_back(std::move(pair.ours));
+        fan_in.add(to.emplace_back(std::move(pair.theirs)));
+    }
+    const auto data = pattern(4 << 20, 1);
+    std::vector<char> into(data.size());
+    const auto pass = [&](int sender) {
+        const auto sent = whole(data), wanted = whole(into);
+        Message out, in;
+        std::vector<Completion> ignored, received;
+        from[sender].send(1, 2, sent, out, ignored);
+        to[sender].receive(1, wanted, in);
+        while (received.empty()) from[sender].move(ignored), to[sender].move(received);
+        REQUIRE(received[0].ok);
+    };
+    const auto is_held = [&] {
+        int most = 0;
+        socklen_t size = sizeof most;
+        getsockopt(to[0].socket().fd(), IPPROTO_TCP, TCP_WINDOW_CLAMP, &most, &size);
+        return most < INT_MAX;
+    };
+    pass(0), pass(1);
+    fan_in.look();
+    REQUIRE(is_held());
+    for (int i = 0; i < 16; ++i) pass(1);  // more than lies between two looks
+    std::vector<Completion> ignored;
+    to[1].retire(to[0], ignored);
+    fan_in.look();
+    CHECK(is_held());
 }
 
 namespace {
