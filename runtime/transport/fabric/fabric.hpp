@@ -55,6 +55,8 @@ class Fabric {
         return none;
     }
     virtual std::string local_address() const = 0;  // an opaque blob to be passed to the other ranks
+    // The address by which a connected rank is reached, for people; "" where the provider doesn't tell.
+    virtual std::string peer_address(int /*peer*/) const { return ""; }
 
     // Connects the ranks; addresses[r] is rank r's local_address(). All ranks call it at the same time, once,
     // before the first message. Throws transport, timeout, and what the patience throws.

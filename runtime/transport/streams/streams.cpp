@@ -53,6 +53,7 @@ class Streams : public Fabric {
     }
     const std::string& lost_rails() const override;
     std::string local_address() const override { return mesh_.invitation(); }
+    std::string peer_address(int peer) const override;
     void connect(std::span<const std::string> addresses, const Patience& patience) override;
     bool send(int peer, std::uint64_t tag, std::uint32_t checksum, std::span<const Segment> segments,
               Message& message) override;
@@ -62,7 +63,7 @@ class Streams : public Fabric {
     void abandon() override;
 
   private:
-    Rails& rails(int peer);
+    Rails& rails(int peer) const;
     bool move();
     void receive_rest();
     void look_at_lanes();
@@ -117,11 +118,16 @@ void Streams::require_open() const {
                     "the connections were given up after a failure; only destruction is left");
 }
 
-Rails& Streams::rails(int peer) {
+Rails& Streams::rails(int peer) const {
     require_open();
     Rails* const found = by_rank_.at(static_cast<std::size_t>(peer)).get();
     if (!found) throw Error(Status::internal, "a message for a rank that there is no connection with");
     return *found;
+}
+
+std::string Streams::peer_address(int peer) const {
+    const auto address = connected_to(rails(peer).streams()[0].socket());
+    return address ? address->text() : "";
 }
 
 // Asks for the further stripes of messages whose first ones have come.
