@@ -25,6 +25,8 @@ constexpr int pings = 8;
 constexpr auto long_enough = 2ms;
 constexpr std::uint64_t least_amount = 64 << 10, most_amount = 4 << 20, step = 4;
 constexpr int trials = 2;  // of each amount: the shorter one counts
+// A rate by a difference is at most so many times that of the larger amount with all its latency.
+constexpr double most_above = 4;
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -205,8 +207,9 @@ int rounds_of(int members) {
 
 double rate_between(double less_bytes, double less_seconds, double more_bytes, double more_seconds) {
     if (more_seconds <= 0) return 0;
-    return more_seconds > less_seconds ? (more_bytes - less_bytes) / (more_seconds - less_seconds)
-                                       : more_bytes / more_seconds;
+    const double with_latency = more_bytes / more_seconds;
+    if (more_seconds <= less_seconds) return with_latency;
+    return std::min((more_bytes - less_bytes) / (more_seconds - less_seconds), most_above * with_latency);
 }
 
 std::optional<LinkFigures> probe_links(transport::Bootstrap& bootstrap, transport::Fabric& fabric,

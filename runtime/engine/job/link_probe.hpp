@@ -55,7 +55,8 @@ inline constexpr int most_rounds = 8;
 int rounds_of(int members);
 
 // Returns bytes per second by the times of two amounts, so that latency, and what links pass on at once after
-// silence, do not count.
+// silence, do not count. At most a small multiple of what the larger one had: the difference of two times
+// that are almost the same says nothing.
 double rate_between(double less_bytes, double less_seconds, double more_bytes, double more_seconds);
 
 }  // namespace hocket::engine

@@ -36,6 +36,7 @@ TEST_CASE("a rate is that of the difference of two amounts") {
     CHECK(rate_between(1e6, 0.011, 4e6, 0.041) == Approx(1e8));
     CHECK(rate_between(1e6, 0.02, 4e6, 0.02) == Approx(2e8));  // times that say nothing of the difference
     CHECK(rate_between(1e6, 0, 4e6, 0) == 0);
+    CHECK(rate_between(1e6, 0.0399999, 4e6, 0.04) == Approx(4e8));  // nor does a difference that is noise
 }
 
 TEST_CASE("a topology takes the figures of its slowest link") {
