@@ -214,7 +214,10 @@ void Connections::learn_links(bool may_probe) {
     links_text_ = options_.probes_links ? "not measured" : "not measured: HOCKET_PROBE=off";
     if (!options_.links) return;
     const std::string measured = options_.links->topology(options_.topology);
-    if (measured.empty()) return;
+    if (measured.empty()) {
+        links_text_ = "not all measured: " + options_.links->text();
+        return;
+    }
     planning_topology_ = measured;
     links_text_ = fmt::format("{}: {}", measured, options_.links->text());
 }

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cmath>
-#include <cstring>
+#include <iterator>
 #include <map>
-#include <numeric>
-#include <string_view>
+#include <set>
 
 namespace hocket::engine {
 namespace {
@@ -27,6 +27,8 @@ constexpr std::uint64_t least_amount = 64 << 10, most_amount = 4 << 20, step = 4
 constexpr int trials = 2;  // of each amount: the shorter one counts
 // A rate by a difference is at most so many times that of the larger amount with all its latency.
 constexpr double most_above = 4;
+// What the side that measures says comes next. Any other number is an exchange of so many bytes each way.
+constexpr std::uint64_t no_more = 0, ping = 1;
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
@@ -36,8 +38,10 @@ double seconds_since(Clock::time_point start) {
 // anything else happens, as its buffers must stay.
 class Talk {
   public:
-    Talk(transport::Fabric& fabric, int peer, const transport::Patience& patience)
-        : fabric_(fabric), peer_(peer), patience_(patience) {}
+    // longest_silence: from one completion to the next.
+    Talk(transport::Fabric& fabric, int peer, const transport::Patience& patience,
+         Clock::duration longest_silence)
+        : fabric_(fabric), peer_(peer), patience_(patience), longest_silence_(longest_silence) {}
 
     bool is_broken() const { return is_broken_; }
 
@@ -47,10 +51,16 @@ class Talk {
         finish();
     }
     std::uint64_t receive() {
-        std::uint64_t number = 0;
-        begin_receive(&number, sizeof number);
+        begin_receive(&taken_, sizeof taken_);
         finish();
-        return is_broken_ ? 0 : number;
+        return is_broken_ ? 0 : taken_;
+    }
+    // Returns once the other side has answered the number.
+    void ask(std::uint64_t number) {
+        given_ = number;
+        begin_receive(&taken_, sizeof taken_);
+        begin_send(&given_, sizeof given_);
+        finish();
     }
     // Both ways at once.
     void exchange(std::uint64_t bytes) {
@@ -83,31 +93,39 @@ class Talk {
         const std::size_t count = fabric_.poll(ended);
         for (std::size_t i = 0; i < count; ++i) is_broken_ |= !ended[i].ok;
         under_way_ -= static_cast<int>(count);
-        if (count > 0) return;
+        if (count > 0) {
+            silent_since_ = Clock::now();
+            return;
+        }
         patience_.next_look(0ms);
-        if (patience_.is_over())
-            throw Error(Status::timeout,
-                        fmt::format("rank {} does not answer while the links are measured; is its process "
-                                    "stopped? HOCKET_PROBE=off, on all ranks, does without",
-                                    peer_));
+        if (Clock::now() - silent_since_ > longest_silence_) throw silence();
         fabric_.wait({}, 1ms);
+    }
+    Error silence() const {
+        const std::string address = fabric_.peer_address(peer_);
+        return {Status::timeout,
+                fmt::format("the probe of links between hosts: no answer from rank {}{} for {:.1f} s; is its "
+                            "process stopped, or its link cut? HOCKET_PROBE=off, on all ranks, does without",
+                            peer_, address.empty() ? "" : " at " + address,
+                            std::chrono::duration<double>(longest_silence_).count())};
     }
 
     transport::Fabric& fabric_;
     const int peer_;
     const transport::Patience& patience_;
+    const Clock::duration longest_silence_;
+    Clock::time_point silent_since_ = Clock::now();
     bool is_broken_ = false;
     int under_way_ = 0;
-    std::uint64_t given_ = 0;
+    std::uint64_t given_ = 0, taken_ = 0;
     transport::Segment in_{}, out_{};
     std::vector<std::byte> sent_, received_;
     transport::Message messages_[2];
 };
 
-// The side that measures says what is to be exchanged next, in bytes; 0 ends it.
-double time_of(Talk& talk, std::uint64_t bytes) {
+double time_of(Talk& talk, std::uint64_t bytes, Clock::time_point until) {
     double shortest = 0;
-    for (int trial = 0; trial < trials; ++trial) {
+    for (int trial = 0; trial < trials && (trial == 0 || Clock::now() < until); ++trial) {
         const auto start = Clock::now();
         talk.send(bytes);
         talk.exchange(bytes);
@@ -118,44 +136,62 @@ double time_of(Talk& talk, std::uint64_t bytes) {
     return shortest;
 }
 
-double latency_of(Talk& talk) {
+// A message has been sent once the kernel has taken it, so only an answer shows how long it was under way.
+double latency_of(Talk& talk, Clock::time_point until) {
     double shortest = 0;
-    for (int ping = 0; ping <= pings; ++ping) {
+    for (int turn = 0; turn <= pings && (turn < 2 || Clock::now() < until); ++turn) {
         const auto start = Clock::now();
-        talk.send(sizeof(std::uint64_t));
-        talk.exchange(sizeof(std::uint64_t));
-        talk.receive();
-        const double one_way = seconds_since(start) / 3;
-        if (ping > 0) shortest = ping == 1 ? one_way : std::min(shortest, one_way);  // the first one waits
+        talk.ask(ping);
+        const double one_way = seconds_since(start) / 2;
+        if (turn > 0) shortest = turn == 1 ? one_way : std::min(shortest, one_way);  // the first one waits
     }
     return shortest;
 }
 
-double rate_of(Talk& talk) {
+// Returns 0 if the time ends before there are two amounts.
+double rate_of(Talk& talk, Clock::time_point until) {
     const double enough = std::chrono::duration<double>(long_enough).count();
     std::uint64_t less = least_amount, more = less;
-    double less_time = time_of(talk, less), more_time = less_time;
+    double less_time = time_of(talk, less, until), more_time = less_time;
+    if (Clock::now() >= until) return 0;
     do {
         less = more, less_time = more_time;
         more = std::min(most_amount, less * (less_time >= enough ? 2 : step));
-        more_time = time_of(talk, more);
-    } while (more_time < enough && more < most_amount && !talk.is_broken());
+        more_time = time_of(talk, more, until);
+    } while (more_time < enough && more < most_amount && !talk.is_broken() && Clock::now() < until);
     return rate_between(double(less), less_time, double(more), more_time);
 }
 
-std::optional<HostPair> measure(Talk& talk, int own, int other) {
-    const double latency = latency_of(talk), rate = rate_of(talk);
-    talk.send(0);
-    if (talk.is_broken()) return std::nullopt;
-    return HostPair{own, other, latency, rate};
+bool makes_sense(const HostPair& pair) {
+    const auto is_measured = [](double figure) { return std::isnormal(figure) && figure > 0; };
+    return (is_measured(pair.latency) && is_measured(pair.rate)) || (pair.latency == 0 && pair.rate == 0);
 }
 
-void answer(Talk& talk) {
-    while (const std::uint64_t bytes = talk.receive()) {
-        if (bytes > most_amount) return;  // no rank says that
-        talk.exchange(bytes);
-        talk.send(0);
+// The other side gets the figures, too.
+void measure(Talk& talk, HostPair& pair, Clock::time_point until) {
+    const auto start = Clock::now();
+    HostPair found = pair;
+    if (start < until) {
+        found.latency = latency_of(talk, start + (until - start) / 4);
+        if (Clock::now() < until) found.rate = rate_of(talk, until);
     }
+    const bool is_whole = found.is_measured() && makes_sense(found) && !talk.is_broken();
+    if (is_whole) pair = found;
+    talk.send(no_more);
+    talk.send(std::bit_cast<std::uint64_t>(pair.latency));
+    talk.send(std::bit_cast<std::uint64_t>(pair.rate));
+}
+
+void answer(Talk& talk, HostPair& pair) {
+    while (const std::uint64_t next = talk.receive()) {
+        if (next > most_amount) return;  // no rank says that
+        if (next != ping) talk.exchange(next);
+        talk.send(next);
+    }
+    HostPair found = pair;
+    found.latency = std::bit_cast<double>(talk.receive());
+    found.rate = std::bit_cast<double>(talk.receive());
+    if (makes_sense(found) && !talk.is_broken()) pair = found;
 }
 
 // Returns the first rank of each host.
@@ -164,22 +200,6 @@ std::vector<int> speakers_of(const std::vector<int>& hosts) {
     for (std::size_t rank = 0; rank < hosts.size(); ++rank)
         if (hosts[rank] == static_cast<int>(speakers.size())) speakers.push_back(static_cast<int>(rank));
     return speakers;
-}
-
-std::vector<HostPair> measure_own(transport::Fabric& fabric, const std::vector<int>& speakers, int own,
-                                  const transport::Patience& patience) {
-    std::vector<HostPair> pairs;
-    const int count = static_cast<int>(speakers.size());
-    for (int round = 0; round < rounds_of(count); ++round) {
-        const int other = partner_of(own, count, round);
-        if (other < 0) continue;
-        Talk talk(fabric, speakers[static_cast<std::size_t>(other)], patience);
-        if (own > other)
-            answer(talk);
-        else if (const auto pair = measure(talk, own, other))
-            pairs.push_back(*pair);
-    }
-    return pairs;
 }
 
 // Two digits, so that figures that are measured again give the same topology mostly.
@@ -212,31 +232,65 @@ double rate_between(double less_bytes, double less_seconds, double more_bytes, d
     return std::min((more_bytes - less_bytes) / (more_seconds - less_seconds), most_above * with_latency);
 }
 
+std::vector<HostPair> measure_own(transport::Fabric& fabric, const std::vector<int>& speakers, int own,
+                                  const transport::Patience& patience, std::chrono::milliseconds time) {
+    const auto start = Clock::now();
+    std::vector<HostPair> pairs;
+    const int count = static_cast<int>(speakers.size());
+    for (int round = 0; round < rounds_of(count); ++round) {
+        const int other = partner_of(own, count, round);
+        if (other < 0) continue;
+        Talk talk(fabric, speakers[static_cast<std::size_t>(other)], patience, patience.deadline - start);
+        HostPair& pair = pairs.emplace_back(HostPair{std::min(own, other), std::max(own, other)});
+        if (own < other)
+            measure(talk, pair, start + time);
+        else
+            answer(talk, pair);
+    }
+    return pairs;
+}
+
+std::vector<HostPair> told_of(const std::vector<HostPair>& own_pairs, int own, int hosts) {
+    std::vector<HostPair> told;
+    if (hosts <= most_hosts_in_full) {
+        const auto is_own = [&](const HostPair& pair) { return pair.a == own; };
+        std::copy_if(own_pairs.begin(), own_pairs.end(), std::back_inserter(told), is_own);
+    } else if (!own_pairs.empty()) {
+        const auto by_rate = [](const HostPair& a, const HostPair& b) { return a.rate < b.rate; };
+        told.push_back(*std::max_element(own_pairs.begin(), own_pairs.end(), by_rate));
+        for (const HostPair& pair : own_pairs) told[0].latency = std::max(told[0].latency, pair.latency);
+    }
+    return told;
+}
+
 std::optional<LinkFigures> probe_links(transport::Bootstrap& bootstrap, transport::Fabric& fabric,
-                                       const std::vector<int>& hosts, const transport::Patience& patience) {
+                                       const std::vector<int>& hosts, const transport::Patience& patience,
+                                       std::chrono::milliseconds time) {
+    const auto longest_silence =
+        std::chrono::ceil<std::chrono::milliseconds>(patience.deadline - Clock::now());
     const std::vector<int> speakers = speakers_of(hosts);
     const int own = hosts[static_cast<std::size_t>(bootstrap.rank())];
-    std::vector<HostPair> measured;
+    std::vector<HostPair> told;
     if (speakers[static_cast<std::size_t>(own)] == bootstrap.rank())
-        measured = measure_own(fabric, speakers, own, patience);
-    LinkFigures figures{hosts, {}};
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(patience.deadline - Clock::now());
-    for (const std::string& text : bootstrap.all_gather(text_of(measured), left))
-        if (const auto theirs = read_pairs(text))
-            figures.pairs.insert(figures.pairs.end(), theirs->begin(), theirs->end());
-    if (figures.pairs.empty()) return std::nullopt;
-    return figures;
+        told = told_of(measure_own(fabric, speakers, own, patience, time), own,
+                       static_cast<int>(speakers.size()));
+    std::vector<HostPair> pairs;
+    for (const std::string& text : bootstrap.all_gather(text_of(told), longest_silence + time))
+        if (const auto theirs = read_pairs(text)) pairs.insert(pairs.end(), theirs->begin(), theirs->end());
+    if (pairs.empty()) return std::nullopt;
+    return LinkFigures(hosts, std::move(pairs));
 }
 
 double LinkFigures::rate_of(int host) const {
     double rate = 0;
-    for (const HostPair& pair : pairs)
+    for (const HostPair& pair : *pairs)
         if (pair.a == host || pair.b == host) rate = std::max(rate, pair.rate);
     return rate;
 }
 
 LinkFigures LinkFigures::of(const std::vector<int>& ranks) const {
-    LinkFigures some{{}, pairs};
+    LinkFigures some = *this;
+    some.hosts.clear();
     for (const int rank : ranks) some.hosts.push_back(hosts.at(static_cast<std::size_t>(rank)));
     return some;
 }
@@ -252,7 +306,7 @@ std::string LinkFigures::topology(const std::string& topology) const {
         if (rate <= 0) return "";
         slowest = slowest == 0 ? rate : std::min(slowest, rate);
     }
-    for (const HostPair& pair : pairs)
+    for (const HostPair& pair : *pairs)
         if (ranks_of.contains(pair.a) && ranks_of.contains(pair.b)) latency = std::max(latency, pair.latency);
     if (ranks_of.size() < 2 || latency <= 0) return "";
     return fmt::format("{}{}@{:g}MB/s,{:g}us", topology, has_hosts ? "" : "h", rounded(slowest) / 1e6,
@@ -260,20 +314,34 @@ std::string LinkFigures::topology(const std::string& topology) const {
 }
 
 std::string LinkFigures::text() const {
-    const auto by_rate = [](const HostPair& a, const HostPair& b) { return a.rate < b.rate; };
-    const auto by_latency = [](const HostPair& a, const HostPair& b) { return a.latency < b.latency; };
-    const auto [slowest, fastest] = std::minmax_element(pairs.begin(), pairs.end(), by_rate);
-    const auto [nearest, farthest] = std::minmax_element(pairs.begin(), pairs.end(), by_latency);
-    return fmt::format(
-        "{} pair{} of hosts: {:.3g} to {:.3g} MB/s (slowest: hosts {} and {}), {:.3g} to {:.3g} us",
-        pairs.size(), pairs.size() == 1 ? "" : "s", slowest->rate / 1e6, fastest->rate / 1e6, slowest->a,
-        slowest->b, nearest->latency * 1e6, farthest->latency * 1e6);
+    const std::set<int> here(hosts.begin(), hosts.end());
+    std::vector<HostPair> measured, others;
+    for (const HostPair& pair : *pairs)
+        if (here.contains(pair.a) && here.contains(pair.b))
+            (pair.is_measured() ? measured : others).push_back(pair);
+    const auto counted = [](const std::vector<HostPair>& some) {
+        return fmt::format("{} pair{}", some.size(), some.size() == 1 ? "" : "s");
+    };
+    std::string text = counted(measured) + " of hosts";
+    if (!measured.empty()) {
+        const auto by_rate = [](const HostPair& a, const HostPair& b) { return a.rate < b.rate; };
+        const auto by_latency = [](const HostPair& a, const HostPair& b) { return a.latency < b.latency; };
+        const auto [slowest, fastest] = std::minmax_element(measured.begin(), measured.end(), by_rate);
+        const auto [nearest, farthest] = std::minmax_element(measured.begin(), measured.end(), by_latency);
+        text += fmt::format(": {:.3g} to {:.3g} MB/s (slowest: hosts {} and {}), {:.3g} to {:.3g} us",
+                            slowest->rate / 1e6, fastest->rate / 1e6, slowest->a, slowest->b,
+                            nearest->latency * 1e6, farthest->latency * 1e6);
+    }
+    if (!others.empty())
+        text += fmt::format("; not measured: {} (hosts {} and {}{})", counted(others), others[0].a,
+                            others[0].b, others.size() > 1 ? ", ..." : "");
+    return text;
 }
 
 std::string text_of(const std::vector<HostPair>& pairs) {
     std::string text;
     for (const HostPair& pair : pairs)
-        text += fmt::format("{} {} {} {}\n", pair.a, pair.b, pair.latency, pair.rate);
+        text += fmt::format("{} {} {:.4g} {:.4g}\n", pair.a, pair.b, pair.latency, pair.rate);
     return text;
 }
 
@@ -290,9 +358,7 @@ std::optional<std::vector<HostPair>> read_pairs(const std::string& text) {
         HostPair pair;
         if (!read(pair.a, ' ') || !read(pair.b, ' ') || !read(pair.latency, ' ') || !read(pair.rate, '\n'))
             return std::nullopt;
-        const bool makes_sense = pair.a >= 0 && pair.a < pair.b && std::isnormal(pair.latency) &&
-                                 pair.latency > 0 && std::isnormal(pair.rate) && pair.rate > 0;
-        if (!makes_sense) return std::nullopt;
+        if (pair.a < 0 || pair.a >= pair.b || !makes_sense(pair)) return std::nullopt;
         pairs.push_back(pair);
     }
     return pairs;
