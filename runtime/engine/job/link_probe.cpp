@@ -268,11 +268,13 @@ std::optional<LinkFigures> probe_links(transport::Bootstrap& bootstrap, transpor
                                        std::chrono::milliseconds time) {
     const auto longest_silence =
         std::chrono::ceil<std::chrono::milliseconds>(patience.deadline - Clock::now());
+    bootstrap.all_gather("", longest_silence);  // so that waiting for a late rank takes none of the time
+    const transport::Patience from_here{Clock::now() + longest_silence, patience.abandoned};
     const std::vector<int> speakers = speakers_of(hosts);
     const int own = hosts[static_cast<std::size_t>(bootstrap.rank())];
     std::vector<HostPair> told;
     if (speakers[static_cast<std::size_t>(own)] == bootstrap.rank())
-        told = told_of(measure_own(fabric, speakers, own, patience, time), own,
+        told = told_of(measure_own(fabric, speakers, own, from_here, time), own,
                        static_cast<int>(speakers.size()));
     std::vector<HostPair> pairs;
     for (const std::string& text : bootstrap.all_gather(text_of(told), longest_silence + time))
