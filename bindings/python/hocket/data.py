@@ -145,7 +145,10 @@ def one_by_one(loader: Iterable[Any]) -> Iterator[Any]:
 def _batches_of(state: dict[str, Any]) -> int:
     """Returns how many batches an epoch has on each rank, for a sampler with this state."""
     samples, ranks, size = state["samples"], state["world_size"], state["batch_size"]
-    return samples // ranks // size if state["drop_last"] else -(-(-(-samples // ranks)) // size)
+    if state["drop_last"]:
+        return samples // ranks // size
+    of_a_rank = -(-samples // ranks)  # rounded up
+    return -(-of_a_rank // size)
 
 
 class Sampler(torch.utils.data.Sampler):
