@@ -118,32 +118,75 @@ double LocalPeers::cost_of_others(kernels::Path path, std::uint64_t program) con
     return sum;
 }
 
-// Calls copy(offset, bytes) for stretches of some ms, so that a member that fails need not wait for long.
-template <typename Copy>
-bool LocalPeers::use_private(Member member, std::uint64_t bytes, Copy copy) {
+// Copies stretches of some ms, so that a member that fails need not wait for long.
+bool LocalPeers::copy_private(const PrivateCopy& copy) {
     constexpr std::uint64_t longest = std::uint64_t{16} << 20;
     struct End {
         LocalPeers& peers;
         ~End() { peers.end_pull(); }
     };
-    for (std::uint64_t at = 0; at < bytes; at += longest) {
-        if (!begin_pull(member)) return false;
+    for (std::uint64_t at = 0; at < copy.bytes; at += longest) {
+        if (!begin_pull(copy.member)) return false;
         const End end{*this};
-        if (copy(at, std::min(longest, bytes - at)) != PeerMemory::Outcome::done) return false;
+        const std::uint64_t bytes = std::min(longest, copy.bytes - at);
+        const auto outcome = copy.reads
+                                 ? peer_memory_.read(copy.member, copy.own + at, copy.theirs + at, bytes)
+                                 : peer_memory_.write(copy.member, copy.theirs + at, copy.own + at, bytes);
+        if (outcome != PeerMemory::Outcome::done) return false;
     }
     return true;
 }
 
-bool LocalPeers::read_private(Member member, std::byte* to, const std::byte* from, std::uint64_t bytes) {
-    return use_private(member, bytes, [&](std::uint64_t at, std::uint64_t length) {
-        return peer_memory_.read(member, to + at, from + at, length);
-    });
+bool LocalPeers::open_joint(const PrivateCopy& copy) {
+    if (open_ || !JointCopy::is_worth_it(copy.bytes)) return false;
+    JointCopy& joint = board(self()).joint;
+    open_ = {copy, JointCopy::blocks_of(copy.bytes),
+             joint.copied_by_others().load(std::memory_order_relaxed)};
+    publish(joint.next(), joint.prepare({reinterpret_cast<std::uint64_t>(copy.own),
+                                         reinterpret_cast<std::uint64_t>(copy.theirs), copy.bytes,
+                                         copy.member, copy.reads}));
+    return true;
 }
 
-bool LocalPeers::write_private(Member member, std::byte* to, const std::byte* from, std::uint64_t bytes) {
-    return use_private(member, bytes, [&](std::uint64_t at, std::uint64_t length) {
-        return peer_memory_.write(member, to + at, from + at, length);
-    });
+bool LocalPeers::advance_joint() {
+    JointCopy& joint = board(self()).joint;
+    const PrivateCopy& whole = open_->copy;
+    while (const auto block = joint.take()) {
+        if (!copy_private(
+                {whole.member, whole.reads, whole.own + block->at, whole.theirs + block->at, block->bytes}))
+            return false;
+        --open_->left;
+    }
+    if (!joint.have_others_copied(open_->left, open_->copied_by_others)) return false;
+    open_.reset();
+    return true;
+}
+
+// The opener's memory is the other one's here, and its reads are writes.
+bool LocalPeers::help() {
+    for (Member member = 0; member < members(); ++member) {
+        if (member == self()) continue;
+        JointCopy& joint = board(member).joint;
+        JointCopy::Copy copy{};
+        const auto block = joint.take_for(self(), copy);
+        if (!block) continue;
+        // If the member has failed, its copy needs no end.
+        if (!copy_private({member, !copy.reads, reinterpret_cast<std::byte*>(copy.others + block->at),
+                           reinterpret_cast<std::byte*>(copy.own + block->at), block->bytes}))
+            return false;
+        publish(joint.copied_by_others(), joint.copied_by_others().load(std::memory_order_relaxed) + 1);
+        return true;
+    }
+    return false;
+}
+
+bool LocalPeers::has_reached_by_help(Member member, std::uint64_t number, std::uint64_t tile,
+                                     std::uint64_t value) {
+    for (int i = 0; i < spins_; ++i) {
+        if (is_there(member, number, tile, value)) return true;
+        if (!help()) relax();
+    }
+    return is_there(member, number, tile, value);
 }
 
 void LocalPeers::fall_asleep() {

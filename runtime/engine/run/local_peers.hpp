@@ -21,6 +21,7 @@
 #include "runtime/compute/kernels/cpu/hand_over.hpp"
 #include "runtime/device/exported.hpp"
 #include "runtime/engine/plan/address.hpp"
+#include "runtime/engine/run/joint_copy.hpp"
 #include "runtime/engine/run/peer_memory.hpp"
 #include "runtime/transport/window/window.hpp"
 
@@ -200,10 +201,25 @@ class LocalPeers {
         return peer_memory_.reaches_all(
             [this](Member member) -> const PeerMemory::Card& { return board(member).card; });
     }
-    // Copy from or to a member's private memory. Return false if the member has failed or its process has
-    // ended, of which the bootstrap will tell. Throw what PeerMemory throws.
-    bool read_private(Member member, std::byte* to, const std::byte* from, std::uint64_t bytes);
-    bool write_private(Member member, std::byte* to, const std::byte* from, std::uint64_t bytes);
+    // A copy between this process's memory and a member's private memory: to `own`, or from there.
+    struct PrivateCopy {
+        Member member;
+        bool reads;
+        std::byte *own, *theirs;
+        std::uint64_t bytes;
+    };
+    // Returns false if the member has failed or its process has ended, of which the bootstrap will tell.
+    // Throws what PeerMemory throws.
+    bool copy_private(const PrivateCopy& copy);
+    // As copy_private(), with the member's help. open_joint() returns false if the copy is too small, or if
+    // another start of this rank has one open. advance_joint() copies what nobody has copied yet, and returns
+    // true once all is done.
+    bool open_joint(const PrivateCopy& copy);
+    bool advance_joint();
+    // Copies a block for a member that has a copy with this rank open. Returns false if there is none.
+    bool help();
+    // As has_reached(), and helps meanwhile.
+    bool has_reached_by_help(Member member, std::uint64_t number, std::uint64_t tile, std::uint64_t value);
 
     // What the last timed tile of a program took this rank's processor, in nanoseconds for each byte of x,
     // and what it took the others together. program: its fingerprint.
@@ -223,6 +239,7 @@ class LocalPeers {
         alignas(128) std::atomic<std::uint32_t> pulls;     // copies that begin_pull() has allowed
         std::atomic<std::uint32_t> is_withdrawn;
         PeerMemory::Card card;
+        JointCopy joint;
         // By path: a program's, and the cost as a float.
         alignas(128) std::atomic<std::uint64_t> costs[2];
         Line lines[slots];
@@ -243,8 +260,8 @@ class LocalPeers {
         return window_->reserved(member) + whole_pages(sizeof(Board));
     }
     void ring_sleepers();
-    template <typename Copy>
-    bool use_private(Member member, std::uint64_t bytes, Copy copy);
+    bool copy_private(Member member, bool reads, std::uint64_t own, std::uint64_t theirs,
+                      std::uint64_t bytes);
 
     std::unique_ptr<transport::Window> window_;
     std::vector<dsl::Rank> ranks_;
@@ -260,6 +277,13 @@ class LocalPeers {
     bool fences_others_;
     std::optional<kernels::Path> hand_over_path_;
     PeerMemory peer_memory_;
+    // The copy that this rank has open: its blocks that nobody is known to have copied, and the number of
+    // others' blocks when it was opened.
+    struct OpenCopy {
+        PrivateCopy copy;
+        std::uint64_t left, copied_by_others;
+    };
+    std::optional<OpenCopy> open_;
 };
 
 // ---- Inline ----------------------------------------------------------------------------------------------

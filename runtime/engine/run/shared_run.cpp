@@ -168,7 +168,7 @@ void SharedRun::show_private_buffers() {
     // Staged memory is written by a device after the ranks have met.
     const bool may_lend = !start_.must_copy_input && staging_ == nullptr;
     is_lent_ = single_copy_.show(
-        *start_.local_peers, start_.sequence, part * start_.parts, may_lend, all_in_windows_,
+        *start_.local_peers, start_.sequence, part * start_.parts, may_lend,
         {start_.send, bytes_of(start_.plan->input()), offsets[start_.program().input_origin]},
         {start_.recv, bytes_of(start_.plan->output()), offsets[start_.program().output_origin]});
 }

@@ -15,7 +15,7 @@ constexpr std::uint64_t least_measured_bytes = 16 * 1024;
 SingleCopyStarts::SingleCopyStarts(const Plan& plan) : suits_program_(can_copy_once(plan.program())) {}
 
 bool SingleCopyStarts::show(LocalPeers& local_peers, std::uint64_t number, std::uint64_t bytes, bool may_lend,
-                            bool in_windows, const Buffer& input, const Buffer& output) {
+                            const Buffer& input, const Buffer& output) {
     PeerMemory& memory = local_peers.peer_memory();
     LocalPeers::Line& line = local_peers.line(local_peers.self(), number);
     const bool is_worth_it = memory.use() == SingleCopy::always || bytes >= least_measured_bytes;
@@ -28,7 +28,8 @@ bool SingleCopyStarts::show(LocalPeers& local_peers, std::uint64_t number, std::
                           reinterpret_cast<std::uint64_t>(virtual_base(output.memory, output.skipped))};
     line.timed_number = timed_number_;
     line.time = time_;
-    chosen_ = local_peers.self() == 0 && !in_windows ? choose(local_peers) : SingleCopyChoice::Choice{};
+    // If peers use no buffer of this rank's, it does not know yet if they use private ones of each other.
+    chosen_ = local_peers.self() == 0 ? choose(local_peers) : SingleCopyChoice::Choice{};
     line.is_copied_once = chosen_.is_once;
     return true;
 }
@@ -45,6 +46,7 @@ bool SingleCopyStarts::decide(LocalPeers& local_peers, std::uint64_t number) {
         if (!local_peers.line(member, number).can_lend) return false;
     note_last(local_peers, number);
     const bool is_once = local_peers.line(0, number).is_copied_once;
+    if (choice_) choice_->count(kind_);
     if (local_peers.self() == 0) last_ = Timed{number, kind_, chosen_};
     met_number_ = number;
     met_ = Clock::now();

@@ -27,10 +27,11 @@ class SingleCopyStarts {
         std::uint64_t bytes, skipped;  // skipped: of the positions that lie before it
     };
     // Writes this rank's part of the line for a start. bytes: of x. may_lend: false if peers must not use the
-    // buffers themselves. in_windows: peers need no kernel to use them. Returns true if they may use them.
+    // buffers themselves. Returns true if they may use them.
     bool show(LocalPeers& local_peers, std::uint64_t number, std::uint64_t bytes, bool may_lend,
-              bool in_windows, const Buffer& input, const Buffer& output);
-    // Returns true if peers use each other's private buffers in this start. Call when all have come.
+              const Buffer& input, const Buffer& output);
+    // Returns true if peers use each other's private buffers in this start. Call when all have come, if not
+    // all that peers use lies in windows.
     bool decide(LocalPeers& local_peers, std::uint64_t number);
     // Call when this rank's part of the start that was decided last is done.
     void done();

@@ -33,18 +33,23 @@ class SingleCopyChoice {
     };
 
     // Returns the choice for the next start of this kind. The time of the one before may be noted later.
-    Choice next(const Kind& kind) {
-        State& state = state_of(kind);
+    Choice next(const Kind& kind) const {
+        const State& state = states_[index_of(kind)];
         const std::size_t start = state.starts;
-        state.starts = start + 1 < period ? start + 1 : first_measured;
-        if (start == first_measured) state.costs[0].starts = state.costs[1].starts = 0;
         if (start < first_measured || start >= first_measured + measured) return {state.is_once_best, false};
         return {(start - first_measured) / group % 2 == 1, true};
     }
 
+    // Counts a start that went by its choice.
+    void count(const Kind& kind) {
+        State& state = states_[index_of(kind)];
+        if (state.starts == first_measured) state.costs[0].starts = state.costs[1].starts = 0;
+        state.starts = state.starts + 1 < period ? state.starts + 1 : first_measured;
+    }
+
     // Notes the time of a start that was measured, from when all ranks had come until the last one was done.
     void note(const Kind& kind, bool is_once, std::chrono::nanoseconds time) {
-        State& state = state_of(kind);
+        State& state = states_[index_of(kind)];
         Costs& costs = state.costs[is_once ? 1 : 0];
         costs.per_byte[costs.starts++ % timed] =
             static_cast<double>(time.count()) / static_cast<double>(kind.bytes);
@@ -83,11 +88,11 @@ class SingleCopyChoice {
         Costs costs[2]{};  // through tiles; copied once
     };
 
-    State& state_of(const Kind& kind) {
-        return states_[kind.is_in_place ? 1 : 0][static_cast<std::size_t>(std::bit_width(kind.bytes))];
+    static std::size_t index_of(const Kind& kind) {
+        return static_cast<std::size_t>(std::bit_width(kind.bytes)) * 2 + (kind.is_in_place ? 1 : 0);
     }
 
-    std::array<State, 65> states_[2]{};
+    std::array<State, 2 * 65> states_{};
 };
 
 }  // namespace hocket::engine

@@ -95,6 +95,7 @@ void TileRun::begin(std::uint64_t index) {
     busy_ = {};
     if (is_copied(dsl::input_area)) time([this] { copy_through_window(dsl::input_area); });
     next_ = 0;
+    crossing_ = {};
     active_ = true;
 }
 
@@ -238,11 +239,15 @@ void TileRun::work_in_blocks(const dsl::Op& op, std::uint64_t begin, std::uint64
 bool TileRun::awaits(const TileStep& step, bool patient) {
     // Small copies are not written again until all ranks have completed this start.
     if (step.guards_buffers && start_.is_small && tile_.is_whole()) return true;
-    const LocalPeers& local_peers = *start_.local_peers;
+    LocalPeers& local_peers = *start_.local_peers;
     const Member member = local_peers.member_of(step.peer);
     const std::uint64_t slot = index_ % slots, value = start_.value_of(index_, step.signal);
-    if (!(patient ? local_peers.has_reached(member, start_.sequence, slot, value)
-                  : local_peers.is_there(member, start_.sequence, slot, value))) {
+    const auto has_come = [&] {
+        if (!patient) return local_peers.is_there(member, start_.sequence, slot, value);
+        return start_.copies_once ? local_peers.has_reached_by_help(member, start_.sequence, slot, value)
+                                  : local_peers.has_reached(member, start_.sequence, slot, value);
+    };
+    if (!has_come()) {
         if (patient) start_.look_for_absent(member, next_);
         return false;
     }

@@ -100,6 +100,8 @@ class TileRun {
     void choose_path();
     bool work_across(const dsl::Op& op);
     bool copy_across(const dsl::Op& op, std::uint64_t begin, std::uint64_t bytes);
+    template <typename Meanwhile>
+    bool cross(const LocalPeers::PrivateCopy& copy, Meanwhile meanwhile);
     bool work_across_in_block(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes);
     std::optional<Member> lender_of(dsl::AreaId area) const;
     void work_between(const TileStep& step, std::uint64_t begin, std::uint64_t end);
@@ -150,6 +152,12 @@ class TileRun {
     std::uint64_t placed_chunk_ = 0;
     dsl::OpId next_ = 0;
     bool active_ = false;
+    // The part of the next operation that is done, if it is a copy between this rank and lenders.
+    struct Crossing {
+        std::size_t lenders = 0;  // that have their copy
+        bool has_own = false;     // this rank has its own
+        bool is_open = false;     // LocalPeers::open_joint() has begun the next lender's
+    } crossing_;
     HandOverPath::Choice choice_{kernels::Path::cache};  // of data that are handed over
     HandOverPath* timed_ = nullptr;                      // null: this tile is not timed
     std::chrono::nanoseconds busy_{};                    // if timed: the processor time of this tile's work

@@ -1,8 +1,9 @@
 // The operations of a tile run on buffers that are private memory of local peers: the kernel copies what is
-// read to this rank, and what is written to them (LocalPeers::read_private). Each returns false if a peer has
+// read to this rank, and what is written to them (LocalPeers::copy_private). Each returns false if a peer has
 // gone; the operation then never ends, and the bootstrap tells of the loss.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/engine/run/peer_use.hpp"
@@ -40,20 +41,47 @@ bool TileRun::work_across(const dsl::Op& op) {
     return goes_on;
 }
 
+// From a lender to one place of this rank, or from this rank to any places.
 bool TileRun::copy_across(const dsl::Op& op, std::uint64_t begin, std::uint64_t bytes) {
-    LocalPeers& local_peers = *start_.local_peers;
-    const std::byte* from = address(areas_[op.operands[0]], begin);
-    if (const auto lender = lender_of(op.operands[0]))
-        return local_peers.read_private(*lender, address(areas_[op.area], begin), from, bytes);
+    std::byte* from = address(areas_[op.operands[0]], begin);
+    if (const auto lender = lender_of(op.operands[0])) {
+        const bool is_done = cross({*lender, true, address(areas_[op.area], begin), from, bytes}, [] {});
+        if (is_done) crossing_ = {};
+        return is_done;
+    }
+    const auto copy_to_own = [&] {
+        if (std::exchange(crossing_.has_own, true)) return;
+        for_destinations(op, [&](dsl::AreaId area) {
+            std::byte* to = address(areas_[area], begin);
+            if (!lender_of(area) && to != from) std::memmove(to, from, bytes);
+        });
+    };
+    std::size_t lenders = 0;
     bool goes_on = true;
     for_destinations(op, [&](dsl::AreaId area) {
-        std::byte* to = address(areas_[area], begin);
-        if (const auto lender = lender_of(area))
-            goes_on = goes_on && local_peers.write_private(*lender, to, from, bytes);
-        else if (to != from)
-            std::memmove(to, from, bytes);
+        const auto lender = lender_of(area);
+        if (!lender || ++lenders <= crossing_.lenders || !goes_on) return;
+        goes_on = cross({*lender, false, from, address(areas_[area], begin), bytes}, copy_to_own);
+        if (goes_on) ++crossing_.lenders;
     });
-    return goes_on;
+    if (!goes_on) return false;
+    copy_to_own();
+    crossing_ = {};
+    return true;
+}
+
+// Copies between this rank's memory and a lender's, by both of them if it is much; the lender may begin while
+// this rank calls meanwhile(). Call again until it returns true: the lender may be at its last block.
+template <typename Meanwhile>
+bool TileRun::cross(const LocalPeers::PrivateCopy& copy, Meanwhile meanwhile) {
+    LocalPeers& local_peers = *start_.local_peers;
+    if (!crossing_.is_open) {
+        if (!local_peers.open_joint(copy)) return local_peers.copy_private(copy);
+        crossing_.is_open = true;
+        meanwhile();
+    }
+    crossing_.is_open = !local_peers.advance_joint();
+    return !crossing_.is_open;
 }
 
 bool TileRun::work_across_in_block(const dsl::Op& op, std::uint64_t at, std::uint64_t bytes) {
@@ -62,7 +90,7 @@ bool TileRun::work_across_in_block(const dsl::Op& op, std::uint64_t at, std::uin
     for (const dsl::AreaId area : op.operands) {
         const auto lender = lender_of(area);
         if (!lender) continue;
-        if (!local_peers.read_private(*lender, block, address(areas_[area], at), bytes)) return false;
+        if (!local_peers.copy_private({*lender, true, block, address(areas_[area], at), bytes})) return false;
         block_areas_[area] = virtual_base(block, at);
         block += crossing_bytes;
     }
@@ -72,7 +100,7 @@ bool TileRun::work_across_in_block(const dsl::Op& op, std::uint64_t at, std::uin
     for_destinations(op, [&](dsl::AreaId area) {
         std::byte *to = address(areas_[area], at), *from = address(made, at);
         if (const auto lender = lender_of(area))
-            goes_on = goes_on && local_peers.write_private(*lender, to, from, bytes);
+            goes_on = goes_on && local_peers.copy_private({*lender, false, from, to, bytes});
         else if (to != from)
             std::memcpy(to, from, bytes);
     });

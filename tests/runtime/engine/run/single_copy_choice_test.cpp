@@ -20,6 +20,7 @@ int run(SingleCopyChoice& choice, const Kind& kind, int starts,
     SingleCopyChoice::Choice last;
     for (int i = 0; i < starts; ++i) {
         const SingleCopyChoice::Choice chosen = choice.next(kind);
+        choice.count(kind);
         once += chosen.is_once ? 1 : 0;
         // The times of a start are known when the ranks meet for the next one.
         if (last.is_measured) choice.note(kind, last.is_once, time(last.is_once, i - 1));
@@ -76,6 +77,15 @@ TEST_CASE("starts in place, and of other sizes, are measured by themselves") {
 TEST_CASE("starts that nobody timed change nothing") {
     SingleCopyChoice choice;
     int once = 0;
-    for (int i = 0; i < 10'000; ++i) once += choice.next(out_of_place).is_once ? 1 : 0;
+    for (int i = 0; i < 10'000; ++i) {
+        once += choice.next(out_of_place).is_once ? 1 : 0;
+        choice.count(out_of_place);
+    }
     CHECK(once < 10'000 / 100);
+}
+
+TEST_CASE("starts whose buffers need no copy are not counted") {
+    SingleCopyChoice choice;
+    for (int i = 0; i < 1'000; ++i) CHECK_FALSE(choice.next(out_of_place).is_measured);
+    CHECK(run(choice, out_of_place, 200, [](bool is_once, int) { return is_once ? 5us : 8us; }) > 100);
 }

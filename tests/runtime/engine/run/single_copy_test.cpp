@@ -173,3 +173,26 @@ TEST_CASE("ranks learn of one that is killed while they use its memory") {
     CHECK(outcomes[1].text == "");
     CHECK(outcomes[2].signal == SIGKILL);
 }
+
+TEST_CASE("ranks learn of one that is killed while it helps, and while it is helped") {
+    for (const int killed : {0, 1}) {
+        const auto outcomes = test::run_ranks(job("on", 2), [killed](int rank) {
+            const auto comm = Communicator::create(engine::resolve({}));
+            constexpr std::uint64_t many = 2'000'000;
+            const auto plan = comm->plans().cached_plan(
+                {.collective = dsl::Collective::broadcast, .type = DataType::int32}, many);
+            std::vector<int> mine(many, rank), received(many);
+            if (rank == killed) {
+                alarm(1);
+                signal(SIGALRM, [](int) { kill(getpid(), SIGKILL); });
+            }
+            try {
+                for (;;) comm->run(plan, mine.data(), received.data(), many, 1);
+            } catch (const Error& error) {
+                expect(error.status() == Status::peer_lost, error.what());
+            }
+        });
+        CHECK(outcomes[static_cast<std::size_t>(1 - killed)].text == "");
+        CHECK(outcomes[static_cast<std::size_t>(killed)].signal == SIGKILL);
+    }
+}
