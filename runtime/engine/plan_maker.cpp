@@ -128,7 +128,10 @@ SizedPlans::Sized PlanMaker::make(const PlanChoice& choice, std::uint64_t bytes,
     request.ranks = connections_.size();
     request.root = choice.root;
     request.hosts = connections_.agreement().hosts;
-    request.protocol = protocol_of(bytes, connections_.local_peers() != nullptr);
+    const LocalPeers* local_peers = connections_.local_peers();
+    const bool in_turns = local_peers != nullptr && local_peers->members() == connections_.size() &&
+                          local_peers->ranks_per_core() > 1 && !contract_of(choice.collective).combines();
+    request.protocol = protocol_of(bytes, local_peers != nullptr, in_turns);
     request.bytes = bytes;
     request.op = choice.op.defined();
     if (choice.is_uneven)
