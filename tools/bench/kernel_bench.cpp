@@ -27,7 +27,7 @@
 namespace hocket::bench {
 namespace {
 
-void check(hkt_status status) {
+void check_kernel(hkt_status status) {
     if (status != HKT_SUCCESS) throw std::runtime_error(hkt_last_error());
 }
 
@@ -90,9 +90,9 @@ bool is_checked(const KernelOptions& options) {
 }
 
 // The kernel under test, with its data.
-class Subject {
+class MeasuredKernel {
   public:
-    Subject(const KernelOptions& options, std::size_t k)
+    MeasuredKernel(const KernelOptions& options, std::size_t k)
         : options_(options),
           k_(k),
           x_(options.elements, options.type),
@@ -111,12 +111,12 @@ class Subject {
             case Kernel::topk:
                 return select();
             case Kernel::scatter_add:
-                return check(hkt_scatter_add(x_.data(), x_.size(), options_.type, values_.data(),
-                                             options_.type, indices_.data(), k_, options_.threads));
+                return check_kernel(hkt_scatter_add(x_.data(), x_.size(), options_.type, values_.data(),
+                                                    options_.type, indices_.data(), k_, options_.threads));
             case Kernel::norms:
                 const void* const tensor = x_.data();
                 const std::size_t count = x_.size();
-                return check(hkt_norms(&tensor, &count, 1, options_.type, &norm_, options_.threads));
+                return check_kernel(hkt_norms(&tensor, &count, 1, options_.type, &norm_, options_.threads));
         }
     }
 
@@ -148,8 +148,8 @@ class Subject {
         how.thresholds = options_.thresholds;
         how.step = ++step_;
         if (options_.residual) how.residual = residual_.data();
-        check(hkt_topk(x_.data(), x_.size(), options_.type, k_, &how, values_.data(), indices_.data(),
-                       &selected_, nullptr));
+        check_kernel(hkt_topk(x_.data(), x_.size(), options_.type, k_, &how, values_.data(), indices_.data(),
+                              &selected_, nullptr));
     }
 
     const KernelOptions& options_;
@@ -229,21 +229,21 @@ int run_kernel_bench(const KernelOptions& options) {
         throw std::runtime_error(fmt::format("cannot write '{}': {}", options.json_file, error.what()));
     }
     std::size_t k = 0;
-    check(hkt_topk_count(options.elements, options.density, &k));
-    Subject subject(options, k);
+    check_kernel(hkt_topk_count(options.elements, options.density, &k));
+    MeasuredKernel kernel(options, k);
     TorchPeer torch(options, k);
     Times times;
-    subject.run();  // touches the memory's pages
+    kernel.run();  // touches the memory's pages
     for (int round = 0; round < options.iterations; ++round) {
         times.read.push_back(
-            time_ms([&] { read_once(subject.bytes(), static_cast<unsigned>(options.threads)); }));
-        times.kernel.push_back(time_ms([&] { subject.run(); }));
-        if (options.kernel == Kernel::topk) times.nth_element.push_back(subject.nth_element_ms());
+            time_ms([&] { read_once(kernel.bytes(), static_cast<unsigned>(options.threads)); }));
+        times.kernel.push_back(time_ms([&] { kernel.run(); }));
+        if (options.kernel == Kernel::topk) times.nth_element.push_back(kernel.nth_element_ms());
         if (const auto ms = torch.measure()) times.torch.push_back(*ms);
     }
     const std::string torch_is = torch.description();
     if (times.torch.size() < times.kernel.size()) times.torch.clear();
-    const std::size_t wrong = subject.wrong();
+    const std::size_t wrong = kernel.wrong();
     print(options, k, times, torch_is, wrong);
     if (json) write_json(*json, options, k, times, torch_is, wrong);
     return wrong == 0 ? 0 : 1;

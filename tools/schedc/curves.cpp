@@ -16,12 +16,14 @@ namespace {
 
 using namespace dsl;
 
-constexpr double left = 80, width = 760, top = 34, height = 460, bottom = 54;  // pixels
-constexpr double legend = left + width + 20, legend_width = 240, legend_row = 18;
+constexpr double plot_left = 80, plot_width = 760, plot_top = 34, plot_height = 460,
+                 plot_bottom = 54;  // pixels
+constexpr double legend = plot_left + plot_width + 20, legend_width = 240, legend_row = 18;
 constexpr double letter = 6.5;  // about as wide as one is
 constexpr std::size_t most_marks = 12;
 // Of middle brightness, so that they show on light and on dark; told apart by those who see few colours, too.
-constexpr std::array colours = {"#3b82d0", "#d9730d", "#2a9d6f", "#c2508f", "#8a6fd1", "#b08d00", "#7d8590"};
+constexpr std::array curve_colours = {"#3b82d0", "#d9730d", "#2a9d6f", "#c2508f",
+                                      "#8a6fd1", "#b08d00", "#7d8590"};
 constexpr std::array dashes = {"none", "7 4", "2 3"};  // for more curves than colours
 
 struct Curve {
@@ -94,12 +96,12 @@ std::string across(const Axis& axis, const std::set<double>& values, bool over_r
     std::size_t i = 0;
     for (const double value : values) {
         if (i++ % step > 0) continue;
-        drawn += line(axis.at(value), top, axis.at(value), top + height + 4, "grid");
-        drawn += text(axis.at(value), top + height + 18, "middle",
+        drawn += line(axis.at(value), plot_top, axis.at(value), plot_top + plot_height + 4, "grid");
+        drawn += text(axis.at(value), plot_top + plot_height + 18, "middle",
                       over_ranks ? fmt::format("{:.0f}", value) : text_of_size(value));
     }
-    return drawn +
-           text(left + width / 2, top + height + 40, "middle", over_ranks ? "ranks" : "size of the data");
+    return drawn + text(plot_left + plot_width / 2, plot_top + plot_height + 40, "middle",
+                        over_ranks ? "ranks" : "size of the data");
 }
 
 std::string upwards(const Axis& axis, const std::vector<double>& times) {
@@ -108,15 +110,15 @@ std::string upwards(const Axis& axis, const std::vector<double>& times) {
     for (const double time : times) {
         const double digits = std::log10(time);
         if (only_powers && std::abs(digits - std::round(digits)) > 1e-9) continue;
-        drawn += line(left - 4, axis.at(time), left + width, axis.at(time), "grid");
-        drawn += text(left - 8, axis.at(time) + 4, "end", text_of_time(time * (1 + 1e-12)));
+        drawn += line(plot_left - 4, axis.at(time), plot_left + plot_width, axis.at(time), "grid");
+        drawn += text(plot_left - 8, axis.at(time) + 4, "end", text_of_time(time * (1 + 1e-12)));
     }
-    return drawn + text(left - 8, top - 12, "end", "time");
+    return drawn + text(plot_left - 8, plot_top - 12, "end", "time");
 }
 
 std::string curve(const Curve& curve, std::size_t number, const Axis& x, const Axis& y) {
-    const char* const colour = colours[number % colours.size()];
-    const char* const dash = dashes[number / colours.size() % dashes.size()];
+    const char* const colour = curve_colours[number % curve_colours.size()];
+    const char* const dash = dashes[number / curve_colours.size() % dashes.size()];
     std::string places, marks;
     for (const auto& [value, point] : curve.points) {
         const std::string place = fmt::format("{:.2f},{:.2f} ", x.at(value), y.at(point->seconds));
@@ -133,7 +135,7 @@ std::string curve(const Curve& curve, std::size_t number, const Axis& x, const A
             "stroke-dasharray=\"{}\"/>\n",
             points, colour, dash);
     };
-    const double row = top + 10 + legend_row * static_cast<double>(number);
+    const double row = plot_top + 10 + legend_row * static_cast<double>(number);
     const std::size_t room = static_cast<std::size_t>((legend_width - 32) / letter);
     const std::string name = curve.name.size() > room ? curve.name.substr(0, room - 3) + "..." : curve.name;
     return path(places) + marks +
@@ -147,7 +149,7 @@ std::string title(const SweptTable& table, bool over_ranks) {
     std::string said = topologies.size() == 1 ? "on " + *topologies.begin() : "";
     if (over_ranks)
         said += (said.empty() ? "" : ", ") + text_of_size(*values_of(table, &SweptPoint::bytes).begin());
-    return fmt::format("<text x=\"{:.2f}\" y=\"18\" font-weight=\"bold\">{}</text>\n", left,
+    return fmt::format("<text x=\"{:.2f}\" y=\"18\" font-weight=\"bold\">{}</text>\n", plot_left,
                        escaped_text(said));
 }
 
@@ -164,11 +166,11 @@ std::string curves_picture(const SweptTable& table) {
         for (const auto& [value, point] : drawn.points) times.insert(point->seconds);
     const std::vector<double> marks =
         times.empty() ? std::vector<double>{1e-6, 1e-5} : round_times(*times.begin(), *times.rbegin());
-    const Axis x{*values.begin(), *values.rbegin(), left, width};
-    const Axis y{marks.front(), marks.back(), top + height, -height};
+    const Axis x{*values.begin(), *values.rbegin(), plot_left, plot_width};
+    const Axis y{marks.front(), marks.back(), plot_top + plot_height, -plot_height};
     std::string drawn = title(table, over_ranks) + across(x, values, over_ranks) + upwards(y, marks);
     for (std::size_t i = 0; i < curves.size(); ++i) drawn += curve(curves[i], i, x, y);
-    const double needed = top + 20 + legend_row * static_cast<double>(curves.size());
+    const double needed = plot_top + 20 + legend_row * static_cast<double>(curves.size());
     return fmt::format(
                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 "
                "{0:.0f} "
@@ -178,7 +180,7 @@ std::string curves_picture(const SweptTable& table) {
                "{{ "
                "stroke: #3a3d45 }} }}</style>\n"
                "<rect class=\"back\" width=\"{0:.0f}\" height=\"{1:.0f}\"/>\n",
-               legend + legend_width, std::max(top + height + bottom, needed)) +
+               legend + legend_width, std::max(plot_top + plot_height + plot_bottom, needed)) +
            drawn + "</svg>\n";
 }
 

@@ -11,7 +11,6 @@ namespace hocket::tools {
 namespace {
 
 using namespace dsl;
-using Json = nlohmann::json;
 
 constexpr std::size_t longest_shown = 40;        // characters of a wrong value
 constexpr double most_processes = 1e6;           // of a job
@@ -20,12 +19,12 @@ constexpr double most_exact = 9007199254740992;  // 2^53: the largest whole numb
 // The members of one object. Each is asked for once; what nobody asked for is an error.
 class Members {
   public:
-    Members(const Json& object, std::string place) : object_(object), place_(std::move(place)) {
+    Members(const nlohmann::json& object, std::string place) : object_(object), place_(std::move(place)) {
         if (!object.is_object()) refuse("", "an object");
     }
 
     double number(const char* key, double otherwise, double least, double most) {
-        const Json* value = find(key);
+        const nlohmann::json* value = find(key);
         if (!value) return otherwise;
         const double number = value->is_number() ? value->get<double>() : least - 1;
         if (!(number >= least && number <= most))
@@ -40,13 +39,13 @@ class Members {
     }
 
     std::string text(const char* key, const std::string& otherwise) {
-        const Json* value = find(key);
+        const nlohmann::json* value = find(key);
         if (!value) return otherwise;
         if (!value->is_string()) refuse(key, "a text");
         return value->get<std::string>();
     }
 
-    const Json* find(const char* key) {
+    const nlohmann::json* find(const char* key) {
         known_ += known_.empty() ? key : std::string(", ") + key;
         const auto found = object_.find(key);
         if (found == object_.end()) return nullptr;
@@ -57,7 +56,7 @@ class Members {
     // wanted: what the member must be.
     [[noreturn]] void refuse(const char* key, const std::string& wanted) const {
         const auto found = *key ? object_.find(key) : object_.end();
-        const Json& value = found == object_.end() ? object_ : *found;
+        const nlohmann::json& value = found == object_.end() ? object_ : *found;
         std::string shown = value.is_object()  ? "an object"
                             : value.is_array() ? "a list"
                                                : value.dump(-1, ' ', true);
@@ -82,7 +81,7 @@ class Members {
     const std::string& place() const { return place_; }
 
   private:
-    const Json& object_;
+    const nlohmann::json& object_;
     std::string place_, known_;
     std::size_t used_ = 0;
 };
@@ -107,7 +106,7 @@ Job::Placement placement_in(Members& job) {
 
 // What workers read: {"bytes": 176e9, "slowest": 100e6, "fastest": 200e6}
 void data_in(Members& members, Job& job) {
-    const Json* value = members.find("data");
+    const nlohmann::json* value = members.find("data");
     if (!value) return;
     Members data(*value, members.place() + ".data");
     job.data = data.number("bytes", 0, 1, 1e30);
@@ -131,7 +130,7 @@ overlap::Method method_in(Members& members, const char* key) {
 // {"profile": "vgg19.json", "forward": "ibatch"}
 TrainedModel model_in(Members& members) {
     TrainedModel model;
-    const Json* value = members.find("model");
+    const nlohmann::json* value = members.find("model");
     if (!value) return model;
     Members its(*value, members.place() + ".model");
     model.profile = its.text("profile", "");
@@ -150,7 +149,8 @@ TrainedModel model_in(Members& members) {
     return model;
 }
 
-Job job_in(const Json& json, const std::string& place, const std::string& name, TrainedModel& model) {
+Job job_in(const nlohmann::json& json, const std::string& place, const std::string& name,
+           TrainedModel& model) {
     Members members(json, place);
     Job job;
     model = model_in(members);
@@ -172,9 +172,9 @@ Job job_in(const Json& json, const std::string& place, const std::string& name, 
     return job;
 }
 
-Json json_from(const std::string& name, const std::string& text) try {
-    return Json::parse(text);
-} catch (const Json::exception& error) {
+nlohmann::json json_from(const std::string& name, const std::string& text) try {
+    return nlohmann::json::parse(text);
+} catch (const nlohmann::json::exception& error) {
     throw DiagnosticError(
         Span(), fmt::format("{}: {}", name, readable(error.what())),
         "a workload is JSON: {\"hosts\": 16, \"jobs\": [{\"workers\": 8, \"bytes\": 1e9}]}");
@@ -183,14 +183,14 @@ Json json_from(const std::string& name, const std::string& text) try {
 }  // namespace
 
 ClusterWorkload parse_workload(const std::string& name, const std::string& text) {
-    const Json json = json_from(name, text);
+    const nlohmann::json json = json_from(name, text);
     Members members(json, name);
     ClusterWorkload read;
     read.hosts = static_cast<Rank>(members.whole("hosts", 0, 1, most_ranks));
     read.network = members.text("network", "");
     read.workload.seed = static_cast<std::uint64_t>(members.whole("seed", 1, 0, most_exact));
     read.workload.rack = static_cast<int>(members.whole("rack", 8, 1, most_ranks));
-    const Json* jobs = members.find("jobs");
+    const nlohmann::json* jobs = members.find("jobs");
     if (read.hosts == 0) members.refuse("hosts", "the number of hosts");
     if (!jobs || !jobs->is_array() || jobs->empty()) members.refuse("jobs", "a list of jobs");
     read.models.resize(jobs->size());

@@ -193,7 +193,7 @@ class LevelMeter {
     std::map<dsl::Rank, std::vector<dsl::Rank>> ends_;  // of links: the ranks that share each, by the lowest
 };
 
-std::string rate_text(double rate) {
+std::string rate_in_language(double rate) {
     return rate >= 1e9 ? fmt::format("{:.4g}GB/s", rate / 1e9) : fmt::format("{:.4g}MB/s", rate / 1e6);
 }
 
@@ -240,11 +240,11 @@ std::string topology_text(const dsl::Topology& topology, const std::vector<std::
     for (const std::string& line : about) text += fmt::format("# {}\n", line);
     text += "topology measured {\n";
     for (const dsl::Level& level : topology.levels)
-        text +=
-            fmt::format("    level {}[{}] {{ medium {}  latency {:.4g}us  bandwidth {}{}{} }}\n", level.name,
-                        level.size, name_of(level.medium), level.latency * 1e6, rate_text(level.bandwidth),
-                        level.shared_by.empty() ? "" : "  shared by " + level.shared_by,
-                        level.nic.empty() ? "" : "  nic " + level.nic);
+        text += fmt::format("    level {}[{}] {{ medium {}  latency {:.4g}us  bandwidth {}{}{} }}\n",
+                            level.name, level.size, name_of(level.medium), level.latency * 1e6,
+                            rate_in_language(level.bandwidth),
+                            level.shared_by.empty() ? "" : "  shared by " + level.shared_by,
+                            level.nic.empty() ? "" : "  nic " + level.nic);
     return text + "}\n";
 }
 
@@ -257,7 +257,8 @@ std::string network_text(const dsl::Topology& topology, const std::vector<LevelF
         auto rate = level.ends.begin();
         for (dsl::Rank rank = 0; rank < topology.ranks(); ++rank)
             if (dsl::end_of(topology, sharing, rank) == rank)
-                text += fmt::format("end {} {} {}\n", topology.levels[i].name, rank, rate_text(*rate++));
+                text +=
+                    fmt::format("end {} {} {}\n", topology.levels[i].name, rank, rate_in_language(*rate++));
     }
     return text;
 }
