@@ -18,7 +18,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "headers travel as they lie in memory");
 
-constexpr std::size_t stage_size = 16 * 1024;
+// Room for a message of 16 KiB with its header, and for the headers of some more.
+constexpr std::size_t stage_size = 20 * 1024;
 // Sizes at which a start allocates nothing if there was a similar one before.
 constexpr std::size_t usual_messages = 256, spare_blocks = 4, most_spare_blocks = 32, block_size = 16 * 1024;
 // Bytes that move in one direction before the other one has its turn.
@@ -31,6 +32,12 @@ static_assert(segments_a_call <= IOV_MAX);
 // the kernel chooses, messages take up to twice the time. Over a link the kernel's choice stands, because the
 // kernel knows the link's delay.
 constexpr int send_buffer_on_one_host = 256 * 1024;
+
+std::size_t room_in(std::span<const iovec> parts) {
+    std::size_t bytes = 0;
+    for (const iovec& part : parts) bytes += part.iov_len;
+    return bytes;
+}
 
 Completion completion_of(Message* message, std::size_t bytes, std::uint32_t checksum) {
     Completion completion;
@@ -176,10 +183,11 @@ bool Stream::flush(std::vector<Completion>& done) {
 
 bool Stream::take(std::vector<Completion>& done) {
     bool moved = false;
+    is_drained_ = false;
     for (std::size_t turn = 0; turn < bytes_a_turn && broken_.empty();) {
         if (notes_ && notes_->is_behind()) break;
         if (arriving_ == Arriving::header) {
-            if (!open_next() && !refill()) break;
+            if (!open_next() && (is_drained_ || !refill())) break;
             moved = true;
             continue;
         }
@@ -193,9 +201,12 @@ bool Stream::take(std::vector<Completion>& done) {
     return moved;
 }
 
+// A read that leaves room has emptied the socket: to read the next header would be a system call for nothing.
+// Of a sealed socket it says only that no record is whole.
 std::size_t Stream::read(std::span<iovec> into) {
     const Transfer received = receive_some(socket_, into);
     if (received.has_ended) broken_ = received.why();
+    is_drained_ = received.bytes < room_in(into) && !socket_.sealed();
     bytes_come_ += received.bytes;
     return received.bytes;
 }

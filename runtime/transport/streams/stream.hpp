@@ -158,6 +158,7 @@ class Stream {
     std::uint64_t bytes_come_ = 0;
     Piles piles_;
     bool was_awaited_ = false;  // when the stream last moved
+    bool is_drained_ = false;   // the last read has emptied the socket
 
     std::optional<RailReport> owed_;  // to the other end
     WireReport saying_{};

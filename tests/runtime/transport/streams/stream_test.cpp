@@ -98,6 +98,30 @@ TEST_CASE("what came before the end of a connection counts, and all else fails o
     CHECK_THAT(done[1].error, Catch::Contains(is_reset ? "reset" : "closed"));
 }
 
+TEST_CASE("a read that has emptied the socket is not followed by another one, which would find nothing") {
+    ConnectedPair pair;
+    Stream stream(std::move(pair.ours));
+    const auto data = pattern(3000, 1);
+    std::vector<char> first(3000), second(10);
+    Message messages[2];
+    const auto into_first = whole(first), into_second = whole(second);
+    stream.receive(1, into_first, messages[0]);
+    stream.receive(2, into_second, messages[1]);
+    say_message(pair.theirs, 1, data);
+    pair.theirs.close();
+    for (pollfd entry{stream.interest().fd, POLLRDHUP, 0}; poll(&entry, 1, 5000) != 1;) {
+    }
+    Completions done;
+    CHECK(stream.move(done));
+    REQUIRE(done.size() == 1);
+    CHECK(done[0].ok);
+    CHECK(first == data);
+    CHECK(stream.broken().empty());  // another read would have met the end of the connection
+    CHECK(stream.move(done));
+    REQUIRE(done.size() == 2);
+    CHECK(!done[1].ok);
+}
+
 TEST_CASE("a peer that only stops sending still gets what it is sent") {
     ConnectedPair pair;
     Stream stream(std::move(pair.ours));
