@@ -401,6 +401,37 @@ TEST_CASE("an address that swallows everything does not keep a name's other addr
     });
 }
 
+TEST_CASE("of a name that leads nowhere each address is told, with what went wrong, and where from") {
+    in_own_network([]() -> std::string {
+        const Folder folder;
+        fs::create_directories(folder.path);
+        std::ofstream(folder.path / "hosts") << "10.77.0.9 twin\nfd00::9 twin\n10.99.0.9 twin\n";
+        if (!replace_hosts_file(folder.path / "hosts")) return "skip";
+        expect(lay_cable("cable", "end") && plug_in("end"), "a cable");
+        expect(ip("addr add fd00::1/64 dev cable nodad") && ip("addr add 10.77.0.1/24 dev cable"),
+               "addresses");
+        expect(ip("neigh add fd00::9 lladdr 02:00:00:00:00:09 dev cable nud permanent") &&
+                   ip("route add unreachable 10.77.0.9/32"),
+               "nobody there");
+        BootstrapOptions options;
+        options.rank = 1;
+        options.world_size = 2;
+        options.master_addr = "twin";
+        options.master_port = 29500;
+        options.secret = "a secret of the tests";
+        options.join_timeout = 1s;
+        try {
+            Bootstrap::join(options);
+        } catch (const Error& error) {
+            expect_parts(error.what(), {"rank 1 could not reach rank 0 at twin:29500 within 1 s: ",
+                                        "fd00::9: Connection timed out (from fd00::1)",
+                                        "10.77.0.9: No route to host", "10.99.0.9: Network is unreachable"});
+            return "";
+        }
+        throw std::runtime_error("rank 0 was found where nobody is");
+    });
+}
+
 TEST_CASE("rank 0 is found by its host's name, which is loopback there") {
     // Debian's; with the address behind it; and that of a container in its host's network.
     const std::string there = GENERATE("127.0.1.1 node\n", "127.0.1.1 node\n10.77.0.1 node\n",

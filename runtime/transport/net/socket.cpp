@@ -248,6 +248,32 @@ int start_from(const Socket& socket, const Source& from) {
     return bind(socket.fd(), own->ai_addr, own->ai_addrlen) == 0 ? 0 : errno;
 }
 
+// Returns the end that the kernel has chosen here for a connection that it makes, for people: " (from
+// 10.0.0.2)"; "" if there is none, or both ends are one address.
+std::string chosen_end(const Socket& socket, const addrinfo& to) {
+    const auto own = bound_to(socket);
+    if (!own || own->is_any_address() || own->host == host_of(to)) return "";
+    return fmt::format(" (from {})", own->host);
+}
+
+// On failure the socket is closed, `why` says what went wrong, and errno is set.
+Socket connect_to_one(const addrinfo& to, const Patience& patience, std::string& why, const Source& from) {
+    Socket socket = open_socket(to);
+    int error = socket.is_open() ? start_from(socket, from) : errno;
+    if (error == 0 && connect(socket.fd(), to.ai_addr, to.ai_addrlen) != 0) error = errno;
+    const std::string end = socket.is_open() && from.address.empty() ? chosen_end(socket, to) : "";
+    if (error == EINPROGRESS || error == EINTR) error = finish_connect(socket.fd(), patience);
+    if (error == 0 && is_self_connection(socket.fd())) error = ECONNREFUSED;
+    if (error == 0) {
+        send_at_once(socket.fd());
+        return socket;
+    }
+    why = advised_text(error) + end;
+    socket.close();
+    errno = error;
+    return socket;
+}
+
 std::ptrdiff_t length_of(const addrinfo* list) {
     return list == nullptr ? 0 : 1 + length_of(list->ai_next);
 }
@@ -352,26 +378,19 @@ bool means_loopback(const std::string& host) {
 
 Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why, const Source& from) {
     const AddressList list = resolve(to, 0, patience.deadline, why);
+    std::string tried;  // each address, and why it failed
     for (const addrinfo* address = list.get(); address; address = address->ai_next) {
         const auto now = Clock::now();
         const Patience share{now + (patience.deadline - now) / length_of(address), patience.abandoned};
-        Socket socket = open_socket(*address);
+        std::string failure;
+        Socket socket = connect_to_one(*address, share, failure, from);
+        if (socket.is_open()) return socket;
         // A name may resolve to another address here than elsewhere.
-        const std::string found = host_of(*address) == to.host ? "" : host_of(*address) + ": ";
-        if (!socket.is_open()) {
-            why = found + advised_text(errno);
-            if (!is_lack_of_descriptors(errno)) continue;
+        const std::string found = host_of(*address);
+        tried += (tried.empty() ? "" : "; ") + (found == to.host ? "" : found + ": ") + failure;
+        why = tried;
+        if (is_lack_of_descriptors(errno))
             throw Error(Status::transport, fmt::format("cannot connect to {}: {}", to.text(), why));
-        }
-        int error = start_from(socket, from);
-        if (error == 0 && connect(socket.fd(), address->ai_addr, address->ai_addrlen) != 0) error = errno;
-        if (error == EINPROGRESS || error == EINTR) error = finish_connect(socket.fd(), share);
-        if (error == 0 && is_self_connection(socket.fd())) error = ECONNREFUSED;
-        if (error == 0) {
-            send_at_once(socket.fd());
-            return socket;
-        }
-        why = found + error_text(error);
     }
     return Socket();
 }

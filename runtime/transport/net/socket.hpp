@@ -101,8 +101,9 @@ struct Source {
 };
 
 // Makes one attempt at each address of the host name; they share the time. On failure the socket is closed
-// and `why` says what went wrong. Throws Error(transport) if no descriptor is left, which would fail every
-// other attempt, too.
+// and `why` says what went wrong with each of them, and where from: "10.0.0.1: Connection refused (from
+// 10.0.0.2); fd00::1: Network is unreachable". Throws Error(transport) if no descriptor is left, which would
+// fail every other attempt, too.
 Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why, const Source& from = {});
 
 // Returns the numeric address of the other end; nullopt if it is not a TCP socket, or not connected.
