@@ -16,6 +16,7 @@
 #include "runtime/engine/job/tuning.hpp"
 #include "runtime/engine/run/local_peers.hpp"
 #include "runtime/transport/net/texts.hpp"
+#include "runtime/transport/streams/mesh.hpp"
 
 namespace hocket::engine {
 namespace {
@@ -71,6 +72,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
     const Json mine = {{"Hocket's version", HOCKET_VERSION},
                        {"HOCKET_TOPOLOGY", options.topology},
                        {"HOCKET_PROBE", options.probes_links ? "on" : "off"},
+                       {"HOCKET_RAILS", std::to_string(transport::most_rails())},
                        {"HOCKET_SCHEDULE", options.schedule},
                        {"HOCKET_PROVIDER", options.provider},
                        {"HOCKET_PROVIDER_FOR_ALL", options.provider_carries_all ? options.provider : ""},
@@ -97,8 +99,8 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                             cards.size() - 1, HOCKET_VERSION));
     }
     // The version comes first: the meaning of the other fields depends on it.
-    for (const char* key : {"Hocket's version", "HOCKET_TOPOLOGY", "HOCKET_PROBE", "HOCKET_SCHEDULE",
-                            "HOCKET_PROVIDER_FOR_ALL", "HOCKET_PROVIDER", host_id_is_set})
+    for (const char* key : {"Hocket's version", "HOCKET_TOPOLOGY", "HOCKET_PROBE", "HOCKET_RAILS",
+                            "HOCKET_SCHEDULE", "HOCKET_PROVIDER_FOR_ALL", "HOCKET_PROVIDER", host_id_is_set})
         compare_cards(cards, key);
     Agreement agreement;
     std::vector<std::set<int>> cores;  // by host: the cores that its ranks may use together

@@ -22,7 +22,7 @@ struct Agreement {
     std::string id;                   // the same on all ranks, and no other communicator's
 };
 
-// Collective. Compares Hocket's version, topology, schedule and provider over all ranks, and finds which
+// Collective. Compares Hocket's version and the options that must be the same over all ranks, and finds which
 // ranks share a host: same name, boot id and network namespace. If ranks differ, throws
 // hocket::Error(mismatch) naming them, on all ranks alike. Also throws peer_lost, timeout.
 Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const std::string& invitation,

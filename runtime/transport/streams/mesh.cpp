@@ -123,18 +123,18 @@ std::string list_of(const std::vector<Nic>& nics) {
     return text;
 }
 
+}  // namespace
+
 // One by default: NICs that look equal may not be, if they are virtual or their rates are unknown.
-std::size_t rails_from_environment() {
+std::size_t most_rails() {
     const Environment environment = process_environment();
     return static_cast<std::size_t>(
         EnvironmentReader(environment).number("HOCKET_RAILS", 1, most_lanes).value_or(1));
 }
 
-}  // namespace
-
 StreamMesh::StreamMesh(const std::string& source_address, std::vector<std::string> wanted)
     : wanted_(std::move(wanted)),
-      rails_(rails_from_environment()),
+      rails_(most_rails()),
       own_{0, fresh_nonce(), nics_to_tell_of(source_address)} {
     listener_ = listen_for(own_);
     invitation_ = own_.encode();

@@ -14,6 +14,9 @@
 
 namespace hocket::transport {
 
+// Returns how many NICs of a host may carry large messages together (HOCKET_RAILS). Throws Error(invalid).
+std::size_t most_rails();
+
 // The addresses at which one rank listens for the others, and the key that they must know. Only members get
 // the invitation, over the bootstrap's connections. The listener is closed once all have come.
 class StreamMesh {

@@ -611,12 +611,23 @@ TEST_CASE("sizes that come out the same share a plan; messages need none of thei
 }
 
 TEST_CASE("a difference in the set-up is named at creation, on all ranks") {
-    const auto outcomes = run_ranks({3}, [](int rank) {
-        if (rank == 1) setenv("HOCKET_TOPOLOGY", "3x1", 1);
-        expect_contains(failure_of([] { join(); }), {"-8:", "the ranks differ in HOCKET_TOPOLOGY",
-                                                     "\"\" on ranks 0, 2", "\"3x1\" on rank 1"});
-    });
-    CHECK(test::problems(outcomes) == "");
+    struct Difference {
+        std::string variable, usual, other;
+    };
+    for (const auto& [variable, usual, other] : {Difference{"HOCKET_TOPOLOGY", "", "3x1"},
+                                                 {"HOCKET_PROBE", "on", "off"},
+                                                 {"HOCKET_RAILS", "1", "2"}}) {
+        const std::string named = "the ranks differ in " + variable,
+                          usual_ones = "\"" + usual + "\" on ranks 0, 2",
+                          other_one = "\"" + other + "\" on rank 1";
+        const auto outcomes = run_ranks({3}, [&](int rank) {
+            if (rank == 1) setenv(variable.c_str(), other.c_str(), 1);
+            expect_contains(failure_of([] { join(); }),
+                            {"-8:", named.c_str(), usual_ones.c_str(), other_one.c_str()});
+        });
+        INFO(variable);
+        CHECK(test::problems(outcomes) == "");
+    }
 }
 
 TEST_CASE("a host's name on some ranks only is named, too") {
