@@ -19,7 +19,7 @@ void parse_address(const std::string& text, std::string& host, int& port) {
     if (!is_bracketed && host.find(':') != std::string::npos)
         throw std::invalid_argument("'" + text + "' is no address: write an IPv6 address as [" + host +
                                     "]:" + digits);
-    if (host.empty()) host = "0.0.0.0";
+    if (host.empty()) host = "::";  // all addresses, of IPv4, too
 }
 
 }  // namespace hocket::tools

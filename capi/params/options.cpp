@@ -110,7 +110,7 @@ params::ServerOptions options_of_server(const hkt_params_server_options& given) 
     if (capi::text_of(given.listen).empty())
         refuse("hkt_params_server_options.listen is not set: the address to listen at, such as 0.0.0.0:7000");
     std::string listen = given.listen;
-    if (listen.front() == ':') listen = "0.0.0.0" + listen;
+    if (listen.front() == ':') listen = "[::]" + listen;
     options.rack = capi::text_of(given.rack);
     options.listen = endpoint_of("hkt_params_server_options.listen", listen);
     if (!capi::text_of(given.join).empty())

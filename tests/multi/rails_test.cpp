@@ -5,17 +5,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <memory>
 
 #include "dsl/base/collective.hpp"
+#include "tests/multi/host.hpp"
 #include "tests/multi/process.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using namespace std::chrono_literals;
 using hocket::test::Finished;
+using hocket::test::Host;
 using hocket::test::Process;
 using hocket::test::TemporaryFolder;
 using Words = std::vector<std::string>;
@@ -23,38 +24,6 @@ using Words = std::vector<std::string>;
 namespace {
 
 constexpr int host_count = 4, megabyte = 1 << 20;
-
-// A network of its own, which lives as long as a process that sleeps in it. Its /sys shows its own
-// interfaces.
-class Host {
-  public:
-    Host()
-        : holder_({"unshare", "--net", "--mount", "sh", "-c",
-                   "mount -t sysfs sysfs /sys && ip link set lo up && echo ready && exec sleep infinity"},
-                  {{"PATH", std::string("/usr/sbin:/sbin:") + std::getenv("PATH")}}),
-          is_there_(holder_.wait_for_output("ready", 10s)) {}
-
-    bool is_there() const { return is_there_; }
-    pid_t pid() const { return holder_.pid(); }
-    Words inside(const std::string& command) const {
-        return {"nsenter", "-t",      std::to_string(pid()),
-                "--net",   "--mount", "--",
-                "sh",      "-c",      "PATH=$PATH:/usr/sbin:/sbin; " + command};
-    }
-    std::string output_of(const std::string& command) const {
-        const Finished done = hocket::test::run(inside(command), 10s);
-        INFO(command << ": " << done.err);
-        REQUIRE(done.exit_code == 0);
-        return done.out;
-    }
-    double sent_by(const std::string& nic) const {
-        return std::stod(output_of("cat /sys/class/net/" + nic + "/statistics/tx_bytes"));
-    }
-
-  private:
-    Process holder_;
-    bool is_there_;
-};
 
 class Cube {
   public:

@@ -345,6 +345,10 @@ std::string Endpoint::text() const {
 
 Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::string& advice) {
     std::string why;
+    if (at.host == "::") {
+        if (Socket socket = listen_everywhere(at.port, why); socket.is_open()) return socket;
+        throw cannot_listen(at, why, advice);
+    }
     const AddressList list = resolve(at, AI_PASSIVE, deadline, why);
     if (Socket socket = listen_at_one_of(list.get(), why); socket.is_open()) return socket;
     throw cannot_listen(at, why, advice);

@@ -77,8 +77,8 @@ struct Endpoint {
 // Returns the numeric address to which a socket is bound; nullopt if it is not a TCP socket.
 std::optional<Endpoint> bound_to(const Socket& socket);
 
-// Binds and listens. Throws Error(bootstrap), also if the host name is not resolved by the deadline; the text
-// ends with the advice.
+// Binds and listens; at "::" by IPv6 and IPv4, where this host has both. Throws Error(bootstrap), also if the
+// host name is not resolved by the deadline; the text ends with the advice.
 Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::string& advice);
 
 // As listen_on, for sockets that other hosts must reach. A host's own name is often a loopback address in its
