@@ -8,8 +8,9 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
-#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "dsl/base/collective.hpp"
@@ -26,22 +27,13 @@ class Contributions {
     // The set of a value to which no rank's input has contributed. None of the functions below accepts it.
     static constexpr SetId of_none = ~SetId{1};
 
-    explicit Contributions(Rank ranks)
-        : words_((ranks + 63) / 64), ranks_(ranks), numbers_(0, Hash{*this}, Equal{*this}) {
-        append();  // number 0: undefined
+    explicit Contributions(Rank ranks) : words_((static_cast<std::size_t>(ranks) + 63) / 64), ranks_(ranks) {
+        intern();  // number 0: undefined
     }
     Contributions(const Contributions&) = delete;
 
-    SetId single(Rank rank) {
-        append()[rank / 64] |= std::uint64_t{1} << rank % 64;
-        return intern();
-    }
-
-    SetId everyone() {
-        std::uint64_t* bits = append();
-        for (Rank rank = 0; rank < ranks_; ++rank) bits[rank / 64] |= std::uint64_t{1} << rank % 64;
-        return intern();
-    }
+    SetId single(Rank rank) { return range(rank, rank + 1); }
+    SetId everyone() { return range(0, ranks_); }
 
     // Returns the union of two disjoint sets; `overlap` if they are not disjoint.
     SetId unite(SetId a, SetId b) {
@@ -50,12 +42,20 @@ class Contributions {
         return last_.sum;
     }
 
-    bool contains(SetId set, Rank rank) const { return bits_of(set)[rank / 64] >> rank % 64 & 1; }
+    bool contains(SetId set, Rank rank) const {
+        const std::span<const std::uint64_t> words = words_of(set);
+        if (is_dense(words)) return words[static_cast<std::size_t>(rank) / 64] >> rank % 64 & 1;
+        return std::any_of(words.begin(), words.end(), [&](std::uint64_t word) {
+            const Run run = run_of(word);
+            return run.begin <= rank && rank < run.end;
+        });
+    }
 
     Rank size(SetId set) const {
-        const std::uint64_t* const bits = bits_of(set);
+        const std::span<const std::uint64_t> words = words_of(set);
         Rank ranks = 0;
-        for (std::size_t i = 0; i < words_; ++i) ranks += std::popcount(bits[i]);
+        for (const std::uint64_t word : words)
+            ranks += is_dense(words) ? std::popcount(word) : run_of(word).end - run_of(word).begin;
         return ranks;
     }
 
@@ -86,58 +86,168 @@ class Contributions {
     }
 
   private:
-    static constexpr SetId sets_of_a_block = 256;
-
-    struct Hash {
-        const Contributions& sets;
-        std::size_t operator()(SetId set) const {
-            return XXH3_64bits(sets.bits_of(set), sets.words_ * sizeof(std::uint64_t));
-        }
+    // A set is stored as its runs of consecutive ranks, one in each word, or as bits if these are fewer
+    // words.
+    struct Run {
+        Rank begin, end;
     };
-    struct Equal {
-        const Contributions& sets;
-        bool operator()(SetId a, SetId b) const {
-            return std::equal(sets.bits_of(a), sets.bits_of(a) + sets.words_, sets.bits_of(b));
-        }
+    struct Stored {
+        std::uint32_t block, begin;
+        std::uint32_t words;
+        std::uint32_t hash;
     };
 
-    std::uint64_t* bits_of(SetId set) const {
-        return &blocks_[set / sets_of_a_block][set % sets_of_a_block * words_];
+    static std::uint64_t word_of(Run run) {
+        return std::uint64_t{static_cast<std::uint32_t>(run.begin)} << 32 |
+               static_cast<std::uint32_t>(run.end);
+    }
+    static Run run_of(std::uint64_t word) {
+        return {static_cast<Rank>(word >> 32), static_cast<Rank>(word & 0xffffffff)};
+    }
+    bool is_dense(std::span<const std::uint64_t> words) const { return words.size() == words_; }
+
+    std::span<const std::uint64_t> words_of(SetId set) const {
+        const Stored& stored = sets_[set];
+        return {&blocks_[stored.block][stored.begin], stored.words};
+    }
+
+    SetId range(Rank begin, Rank end) {
+        made_ = {word_of({begin, end})};
+        return intern_runs();
     }
 
     SetId compute_union(SetId a, SetId b) {
-        std::uint64_t* bits = append();
-        std::uint64_t common = 0;
-        for (std::size_t i = 0; i < words_; ++i) {
-            const std::uint64_t x = bits_of(a)[i], y = bits_of(b)[i];
-            bits[i] = x | y;
-            common |= x & y;
-        }
-        if (common == 0) return intern();
-        --count_;
-        return overlap;
+        const std::span<const std::uint64_t> left = words_of(a), right = words_of(b);
+        return is_dense(left) || is_dense(right) ? union_of_bits(left, right) : union_of_runs(left, right);
     }
 
-    // Appends a set, which is still empty.
-    std::uint64_t* append() {
-        if (count_ * words_ > most_words)
+    SetId union_of_runs(std::span<const std::uint64_t> left, std::span<const std::uint64_t> right) {
+        made_.clear();
+        Rank end = -1;  // of the last run
+        for (std::size_t i = 0, j = 0; i < left.size() || j < right.size();) {
+            const bool is_left = j == right.size() || (i < left.size() && left[i] < right[j]);
+            const Run next = run_of(is_left ? left[i++] : right[j++]);
+            if (next.begin < end) return overlap;
+            if (next.begin == end)
+                made_.back() = word_of({run_of(made_.back()).begin, next.end});
+            else
+                made_.push_back(word_of(next));
+            end = next.end;
+        }
+        return intern_runs();
+    }
+
+    SetId union_of_bits(std::span<const std::uint64_t> left, std::span<const std::uint64_t> right) {
+        made_.assign(words_, 0);
+        if (!add_bits(left, is_dense(left)) || !add_bits(right, is_dense(right))) return overlap;
+        if (runs_in_bits() < words_) {
+            std::vector<std::uint64_t> runs;
+            for (Rank rank = 0; rank < ranks_;) {
+                const Rank begin = next_rank(rank, true);
+                rank = next_rank(begin, false);
+                if (begin < ranks_) runs.push_back(word_of({begin, rank}));
+            }
+            made_ = std::move(runs);
+        }
+        return intern();
+    }
+
+    std::size_t runs_in_bits() const {
+        std::size_t runs = 0;
+        std::uint64_t last = 0;  // the last bit of the word before
+        for (const std::uint64_t bits : made_) {
+            runs += static_cast<std::size_t>(std::popcount(bits & ~(bits << 1 | last)));
+            last = bits >> 63;
+        }
+        return runs;
+    }
+
+    // Adds ranks to the bits of made_. Returns false if one is there already.
+    bool add_bits(std::span<const std::uint64_t> words, bool are_bits) {
+        std::uint64_t common = 0;
+        const auto add = [&](std::size_t i, std::uint64_t word) {
+            common |= made_[i] & word;
+            made_[i] |= word;
+        };
+        for (std::size_t i = 0; i < words.size(); ++i) {
+            if (are_bits) {
+                add(i, words[i]);
+                continue;
+            }
+            const Run run = run_of(words[i]);
+            for (Rank rank = run.begin, next = rank; rank < run.end; rank = next) {
+                next = std::min(run.end, (rank / 64 + 1) * 64);
+                add(static_cast<std::size_t>(rank / 64), ~std::uint64_t{0} >> (64 - (next - rank))
+                                                                                  << rank % 64);
+            }
+        }
+        return common == 0;
+    }
+
+    // Returns the first rank from this one on that is, or is not, in the bits of made_.
+    Rank next_rank(Rank rank, bool is_in) const {
+        while (rank < ranks_) {
+            const std::uint64_t bits = made_[static_cast<std::size_t>(rank / 64)];
+            const int further = std::countr_zero((is_in ? bits : ~bits) >> rank % 64);
+            if (further + rank % 64 < 64) return std::min(rank + further, ranks_);
+            rank = (rank / 64 + 1) * 64;
+        }
+        return ranks_;
+    }
+
+    // Returns the number of the set whose runs are in made_.
+    SetId intern_runs() {
+        if (made_.size() >= words_) {
+            const std::vector<std::uint64_t> runs = std::move(made_);
+            made_.assign(words_, 0);
+            add_bits(runs, false);
+        }
+        return intern();
+    }
+
+    // Returns the number of the set that is in made_ as it is stored.
+    SetId intern() {
+        const auto hash =
+            static_cast<std::uint32_t>(XXH3_64bits(made_.data(), made_.size() * sizeof made_[0]));
+        if (sets_.size() * 2 >= numbers_.size()) grow();
+        std::size_t at = hash & (numbers_.size() - 1);
+        for (; numbers_[at] != overlap; at = (at + 1) & (numbers_.size() - 1)) {
+            const std::span<const std::uint64_t> known = words_of(numbers_[at]);
+            if (sets_[numbers_[at]].hash == hash &&
+                std::equal(known.begin(), known.end(), made_.begin(), made_.end()))
+                return numbers_[at];
+        }
+        numbers_[at] = append(hash);
+        return numbers_[at];
+    }
+
+    SetId append(std::uint32_t hash) {
+        if (blocks_.empty() || used_ + made_.size() > std::max(words_of_a_block, words_)) add_block();
+        std::copy(made_.begin(), made_.end(), &blocks_.back()[used_]);
+        sets_.push_back({static_cast<std::uint32_t>(blocks_.size() - 1), static_cast<std::uint32_t>(used_),
+                         static_cast<std::uint32_t>(made_.size()), hash});
+        used_ += made_.size();
+        return static_cast<SetId>(sets_.size() - 1);
+    }
+
+    void add_block() {
+        if (blocks_.size() * words_of_a_block > most_words)
             throw DiagnosticError(
                 Span(),
                 fmt::format("too large to verify: {} ranks, whose contributions mix in more than {} ways",
-                            ranks_, count_ - 1),
+                            ranks_, sets_.size() - 1),
                 "fewer ranks, or a schedule over levels");
-        if (count_ == blocks_.size() * sets_of_a_block)
-            blocks_.push_back(std::make_unique<std::uint64_t[]>(sets_of_a_block * words_));
-        std::uint64_t* bits = bits_of(count_++);
-        std::fill(bits, bits + words_, 0);
-        return bits;
+        blocks_.push_back(std::make_unique<std::uint64_t[]>(std::max(words_of_a_block, words_)));
+        used_ = 0;
     }
 
-    // Returns the number of the last set. If an equal one exists, that one's, and the last set is removed.
-    SetId intern() {
-        const auto [entry, is_new] = numbers_.insert(count_ - 1);
-        if (!is_new) --count_;
-        return *entry;
+    void grow() {
+        numbers_.assign(std::max<std::size_t>(64, numbers_.size() * 2), overlap);
+        for (SetId set = 0; set < sets_.size(); ++set) {
+            std::size_t at = sets_[set].hash & (numbers_.size() - 1);
+            while (numbers_[at] != overlap) at = (at + 1) & (numbers_.size() - 1);
+            numbers_[at] = set;
+        }
     }
 
     Rank first(SetId a, SetId b, bool in_both) const {
@@ -146,16 +256,18 @@ class Contributions {
         return -1;
     }
 
+    static constexpr std::size_t words_of_a_block = 1 << 14;
     static constexpr std::size_t most_words = std::size_t{1} << 28;  // 2 GiB
-    std::size_t words_;
+    std::size_t words_;                                              // of a set's bits
     Rank ranks_;
     struct {
         SetId a = overlap, b = overlap, sum = overlap;
     } last_;
-    SetId count_ = 0;
-    // The sets' bits, set after set. Blocks keep their addresses.
-    std::vector<std::unique_ptr<std::uint64_t[]>> blocks_;
-    std::unordered_set<SetId, Hash, Equal> numbers_;
+    std::vector<std::uint64_t> made_;                       // the set that is being made
+    std::vector<std::unique_ptr<std::uint64_t[]>> blocks_;  // the words of all sets
+    std::size_t used_ = 0;                                  // of the last block
+    std::vector<Stored> sets_;                              // by number
+    std::vector<SetId> numbers_;  // the hash table: open addressing, half of it empty (overlap)
 };
 
 }  // namespace hocket::dsl
