@@ -33,7 +33,7 @@ void Transfers::check_can_move(ViewId view, Span span) const {
 }
 
 std::uint32_t Transfers::region_index(Arena& arena, Chunks chunks, Span span) {
-    const auto [entry, is_new] = arena.regions.emplace(chunks, 0);
+    const auto [entry, is_new] = arena.regions.try_emplace(chunks, 0);
     if (is_new) {
         Region region =
             views_[chunks.view].chunks(topology_, arena.group, arena.members[0], chunks.first, chunks.last);
@@ -89,7 +89,8 @@ void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& s
 // Each boundary is rounded at its own position. Two places therefore have the same length for every count
 // only if they have the same position within the ranks' pieces, which all have one length, or within x if x
 // is not divided by rank.
-void Transfers::check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target) const {
+void Transfers::check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target) {
+    if (!alike_.insert(std::uint64_t{region} << 32 | target).second) return;
     const Region &from = graph_.regions[region], &to = graph_.regions[target];
     const auto refuse = [&](std::string message, const char* hint) {
         throw DiagnosticError(transfer.target->span, std::move(message), hint);
@@ -126,6 +127,8 @@ class EachRunner {
             if (binding.range.last) refuse_dependent(*binding.range.last);
             domains_.push_back(domain(binding));
         }
+        meets_where_ = domains_.size();
+        while (meets_where_ > 0 && !where_has(domains_[meets_where_ - 1].name)) --meets_where_;
     }
 
     void run() {
@@ -133,10 +136,17 @@ class EachRunner {
         if (transfers_.symmetry_) transfers_.symmetry_->each(each_, domains_, evaluator_, arena_.group);
         std::vector<std::int64_t> values(domains_.size());
         std::vector<std::vector<std::int64_t>> tuples;
-        if (!transfers_.only_ || !concerned(tuples)) return all(values, 0, std::nullopt, nullptr);
+        const bool has_found = transfers_.only_ && concerned(tuples);
         std::sort(tuples.begin(), tuples.end());
         tuples.erase(std::unique(tuples.begin(), tuples.end()), tuples.end());
-        for (const auto& tuple : tuples) iteration(tuple);
+        const auto is_empty = [](const Domain& domain) { return domain.begin >= domain.end; };
+        if (std::any_of(domains_.begin(), domains_.end(), is_empty)) return;
+        for (const Domain& domain : domains_) scope_.add(domain.name, std::int64_t{0});
+        if (has_found)
+            for (const auto& tuple : tuples) iteration(tuple);
+        else
+            all(values, 0, std::nullopt, nullptr);
+        scope_.shrink(mark_);
     }
 
   private:
@@ -208,25 +218,56 @@ class EachRunner {
     // iterations.
     void all(std::vector<std::int64_t>& values, std::size_t depth, const std::optional<Solution>& solution,
              std::vector<std::vector<std::int64_t>>* collected) {
-        if (depth == domains_.size()) return collected ? collected->push_back(values) : iteration(values);
-        const auto next = [&](std::int64_t value) {
-            transfers_.count_work(each_.bindings[depth].name.span);
-            values[depth] = value;
-            all(values, depth + 1, solution, collected);
-        };
-        if (solution && solution->variable == depth)
-            for (const std::int64_t value : solution->values) next(value);
-        else
-            for (std::int64_t value = domains_[depth].begin; value < domains_[depth].end; ++value)
-                next(value);
+        const bool meets_where = !collected && depth == meets_where_;
+        if (meets_where && !holds()) return;
+        if (depth == domains_.size()) {
+            collected ? collected->push_back(values) : statements(each_.body);
+        } else {
+            const auto next = [&](std::int64_t value) {
+                transfers_.count_work(each_.bindings[depth].name.span);
+                values[depth] = value;
+                if (!collected) scope_.set(mark_ + depth, value);
+                all(values, depth + 1, solution, collected);
+            };
+            if (solution && solution->variable == depth)
+                for (const std::int64_t value : solution->values) next(value);
+            else
+                for (std::int64_t value = domains_[depth].begin; value < domains_[depth].end; ++value)
+                    next(value);
+        }
+        if (meets_where) leave();
     }
 
     void iteration(const std::vector<std::int64_t>& values) {
-        for (std::size_t i = 0; i < values.size(); ++i) scope_.add(domains_[i].name, values[i]);
+        for (std::size_t i = 0; i < values.size(); ++i) scope_.set(mark_ + i, values[i]);
+        if (!holds()) return;
+        statements(each_.body);
+        leave();
+    }
+
+    // Makes the names before `where`, and returns true if that holds; otherwise forgets them.
+    bool holds() {
         for (const ast::Let& let : each_.lets) transfers_.let(let, scope_, &arena_);
-        if (!each_.where || evaluator_.truth(*each_.where)) statements(each_.body);
-        scope_.shrink(mark_);
+        if (!each_.where || evaluator_.truth(*each_.where)) return true;
+        leave();
+        return false;
+    }
+
+    void leave() {
+        scope_.shrink(mark_ + domains_.size());
         transfers_.views_.shrink(views_mark_);
+    }
+
+    // Returns true if `where`, or a name before it, depends on the variable.
+    bool where_has(std::string_view variable) const {
+        return (each_.where && has(*each_.where, variable)) ||
+               std::any_of(each_.lets.begin(), each_.lets.end(),
+                           [&](const ast::Let& let) { return has(let.value, variable); });
+    }
+    static bool has(const ast::Expression& expression, std::string_view variable) {
+        return expression.text == variable ||
+               std::any_of(expression.args.begin(), expression.args.end(),
+                           [&](const ast::Expression& arg) { return has(arg, variable); });
     }
 
     void statements(const std::vector<ast::Statement>& list) {
@@ -250,6 +291,7 @@ class EachRunner {
     std::size_t mark_, views_mark_;
     Evaluator evaluator_;
     std::vector<Domain> domains_;
+    std::size_t meets_where_ = 0;  // `where` depends on no variable from here on
 };
 
 void Transfers::each(const ast::Each& each, Scope& scope, Arena& arena) {

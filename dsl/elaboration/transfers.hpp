@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "dsl/base/deadline.hpp"
@@ -23,8 +24,9 @@ struct Arena {
     Group group;
     std::vector<Rank> members;
     Span call;
-    bool in_algorithm = true;                      // algorithms don't know the topology's names
-    std::map<Chunks, std::uint32_t> regions = {};  // index in the graph, for ranges that were seen before
+    bool in_algorithm = true;  // algorithms don't know the topology's names
+    // Index in the graph, for ranges that were seen before.
+    std::unordered_map<Chunks, std::uint32_t, HashOfChunks> regions = {};
 };
 
 class Transfers {
@@ -66,7 +68,7 @@ class Transfers {
     friend class EachRunner;
     void lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena);
     Chunks chunks(const ast::Expression& region, const Evaluator& evaluator, const Arena& arena) const;
-    void check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target) const;
+    void check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target);
     std::uint32_t region_index(Arena& arena, Chunks chunks, Span span);
     void check_can_move(ViewId view, Span span) const;
 
@@ -76,7 +78,8 @@ class Transfers {
     std::optional<Rank> only_;
     const Deadline& deadline_;
     SymmetryFinder* symmetry_;
-    std::unordered_multimap<std::uint64_t, std::uint32_t> region_numbers_;         // by hash
+    std::unordered_multimap<std::uint64_t, std::uint32_t> region_numbers_;  // by hash
+    std::unordered_set<std::uint64_t> alike_;  // pairs of regions that are known to lie alike
     std::map<std::pair<const char*, const char*>, std::uint32_t> origin_numbers_;  // by the statements' texts
     std::size_t work_ = 0, looked_ = 0;  // looked_: the value of work_ at the last read of the clock
 };

@@ -156,6 +156,9 @@ std::int64_t Evaluator::integer(const Expression& expression) const {
     if (expression.kind == Expression::Kind::name)
         if (const Value* value = scope_.find(expression.text))
             if (const auto* number = std::get_if<std::int64_t>(value)) return *number;
+    if (expression.kind == Expression::Kind::member && expression.text == "size")
+        if (const Value* value = scope_.find(expression.args[0].text))
+            if (const auto* group = std::get_if<Group>(value)) return group->size;
     const Value value = evaluate(expression);
     if (const auto* number = std::get_if<std::int64_t>(&value)) return *number;
     const bool is_number =

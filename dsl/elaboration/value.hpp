@@ -67,6 +67,8 @@ class Scope {
         for (const Entry& entry : entries_) text += (text.empty() ? "" : ", ") + std::string(entry.name);
         return text;
     }
+    // Gives the i-th name of this scope another value.
+    void set(std::size_t i, std::int64_t value) { entries_[i].value = value; }
     std::size_t size() const { return entries_.size(); }
     void shrink(std::size_t size) { entries_.resize(size, {{}, Value()}); }
 

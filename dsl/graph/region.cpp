@@ -1,6 +1,7 @@
 #include "dsl/graph/region.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "dsl/base/diagnostic.hpp"
 
@@ -136,62 +137,82 @@ void View::spread(const Group& group) {
     for (const int level : group.levels) only_at_.erase(level);
 }
 
-Region View::intervals(const std::vector<Digit>& digits) const {
-    std::int64_t units = 1;  // the buffer's length, in units of the finest pieces
-    for (const Digit& digit : digits) units *= digit.size;
+View::Pieces View::pieces(const std::vector<Digit>& digits) {
+    Pieces pieces;
+    for (const Digit& digit : digits) pieces.units *= digit.size;
     std::size_t fixed = digits.size();  // digits from here on are free: they leave no gaps
     while (fixed > 0 && !digits[fixed - 1].scattered) --fixed;
 
-    std::vector<std::int64_t> begins{0};
-    std::int64_t width = units;
+    pieces.width = pieces.units;
     for (std::size_t i = 0; i < fixed; ++i) {
-        width /= digits[i].size;
+        pieces.width /= digits[i].size;
         std::vector<std::int64_t> next;
-        for (const std::int64_t begin : begins) {
+        for (const std::int64_t begin : pieces.begins) {
             if (digits[i].scattered)
-                next.push_back(begin + digits[i].value * width);
+                next.push_back(begin + digits[i].value * pieces.width);
             else
-                for (std::int64_t v = 0; v < digits[i].size; ++v) next.push_back(begin + v * width);
+                for (std::int64_t v = 0; v < digits[i].size; ++v) next.push_back(begin + v * pieces.width);
         }
-        begins = std::move(next);
+        pieces.begins = std::move(next);
     }
+    return pieces;
+}
+
+Region View::region_of(Pieces pieces) const {
+    std::vector<std::int64_t>& begins = pieces.begins;
+    if (!std::is_sorted(begins.begin(), begins.end())) std::sort(begins.begin(), begins.end());
     Region region;
-    for (const std::int64_t begin : begins) {
-        const Rational from(begin, units), to(begin + width, units);
+    for (std::size_t first = 0, i = 1; i <= begins.size(); ++i) {
+        if (i < begins.size() && begins[i] == begins[i - 1] + pieces.width) continue;
+        const Rational from(begins[first], pieces.units), to(begins[i - 1] + pieces.width, pieces.units);
         region.push_back({Rational(buffer_) + from, Rational(buffer_) + to});
+        first = i;
     }
-    return merged(std::move(region));
+    return region;
 }
 
 Region View::chunks(const Topology& topology, const Group& group, Rank rank, Rank first, Rank last) const {
     std::vector<Digit> digits = digits_;
-    // The group's digits, with their stride in the member numbers.
-    std::vector<std::pair<Digit*, Rank>> selectors;
+    // The group's digits: a digit's stride in the member numbers, and what it counts in units.
+    struct Selector {
+        Digit* digit;
+        Rank stride;
+        std::int64_t units;
+    };
+    std::vector<Selector> selectors;
     Rank stride = 1;
     for (const int level : group.levels) {
         for (Digit& digit : digits)
-            if (digit.level == level) selectors.push_back({&digit, stride});
+            if (digit.level == level) selectors.push_back({&digit, stride, 1});
         stride *= topology.levels[level].size;
     }
     for (Digit& digit : digits)
         if (digit.level >= 0 && digit.scattered) digit.value = topology.coordinate(rank, digit.level);
 
-    const bool all = first == 0 && last == group.size;
-    for (auto& [digit, step] : selectors) digit->scattered = !all;
-    if (all) return intervals(digits);
-    Region region;
-    for (Rank chunk = first; chunk < last; ++chunk) {
-        for (auto& [digit, step] : selectors) digit->value = chunk / step % digit->size;
-        for (const Interval& interval : intervals(digits)) region.push_back(interval);
+    const bool all = last - first == group.size;
+    for (Selector& selector : selectors) {
+        selector.digit->scattered = !all;
+        selector.digit->value = 0;
+        for (const Digit* further = selector.digit + 1; further < digits.data() + digits.size(); ++further)
+            selector.units *= further->size;
     }
-    return merged(std::move(region));
+    Pieces pieces = View::pieces(digits);  // of all, or of chunk 0
+    if (all) return region_of(std::move(pieces));
+    const std::vector<std::int64_t> begins = std::exchange(pieces.begins, {});
+    for (Rank chunk = first; chunk < last; ++chunk) {
+        std::int64_t offset = 0;
+        for (const Selector& selector : selectors)
+            offset += chunk / selector.stride % selector.digit->size * selector.units;
+        for (const std::int64_t begin : begins) pieces.begins.push_back(begin + offset);
+    }
+    return region_of(std::move(pieces));
 }
 
 Region View::held(const Topology& topology, Rank rank) const {
     std::vector<Digit> digits = digits_;
     for (Digit& digit : digits)
         if (digit.level >= 0 && digit.scattered) digit.value = topology.coordinate(rank, digit.level);
-    return intervals(digits);
+    return region_of(pieces(digits));
 }
 
 }  // namespace hocket::dsl

@@ -75,7 +75,7 @@ class View {
     std::string scattered_over(const Topology& topology) const;
 
     // Returns the region of chunks [first, last) in the group's numbering, for the ranks that share `rank`'s
-    // coordinates outside the group. The view must be divided over the group.
+    // coordinates outside the group. Chunks wrap around the group. The view must be divided over the group.
     Region chunks(const Topology& topology, const Group& group, Rank rank, Rank first, Rank last) const;
     // Returns the region that `rank` holds.
     Region held(const Topology& topology, Rank rank) const;
@@ -88,7 +88,14 @@ class View {
         bool scattered = false;
         bool permanent = false;  // stays fixed when the view is whole again
     };
-    Region intervals(const std::vector<Digit>& digits) const;
+    // What digits name: pieces of one width, in units of the finest pieces.
+    struct Pieces {
+        std::int64_t units = 1;  // the buffer's length
+        std::int64_t width = 1;
+        std::vector<std::int64_t> begins{0};
+    };
+    static Pieces pieces(const std::vector<Digit>& digits);
+    Region region_of(Pieces pieces) const;
     void bound_pieces(Span at) const;
 
     std::vector<Digit> digits_;
