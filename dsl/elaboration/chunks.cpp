@@ -27,15 +27,16 @@ Chunks chunks_of(const ast::Expression& region, const Evaluator& evaluator, Rank
     if (region.kind == Kind::slice) {
         const std::int64_t first = evaluator.integer(region.args[1]),
                            last = evaluator.integer(region.args[2]);
-        if (first < 0 || last > size)
-            throw DiagnosticError(
-                region.span,
-                fmt::format("chunks {} ..< {} are not in this group: its chunks are 0 ..< {}", first, last,
-                            size),
-                "slices do not wrap around; a single chunk's index does");
         if (first >= last)
             throw DiagnosticError(region.span, fmt::format("the slice {} ..< {} is empty", first, last));
-        return {view, static_cast<Rank>(first), static_cast<Rank>(last)};
+        std::int64_t length = 0;
+        if (__builtin_sub_overflow(last, first, &length) || length > size)
+            throw DiagnosticError(
+                region.span,
+                fmt::format("the slice {} ..< {} names chunks twice: this group has {}", first, last, size),
+                "a slice goes on at chunk 0 after the last one, up to the chunk before its first");
+        const auto begin = static_cast<Rank>(wrap(first, size));
+        return {view, begin, begin + static_cast<Rank>(length)};
     }
     const ast::Expression& index = region.args[1];
     if (index.kind == Kind::call && index.text == "block") {

@@ -97,6 +97,7 @@ class Promiser {
 
     // If the definition names no chunk, x is one.
     Chunks region(const ast::Expression& text) const { return chunks_of(text, evaluator_, promise_.chunks); }
+    Rank wrapped(Rank chunk) const { return chunk % promise_.chunks; }
     Rank member(const ast::Expression& number) const {
         return static_cast<Rank>(wrap(evaluator_.integer(number), ranks_));
     }
@@ -105,7 +106,7 @@ class Promiser {
         const Chunks here = region(claim.region);
         const Rank rank = member(claim.member);
         for (Rank chunk = here.first; chunk < here.last; ++chunk)
-            promise_.held[promise_.place(rank, chunk)] = true;
+            promise_.held[promise_.place(rank, wrapped(chunk))] = true;
         promise_.gives[static_cast<std::size_t>(rank)] = true;
     }
 
@@ -119,8 +120,9 @@ class Promiser {
         const Rank rank = member(claim.member);
         const std::uint32_t members = index_of(members_of(claim));
         for (Rank i = 0; i < here.last - here.first; ++i) {
-            check_held(claim, members, from.first + i);
-            set(claim, {members, number, from.first + i}, rank, here.first + i);
+            const Rank chunk = wrapped(from.first + i);
+            check_held(claim, members, chunk);
+            set(claim, {members, number, chunk}, rank, wrapped(here.first + i));
         }
         promise_.gets[static_cast<std::size_t>(rank)] = true;
     }

@@ -105,8 +105,11 @@ class Mover {
     // True if the length of what is moved does not depend on what moves.
     bool is_always_as_long(const Expression& region) const {
         if (of(buffer_of(region)) != stays) return false;
-        if (region.kind == Expression::Kind::slice)
-            return of(region.args[1]) == stays && of(region.args[2]) == stays;
+        if (region.kind == Expression::Kind::slice) {
+            const auto first = of(region.args[1]), last = of(region.args[2]);
+            const bool turn_alike = way_ == Way::turn && first && last && first->weight == last->weight;
+            return (first == stays && last == stays) || turn_alike;
+        }
         if (!is_block(region)) return true;
         const auto length = constant(region.args[1].args[1]);
         return length && *length >= 1 && size_ % *length == 0;
@@ -120,6 +123,7 @@ class Mover {
     // Nothing if equal places may become different, or different ones equal.
     std::optional<Term> place_of(const Expression& region) const {
         if (!is_always_as_long(region)) return std::nullopt;
+        if (region.kind == Expression::Kind::slice) return of(region.args[1]);
         if (region.kind != Expression::Kind::index) return stays;
         if (!is_block(region)) return of(region.args[1]);
         const auto chunk = of(region.args[1].args[0]);

@@ -56,6 +56,34 @@ std::string schedule_refusal(const std::string& body) {
 
 }  // namespace
 
+TEST_CASE("a slice goes on at the first chunk after the last one, wherever it begins") {
+    const auto steps = [](const std::string& region, const std::string& topology) {
+        return steps_of("algorithm t reduce_scatter(x) over g { each r in g  " + region + " : r +> r + 1 }",
+                        "t", Collective::reduce_scatter, topology);
+    };
+    std::mt19937 random(7);
+    for (const char* topology : {"2", "5", "8", "2x3", "3x2x2"}) {
+        const Rank size = dsl::grid_topology(topology).ranks();
+        for (int round = 0; round < 40; ++round) {
+            const int first = static_cast<int>(random() % 41) - 20,
+                      length = 1 + static_cast<int>(random() % size);
+            const int turns = static_cast<int>(random() % 5) - 2;
+            std::vector<dsl::Interval> chunks;
+            for (int i = first; i < first + length; ++i) {
+                const Rank chunk = static_cast<Rank>(dsl::wrap(i, size));
+                chunks.push_back({dsl::Rational(chunk, size), dsl::Rational(chunk + 1, size)});
+            }
+            const auto slice = [&](int begin) {
+                return steps(fmt::format("x[{} ..< {}]", begin, begin + length), topology);
+            };
+            const auto found = slice(first);
+            INFO(topology << ": " << first << " ..< " << first + length);
+            CHECK(std::get<4>(found[0]) == dsl::merged(chunks));
+            CHECK(slice(first + turns * size) == found);
+        }
+    }
+}
+
 TEST_CASE("branches, functions and lets of an each are printed as what they are") {
     CHECK(printed(
               "algorithm a broadcast(x, root; n = 2, m = n + 1) over g {\n"

@@ -180,8 +180,10 @@ TEST_CASE("transfers are checked where they stand") {
     CHECK_THAT(algorithm("each r in g x[r] : r -> r"), Contains("member 0 of a group of 4 sends to itself"));
     CHECK_THAT(algorithm("each r in g g[r] : r -> r + 1"),
                Contains("expected a buffer here, but this is a group"));
-    CHECK_THAT(algorithm("each r in g x[2 ..< 5] : r -> r + 1"),
-               Contains("chunks 2 ..< 5 are not in this group"));
+    CHECK_THAT(algorithm("each r in g x[2 ..< 7] : r -> r + 1"),
+               Contains("the slice 2 ..< 7 names chunks twice: this group has 4"));
+    CHECK_THAT(algorithm("each r in g x[2 ..< 2] : r -> r + 1"), Contains("the slice 2 ..< 2 is empty"));
+    CHECK_THAT(algorithm("each r in g x[-2**62 - 1 ..< 2**62] : r -> r + 1"), Contains("names chunks twice"));
     CHECK_THAT(algorithm("each r in g x[block(r, 0)] : r -> r + 1"), Contains("a block has at least one"));
     CHECK_THAT(algorithm("each r in g for s in 1 ..< 2 x[r] : r -> r + 1"),
                Contains("`each` may contain only transfers, `let` and `if`"));

@@ -217,6 +217,22 @@ algorithm wrong from_zero(x) over g { x : 1 -> 2 }
     CHECK_THAT(error, Contains("rank 1 sends the buffer to rank 2 before anything is in it"));
 }
 
+TEST_CASE("a contract's slices go on at the first chunk after the last one") {
+    const auto text = [](const char* sent) {
+        return std::string(
+                   "collective handed_on(x) over g where g.size > 1 {\n"
+                   "before each r in g  x[r ..< r + 2] : r\n"
+                   "after  each r in g  x[r + 1 ..< r + 3] : r = x[r + 1 ..< r + 3] : r + 1 }\n"
+                   "algorithm one handed_on(x) over g { each r in g  x[") +
+               sent + "] : r + 1 -> r }";
+    };
+    for (const char* topology : {"2", "3", "7"}) {
+        CHECK(own_error(text("r + 1 ..< r + 3"), topology) == "");
+        if (std::string(topology) != "2")
+            CHECK_THAT(own_error(text("r + 1"), topology), Contains("ends with"));
+    }
+}
+
 TEST_CASE("contracts that make no sense are refused at their line") {
     const auto error_of = [](const std::string& contract) {
         return own_error("collective odd(x) over g {\n" + contract +
@@ -226,7 +242,7 @@ TEST_CASE("contracts that make no sense are refused at their line") {
     CHECK_THAT(error_of(held + "after each r in g  x : r = combined x : 0 ..< 9"),
                Contains(":3:41: error: there is no rank 4: the group's members are 0 ..< 4"));
     CHECK_THAT(error_of(held + "after each r in g  x[0 ..< 9] : r = x[0 ..< 9] : r"),
-               Contains("chunks 0 ..< 9 are not in this group"));
+               Contains("the slice 0 ..< 9 names chunks twice: this group has 4"));
     CHECK_THAT(error_of(held + "after each r in g  x : r = x : r\nafter x : 2 = x : 1"),
                Contains(":4:7: error: on 4 ranks, x of rank 2 must hold two different things"));
     CHECK_THAT(error_of("before x : 0\nafter each r in g  x : r = combined x : g"),

@@ -357,16 +357,22 @@ std::optional<std::vector<std::int64_t>> Layout::chunks(const Region& region, co
         end = begin + 1;
     } else if (region.form == Region::Form::slice) {
         end = number(region.second, context);
-        if (begin < 0 || end > size) refuse(region.at, "the slice does not lie within the group");
         if (begin >= end) refuse(region.at, "the slice is empty");
     } else {
         const std::int64_t length = number(region.second, context);
         if (length < 1) refuse(region.at, "a block needs a chunk at least");
+        // As unsigned numbers, because the difference may be larger than a signed one can be.
+        if (static_cast<std::uint64_t>(end) - static_cast<std::uint64_t>(begin) >
+            static_cast<std::uint64_t>(size))
+            refuse(region.at, "the slice names a chunk twice");
+        end -= begin;
+        begin = wrapped(begin, size);
+        end += begin;
         begin = wrapped(begin, size) / length * length;
         end = length > size - begin ? size : begin + length;
     }
     std::vector<std::int64_t> result;
-    for (std::int64_t chunk = begin; chunk < end; ++chunk) result.push_back(chunk);
+    for (std::int64_t chunk = begin; chunk < end; ++chunk) result.push_back(wrapped(chunk, size));
     return result;
 }
 
