@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
-#include <unordered_map>
 #include <utility>
 
 namespace hocket::dsl {
@@ -74,6 +72,7 @@ void Estimate::add_moves(const StepGraph& graph, const std::vector<std::uint32_t
         if (!arrives_with_it) ++arrival;
         const std::size_t last_sent_in =
             std::exchange(sent_in[static_cast<std::size_t>(step.source)], arrival);
+        stretches_ += double(graph.regions[step.region].size());
         moves_.push_back({.source = step.source,
                           .destination = step.destination,
                           .region = step.region,
@@ -87,8 +86,9 @@ void Estimate::add_moves(const StepGraph& graph, const std::vector<std::uint32_t
     if (!moves_.empty()) rounds_.push_back(moves_.size());
 }
 
-std::uint64_t Estimate::end_of(int level, Rank rank) const {
-    return std::uint64_t(level) << 32 | std::uint32_t(dsl::end_of(topology_, links_[level].sharing, rank));
+std::size_t Estimate::end_of(int level, Rank rank) const {
+    return static_cast<std::size_t>(level) * static_cast<std::size_t>(topology_.ranks()) +
+           static_cast<std::size_t>(dsl::end_of(topology_, links_[level].sharing, rank));
 }
 
 // ---- Clocks ------------------------------------------------------------------------------------
@@ -96,44 +96,71 @@ std::uint64_t Estimate::end_of(int level, Rank rank) const {
 class Estimate::Clocks {
   public:
     Clocks(const Estimate& estimate, double bytes)
-        : estimate_(estimate), bytes_(bytes), clock_(estimate.topology_.ranks(), 0.0) {}
+        : estimate_(estimate),
+          bytes_(bytes),
+          ranks_(static_cast<std::size_t>(estimate.topology_.ranks())),
+          clocks_(ranks_),
+          loads_(ranks_ * estimate.links_.size()),
+          messages_(ranks_),
+          passes_(ranks_) {}
     double run(const Deadline& deadline);
 
   private:
-    // The load of one end of a link in one round, or of a rank in memory.
+    // The load of one end of a link in one round.
     struct Load {
         double sent = 0, received = 0;
-        std::array<std::uint64_t, most_sources> from = {};  // the ends that send to this one
+        std::array<std::size_t, most_sources> from = {};  // the ends that send to this one
         std::size_t sources = 0;
 
-        void add_source(std::uint64_t end) {
+        void add_source(std::size_t end) {
             const auto known = from.begin() + static_cast<std::ptrdiff_t>(sources);
             if (sources < most_sources && std::find(from.begin(), known, end) == known) from[sources++] = end;
         }
         double received_crowded() const { return crowded_bytes(received, sources); }
     };
+    // A rank's messages in one round.
+    struct Messages {
+        std::size_t sent = 0, received = 0;
+    };
+    // A rank's work in memory.
     struct Pass {
         double start = 0, latency = 0, seconds = 0;
     };
+    struct Clock {
+        double time = 0;
+        double later = 0;      // after the current round
+        bool is_busy = false;  // in this round
+    };
 
-    std::uint64_t end_of(int level, Rank rank) const { return estimate_.end_of(level, rank); }
+    Load& end_of(int level, Rank rank) { return loads_[estimate_.end_of(level, rank)]; }
     double bytes_of(const Move& move) const { return estimate_.regions_[move.region] * bytes_; }
     const Link& link_of(const Move& move) const { return estimate_.links_[move.level]; }
-    double now(Rank rank) const { return std::max(clock_[rank], floor_); }
-    void finish(Rank rank, double time) { later_[rank] = std::max(later_[rank], time); }
+    // Returns the rank whose clock and messages stand for this one's.
+    Rank like(Rank rank) const { return estimate_.one_for_all_.value_or(rank); }
+    Clock& clock(Rank rank) { return clocks_[static_cast<std::size_t>(like(rank))]; }
+    double now(Rank rank) { return clock(rank).time; }
+    void finish(Rank rank, double time) {
+        Clock& own = clock(rank);
+        if (!own.is_busy) busy_.push_back(like(rank));
+        own.is_busy = true;
+        own.later = std::max(own.later, time);
+    }
     void load(const Move& move);
     void message(const Move& move);
     void fetch(const Move& move);
     void run_round(std::size_t begin, std::size_t end);
+    void advance_clocks();
+    void forget_round(std::size_t begin, std::size_t end);
 
     const Estimate& estimate_;
     double bytes_;
-    std::vector<double> clock_;
-    double floor_ = 0;  // the clock of the one rank that stands for all, if there is one
-    std::unordered_map<std::uint64_t, Load> loads_;
-    std::unordered_map<Rank, std::size_t> messages_;  // the number of messages that the rank sends
-    std::unordered_map<Rank, Pass> passes_;           // the rank's work in memory
-    std::unordered_map<Rank, double> later_;          // the clocks after the round
+    std::size_t ranks_;
+    std::vector<Clock> clocks_;  // by rank
+    // Of the current round: by end, and by rank.
+    std::vector<Load> loads_;
+    std::vector<Messages> messages_;
+    std::vector<Pass> passes_;
+    std::vector<Rank> busy_;  // whose clocks advance
 };
 
 double Estimate::seconds(double bytes, const Deadline& deadline) const {
@@ -144,12 +171,13 @@ void Estimate::Clocks::load(const Move& move) {
     const Link& link = link_of(move);
     if (link.memory) return fetch(move);
     const double bytes = bytes_of(move) * (estimate_.one_for_all_ ? link.sharers : 1);
-    const std::uint64_t source = end_of(move.level, move.source);
-    loads_[source].sent += bytes;
-    Load& destination = loads_[end_of(move.level, move.destination)];
+    end_of(move.level, move.source).sent += bytes;
+    Load& destination = end_of(move.level, move.destination);
     destination.received += bytes;
-    destination.add_source(source);
-    messages_[move.source] += move.goes_along ? 0 : 1;
+    destination.add_source(estimate_.end_of(move.level, move.source));
+    if (move.goes_along) return;
+    ++messages_[move.source].sent;
+    ++messages_[move.destination].received;
 }
 
 void Estimate::Clocks::fetch(const Move& move) {
@@ -162,31 +190,50 @@ void Estimate::Clocks::fetch(const Move& move) {
 
 void Estimate::Clocks::message(const Move& move) {
     const Link& link = link_of(move);
-    const double sent = loads_[end_of(move.level, move.source)].sent,
-                 received = loads_[end_of(move.level, move.destination)].received_crowded();
-    const double busy =
-        link.latency * message_share * double(messages_[estimate_.one_for_all_.value_or(move.source)]);
-    const double latency = link.latency * (1 - message_share) + busy;
-    finish(move.destination, now(move.source) + latency + std::max(sent, received) / link.bandwidth);
-    finish(move.source, now(move.source) + busy + sent / link.bandwidth);
+    const double sent = end_of(move.level, move.source).sent,
+                 received = end_of(move.level, move.destination).received_crowded();
+    const std::size_t outgoing = messages_[like(move.source)].sent,
+                      incoming = messages_[like(move.destination)].received;
+    const auto busy = [&](std::size_t messages) { return link.latency * message_share * double(messages); };
+    const double latency = link.latency * (1 - message_share) + busy(std::max(outgoing, incoming));
+    const double begun = now(move.source);
+    finish(move.destination, begun + latency + std::max(sent, received) / link.bandwidth);
+    finish(move.source, begun + busy(outgoing) + sent / link.bandwidth);
+}
+
+void Estimate::Clocks::advance_clocks() {
+    for (const Rank rank : busy_) {
+        Clock& own = clock(rank);
+        own.time = std::max(own.time, std::exchange(own.later, 0));
+        own.is_busy = false;
+    }
+    busy_.clear();
 }
 
 void Estimate::Clocks::run_round(std::size_t begin, std::size_t end) {
     const auto& moves = estimate_.moves_;
     for (std::size_t i = begin; i < end; ++i) load(moves[i]);
-    for (std::size_t i = begin; i < end; ++i)
-        if (!link_of(moves[i]).memory) message(moves[i]);
-    for (const auto& [rank, pass] : passes_) finish(rank, pass.start + pass.latency + pass.seconds);
-    double last = floor_;
-    for (const auto& [rank, time] : later_) {
-        clock_[rank] = std::max(clock_[rank], time);
-        last = std::max(last, clock_[rank]);
+    for (std::size_t i = begin; i < end; ++i) {
+        if (!link_of(moves[i]).memory) {
+            message(moves[i]);
+        } else {
+            const Pass& pass = passes_[moves[i].destination];
+            finish(moves[i].destination, pass.start + pass.latency + pass.seconds);
+        }
     }
-    if (estimate_.one_for_all_) floor_ = last;
-    loads_.clear();
-    messages_.clear();
-    passes_.clear();
-    later_.clear();
+    advance_clocks();
+    forget_round(begin, end);
+}
+
+void Estimate::Clocks::forget_round(std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+        const Move& move = estimate_.moves_[i];
+        for (const Rank rank : {move.source, move.destination}) {
+            end_of(move.level, rank) = {};
+            messages_[rank] = {};
+        }
+        passes_[move.destination] = {};
+    }
 }
 
 double Estimate::Clocks::run(const Deadline& deadline) {
@@ -197,20 +244,28 @@ double Estimate::Clocks::run(const Deadline& deadline) {
         run_round(begin, end);
         begin = end;
     }
-    return *std::max_element(clock_.begin(), clock_.end());
+    double last = 0;
+    for (Rank rank = 0; rank < estimate_.topology_.ranks(); ++rank) last = std::max(last, now(rank));
+    return last;
 }
 
 std::size_t Estimate::most_peers() const {
-    std::unordered_map<Rank, std::set<Rank>> sources;
+    std::vector<std::pair<Rank, Rank>> pairs;  // who gets, and from whom
     for (const Move& move : moves_)
-        if (!links_[move.level].memory) sources[move.destination].insert(move.source);
+        if (!links_[move.level].memory) pairs.emplace_back(move.destination, move.source);
+    std::sort(pairs.begin(), pairs.end());
+    pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
     std::size_t most = 0;
-    for (const auto& [rank, from] : sources) most = std::max(most, from.size());
+    for (std::size_t begin = 0, end = 0; begin < pairs.size(); begin = end) {
+        while (end < pairs.size() && pairs[end].first == pairs[begin].first) ++end;
+        most = std::max(most, end - begin);
+    }
     return most;
 }
 
 double Estimate::busiest_link() const {
-    std::unordered_map<std::uint64_t, std::pair<double, double>> loads;  // by end: bytes out and in
+    // By end: out and in.
+    std::vector<std::pair<double, double>> loads(links_.size() * static_cast<std::size_t>(topology_.ranks()));
     for (const Move& move : moves_) {
         if (links_[move.level].memory) continue;
         const double length = regions_[move.region] * (one_for_all_ ? links_[move.level].sharers : 1);
@@ -218,7 +273,7 @@ double Estimate::busiest_link() const {
         loads[end_of(move.level, move.destination)].second += length;
     }
     double busiest = 0;
-    for (const auto& [end, load] : loads) busiest = std::max({busiest, load.first, load.second});
+    for (const auto& [out, in] : loads) busiest = std::max({busiest, out, in});
     return busiest;
 }
 

@@ -21,7 +21,8 @@ namespace hocket::dsl {
 //   rank, or to all the ranks that share it. If several ranks send to one end, the bytes beyond those in
 //   switches' buffers take longer, because the streams disturb each other. A sender is busy for a fifth of
 //   the latency per message, and until its bytes are out. The clocks thus show how far the stages of a
-//   pipeline overlap.
+//   pipeline overlap. A receiver is busy for as long per message: of the two ends, the one with more
+//   messages in the phase counts.
 // - In memory a message costs its sender nothing, because the receiver fetches the data. A phase takes the
 //   latency once, plus the bytes that the rank touches divided by the bandwidth. A combine touches each
 //   source, its own operand and the result; a copy touches both sides. If a host has fewer cores than
@@ -38,6 +39,9 @@ class Estimate {
              const Deadline& deadline = no_deadline, double value_bytes = usual_value_bytes);
 
     double seconds(double bytes, const Deadline& deadline = no_deadline) const;  // for this many bytes of x
+    std::size_t moves() const { return moves_.size(); }
+    // Returns the number of stretches of x that a move brings, on average.
+    double stretches() const { return moves_.empty() ? 0 : stretches_ / double(moves_.size()); }
     // Returns the largest number of ranks from which a single rank gets messages.
     std::size_t most_peers() const;
     // Returns the part of x that the busiest end of a link carries, out or in.
@@ -63,13 +67,15 @@ class Estimate {
 
     void add_links();
     void add_moves(const StepGraph& graph, const std::vector<std::uint32_t>& rounds);
-    std::uint64_t end_of(int level, Rank rank) const;
+    // Returns the number of the rank's end of the level's links.
+    std::size_t end_of(int level, Rank rank) const;
 
     Topology topology_;
     std::optional<Rank> one_for_all_;
     std::vector<Link> links_;          // by level
     std::vector<double> regions_;      // their lengths, as fractions of x
     std::vector<Move> moves_;          // round by round
+    double stretches_ = 0;             // of all moves
     std::vector<std::size_t> rounds_;  // the end of each round
 };
 

@@ -51,11 +51,13 @@ class Predictor::Run {
 
     double bytes_of(const Message& message) const { return message.flow * bytes_; }
     // The latency between the last byte's leaving and the arrival.
-    double latency_after(const Message& message) const {
+    double latency_after(MessageId id) const {
         if (is_ideal_) return 0;
-        return message.latency * (message.is_fetch() ? 1 : 1 - message_share);
+        const Message& message = layout_.messages[id];
+        return message.latency * (message.is_fetch() ? 1 : 1 - message_share + message_share * queues_[id]);
     }
     void find_crowds();
+    void find_queues();
     RouteId route_of(MessageId id);
     void begin(NodeId node);
     void leave(MessageId id);
@@ -81,7 +83,10 @@ class Predictor::Run {
     std::vector<NodeId> ready_;
     std::vector<MessageId> by_flow_;
     std::vector<double> crowds_;  // by message, if calibrated: the factor on the last link
-    std::vector<double> free_;    // by rank, if calibrated: when its work for messages is done
+    // By message, if calibrated: as many messages more as it waited for before it left keep its receiver
+    // busy.
+    std::vector<std::uint32_t> queues_;
+    std::vector<double> free_;  // by rank, if calibrated: when its work for messages is done
     std::vector<RouteId> route_by_path_;
     std::unordered_map<std::uint64_t, std::unordered_map<std::uint32_t, RouteId>> crowded_routes_;
     std::vector<LinkUse> use_;
@@ -117,7 +122,9 @@ Predictor::Run::Run(const MessageLayout& layout, double bytes, const Deadline& d
         sent_.resize(layout.messages.size());
         arrived_.resize(layout.messages.size());
     }
-    if (!is_ideal_) find_crowds();
+    if (is_ideal_) return;
+    find_crowds();
+    find_queues();
 }
 
 // Several senders to one end in a round get in each other's way there.
@@ -144,6 +151,40 @@ void Predictor::Run::find_crowds() {
             if (arrivals.received > 0)
                 crowds_[order[i]] =
                     crowded_bytes(arrivals.received, arrivals.from.size()) / arrivals.received;
+        }
+    }
+}
+
+// A receiver is busy with each message for as long as its sender. Of the two, the one with more messages in
+// the round counts, and a message has waited for its sender's before it left.
+void Predictor::Run::find_queues() {
+    const auto& messages = layout_.messages;
+    queues_.assign(messages.size(), 0);
+    if (layout_.classes()) return;  // all ranks do the same, so each gets as many as it sends
+    struct Count {
+        std::uint32_t sent = 0, received = 0;
+    };
+    std::vector<Count> counts(free_.size() * layout_.options.tiles);
+    const auto count_of = [&](const Message& message, Rank rank) -> Count& {
+        return counts[message.tile * free_.size() + static_cast<std::size_t>(rank)];
+    };
+    const std::vector<MessageId>& order = layout_.by_round;
+    for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+        for (; end < order.size() && messages[order[end]].round == messages[order[begin]].round; ++end) {
+            const Message& message = messages[order[end]];
+            ++count_of(message, message.source).sent;
+            ++count_of(message, message.destination).received;
+        }
+        deadline_.check(following_messages, end - begin);
+        for (std::size_t i = begin; i < end; ++i) {
+            const Message& message = messages[order[i]];
+            const std::uint32_t sent = count_of(message, message.source).sent,
+                                received = count_of(message, message.destination).received;
+            queues_[order[i]] = received > sent ? received - sent : 0;
+        }
+        for (std::size_t i = begin; i < end; ++i) {
+            const Message& message = messages[order[i]];
+            count_of(message, message.source) = count_of(message, message.destination) = {};
         }
     }
 }
@@ -227,7 +268,7 @@ void Predictor::Run::sent(MessageId id) {
     const Message& message = layout_.messages[id];
     if (!sent_.empty()) sent_[id] = now_;
     if (!message.is_fetch()) end_part(message.from, id);
-    const double latency = latency_after(message);
+    const double latency = latency_after(id);
     if (latency > 0)
         events_.push({now_ + latency, id, true});
     else
@@ -340,8 +381,8 @@ void Predictor::Run::follow_path(Prediction& prediction) const {
             const Message& message = layout_.messages[id];
             begun = launched_by_[id];
             const double seconds = end - begun_[begun];
-            const double latency = std::min(
-                seconds, left_[id] - begun_[begun] + (node == message.to ? latency_after(message) : 0));
+            const double latency =
+                std::min(seconds, left_[id] - begun_[begun] + (node == message.to ? latency_after(id) : 0));
             for (PathShare* share : {static_cast<PathShare*>(&prediction.lines[lines[message.origin]]),
                                      static_cast<PathShare*>(&prediction.levels[message.level])}) {
                 share->seconds += seconds;

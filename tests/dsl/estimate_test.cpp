@@ -62,6 +62,25 @@ TEST_CASE("in an estimate who has the data sends on, who has sent goes on, and p
           about(15 * (0.2 * alpha + tile) + 2 * (alpha + tile)));
 }
 
+TEST_CASE("of two ends, the one with more messages in a phase makes each of them wait") {
+    const double alpha = 30 * us, rate = 1.25e9, fan = 1.4 * alpha;  // three messages: 0.8 + 3 x 0.2
+    // Three send one each to the root, and the root sends three.
+    CHECK(estimated("direct", "4h", Collective::gather, 8) == about(fan + 6 / rate));
+    CHECK(estimated("direct", "4h", Collective::scatter, 8) == about(fan + 6 / rate));
+    // Those who have sent go on after their own message.
+    const test::TemporarySchedule file(
+        "algorithm two reduce(x, root) over g { let y = x.part(0 of 2) let z = x.part(1 of 2)\n"
+        " each q in g where q != root y : q +> root\n"
+        " each q in g where q != root z : q +> root }");
+    CHECK(estimated(file.path(), "4h", Collective::reduce, 8) == about(0.2 * alpha + fan + 16 / rate));
+    // One rank for all: of a thousand messages to one rank, the last waits for a fifth of a latency each.
+    dsl::Library library({HOCKET_SCHEDULES_DIR});
+    const dsl::Topology many = dsl::grid_topology("1000h");
+    const dsl::Runnable direct = dsl::find_runnable(library, "direct", Collective::gather);
+    CHECK(dsl::estimate(dsl::elaborate(direct, library, many, {0, 0, {}}), many, 8, 0) ==
+          about((0.8 + 0.2 * 999) * alpha + 8 * 0.999 / rate));
+}
+
 TEST_CASE("memory is estimated by one synchronisation a phase, and one pass over all sources") {
     const double rate = dsl::memory_bandwidth;
     CHECK(estimated("exchange", "4m") == about(wait + 5 * bytes / rate));  // 3 sources, its own, the result
