@@ -17,7 +17,15 @@ bool is_algorithm(const ast::Expression& expression, const Scope& scope) {
            (expression.kind == Kind::call && !is_language_function(expression.text));
 }
 
-Value argument_value(const ast::Expression& expression, const Evaluator& evaluator, const Scope& scope) {
+Value argument_value(const ast::Expression& expression, const Evaluator& evaluator, const Scope& scope,
+                     Tiles* tiles) {
+    if (expression.kind == ast::Expression::Kind::name && expression.text == "auto") {
+        if (!tiles)
+            throw DiagnosticError(expression.span, "only a schedule's number of tiles can be `auto`",
+                                  "write a number");
+        tiles->is_used = true;
+        return tiles->count;
+    }
     if (is_algorithm(expression, scope))
         return Symbol{std::make_shared<const ast::Expression>(with_values(expression, evaluator))};
     return evaluator.evaluate(expression);
@@ -110,7 +118,7 @@ ast::Expression with_values(const ast::Expression& call, const Evaluator& evalua
 }
 
 std::string bind_parameters(const std::string& name, const std::vector<ast::Parameter>& parameters,
-                            const ast::Expression& reference, Scope& scope) {
+                            const ast::Expression& reference, Scope& scope, Tiles* tiles) {
     std::vector<const ast::Parameter*> taken;
     for (const ast::Parameter& parameter : parameters)
         if (parameter.value) taken.push_back(&parameter);
@@ -125,7 +133,7 @@ std::string bind_parameters(const std::string& name, const std::vector<ast::Para
             continue;
         }
         const ast::Expression* argument = given[arguments++];
-        Value value = argument_value(argument ? *argument : *parameter.value, evaluator, scope);
+        Value value = argument_value(argument ? *argument : *parameter.value, evaluator, scope, tiles);
         text += (text.empty() ? "" : ", ") + text_of(value);
         scope.add(parameter.name.text, std::move(value));
     }

@@ -392,6 +392,19 @@ Runnable runnable_of(const ast::Algorithm& algorithm, const ast::Expression& cal
     return runnable;
 }
 
+Runnable runnable_of(const ast::Schedule& schedule, const ast::Expression& call, std::int64_t tiles) {
+    Runnable runnable;
+    runnable.schedule = &schedule;
+    Tiles all{tiles};
+    runnable.name = bind_parameters(schedule.name.text, schedule.parameters, call, runnable.arguments, &all);
+    if (all.is_used) runnable.automatic = call;
+    return runnable;
+}
+
+Runnable in_tiles(const Runnable& automatic, std::int64_t tiles) {
+    return runnable_of(*automatic.schedule, *automatic.automatic, tiles);
+}
+
 bool is_allowed(const Runnable& runnable, const Group& group) {
     const ast::Algorithm& algorithm = *runnable.algorithm;
     if (!algorithm.where) return true;

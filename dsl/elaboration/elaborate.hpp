@@ -20,12 +20,22 @@ struct Runnable {
     const ast::Algorithm* algorithm = nullptr;
     Scope arguments;
     std::string name;  // with arguments
+    // The call, if it leaves a number of tiles to the compiler: in_tiles() gives another number.
+    std::optional<ast::Expression> automatic = std::nullopt;
 
     Collective collective() const { return schedule ? schedule->collective : algorithm->collective; }
 };
 
-// The algorithm with the call's arguments, or with its defaults. Throws DiagnosticError.
+// What `auto` stands for where nothing is chosen.
+inline constexpr std::int64_t usual_tiles = 16;
+
+// Return the algorithm or schedule with the call's arguments, or with its defaults. tiles: what `auto` stands
+// for. Throw DiagnosticError.
 Runnable runnable_of(const ast::Algorithm& algorithm, const ast::Expression& call = {});
+Runnable runnable_of(const ast::Schedule& schedule, const ast::Expression& call = {},
+                     std::int64_t tiles = usual_tiles);
+// Returns the schedule with another number of tiles. It must leave that to the compiler.
+Runnable in_tiles(const Runnable& automatic, std::int64_t tiles);
 
 // Chooses the algorithm for a statement without `using`.
 using Chooser =

@@ -46,13 +46,6 @@ const Definition* named(const std::vector<Definition>& definitions, const std::s
     return nullptr;
 }
 
-Runnable schedule_runnable(const ast::Schedule& schedule, const ast::Expression& call) {
-    Runnable runnable;
-    runnable.schedule = &schedule;
-    runnable.name = bind_parameters(schedule.name.text, schedule.parameters, call, runnable.arguments);
-    return runnable;
-}
-
 // Returns a topology that is in no file: "2x3", or "" for one level of all ranks. Returns no levels for a
 // name.
 Topology short_topology(const std::string& text, Rank ranks) {
@@ -197,7 +190,7 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
     const Library::Reference reference = library.resolve(text);
     if (reference.file && reference.call.text.empty()) {
         if (const auto* schedule = only_one(reference.file->schedules, collective))
-            return schedule_runnable(*schedule, reference.call);
+            return runnable_of(*schedule, reference.call);
         // In a file with several schedules, an algorithm is only a part of them.
         const std::string schedules = names_for(reference.file->schedules, collective);
         const auto* algorithm =
@@ -214,7 +207,7 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
     }
     const auto* schedule = reference.file ? named(reference.file->schedules, reference.call.text, collective)
                                           : library.find_schedule(reference.call.text, collective);
-    if (schedule) return schedule_runnable(*schedule, reference.call);
+    if (schedule) return runnable_of(*schedule, reference.call);
     const auto* algorithm = reference.file
                                 ? named(reference.file->algorithms, reference.call.text, collective)
                                 : library.find_algorithm(reference.call.text, collective);

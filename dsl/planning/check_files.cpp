@@ -208,9 +208,7 @@ class Checker {
         const auto is_tried = [&](Rank size) {
             try {
                 const Topology topology = flat_topology(size);
-                Scope arguments;
-                bind_parameters(schedule.name.text, schedule.parameters, call, arguments);
-                return Evaluator(arguments, &topology).truth(*schedule.where);
+                return Evaluator(runnable_of(schedule, call).arguments, &topology).truth(*schedule.where);
             } catch (const DiagnosticError&) {
                 return false;  // the check on a small topology reports it
             }

@@ -34,6 +34,14 @@ bool is_for_one(std::size_t own_steps, Rank ranks) {
     return double(own_steps) * ranks / 2 > step_limit;
 }
 
+// Numbers of tiles: the most that is tried, and the most that is followed on so many ranks. Of larger ones
+// those are followed whose graphs are small.
+constexpr std::int64_t most_chosen_tiles = 1024;
+constexpr std::int64_t followed_tiles(Rank ranks) {
+    return ranks <= 2048 ? 16 : 2;
+}
+constexpr std::size_t most_moves_in_tiles = 1 << 15;
+
 // Estimates a schedule or algorithm on a topology. `own` is the graph of the root's steps. The estimate is
 // made from the steps of all ranks, which are stored in `whole` if that is not null; if those would be too
 // many, from the root's own.
@@ -115,6 +123,9 @@ class Choices::ForGroups {
         const ast::Algorithm* algorithm;
         double seconds;
         std::size_t peers;
+        double stretches;  // of a message, on average
+
+        auto key() const { return std::tuple(std::llround(seconds * 1e9), stretches); }
     };
 
     // Returns the algorithms, the best first. If estimates are almost equal, those with fewer peers come
@@ -124,9 +135,9 @@ class Choices::ForGroups {
         std::vector<Rated> all;
         for (const Candidate& candidate : candidates(collective, group))
             all.push_back({candidate.algorithm, candidate.estimate.seconds(bytes, deadline_),
-                           candidate.estimate.most_peers()});
+                           candidate.estimate.most_peers(), candidate.estimate.stretches()});
         std::stable_sort(all.begin(), all.end(),
-                         [](const Rated& a, const Rated& b) { return a.seconds < b.seconds; });
+                         [](const Rated& a, const Rated& b) { return a.key() < b.key(); });
         const auto is_alike = [&](const Rated& rated) { return rated.seconds <= all[0].seconds * alike; };
         std::stable_sort(all.begin(), std::find_if_not(all.begin(), all.end(), is_alike),
                          [](const Rated& a, const Rated& b) { return a.peers < b.peers; });
@@ -139,8 +150,8 @@ class Choices::ForGroups {
             fmt::format("{} over {} ({} ranks):", name_of(collective), name_of(topology_, group), group.size);
         const std::vector<Rated> all = ranked(collective, group, bytes);
         const bool by_peers = !std::is_sorted(
-            all.begin(), all.end(), [](const Rated& a, const Rated& b) { return a.seconds < b.seconds; });
-        for (const auto& [algorithm, seconds, peers] : all) {
+            all.begin(), all.end(), [](const Rated& a, const Rated& b) { return a.key() < b.key(); });
+        for (const auto& [algorithm, seconds, peers, stretches] : all) {
             const bool chosen = !found.algorithm && is_right(*algorithm, group.size);
             found.text += fmt::format(" {} {}{},", algorithm->name.text, text_of_time(seconds),
                                       chosen || found.algorithm ? "" : " (wrong on this group)");
@@ -209,21 +220,25 @@ class Parts {
 
 }  // namespace
 
-// Facts about a schedule or algorithm, for one root.
+// Facts about a schedule or algorithm, for one root, by its name with arguments.
 struct Choices::Known {
-    std::optional<std::vector<double>> parts;  // see Parts
-    std::map<Algorithms, Estimate> estimates;  // by the algorithms that were chosen
+    std::map<std::string, std::vector<double>> parts;  // see Parts
+    std::map<std::string, std::size_t> strands;        // their number, where nothing has to be chosen
+    std::map<std::pair<std::string, Algorithms>, Estimate> estimates;  // also by the chosen algorithms
 };
 
 Chooser Choices::chooser(const Runnable& runnable, Rank root, double bytes, std::shared_ptr<Known> known) {
     return [groups = groups_, known = std::move(known), runnable, root, bytes](
                Collective collective, const Group& group, Span call,
                std::vector<Choice>& choices) -> const ast::Algorithm& {
-        auto& parts = known->parts;
-        if (!parts)
-            parts = Parts().find(runnable, groups->library(), groups->topology(), root, groups->deadline());
+        auto parts = known->parts.find(runnable.name);
+        if (parts == known->parts.end())
+            parts = known->parts
+                        .emplace(runnable.name, Parts().find(runnable, groups->library(), groups->topology(),
+                                                             root, groups->deadline()))
+                        .first;
         // Every statement that gets here adds one choice, so the number of choices is the statement's index.
-        const auto& found = groups->find(collective, group, bytes * (*parts)[choices.size()]);
+        const auto& found = groups->find(collective, group, bytes * parts->second[choices.size()]);
         if (!found.algorithm)
             throw DiagnosticError(call,
                                   fmt::format("there is no algorithm for {} on a group of {} ranks",
@@ -253,10 +268,14 @@ struct Choices::Field {
 };
 
 struct Choices::Candidate {
-    const Runnable* runnable;
+    Runnable runnable;
     Chooser chooser;
     std::size_t detours = 0;  // number of strands and choices; ties go to the smaller one
     double seconds = 0, busiest_link = 0;
+    // Of a message, on average; and the ranks from which one gets messages. Ties go to the smaller ones, too.
+    double stretches = 0;
+    std::size_t peers = 0;
+    std::size_t moves = 0;  // of which the estimate was made
     Graph whole = nullptr;  // for the proof, if it has just been laid out
 };
 
@@ -289,30 +308,92 @@ Choices::Field& Choices::field(Collective collective, Rank root) {
     return *field;
 }
 
-// Returns the entrant with its estimate; nullopt if it is no choice here.
-std::optional<Choices::Candidate> Choices::candidate_of(const Entrant& entrant, Rank root, double bytes) {
-    const auto& [runnable, known] = entrant;
+// Returns the runnable with its estimate; nullopt if it is no choice here.
+std::optional<Choices::Candidate> Choices::candidate_of(const Runnable& runnable,
+                                                        const std::shared_ptr<Known>& known, Rank root,
+                                                        double bytes) {
     try {
-        Candidate candidate{.runnable = &runnable, .chooser = chooser(runnable, root, bytes, known)};
+        Candidate candidate{.runnable = runnable, .chooser = chooser(runnable, root, bytes, known)};
+        const auto fixed = known->strands.find(runnable.name);
+        if (fixed != known->strands.end()) {
+            candidate.detours = fixed->second;
+            rate(candidate, known->estimates.at({runnable.name, {}}), bytes);
+            return candidate;
+        }
         const StepGraph own =
             elaborate(runnable, library_, topology_, {root, root, candidate.chooser, {}, deadline_});
         // A schedule that computes does more than its collective promises, so it runs only if it is named.
         if (!own.computations.empty() || !own.extras.empty() || !own.parameters.empty()) return std::nullopt;
         candidate.detours = own.strands.size() + own.choices.size();
-        Algorithms algorithms;
-        for (const Choice& choice : own.choices) algorithms.push_back(choice.algorithm);
-        auto estimate = known->estimates.find(algorithms);
+        std::pair<std::string, Algorithms> key{runnable.name, {}};
+        for (const Choice& choice : own.choices) key.second.push_back(choice.algorithm);
+        auto estimate = known->estimates.find(key);
         if (estimate == known->estimates.end()) {
             Estimate made = estimate_of(own, runnable, library_, topology_, root, candidate.chooser,
                                         deadline_, &candidate.whole);
-            estimate = known->estimates.emplace(std::move(algorithms), std::move(made)).first;
+            estimate = known->estimates.emplace(std::move(key), std::move(made)).first;
         }
-        candidate.seconds = estimate->second.seconds(bytes, deadline_);
-        candidate.busiest_link = estimate->second.busiest_link();
+        if (own.choices.empty()) known->strands.emplace(runnable.name, own.strands.size());
+        rate(candidate, estimate->second, bytes);
         return candidate;
     } catch (const DiagnosticError&) {  // it doesn't run on this topology
         return std::nullopt;
     }
+}
+
+void Choices::rate(Candidate& candidate, const Estimate& estimate, double bytes) {
+    candidate.seconds = estimate.seconds(bytes, deadline_);
+    candidate.busiest_link = estimate.busiest_link();
+    candidate.moves = estimate.moves();
+    candidate.stretches = estimate.stretches();
+    candidate.peers = estimate.most_peers();
+}
+
+// ---- Tiles -------------------------------------------------------------------------------------
+
+// A pipeline takes its time for the first tiles, and then as long for each as for the one before. So where
+// there are many, the estimate follows two numbers of tiles of the same size, and goes on from there.
+std::optional<Choices::Candidate> Choices::in_tiles_of_size(const Runnable& automatic,
+                                                            const std::shared_ptr<Known>& known, Rank root,
+                                                            double bytes, std::int64_t tiles) {
+    const auto followed = [&](std::int64_t count, double size) {
+        return candidate_of(dsl::in_tiles(automatic, count), known, root, size);
+    };
+    const std::int64_t many = followed_tiles(topology_.ranks());
+    if (tiles <= many) return followed(tiles, bytes);
+    const std::int64_t few = many / 2;
+    const double tile = bytes / double(tiles);
+    const auto after_few = followed(few, tile * double(few)),
+               after_many = followed(many, tile * double(many));
+    if (!after_few || !after_many) return std::nullopt;
+    if (after_many->moves / many * tiles <= most_moves_in_tiles) return followed(tiles, bytes);
+    Candidate result = *after_many;
+    result.runnable = dsl::in_tiles(automatic, tiles);
+    result.chooser = chooser(result.runnable, root, bytes, known);
+    result.whole = nullptr;
+    result.seconds += (after_many->seconds - after_few->seconds) / double(many - few) * double(tiles - many);
+    return result;
+}
+
+// Returns the schedule in the number of tiles with the lowest estimate.
+std::optional<Choices::Candidate> Choices::in_best_tiles(const Runnable& automatic,
+                                                         const std::shared_ptr<Known>& known, Rank root,
+                                                         double bytes) {
+    std::optional<Candidate> best;
+    for (std::int64_t tiles = 1; tiles <= most_chosen_tiles; tiles *= 2) {
+        if (tiles > 1 && double(tiles) * usual_value_bytes > bytes) break;
+        std::optional<Candidate> next = in_tiles_of_size(automatic, known, root, bytes, tiles);
+        if (!next || (best && next->seconds > best->seconds * alike)) break;  // more only take longer
+        if (!best || next->seconds < best->seconds) best = std::move(next);
+    }
+    return best;
+}
+
+Runnable Choices::in_tiles(const Runnable& runnable, Rank root, std::uint64_t bytes) {
+    if (!runnable.automatic) return runnable;
+    const auto best =
+        in_best_tiles(runnable, std::make_shared<Known>(), root, double(bytes ? bytes : usual_bytes));
+    return best ? best->runnable : runnable;
 }
 
 // Returns the schedules that can run on the topology, the best first.
@@ -320,7 +401,9 @@ std::vector<Choices::Candidate> Choices::candidates(const Field& field, double b
     std::vector<Candidate> result;
     double best = std::numeric_limits<double>::infinity();
     for (const Entrant& entrant : field.entrants) {
-        std::optional<Candidate> next = candidate_of(entrant, field.root, bytes);
+        const auto& [runnable, known] = entrant;
+        std::optional<Candidate> next = runnable.automatic ? in_best_tiles(runnable, known, field.root, bytes)
+                                                           : candidate_of(runnable, known, field.root, bytes);
         if (!next) continue;
         best = std::min(best, next->seconds);
         result.push_back(std::move(*next));
@@ -334,7 +417,8 @@ std::vector<Choices::Candidate> Choices::candidates(const Field& field, double b
 
 void Choices::sort_best_first(std::vector<Candidate>& candidates) {
     const auto key = [](const Candidate& candidate) {
-        return std::tuple(std::llround(candidate.seconds * 1e9), candidate.detours, candidate.runnable->name);
+        return std::tuple(std::llround(candidate.seconds * 1e9), candidate.detours, candidate.stretches,
+                          candidate.peers, candidate.runnable.name);
     };
     std::sort(candidates.begin(), candidates.end(),
               [&](const Candidate& a, const Candidate& b) { return key(a) < key(b); });
@@ -348,7 +432,7 @@ void Choices::sort_best_first(std::vector<Candidate>& candidates) {
 
 std::optional<Proofs::Proof> Choices::proof_if_right(const Candidate& candidate, Rank root) {
     try {
-        return proofs_.prove(*candidate.runnable, root, candidate.chooser, candidate.whole);
+        return proofs_.prove(candidate.runnable, root, candidate.chooser, candidate.whole);
     } catch (const DiagnosticError&) {
         return std::nullopt;
     }
@@ -382,10 +466,10 @@ const Chosen& Choices::schedule(Collective collective, Rank root, std::uint64_t 
         auto proved = chosen.name.empty() ? proof_if_right(candidate, root) : std::nullopt;
         const char* const fault = proved ? fault_of(*proved, demands) : "wrong here";
         const bool first = proved && !fault;
-        chosen.why += fmt::format(" {} {}{},", candidate.runnable->name, text_of_time(candidate.seconds),
+        chosen.why += fmt::format(" {} {}{},", candidate.runnable.name, text_of_time(candidate.seconds),
                                   first || !chosen.name.empty() ? "" : fmt::format(" ({})", fault));
         if (first) {
-            chosen.name = candidate.runnable->name;
+            chosen.name = candidate.runnable.name;
             chosen.seconds = candidate.seconds;
             if (proof) *proof = std::move(proved);
         }
@@ -411,7 +495,7 @@ std::vector<std::string> Choices::names(Collective collective, Rank root, std::u
          candidates(field(collective, root), double(bytes ? bytes : usual_bytes)))
         if (const auto proof = proof_if_right(candidate, root);
             proof && known.insert(proof->fingerprint).second)
-            names.push_back(candidate.runnable->name);
+            names.push_back(candidate.runnable.name);
     return names;
 }
 

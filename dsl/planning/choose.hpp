@@ -14,6 +14,8 @@
 
 namespace hocket::dsl {
 
+class Estimate;
+
 // Demands on a schedule besides what its collective promises.
 struct Demands {
     Counts counts = Counts::alike;
@@ -57,6 +59,10 @@ class Choices {
     // the runnable's definition must outlive it.
     Chooser chooser(const Runnable& runnable, Rank root, std::uint64_t bytes);
 
+    // Returns the schedule in the number of tiles with the lowest estimate for `bytes` of x (0: 1 MiB), if it
+    // leaves that to the compiler; otherwise as it is.
+    Runnable in_tiles(const Runnable& runnable, Rank root, std::uint64_t bytes);
+
   private:
     class ForGroups;
     struct Known;
@@ -66,7 +72,13 @@ class Choices {
 
     Chooser chooser(const Runnable& runnable, Rank root, double bytes, std::shared_ptr<Known> known);
     Field& field(Collective collective, Rank root);
-    std::optional<Candidate> candidate_of(const Entrant& entrant, Rank root, double bytes);
+    std::optional<Candidate> candidate_of(const Runnable& runnable, const std::shared_ptr<Known>& known,
+                                          Rank root, double bytes);
+    std::optional<Candidate> in_tiles_of_size(const Runnable& automatic, const std::shared_ptr<Known>& known,
+                                              Rank root, double bytes, std::int64_t tiles);
+    std::optional<Candidate> in_best_tiles(const Runnable& automatic, const std::shared_ptr<Known>& known,
+                                           Rank root, double bytes);
+    void rate(Candidate& candidate, const Estimate& estimate, double bytes);
     std::vector<Candidate> candidates(const Field& field, double bytes);
     static void sort_best_first(std::vector<Candidate>& candidates);
     const char* fault_of(const Proofs::Proof& proof, const Demands& demands);

@@ -54,7 +54,8 @@ class Checked : public CheckedSchedule {
             schedule = chosen.name;
             choices_.push_back(chosen.why);
         }
-        runnable_ = find_runnable(site_->library, schedule, request.collective);
+        runnable_ = site_->choices.in_tiles(find_runnable(site_->library, schedule, request.collective),
+                                            root_, request.bytes);
         if (!proof)
             proof = site_->proofs.prove(runnable_, root_,
                                         site_->choices.chooser(runnable_, root_, request.bytes));

@@ -146,7 +146,9 @@ ScheduleToPredict Planner::to_predict(const PlanRequest& request, const NetworkO
         check_root(request.root, topology.ranks());
         const bool is_large = topology.ranks() > most_ranks_in_full;
         if (!request.schedule.empty() && (is_large || whose == WhoseSteps::of_one_rank)) {
-            const Runnable runnable = find_runnable(site->library, request.schedule, request.collective);
+            const Runnable runnable =
+                site->choices.in_tiles(find_runnable(site->library, request.schedule, request.collective),
+                                       request.root, request.bytes);
             const Chooser choose = site->choices.chooser(runnable, request.root, request.bytes);
             const Task task{runnable, site->library, topology, request, choose};
             result.name = runnable.name;

@@ -10,7 +10,7 @@
 namespace hocket::dsl {
 namespace {
 
-constexpr std::string_view own_names[] = {"levels", "world", "ranks"};
+constexpr std::string_view own_names[] = {"levels", "world", "ranks", "auto"};
 
 // A function of a text cannot be called like one that the language has: each call means what it says.
 constexpr std::string_view own_functions[] = {"pow2",     "log2",   "log2_up", "log",   "log_up", "min",

@@ -227,7 +227,7 @@ TEST_CASE("a name that hides another is refused, with the place of that one") {
     CHECK_THAT(algorithm("each i in g { let i = 1 x : 0 -> 1 }"), Contains("there is a 'i' here already"));
     for (const char* name : {"x", "root", "g"})
         CHECK_THAT(algorithm("parallel " + std::string(name) + " in g { }"), Contains("here already"));
-    for (const char* name : {"levels", "world", "ranks"})
+    for (const char* name : {"levels", "world", "ranks", "auto"})
         CHECK_THAT(algorithm("let " + std::string(name) + " = 1"), Contains("one of the language's own"));
     CHECK_THAT(parse_error("algorithm a all_reduce(x) over x { }"), Contains("there is a 'x' here already"));
     CHECK_THAT(parse_error("schedule s all_reduce(x; a = 1, a = 2) { }"),

@@ -204,7 +204,7 @@ TEST_CASE("ideal messages cost a latency, and their bytes") {
     CHECK(predicted("ring", "4").seconds == exactly(6 * (20 * us + bytes / 4 / rate)));
     CHECK(predicted("ring", "4").latency == exactly(6 * 20 * us));
     // 16 tiles leave one after the other, each after its latency, and the last passes two links.
-    CHECK(predicted("chain", "3", "", {.ideal = true}, bytes, Collective::broadcast).seconds ==
+    CHECK(predicted("chain(16)", "3", "", {.ideal = true}, bytes, Collective::broadcast).seconds ==
           exactly(17 * (bytes / 16 / rate + 20 * us)));
     CHECK(predicted("ring", "4", "latency none").seconds == exactly(6 * bytes / 4 / rate));
     CHECK(predicted("ring", "2mx2h", "latency none", {}).latency == 0);
@@ -228,10 +228,16 @@ TEST_CASE("where an estimate and a calibrated prediction model the same, they ar
                 CHECK(predicted(schedule, topology, "", {}, size).seconds ==
                       exactly(dsl::estimate(checked->graph(), checked->levels(), size)));
             }
-    for (const char* schedule : {"binomial", "chain", "direct"}) {
+    for (const char* schedule : {"binomial", "chain(16)", "direct"}) {
         const auto checked = dsl::check_schedule(test::request(Collective::broadcast, schedule, "4h"));
         CHECK(predicted(schedule, "4h", "", {}, bytes, Collective::broadcast).seconds ==
               exactly(dsl::estimate(checked->graph(), checked->levels(), bytes)));
+    }
+    // A root that gets many messages is as busy with them as one that sends them.
+    for (const Collective collective : {Collective::gather, Collective::reduce}) {
+        const auto checked = dsl::check_schedule(test::request(collective, "direct", "9h"));
+        CHECK(predicted("direct", "9h", "", {}, 72, collective).seconds ==
+              exactly(dsl::estimate(checked->graph(), checked->levels(), 72)));
     }
     // Only the root's link is crowded.
     const auto gathered = dsl::check_schedule(test::request(Collective::gather, "direct", "4h"));

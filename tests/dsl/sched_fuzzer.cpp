@@ -94,8 +94,7 @@ void check_everything(const ast::File& tree, const Library& library) {
     const Topology topology = grid_topology("2x2");
     for (const ast::Schedule& schedule : tree.schedules) {
         try {
-            Runnable runnable{&schedule, nullptr, {}, schedule.name.text};
-            bind_parameters(schedule.name.text, schedule.parameters, ast::Expression(), runnable.arguments);
+            const Runnable runnable = runnable_of(schedule);
             ElaborateOptions options;
             options.deadline = patience();
             options.choose = [&](Collective collective, const Group&, Span call,

@@ -179,6 +179,8 @@ void Layout::bind_parameters(const Definition& definition, const Call& call,
     }
     for (std::size_t i = 0; i < given.size(); ++i) {
         const Parameter& parameter = definition.parameters[i];
+        if (!definition.is_schedule && parameter.value.form == Form::name && parameter.value.name == "auto")
+            refuse(definition.at, "only a schedule's number of tiles can be auto");
         const Value value = given[i] ? *given[i] : argument(parameter.value, scope);
         scope.own.push_back({parameter.name, value});
     }
@@ -193,6 +195,7 @@ bool Layout::is_algorithm(const std::string& name) const {
 // A name by itself stands for an algorithm, unless the schedule has made it. Its use checks that the
 // algorithm exists.
 Value Layout::argument(const Expression& expression, const Scope& scope) const {
+    if (expression.form == Form::name && expression.name == "auto") return Value::of_number(16);
     if (expression.form == Form::name) {
         const bool is_own = std::any_of(scope.own.begin(), scope.own.end(),
                                         [&](const auto& entry) { return entry.first == expression.name; });
@@ -358,9 +361,6 @@ std::optional<std::vector<std::int64_t>> Layout::chunks(const Region& region, co
     } else if (region.form == Region::Form::slice) {
         end = number(region.second, context);
         if (begin >= end) refuse(region.at, "the slice is empty");
-    } else {
-        const std::int64_t length = number(region.second, context);
-        if (length < 1) refuse(region.at, "a block needs a chunk at least");
         // As unsigned numbers, because the difference may be larger than a signed one can be.
         if (static_cast<std::uint64_t>(end) - static_cast<std::uint64_t>(begin) >
             static_cast<std::uint64_t>(size))
@@ -368,6 +368,9 @@ std::optional<std::vector<std::int64_t>> Layout::chunks(const Region& region, co
         end -= begin;
         begin = wrapped(begin, size);
         end += begin;
+    } else {
+        const std::int64_t length = number(region.second, context);
+        if (length < 1) refuse(region.at, "a block needs a chunk at least");
         begin = wrapped(begin, size) / length * length;
         end = length > size - begin ? size : begin + length;
     }

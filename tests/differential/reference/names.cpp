@@ -17,7 +17,7 @@ class NameCheck {
 
   private:
     void make(const std::string& name, Position at) {
-        if (name == "levels" || name == "world" || name == "ranks") {
+        if (name == "levels" || name == "world" || name == "ranks" || name == "auto") {
             refuse(at, "'" + name + "' is a name of the language");
         }
         if (contains(known_, name)) refuse(at, "'" + name + "' is known already");

@@ -52,6 +52,7 @@ constexpr Meaning own_words[] = {
     {"levels", "levels, levels[i]", "The levels of the topology, the innermost first."},
     {"world", "over world", "All ranks as one group."},
     {"ranks", "ranks", "The number of ranks."},
+    {"auto", "tiles = auto", "A schedule's number of tiles, chosen by the size."},
     {"workers", "g / workers", "In an update: the number of workers whose gradients are in g."},
     {"round", "beta ** round", "In an update: the number of this round, from 1."},
     {"medium", "medium memory", "What the links of a level are: memory, fabric or device."},
