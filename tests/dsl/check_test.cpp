@@ -34,7 +34,7 @@ TEST_CASE("what does not exist is named, with what does") {
     CHECK_THAT(error(Collective::all_reduce, "nothing_like_it"), !Contains("did you mean"));
     CHECK_THAT(error(Collective::all_reduce, "/nowhere/x.sched"), Contains("cannot read /nowhere/x.sched"));
     CHECK_THAT(error(Collective::all_reduce, "flat(rnig)"),
-               Contains("no algorithm 'rnig' for reduce_scatter") && Contains("direct, halving, ring"));
+               Contains("no algorithm 'rnig' for reduce_scatter") && Contains("direct, halving, pat, ring"));
     CHECK_THAT(error(Collective::all_reduce, "flat(1)"),
                Contains("expected an algorithm, but 'scatter' is a number"));
     CHECK_THAT(error(Collective::all_reduce, "flat(ring, ring, ring)"),

@@ -1,5 +1,8 @@
 #include "dsl/planning/choose.hpp"
 
+#include <fmt/format.h>
+
+#include <bit>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -369,4 +372,78 @@ TEST_CASE("a schedule that is laid out is estimated as it is when it's a candida
             INFO(topology << ": " << choice.why);
             CHECK(dsl::estimate_as_candidate(schedule->graph(), schedule->levels(), MiB) == choice.seconds);
         }
+}
+
+TEST_CASE("a number of tiles is chosen for the size, and none of the others takes less time") {
+    for (const auto& [topology, collective] : {std::pair("3h", Collective::broadcast),
+                                               {"16h", Collective::reduce},
+                                               {"2mx4h@1Gb/s", Collective::broadcast},
+                                               {"7", Collective::reduce}})
+        for (const char* schedule : {"chain", "double_tree"})
+            for (const std::uint64_t bytes : {std::uint64_t{8}, 256 * KiB, 16 * MiB}) {
+                const auto seconds = [&](const std::string& name) {
+                    const auto named = checked(name, topology, bytes, collective);
+                    return dsl::estimate(named->graph(), named->levels(), double(bytes));
+                };
+                const std::string name = checked(schedule, topology, bytes, collective)->name();
+                const double best = seconds(name);
+                INFO(name << " on " << topology << " for " << bytes);
+                CHECK(checked(std::string(schedule) + "(auto)", topology, bytes, collective)->name() == name);
+                CHECK(
+                    checked(std::string(schedule) + "(tiles = auto)", topology, bytes, collective)->name() ==
+                    name);
+                for (int tiles = 1; tiles <= 256 && tiles * 4 <= static_cast<double>(bytes); tiles *= 2)
+                    CHECK(best <= seconds(fmt::format("{}({})", schedule, tiles)) * (1 + 1e-9));
+            }
+    // As many as the links are fast: 16 tiles take almost twice as long.
+    const dsl::Chosen large = chosen("16h", 1024 * MiB, Collective::broadcast);
+    const auto sixteen = checked("chain(16)", "16h", 1024 * MiB, Collective::broadcast);
+    CHECK(large.seconds < 0.56 * dsl::estimate(sixteen->graph(), sixteen->levels(), 1024.0 * MiB));
+}
+
+TEST_CASE("the estimate of many tiles, which are not laid out, is that of their graph") {
+    for (const auto& [schedule, topology] : {std::pair("chain", "300h"), {"double_tree", "600h"}}) {
+        const std::uint64_t bytes = 512 * MiB;
+        const auto named = checked(schedule, topology, bytes, Collective::broadcast);
+        const dsl::Chosen choice = chosen(topology, bytes, Collective::broadcast);
+        INFO(named->name() << ": " << choice.why);
+        const std::size_t at = choice.why.find(named->name() + " ");
+        REQUIRE(at != std::string::npos);
+        const double estimated = std::stod(choice.why.substr(at + named->name().size() + 1));
+        const double whole = dsl::estimate(named->graph(), named->levels(), double(bytes));
+        const bool is_in_ms = choice.why.find("ms", at) < choice.why.find(',', at);
+        CHECK(estimated * (is_in_ms ? 1e-3 : 1) == Approx(whole).epsilon(0.02));
+        CHECK(named->graph().steps.size() > 1 << 15);
+    }
+}
+
+TEST_CASE("only a schedule's number of tiles can be left to the compiler") {
+    const test::TemporarySchedule file(
+        "algorithm a broadcast(x, root; radix = auto) over g { each q in g where q != root x : root -> q }\n"
+        "topology t(n = auto) { level l[n] { } }\n");
+    CHECK_THAT(
+        test::error_of([&] { dsl::check_schedule(test::request(Collective::broadcast, file.path(), "3")); }),
+        Contains("only a schedule's number of tiles can be `auto`"));
+    CHECK_THAT(test::error_of([&] {
+                   dsl::check_schedule(test::request(Collective::broadcast, "binomial", file.path() + ":t"));
+               }),
+               Contains("only a schedule's number of tiles can be `auto`"));
+}
+
+TEST_CASE("small data take logarithmically many steps on any number of hosts") {
+    const double alpha = 30e-6;
+    for (const char* topology : {"48h", "100h", "200h"}) {
+        const int ranks = std::stoi(topology), steps = std::bit_width(static_cast<unsigned>(ranks - 1));
+        for (const auto& [collective, most] : {std::pair(Collective::all_reduce, steps + 1),
+                                               {Collective::all_gather, steps},
+                                               {Collective::reduce_scatter, steps},
+                                               {Collective::broadcast, steps},
+                                               {Collective::reduce, steps},
+                                               {Collective::gather, steps},
+                                               {Collective::scatter, steps}}) {
+            const dsl::Chosen choice = chosen(topology, 64, collective);
+            INFO(topology << ": " << choice.why);
+            CHECK(choice.seconds < (most + 0.2) * alpha);
+        }
+    }
 }

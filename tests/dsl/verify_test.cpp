@@ -32,7 +32,8 @@ struct Mutation {
 // Ways in which a transfer is got wrong. `first` picks one of its iterations.
 std::vector<Mutation> mutations(const std::smatch& t) {
     const std::string region = t[1], source = t[3], arrow = t[4], destination = t[5];
-    const std::string chunk = t[2].matched ? std::string(t[2]) : "";
+    std::string chunk = t[2].matched ? std::string(t[2]) : "";
+    if (const std::size_t first = chunk.find(" ..<"); first != std::string::npos) chunk.insert(first, " + 1");
     std::vector<Mutation> all;
     all.push_back({"doubled", "{ " + std::string(t[0]) + "\n" + std::string(t[0]) + " }"});
     if (arrow == "+>") all.push_back({"overwrites", region + " : " + source + " -> " + destination});
