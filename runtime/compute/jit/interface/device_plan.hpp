@@ -105,7 +105,15 @@ struct DeviceReport {
     std::uint32_t peer;       // index among the local peers, or at_no_wait
     std::uint64_t stripe;
     std::uint64_t seen;  // the sequence that the local peer has reached
+    // A wait that has lasted for a while, also of one that has ended since: wait_of(). 0: none has.
+    std::uint64_t waiting;
 };
+constexpr std::uint64_t wait_of(std::uint32_t operation, std::uint32_t peer) {
+    return (std::uint64_t{operation} + 1) << 32 | peer;
+}
+constexpr std::uint32_t operation_of_wait(std::uint64_t waiting) {
+    return static_cast<std::uint32_t>((waiting >> 32) - 1);
+}
 
 // In memory of the device. The same for all starts with the same buffers and count, so that graphs replay.
 //

@@ -36,7 +36,7 @@ class WaitBuilder {
     }
 
     void poll();
-    void look();
+    void tell_host();
     void compare_identities();
     void give_up();
     void branch_to_give_up(Value* condition, Reason reason, Value* seen);
@@ -110,12 +110,22 @@ void WaitBuilder::poll() {
     polls->addIncoming(next, from);
     looked->addIncoming(looked, from);
     ir_.SetInsertPoint(at_host);
+    tell_host();
     Value* const of_host = target_.acquire(ir_, ir_.getInt32Ty(),
                                            argument(ir_.getPtrTy(), offsetof(DeviceArguments, host_abort)));
     branch_to_give_up(ir_.CreateICmpNE(of_host, ir_.getInt32(0)), Reason::host, seen_);
     polls->addIncoming(next, ir_.GetInsertBlock());
     looked->addIncoming(now, ir_.GetInsertBlock());
     ir_.CreateBr(loop_);
+}
+
+// The host can say where the kernel is while it runs.
+void WaitBuilder::tell_host() {
+    Value* const number = ir_.CreateZExt(parameter(operation), ir_.getInt64Ty());
+    Value* const waiting = ir_.CreateOr(ir_.CreateShl(ir_.CreateAdd(number, ir_.getInt64(1)), 32),
+                                        ir_.CreateZExt(parameter(peer), ir_.getInt64Ty()), "waiting");
+    Value* const report = argument(ir_.getPtrTy(), offsetof(DeviceArguments, report));
+    target_.release(ir_, member_address(ir_, report, offsetof(DeviceReport, waiting)), waiting);
 }
 
 // A local peer that is a start ahead has compared with this rank already.

@@ -269,6 +269,10 @@ TEST_CASE("the host makes a kernel give up, and the other ranks with it") {
     ranks.launch_all({.stripes = 3}, {true, false, false, false});
     CHECK(reason_of(ranks, 3) == Reason::host);
     check_report(ranks, 3, 0);
+    // Whenever it has looked for that, it has told where it waits.
+    const jit::DeviceReport& report = ranks.report(3);
+    CHECK(report.waiting == jit::wait_of(report.operation, report.peer));
+    CHECK(jit::operation_of_wait(report.waiting) == report.operation);
     for (const std::size_t r : {1u, 2u}) CHECK(reason_of(ranks, r) == Reason::peer);
 }
 
