@@ -308,6 +308,7 @@ const char* hkt_comm_info(const hkt_comm* comm, const char* key) {
     if (name == "links") return engine.connections().links_text().c_str();
     if (name == "schedule_path") return engine.schedule_path().c_str();
     if (name == "executor") return name_of(engine.options().executor).data();
+    if (name == "by_host") return engine.devices().by_host().c_str();
     if (name == "progress") return engine.options().has_background ? "thread" : "calls";
     return nullptr;
 }

@@ -446,7 +446,8 @@ HKT_API hkt_status hkt_comm_status(hkt_comm* comm);
  * connections that others have taken over from, with HOCKET_RAILS; "" if none), "topology", "links" (what was
  * measured of the links between hosts when the ranks met, or why nothing was), "planning_topology" (the
  * topology with that, by which schedules are chosen), "schedule_path", "executor", "progress" (calls or
- * thread). Null for an unknown key. Valid until comm is destroyed. "executor": jit, also while plans are
+ * thread), "by_host" (why starts on memory of devices went by way of the host, a line for each reason; "" if
+ * none did). Null for an unknown key. Valid until comm is destroyed. "executor": jit, also while plans are
  * still interpreted or need no kernels but those that came compiled with Hocket; interpreter where it was
  * chosen, and once the library of the JIT could not be loaded, which is also logged once: then plans that
  * need other kernels are interpreted. */
@@ -501,7 +502,8 @@ HKT_API hkt_status hkt_mem_is_shared(hkt_comm* comm, const void* memory, size_t 
  * what a pointer is. One of them may be on a device and the other on the host, and ranks may differ in this.
  * Data are copied through pinned host memory, in pieces; Hocket keeps this memory for the next start, and
  * frees it with comm. Between processes of one host, messages of hkt_send and collectives that only move data
- * are copied from device to device by CUDA IPC where all buffers allow it (HOCKET_CUDA_IPC=off: never).
+ * are copied from device to device by CUDA IPC where all buffers allow it (HOCKET_CUDA_IPC=off: never);
+ * with HOCKET_CUDA_PLANS=on the others are combined there, too.
  * Alignment, count and the in-place forms are as for memory of the host. The kernels (hkt_topk and those
  * below it) calculate on the device: see "Kernels on devices". Further buffers of hkt_plan_start_with are
  * memory of the host only: INVALID_ARGUMENT names the argument.

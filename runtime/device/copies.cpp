@@ -19,19 +19,40 @@ std::optional<DevicePointer> Copies::open(const Exported& exported) {
     return mapping->begin + exported.offset;
 }
 
+// Call within the context.
+Stream Copies::stream() {
+    if (!stream_) stream_ = queues_.take_stream(doing_);
+    return stream_;
+}
+
 void Copies::post(DevicePointer to, DevicePointer from, std::uint64_t bytes) {
     const Driver& driver = queues_.driver();
     const InContext here(driver, queues_.context(), doing_);
-    if (!stream_) stream_ = queues_.take_stream(doing_);
-    driver.require(driver.copy(to, from, bytes, stream_), "cuMemcpyAsync", doing_);
+    driver.require(driver.copy(to, from, bytes, stream()), "cuMemcpyAsync", doing_);
+}
+
+void Copies::clear(DevicePointer memory, std::uint64_t bytes) {
+    const Driver& driver = queues_.driver();
+    const InContext here(driver, queues_.context(), doing_);
+    driver.require(driver.memory_set(memory, 0, bytes, stream()), "cuMemsetD8Async", doing_);
+}
+
+void Copies::upload(DevicePointer to, const std::byte* pinned, std::uint64_t bytes) {
+    const Driver& driver = queues_.driver();
+    const InContext here(driver, queues_.context(), doing_);
+    driver.require(driver.copy_to_device(to, pinned, bytes, stream()), "cuMemcpyHtoDAsync", doing_);
+}
+
+void Copies::launch(const LoadedKernel& kernel, unsigned blocks, unsigned threads, DevicePointer argument) {
+    const InContext here(queues_.driver(), queues_.context(), doing_);
+    kernel.launch(stream(), blocks, threads, argument, doing_);
 }
 
 void Copies::fence() {
     const Driver& driver = queues_.driver();
     const InContext here(driver, queues_.context(), doing_);
-    if (!stream_) stream_ = queues_.take_stream(doing_);
     fences_.push_back(queues_.take_event(doing_));
-    driver.require(driver.event_record(fences_.back(), stream_), "cuEventRecord", doing_);
+    driver.require(driver.event_record(fences_.back(), stream()), "cuEventRecord", doing_);
 }
 
 std::uint64_t Copies::reached() {

@@ -26,6 +26,11 @@ class Copies {
     // if this process cannot reach it.
     std::optional<DevicePointer> open(const Exported& exported);
 
+    // Post other work in the same order: zeros; a copy from pinned memory; a kernel (LoadedKernel::launch).
+    void clear(DevicePointer memory, std::uint64_t bytes);
+    void upload(DevicePointer to, const std::byte* pinned, std::uint64_t bytes);
+    void launch(const LoadedKernel& kernel, unsigned blocks, unsigned threads, DevicePointer argument);
+
     // A copy may begin at once, and follows all copies that were posted before.
     void post(DevicePointer to, DevicePointer from, std::uint64_t bytes);
     // Marks the copies that have been posted so far. reached() returns how many marks are known to be behind
@@ -40,6 +45,7 @@ class Copies {
     bool settle() noexcept;
 
   private:
+    Stream stream();
     void give_queue_back() noexcept;
 
     Queues& queues_;

@@ -45,8 +45,8 @@ bool is_known(const Driver& driver, const void* memory) {
     return result == CUDA_SUCCESS && type != 0;
 }
 
-Devices::Devices(bool may_export)
-    : may_export_(may_export), serial_([] {
+Devices::Devices(const DeviceUse& use, std::function<void(const std::string&)> tell_by_host)
+    : use_(use), by_host_(std::move(tell_by_host)), serial_([] {
           static std::atomic<std::uint64_t> serials{0};
           return ++serials;
       }()) {}

@@ -1,10 +1,14 @@
 // The devices that a communicator's buffers have been on, and the streams that its threads have set.
 #pragma once
 
+#include <chrono>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
+#include "runtime/device/by_host.hpp"
 #include "runtime/device/driver.hpp"
 #include "runtime/device/queues.hpp"
 
@@ -24,14 +28,33 @@ std::optional<Place> place_of(const Driver& driver, const void* memory, const ch
 // Returns true if the driver knows the memory: a device's, or host memory that it has pinned. Thread-safe.
 bool is_known(const Driver& driver, const void* memory);
 
+// How a communicator uses devices.
+struct DeviceUse {
+    bool may_export = true;  // other processes may use these devices' memory, and this process theirs
+    // A launch returns when the kernel has ended (CUDA_LAUNCH_BLOCKING), so kernels that wait for each other
+    // cannot be launched by one process.
+    bool launches_block = false;
+    int most_connections = 8;            // streams of a process that surely do not wait for each other
+    std::chrono::nanoseconds timeout{};  // of a start
+};
+
 class Devices {
   public:
-    // may_export: other processes may copy from these devices' memory, and this process from theirs.
-    explicit Devices(bool may_export);
+    Devices(const DeviceUse& use, std::function<void(const std::string&)> tell_by_host);
     ~Devices();
     Devices(const Devices&) = delete;
 
-    bool may_export() const { return may_export_; }
+    const DeviceUse& use() const { return use_; }
+    bool may_export() const { return use_.may_export; }
+    ByHost& by_host() { return by_host_; }
+    const ByHost& by_host() const { return by_host_; }
+
+    // Starts whose kernels wait for other ranks run one after another, on all ranks in the same order: two
+    // kernels at a time could each keep the other rank's from running. join() takes the last place; `user`
+    // has its turn when all before it have left. Not thread-safe.
+    void join(const void* user) { turns_.push_back(user); }
+    bool has_turn(const void* user) const { return turns_.front() == user; }
+    void leave(const void* user) { std::erase(turns_, user); }
 
     // The calling thread's stream for this communicator; null: the default stream. Thread-safe.
     void set_stream(Stream stream);
@@ -46,7 +69,9 @@ class Devices {
   private:
     Context primary_context(const Driver& driver, int device);
 
-    const bool may_export_;
+    const DeviceUse use_;
+    ByHost by_host_;
+    std::deque<const void*> turns_;
     const std::uint64_t serial_;  // unique in the process, also among destroyed communicators
     const Driver* driver_ = nullptr;
     struct Primary {

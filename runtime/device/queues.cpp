@@ -40,6 +40,12 @@ Queues::~Queues() {
             let_go(idle.block);
             events_.insert(events_.end(), idle.fences.begin(), idle.fences.end());
         }
+        for (auto& [key, kernel] : kernels_) {
+            kernel->is_lost() ? void(left += kernel->memory().bytes) : let_go(kernel->memory());
+            let_go(kernel->pinned());
+            if (!all_ended) (void)kernel.release();  // its code may still run
+        }
+        kernels_.clear();
         // Other processes may be using work areas of starts that failed, and say nothing when they are done.
         for (const Block& block : lost_) block.is_of_device ? void(left += block.bytes) : let_go(block);
         for (const Event event : events_) driver_.event_destroy(event);
@@ -130,6 +136,35 @@ void Queues::free(const Block& block) const {
         driver_.memory_free(reinterpret_cast<std::uintptr_t>(block.begin));
     else
         driver_.host_free(block.begin);
+}
+
+LoadedKernel& Queues::kernel(const std::string& key, const std::function<KernelImage()>& make_image,
+                             std::uint64_t memory_bytes, std::uint64_t pinned_bytes,
+                             const std::string& doing) {
+    if (const auto known = kernels_.find(key); known != kernels_.end()) return *known->second;
+    if (const auto refused = refused_kernels_.find(key); refused != refused_kernels_.end())
+        throw refused->second;
+    try {
+        auto loaded = load(make_image(), memory_bytes, pinned_bytes, doing);
+        return *kernels_.emplace(key, std::move(loaded)).first->second;
+    } catch (const Error& error) {
+        if (error.status() != Status::out_of_memory) refused_kernels_.emplace(key, error);
+        throw;
+    }
+}
+
+std::unique_ptr<LoadedKernel> Queues::load(const KernelImage& image, std::uint64_t memory_bytes,
+                                           std::uint64_t pinned_bytes, const std::string& doing) {
+    const Block memory = take_block(memory_bytes, doing, true);
+    Block pinned;
+    try {
+        pinned = take_block(pinned_bytes, doing);
+        return std::make_unique<LoadedKernel>(driver_, image, memory, pinned, doing);
+    } catch (...) {
+        give_back(memory, {});
+        if (pinned.begin) give_back(pinned, {});
+        throw;
+    }
 }
 
 void Queues::give_back(const Block& block, std::vector<Event> fences) {

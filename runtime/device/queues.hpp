@@ -6,23 +6,21 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/base/error.hpp"
 #include "runtime/device/driver.hpp"
+#include "runtime/device/loaded_kernel.hpp"
 #include "runtime/device/mappings.hpp"
 
 namespace hocket::device {
 
 // The longest wait for copies that are still under way before their resources are freed.
 inline constexpr std::chrono::seconds copies_end_within{1};
-
-// Memory on loan to a start: pinned, or the device's, which the process cannot touch.
-struct Block {
-    std::byte* begin = nullptr;
-    std::uint64_t bytes = 0;
-    bool is_of_device = false;
-};
 
 // Not thread-safe. Functions throw hocket::Error as Driver::require does; doing: as in Driver::require.
 class Queues {
@@ -60,6 +58,12 @@ class Queues {
     // Keeps the block and never lends it again, because it is not known when its copies end.
     void set_aside(const Block& block) { lost_.push_back(block); }
 
+    // Returns the kernel that the caller names `key`. The first call loads it, with so many bytes of the
+    // device's memory and of pinned memory. Also throws what make_image throws; a kernel that was refused is
+    // not tried again, except for lack of memory. Call within the context.
+    LoadedKernel& kernel(const std::string& key, const std::function<KernelImage()>& make_image,
+                         std::uint64_t memory_bytes, std::uint64_t pinned_bytes, const std::string& doing);
+
     // Other processes' memory, opened in this context.
     Mappings& mappings() { return mappings_; }
 
@@ -71,6 +75,8 @@ class Queues {
 
     bool has_ended(Idle& idle);
     std::uint64_t grown(std::uint64_t bytes, bool of_device) const;
+    std::unique_ptr<LoadedKernel> load(const KernelImage& image, std::uint64_t memory_bytes,
+                                       std::uint64_t pinned_bytes, const std::string& doing);
     Block make_block(std::uint64_t bytes, const std::string& doing, bool of_device) const;
     void free(const Block& block) const;
     bool copies_have_ended() noexcept;
@@ -82,6 +88,8 @@ class Queues {
     std::vector<Event> events_;
     std::vector<Idle> idle_;
     std::vector<Block> lost_;
+    std::map<std::string, std::unique_ptr<LoadedKernel>> kernels_;
+    std::map<std::string, Error> refused_kernels_;
     Mappings mappings_;
 };
 

@@ -54,7 +54,7 @@ Communicator::Communicator(std::shared_ptr<Connections> connections)
       recorder_(std::make_unique<Recorder>(origin_of(*connections_), options().recording, *progress_)),
       log_(options().log, record::name_of(recorder_->origin())),
       plans_(*connections_, log_, *progress_),
-      devices_(options().cuda_ipc, connections_->window(), *progress_),
+      devices_(options(), log_, connections_->window(), *progress_),
       exchanges_(*connections_, plans_, *progress_) {
     progress_->call(record::name_of_communicator(recorder_->origin()));
     if (!options().trace.empty()) {

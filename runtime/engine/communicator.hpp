@@ -35,6 +35,7 @@ class Communicator {
     Plans& plans() { return plans_; }
     Exchanges& exchanges() { return exchanges_; }
     DeviceBuffers& devices() { return devices_; }
+    const DeviceBuffers& devices() const { return devices_; }
     Recorder& recorder() { return *recorder_; }
     Progress& progress() { return *progress_; }
 

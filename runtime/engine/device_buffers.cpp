@@ -2,6 +2,18 @@
 
 namespace hocket::engine {
 
+DeviceBuffers::DeviceBuffers(const Options& options, const RankLog& log, const transport::Window& window,
+                             Progress& progress)
+    : devices_({.may_export = options.cuda_ipc,
+                .launches_block = options.cuda_launches_block,
+                .most_connections = options.cuda_connections,
+                .timeout = options.timeout},
+               [&log](const std::string& reason) {
+                   log.log(LogLevel::info, "data of devices go by way of the host: {}", reason);
+               }),
+      window_(window),
+      progress_(progress) {}
+
 std::optional<device::Place> DeviceBuffers::place_of(const device::Driver& driver, const void* memory,
                                                      const char* name) const {
     if (window_.offset_of(memory, 1)) return std::nullopt;

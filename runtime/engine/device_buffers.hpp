@@ -2,9 +2,12 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "runtime/base/layout.hpp"
 #include "runtime/device/devices.hpp"
+#include "runtime/engine/job/options.hpp"
+#include "runtime/engine/job/rank_log.hpp"
 #include "runtime/engine/progress/progress.hpp"
 
 namespace hocket::engine {
@@ -13,8 +16,8 @@ namespace hocket::engine {
 class DeviceBuffers {
   public:
     // progress: learns of a start whose buffers cannot be used.
-    DeviceBuffers(bool cuda_ipc, const transport::Window& window, Progress& progress)
-        : devices_(cuda_ipc), window_(window), progress_(progress) {}
+    DeviceBuffers(const Options& options, const RankLog& log, const transport::Window& window,
+                  Progress& progress);
 
     // Small starts must not pay for looking whether a driver has been loaded.
     static bool may_be_used(const Extent& extent) {
@@ -28,6 +31,9 @@ class DeviceBuffers {
     // Sets the stream for operations on device memory that the calling thread starts. Throws hocket::Error
     // (invalid_argument: this process has no driver).
     void set_stream(device::Stream stream);
+
+    // Returns why starts on memory of devices went by way of the host, a line for each reason.
+    const std::string& by_host() const { return devices_.by_host().text(); }
 
   private:
     static constexpr std::uint64_t most_without_look = 4096;  // elements

@@ -155,9 +155,10 @@ SizedPlans::Sized PlanMaker::make(const PlanChoice& choice, std::uint64_t bytes,
         return sized;
     }
     dsl::RankProgram program = in_dsl([&] { return checked->project(connections_.rank()); });
-    sized.plan = StartablePlan::make(
-        std::move(program), choice.type, choice.op, executor_of(choice),
-        {.is_uneven = choice.is_uneven, .compute = {choice.tensors, options_.kernel_threads}});
+    sized.plan = StartablePlan::make(std::move(program), choice.type, choice.op, executor_of(choice),
+                                     {.is_uneven = choice.is_uneven,
+                                      .runs_on_devices = options_.cuda_plans,
+                                      .compute = {choice.tensors, options_.kernel_threads}});
     log_choice(choice, sized, bytes, named_by, false);
     return sized;
 }

@@ -57,6 +57,7 @@ const Cuda& Cuda::load() {
         find(found.count, "fake_cuda_count", false);
         find(found.capture, "fake_cuda_capture", false);
         find(found.hold_copies, "fake_cuda_hold_copies", false);
+        find(found.hold_kernels, "fake_cuda_hold_kernels", false);
         find(found.replay, "fake_cuda_replay", false);
         must(found.init(0), "cuInit");
         return found;

@@ -46,6 +46,8 @@ struct Cuda {
     void (*capture)(void* stream, int captures);
     // From now on copies from device to device don't end, or end after all.
     void (*hold_copies)(int holds);
+    // From now on kernels of plans don't begin, or begin after all.
+    void (*hold_kernels)(int holds);
     void (*replay)(void* stream);
 };
 

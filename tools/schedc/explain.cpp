@@ -72,7 +72,7 @@ int print_ptx(const RankProgram& program, const ExplainOptions& options) {
         throw NotFoundError(
             fmt::format("no kernel of a device runs {} by itself: {}", program.schedule, *why));
     const bool copies = jit::copies_input(program, options.op, {}, false);
-    fmt::print("// {} by {} on {}, {}: one kernel for the device of rank {} of {}; no start uses it yet\n{}",
+    fmt::print("// {} by {} on {}, {}: one kernel for the device of rank {} of {}\n{}",
                name_of(program.collective), program.schedule, program.topology, name_of(options.type),
                program.rank, program.ranks,
                jit::Compiler().ptx(jit::device_shape_of(program, options.type, options.op, {}, copies)));

@@ -75,6 +75,7 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                        {"HOCKET_RAILS", std::to_string(transport::most_rails())},
                        {"HOCKET_SCHEDULE", options.schedule},
                        {"HOCKET_PROVIDER", options.provider},
+                       {"HOCKET_CUDA_PLANS", options.cuda_plans ? "on" : "off"},
                        {"HOCKET_PROVIDER_FOR_ALL", options.provider_carries_all ? options.provider : ""},
                        {host_id_is_set, options.host_id.empty() ? "no" : "yes"},
                        {"host", options.host_id.empty() ? this_host() : options.host_id},
@@ -99,8 +100,9 @@ Agreement agree(transport::Bootstrap& bootstrap, const Options& options, const s
                             cards.size() - 1, HOCKET_VERSION));
     }
     // The version comes first: the meaning of the other fields depends on it.
-    for (const char* key : {"Hocket's version", "HOCKET_TOPOLOGY", "HOCKET_PROBE", "HOCKET_RAILS",
-                            "HOCKET_SCHEDULE", "HOCKET_PROVIDER_FOR_ALL", "HOCKET_PROVIDER", host_id_is_set})
+    for (const char* key :
+         {"Hocket's version", "HOCKET_TOPOLOGY", "HOCKET_PROBE", "HOCKET_RAILS", "HOCKET_SCHEDULE",
+          "HOCKET_PROVIDER_FOR_ALL", "HOCKET_PROVIDER", "HOCKET_CUDA_PLANS", host_id_is_set})
         compare_cards(cards, key);
     Agreement agreement;
     std::vector<std::set<int>> cores;  // by host: the cores that its ranks may use together

@@ -71,6 +71,7 @@ struct Binding {
 struct PlanUse {
     std::string purpose = "";              // the name if its collective is only a means ("barrier")
     bool is_uneven = false;                // for pieces of different counts
+    bool runs_on_devices = false;          // combines memory of devices there, if all ranks can
     compute::ComputeOptions compute = {};  // for a schedule that computes
 };
 
@@ -104,6 +105,7 @@ class Plan {
     // Each pair of ranks has a count of its own, and each rank knows only the counts of its own pairs.
     bool is_by_pair() const { return is_uneven() && contract_of(program_.collective).exchanges(); }
     bool reduces() const { return reduces_; }
+    bool runs_on_devices() const { return use_.runs_on_devices; }
     // Returns true if each rank's input is multiplied by the rank's factor before it is combined. The
     // products go to a copy, which the program reads in place of the input.
     bool multiplies() const { return multiplies_; }

@@ -62,7 +62,7 @@ void Progress::watch(Clock::time_point now) {
 // A lone rank may still wait for a message from another of its threads, so its deadlines count, too.
 void Progress::watch_deadlines(Clock::time_point now) {
     for (const Execution* execution : in_flight_)
-        if (deadline_clock_.at(now) >= execution->deadline())
+        if (deadline_clock_.at(now) >= execution->deadline() || execution->run().has_given_up())
             return fail(timed_out(timeout_, idle_ranks(), bootstrap_.rank(), in_flight()));
     for (const MessageRequest* message : messages_.open())
         if (deadline_clock_.at(now) >= message->deadline)

@@ -1,5 +1,6 @@
 #include "runtime/engine/run/direct_run.hpp"
 
+#include "runtime/engine/run/device_run.hpp"
 #include "runtime/engine/run/execution.hpp"
 #include "runtime/engine/run/staged.hpp"
 #include "runtime/engine/start/start_buffers.hpp"
@@ -75,11 +76,11 @@ bool DirectRun::advance_run(transport::Fabric* fabric, std::uint64_t& budget) {
 
 bool DirectRun::enter() {
     if (!local_peers_->is_free(sequence_)) return false;
-    if (start_.direct && !start_.direct->may_be_used()) return false;
+    if (start_.direct && !start_.direct->may_be_used(local_peers_->members())) return false;
     LocalPeers::Shown& own = local_peers_->shown(local_peers_->self(), sequence_);
     own.checksum = start_.checksum;
-    own.is_direct = start_.direct != nullptr;
-    if (start_.direct) start_.direct->show(own);
+    own.is_direct = start_.direct && start_.direct->is_able();
+    if (own.is_direct) start_.direct->show(own);
     local_peers_->mark(sequence_, entered);
     stage_ = start_.direct ? Stage::rendezvous : Stage::running;
     return true;
@@ -113,8 +114,12 @@ void DirectRun::look_for_others(Member member) {
 }
 
 bool DirectRun::all_show(bool LocalPeers::Shown::*what) const {
-    for (Member member = 0; member < local_peers_->members(); ++member)
-        if (!(local_peers_->shown(member, sequence_).*what)) return false;
+    for (Member member = 0; member < local_peers_->members(); ++member) {
+        if (local_peers_->shown(member, sequence_).*what) continue;
+        if (member != local_peers_->self())
+            start_.direct->note_unable(local_peers_->ranks()[static_cast<std::size_t>(member)]);
+        return false;
+    }
     return true;
 }
 
@@ -126,7 +131,10 @@ void DirectRun::open() {
 }
 
 void DirectRun::run_on_devices() {
-    if (!on_devices_) on_devices_ = std::make_unique<GraphRun>(*start_.plan, execution_);
+    if (!on_devices_ && start_.direct->launch())
+        on_devices_ = std::make_unique<DeviceRun>();
+    else if (!on_devices_)
+        on_devices_ = std::make_unique<GraphRun>(*start_.plan, execution_);
     begin_run(*on_devices_);
     stage_ = Stage::running;
 }

@@ -1,10 +1,10 @@
-// One start of a collective that only moves data, on one host: from device to device if all ranks can,
-// otherwise the usual way. A rank that cannot, because its buffers are on the host, publishes that and waits
-// for no other rank.
+// One start on one host: from device to device if all ranks can, otherwise the usual way. A rank that cannot,
+// because its buffers are on the host, publishes that and waits for no other rank.
 //
 // The ranks pass two marks. At the first, each rank publishes its areas, or that it cannot go direct; at the
 // second, that it has opened the memory that it needs, or could not. Only if all could does each rank run its
-// program on the devices. Nothing has been copied before that, so the usual run, too, starts from nothing.
+// program on the devices: as copies (GraphRun), or as a kernel (DeviceRun). Nothing has been copied before
+// that, so the usual run, too, starts from nothing.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,7 @@ class DirectRun final : public Run {
     bool is_complete(dsl::OpId op) const override { return begun_ && begun_->is_complete(op); }
     std::optional<dsl::OpId> first_incomplete() const override;
     std::optional<dsl::Rank> awaited_at_start() const override;
+    bool has_given_up() const override { return begun_ && begun_->has_given_up(); }
 
   private:
     enum class Stage : std::uint8_t { closed, rendezvous, agreeing, running };
@@ -55,8 +56,8 @@ class DirectRun final : public Run {
 
     Execution& execution_;
     const std::unique_ptr<Run> usual_;
-    std::unique_ptr<GraphRun> on_devices_;  // made when it is first needed
-    Run* begun_ = nullptr;                  // one of the two; null until the start's way is known
+    std::unique_ptr<Run> on_devices_;  // made when it is first needed
+    Run* begun_ = nullptr;             // one of the two; null until the start's way is known
     Start start_;
     std::optional<Layout> uneven_;
     std::uint64_t tile_ = 0, sequence_ = 0;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "runtime/base/error.hpp"
+#include "runtime/compute/jit/device_program.hpp"
 #include "runtime/engine/plan/address.hpp"
 #include "runtime/engine/run/shared_run.hpp"
 #include "runtime/engine/run/staged.hpp"
@@ -14,10 +15,27 @@
 namespace hocket::engine {
 namespace {
 
+constexpr const char* no_room =
+    "the device has no memory that other ranks can open for what the schedule passes on";
+
 // A schedule may combine although its collective does not, in places whose values nobody gets.
 bool only_copies(const dsl::RankProgram& program) {
     return std::ranges::all_of(program.ops,
                                [](const dsl::Op& op) { return DeviceExecutor::runs(op) || op.is_order(); });
+}
+
+bool copies_input(const Start& start) {
+    const Plan& plan = *start.plan;
+    return plan.reduces() &&
+           jit::copies_input(plan.program(), plan.op().built_in(),
+                             plan.op().defined() ? plan.op().defined()->formula : dsl::Formula(),
+                             plan.must_copy_input(start.send, start.recv, layout_of(start)));
+}
+
+std::string doing(const Start& start) {
+    return fmt::format("{} send ({}) and recv ({}) between the devices of this host",
+                       start.plan->reduces() ? "combining" : "copying", static_cast<const void*>(start.send),
+                       static_cast<const void*>(start.recv));
 }
 
 }  // namespace
@@ -26,20 +44,22 @@ using device::DirectBuffer;
 
 bool DirectStart::suits(const Plan& plan) {
     const dsl::RankProgram& program = plan.program();
-    return SharedRun::suits(program) && program.protocol != dsl::Protocol::latency && !plan.reduces() &&
-           !program.computes() && !plan.is_by_pair();
+    return SharedRun::suits(program) && program.protocol != dsl::Protocol::latency &&
+           (!plan.reduces() || plan.runs_on_devices()) && !program.computes() && !plan.is_by_pair();
 }
 
 DirectStart::DirectStart(const Start& start, const device::Buffers& buffers)
     : buffers_(buffers),
+      plan_(*start.plan),
       program_(start.plan->program()),
       binding_(start.plan->bind(layout_of(start))),
-      doing_(fmt::format("copying send ({}) and recv ({}) between the devices of this host",
-                         static_cast<const void*>(start.send), static_cast<const void*>(start.recv))),
+      doing_(doing(start)),
+      copies_input_(copies_input(start)),
       bases_(program_.first_scratch()) {}
 
 DirectStart::~DirectStart() {
     executor_.reset();
+    launch_.reset();
     give_work_back();
 }
 
@@ -50,18 +70,53 @@ void DirectStart::give_work_back() noexcept {
 }
 
 std::unique_ptr<DirectStart> DirectStart::begin(const Start& start, const device::Buffers& buffers) {
+    std::unique_ptr<DirectStart> made;
+    std::string why = obstacle_before(start, buffers);
+    if (why.empty()) {
+        made.reset(new DirectStart(start, buffers));
+        why = made->take(start);
+    }
+    if (why.empty()) return made;
+    buffers.devices.by_host().note(fmt::format("{} by {}: {}", dsl::name_of(start.plan->program().collective),
+                                               start.plan->program().schedule, why));
+    return nullptr;
+}
+
+// Returns why the start cannot go from device to device, as far as that can be told without taking anything
+// for it; "" if it may.
+std::string DirectStart::obstacle_before(const Start& start, const device::Buffers& buffers) {
     const Plan& plan = *start.plan;
     const bool sends = plan.input() != dsl::Share::none, receives = plan.output() != dsl::Share::none;
-    if (!suits(plan) || !only_copies(plan.program())) return nullptr;
-    if (!buffers.devices.may_export() || start.tiles() != 1) return nullptr;
-    if ((sends && !buffers.send) || (receives && !buffers.recv)) return nullptr;
-    if (plan.must_copy_input(start.send, start.recv, layout_of(start))) return nullptr;
-    std::unique_ptr<DirectStart> made(new DirectStart(start, buffers));
-    if (!made->take_buffers(start)) return nullptr;
-    made->queues_ = made->recv_ ? &made->recv_->queues() : &made->send_->queues();
-    if (!made->take_work()) return nullptr;
-    made->executor_.emplace(made->program_, *made->queues_, made->doing_);
-    return made;
+    if (plan.reduces() && !plan.runs_on_devices()) return "it combines, and HOCKET_CUDA_PLANS is off";
+    if (plan.program().computes()) return "the schedule computes, which is done by the host";
+    if (plan.is_by_pair()) return "each pair of ranks has a count of its own";
+    if (!SharedRun::suits(plan.program())) return "the ranks do not share one host";
+    if (plan.program().protocol == dsl::Protocol::latency) return "it is small";
+    if (!buffers.devices.may_export()) return "HOCKET_CUDA_IPC is off";
+    if (start.tiles() != 1) return "it is divided into tiles";
+    if (sends && !buffers.send) return "send is memory of the host";
+    if (receives && !buffers.recv) return "recv is memory of the host";
+    if (plan.reduces()) return "";
+    if (!only_copies(plan.program())) return "the schedule combines, although the collective does not";
+    if (plan.must_copy_input(start.send, start.recv, layout_of(start)))
+        return "it is in place, and so its input must be copied first";
+    return "";
+}
+
+// Takes what the start needs; for a kernel all that takes the device's time comes later, with its turn.
+// Returns why it cannot go from device to device; "" if it can.
+std::string DirectStart::take(const Start& start) {
+    if (!take_buffers(start)) return "other ranks cannot open send or recv: memory of a pool, or managed";
+    queues_ = recv_ ? &recv_->queues() : &send_->queues();
+    if (plan_.reduces()) {
+        if (send_ && &send_->queues() != queues_)
+            return "send and recv are of different devices, or of different contexts";
+        launch_.emplace(plan_, *binding_, buffers_, *queues_, copies_input_, doing_);
+        return "";
+    }
+    if (!take_work()) return no_room;
+    executor_.emplace(program_, *queues_, doing_);
+    return "";
 }
 
 // Returns false if local peers use a buffer that they cannot open.
@@ -74,47 +129,71 @@ bool DirectStart::take_buffers(const Start& start) {
     };
     const dsl::Share held = start.plan->input(), wanted = start.plan->output();
     if (held != dsl::Share::none)
-        send_ = take(*buffers_.send, start.send, held, program_.shares_input, "send", "to");
+        send_ = take(*buffers_.send, start.send, held, program_.shares_input && !copies_input_, "send", "to");
     if (wanted != dsl::Share::none)
         recv_ = take(*buffers_.recv, start.recv, wanted, program_.shares_output, "recv", "from");
+    input_ = const_cast<std::byte*>(start.send);
+    output_ = start.recv;
     return (send_ || held == dsl::Share::none) && (recv_ || wanted == dsl::Share::none);
 }
 
 // Returns false if the device has no memory for the work area, or only such as local peers cannot open.
 bool DirectStart::take_work() {
-    if (binding_->memory_bytes == 0) return true;
+    const std::uint64_t copied = copies_input_ ? bytes_of_input() : 0;
+    if (binding_->memory_bytes + copied == 0) return true;
     const device::InContext here(buffers_.driver, queues_->context(), doing_);
     try {
-        work_ = queues_->take_block(binding_->memory_bytes, doing_, true);
+        work_ = queues_->take_block(binding_->memory_bytes + copied, doing_, true);
     } catch (const Error& error) {
         if (error.status() != Status::out_of_memory) throw;
         return false;
     }
-    if (!program_.shares_work) return true;
-    exported_work_ = device::export_memory(buffers_.driver, work_.begin, work_.bytes, doing_);
-    return exported_work_.has_value();
+    const auto exported = [&](std::uint64_t begin, std::uint64_t bytes) {
+        return device::export_memory(buffers_.driver, work_.begin + begin, bytes, doing_);
+    };
+    if (program_.shares_work) exported_work_ = exported(0, binding_->memory_bytes);
+    if (program_.shares_input && copied > 0) exported_copy_ = exported(binding_->memory_bytes, copied);
+    return (!program_.shares_work || exported_work_) &&
+           (!program_.shares_input || copied == 0 || exported_copy_);
 }
 
-bool DirectStart::may_be_used() {
-    return (!send_ || send_->may_be_used()) && (!recv_ || recv_->may_be_used());
+std::uint64_t DirectStart::bytes_of_input() const {
+    const Layout& layout = binding_->layout;
+    const bool is_own = plan_.input() == dsl::Share::own;
+    return plan_.element() * (is_own ? layout.piece_count(program_.rank, program_.ranks) : layout.count());
+}
+
+bool DirectStart::may_be_used(int members) {
+    return (!send_ || send_->may_be_used()) && (!recv_ || recv_->may_be_used()) &&
+           (!launch_ || is_prepared(members));
+}
+
+bool DirectStart::is_prepared(int members) {
+    if (!launch_->prepare(members)) return false;
+    obstacle_ = launch_->obstacle();
+    if (is_able() && !take_work()) obstacle_ = no_room;
+    if (!is_able()) buffers_.devices.by_host().note(obstacle_);
+    return true;
 }
 
 void DirectStart::show(LocalPeers::Shown& own) const {
     const auto& offsets = binding_->byte_offsets;
-    if (program_.shares_input) own.areas[dsl::input_area] = *send_->exported();
+    if (program_.shares_input)
+        own.areas[dsl::input_area] = exported_copy_ ? *exported_copy_ : *send_->exported();
     if (program_.shares_output) own.areas[dsl::output_area] = *recv_->exported();
     if (program_.shares_work) own.areas[dsl::work_area] = *exported_work_;
     own.skipped = {offsets[program_.input_origin], offsets[program_.output_origin], 0};
+    if (launch_) launch_->show(own);
 }
 
-// Returns the areas of local peers in which this rank's copies read or write.
+// Returns the areas of local peers in which this rank's device reads or writes.
 std::set<dsl::AreaId> DirectStart::areas_of_local_peers() const {
     std::set<dsl::AreaId> areas;
     const auto look = [&](dsl::AreaId area) {
         if (local_peer_of(program_, program_.memory_of(area))) areas.insert(program_.memory_of(area));
     };
     for (const dsl::Op& op : program_.ops) {
-        if (!DeviceExecutor::runs(op) || binding_->bytes_of(op) == 0) continue;
+        if (!runs_on_device(op) || binding_->bytes_of(op) == 0) continue;
         look(op.area);
         std::ranges::for_each(op.also, look);
         std::ranges::for_each(op.operands, look);
@@ -123,26 +202,52 @@ std::set<dsl::AreaId> DirectStart::areas_of_local_peers() const {
 }
 
 bool DirectStart::open(const LocalPeers& local_peers, std::uint64_t sequence) {
+    const auto refuse = [this](dsl::Rank peer) {
+        buffers_.devices.by_host().note(
+            fmt::format("device {} cannot reach memory of rank {}", queues_->device(), peer));
+        return false;
+    };
     for (const dsl::AreaId area : areas_of_local_peers()) {
         const dsl::Rank peer = program_.local_peers[*local_peer_of(program_, area)];
         const LocalPeers::Shown& shown = local_peers.shown(local_peers.member_of(peer), sequence);
         const dsl::AreaId theirs = area % dsl::areas_of_a_rank;
-        std::byte* const begin = executor_->open(shown.areas[theirs]);
-        if (!begin) return false;
+        std::byte* const begin = open(shown.areas[theirs]);
+        if (!begin) return refuse(peer);
         bases_[area] = virtual_base(begin, shown.skipped[theirs]);
     }
-    return true;
+    return !launch_ || launch_->open_signals(local_peers, sequence);
+}
+
+void DirectStart::note_unable(dsl::Rank rank) const {
+    buffers_.devices.by_host().note(fmt::format("rank {} cannot go from device to device", rank));
+}
+
+std::vector<std::byte*> DirectStart::all_areas() const {
+    const auto& offsets = binding_->byte_offsets;
+    std::vector<std::byte*> areas(program_.areas() + 1);
+    std::ranges::copy(bases_, areas.begin());  // its own are not in there
+    areas.back() = virtual_base(input_, offsets[program_.input_origin]);
+    areas[dsl::input_area] =
+        copies_input_ ? virtual_base(work_.begin + binding_->memory_bytes, offsets[program_.input_origin])
+                      : areas.back();
+    areas[dsl::output_area] = virtual_base(output_, offsets[program_.output_origin]);
+    areas[dsl::work_area] = work_.begin;
+    for (std::size_t i = 0; i < program_.scratch.size(); ++i)
+        areas[program_.first_scratch() + i] =
+            virtual_base(address(work_.begin, binding_->slot_offsets[i]), offsets[program_.scratch[i].begin]);
+    place_shifted(program_, offsets.data(), areas.data());
+    return areas;
 }
 
 void DirectStart::end() noexcept {
-    executor_->end();
+    launch_ ? launch_->end() : executor_->end();
     give_work_back();
 }
 
 bool DirectStart::let_go(LocalPeers& local_peers) noexcept {
     is_lost_ = true;
-    executor_->settle(local_peers);
-    return program_.shares_input || program_.shares_output || program_.shares_work;
+    launch_ ? launch_->settle(local_peers) : executor_->settle(local_peers);
+    return launch_ || program_.shares_input || program_.shares_output || program_.shares_work;
 }
 
 std::unique_ptr<device::Staging> DirectStart::stage(Start& start) const {
@@ -152,13 +257,14 @@ std::unique_ptr<device::Staging> DirectStart::stage(Start& start) const {
 }
 
 bool DirectStart::is_waiting() const {
-    return (send_ && send_->awaits_stream()) || (recv_ && recv_->awaits_stream()) || executor_->is_busy();
+    return (send_ && send_->awaits_stream()) || (recv_ && recv_->awaits_stream()) ||
+           (launch_ ? launch_->is_busy() : executor_->is_busy());
 }
 
 std::string DirectStart::awaited() const {
     for (const auto* buffer : {&send_, &recv_})
         if (*buffer && (*buffer)->awaits_stream()) return (*buffer)->awaited();
-    return doing_ + ": a copy has not ended";
+    return doing_ + (launch_ ? ": the device's kernel has not ended" : ": a copy has not ended");
 }
 
 }  // namespace hocket::engine

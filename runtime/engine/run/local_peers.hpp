@@ -72,6 +72,10 @@ class LocalPeers {
         // that lie before it (the memory less these bytes is the area's virtual base).
         std::array<device::Exported, dsl::areas_of_a_rank> areas;
         std::array<std::uint64_t, dsl::areas_of_a_rank> skipped;
+        // Of a start that is to be a kernel of the device: the memory where others' signals go, the starts
+        // with it so far, and how many stripes this rank takes at most.
+        device::Exported signals;
+        std::uint64_t starts, most_stripes;
     };
 
     // The state that a rank publishes for one start. A tiny input lies in the line itself, so that only one

@@ -63,6 +63,9 @@ class Run {
     // waits for it before its first operation.
     virtual std::optional<dsl::Rank> awaited_at_start() const { return std::nullopt; }
 
+    // Returns true if the run has ended in vain, because its own deadline has passed.
+    virtual bool has_given_up() const { return false; }
+
   protected:
     // Members instead of virtual functions, because they are read after every step.
     bool is_done_ = true;

@@ -19,7 +19,7 @@ struct {
     std::string function;  // "" or "*": none or all
     int after = 0, result = success;
 } failing;
-std::atomic<bool> has_failed{false}, is_initialized{false}, holds_copies{false};
+std::atomic<bool> has_failed{false}, is_initialized{false}, holds_copies{false}, holds_kernels{false};
 std::set<Stream*> streams;
 std::set<Event*> events;
 std::map<Context*, std::unique_ptr<Stream>> default_streams;
@@ -192,6 +192,10 @@ FAKE_CUDA_API void fake_cuda_hold_copies(int holds) {
     holds_copies = holds != 0;
 }
 
+FAKE_CUDA_API void fake_cuda_hold_kernels(int holds) {
+    holds_kernels = holds != 0;
+}
+
 // ---- Processes, devices, contexts ---------------------------------------------------------------
 
 FAKE_CUDA_API int cuInit(unsigned) {
@@ -206,6 +210,7 @@ FAKE_CUDA_API int cuGetErrorName(int result, const char** name) {
             : result == invalid_value   ? "CUDA_ERROR_INVALID_VALUE"
             : result == invalid_context ? "CUDA_ERROR_INVALID_CONTEXT"
             : result == invalid_handle  ? "CUDA_ERROR_INVALID_HANDLE"
+            : result == invalid_image   ? "CUDA_ERROR_INVALID_IMAGE"
             : result == not_supported   ? "CUDA_ERROR_NOT_SUPPORTED"
                                         : nullptr;
     return *name == nullptr ? invalid_value : success;
@@ -365,6 +370,24 @@ FAKE_CUDA_API int cuMemcpyAsync(unsigned long long to, unsigned long long from, 
     return copy_inside(to, from, bytes, stream);
 }
 
+FAKE_CUDA_API int cuMemsetD8Async(unsigned long long device, unsigned char value, std::size_t bytes,
+                                  void* handle) {
+    BEGIN_IN_CONTEXT("cuMemsetD8Async")
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr || &stream->context != current.back()) return invalid_handle;
+    auto* memory = reinterpret_cast<void*>(device);
+    std::byte* shadow = shadow_of(memory, bytes);
+    if (shadow == nullptr) return invalid_value;
+    use_allocation(memory, 1);
+    stream->enqueue([=] {
+        std::memset(shadow, 0xdb, bytes);
+        stream->be_late();
+        std::memset(shadow, value, bytes);
+        use_allocation(memory, -1);
+    });
+    return success;
+}
+
 FAKE_CUDA_API int cuMemGetAddressRange_v2(unsigned long long* begin, std::size_t* bytes,
                                           unsigned long long pointer) {
     BEGIN_IN_CONTEXT("cuMemGetAddressRange")
@@ -459,13 +482,87 @@ FAKE_CUDA_API int fake_cuda_launch(void* handle, std::function<void()> work) {
     const auto run = [work = std::move(work), device = stream->context.device] {
         static std::mutex one_at_a_time;
         const std::lock_guard lock(one_at_a_time);
-        open_memory(device);
+        const auto opened = open_memory(device);
         try {
             work();
         } catch (const std::exception& error) {
             fault(error.what());
         }
-        close_memory();
+        close_memory(opened);
+    };
+    if (stream->is_capturing)
+        stream->captured.emplace_back(run);
+    else
+        stream->enqueue(run);
+    return success;
+}
+
+// ---- Kernels of plans ---------------------------------------------------------------------------
+
+FAKE_CUDA_API int cuDeviceGetAttribute(int* value, int attribute, int device) {
+    BEGIN("cuDeviceGetAttribute")
+    if (device < 0 || device >= devices) return invalid_device;
+    switch (attribute) {
+        case 16:
+            *value = processors;
+            return success;
+        case 75:
+        case 76:
+            *value = attribute == 75 ? capability() / 10 : capability() % 10;
+            return success;
+        default:
+            return invalid_value;
+    }
+}
+
+// Waits for the device, as a driver may that brings code there.
+FAKE_CUDA_API int cuModuleLoadData(PlanModule** module, const void* image) {
+    BEGIN_IN_CONTEXT("cuModuleLoadData")
+    wait_for_device();
+    return load_plan(static_cast<const char*>(image), *current.back(), *module);
+}
+
+FAKE_CUDA_API int cuModuleUnload(PlanModule* module) {
+    BEGIN_IN_CONTEXT("cuModuleUnload")
+    return unload_plan(module);
+}
+
+FAKE_CUDA_API int cuModuleGetFunction(PlanModule** function, PlanModule* module, const char* name) {
+    BEGIN_IN_CONTEXT("cuModuleGetFunction")
+    if (!is_plan(module) || std::strcmp(name, "hocket_plan") != 0) return not_found;
+    *function = module;
+    return success;
+}
+
+// The first question about a function brings its code to the device; a launch before that fails.
+FAKE_CUDA_API int cuFuncGetAttribute(int* value, int attribute, PlanModule* function) {
+    BEGIN_IN_CONTEXT("cuFuncGetAttribute")
+    if (!is_plan(function) || attribute != 0) return invalid_value;
+    function->is_there = true;
+    *value = most_threads;
+    return success;
+}
+
+FAKE_CUDA_API int cuLaunchKernel(PlanModule* function, unsigned blocks, unsigned blocks_y, unsigned blocks_z,
+                                 unsigned threads, unsigned threads_y, unsigned threads_z, unsigned,
+                                 void* handle, void** parameters, void**) {
+    BEGIN_IN_CONTEXT("cuLaunchKernel")
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr || &stream->context != current.back() || !is_plan(function) ||
+        function->context != current.back())
+        return invalid_handle;
+    const bool is_flat = blocks_y == 1 && blocks_z == 1 && threads_y == 1 && threads_z == 1;
+    if (!is_flat || blocks == 0 || threads == 0 || threads > most_threads || !function->is_there)
+        return invalid_value;
+    if (blocks > processors) fault("a plan's kernel has more blocks than may run at a time");
+    unsigned long long argument = 0;
+    std::memcpy(&argument, parameters[0], sizeof argument);
+    const auto run = [=, device = stream->context.device] {
+        stream->be_late();
+        while (holds_kernels) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        const auto opened = open_memory(device);
+        run_plan(*function, blocks, threads, argument);
+        close_memory(opened);
     };
     if (stream->is_capturing)
         stream->captured.emplace_back(run);

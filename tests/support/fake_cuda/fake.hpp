@@ -8,8 +8,12 @@
 //   streams   are threads; each operation is late by a random time, so nothing is ordered but what streams
 //             and events order. A copy first spoils its destination, and writes the right data only some time
 //             later
-//   kernels   run on the processor (tests/support/simt.hpp), one at a time: kernels.cpp. While one runs, the
-//             memory of its device can be touched by the process, and by no means before or after
+//   kernels   run on the processor. While one runs, the memory of its device can be touched by the process,
+//   and
+//             by no means before or after. Those of the library for devices run one at a time
+//             (tests/support/simt.hpp): kernels.cpp. Those of plans run beside each other, each thread of a
+//             block as a thread of the process: plan_kernels.cpp. The devices say that their compute
+//             capability is 0, so Hocket gives them twins (runtime/compute/jit/device_image.hpp)
 //   waits     to free memory of a device or pinned memory, to close another process's memory, and to launch a
 //             kernel whose code is not there yet, waits for all streams of the context; a copy from memory
 //             that is not pinned returns before the device has the data
@@ -40,9 +44,11 @@
 namespace fake_cuda {
 
 constexpr int success = 0, invalid_value = 1, out_of_memory = 2, not_initialized = 3, invalid_device = 101,
-              invalid_context = 201, invalid_handle = 400, not_ready = 600, launch_failed = 719,
-              not_supported = 801;
+              invalid_image = 200, invalid_context = 201, invalid_handle = 400, not_found = 500,
+              not_ready = 600, launch_failed = 719, not_supported = 801;
 constexpr int devices = 2;
+// Few, and not a power of two, so that blocks and threads are all that tests can wait for.
+constexpr int processors = 6, most_threads = 3;
 constexpr std::uint64_t pinned_most = std::uint64_t{1} << 30;  // of a process
 
 [[noreturn]] void fault(const std::string& text);
@@ -74,6 +80,7 @@ struct Allocation {
     Common* common;
     std::uint64_t number;  // no other allocation of the process has or had it
     int uses = 0;          // copies and kernels that are under way
+    int kernels = 0;       // of them
     int opens = 0;         // of another process's
     int owner = 0;         // another process's: that process
 };
@@ -88,9 +95,9 @@ static_assert(sizeof(Handle) <= 64);
 // Thread-safe. Device: success, or a driver's error.
 int allocate(std::size_t bytes, Context& context, std::byte*& begin);
 bool release(std::byte* begin);  // once its uses have ended
-// While a kernel runs, the process can touch the memory of its device.
-void open_memory(int device);
-void close_memory();
+// While a kernel runs, the process can touch the memory of its device that is there when it begins.
+std::vector<std::byte*> open_memory(int device);
+void close_memory(const std::vector<std::byte*>& opened);
 void use_allocation(const void* memory, int change);
 // An address at which the bytes can be accessed; null if they are not all inside one allocation.
 std::byte* shadow_of(const void* memory, std::size_t bytes);
@@ -153,6 +160,28 @@ class Stream {
     std::minstd_rand random_;
     std::thread thread_;
 };
+
+// ---- Kernels of plans ---------------------------------------------------------------------------
+
+// The compute capability that devices say they have, 80 for 8.0: FAKE_CUDA_CAPABILITY, or 0.
+int capability();
+
+// A module, and the one kernel in it.
+struct PlanModule {
+    void (*code)();  // a TwinCode
+    Context* context;
+    bool is_there = false;  // on the device
+    std::atomic<int> runs = 0;
+};
+
+// Success, or invalid_image for all but the text of a twin.
+int load_plan(const char* image, Context& context, PlanModule*& module);
+int unload_plan(PlanModule* module);  // ends the process if it runs
+bool is_plan(const PlanModule* module);
+// Returns when all threads have ended. arguments: an address.
+void run_plan(PlanModule& module, unsigned blocks, unsigned threads, unsigned long long arguments);
+
+// ---- Events -------------------------------------------------------------------------------------
 
 struct Event {
     Context& context;

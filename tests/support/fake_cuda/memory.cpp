@@ -24,7 +24,6 @@ std::mutex mutex;
 std::map<const std::byte*, Allocation> allocations;
 std::map<const std::byte*, Pinned> pinned;
 std::condition_variable uses_ended;
-std::vector<std::byte*> opened_for_kernel;  // for the kernel that runs
 std::set<int> owners_met;
 
 template <typename Map>
@@ -157,10 +156,11 @@ int open_exported(const Handle& handle, Context& context, std::byte*& begin) {
 }
 
 int close_exported(const std::byte* begin) {
-    const std::lock_guard lock(mutex);
+    std::unique_lock lock(mutex);
     const auto place = allocations.find(begin);
     if (place == allocations.end() || place->second.opens == 0) return invalid_value;
     if (--place->second.opens > 0) return success;
+    uses_ended.wait(lock, [&] { return place->second.kernels == 0; });
     if (place->second.uses > 0) fault("memory of another process is closed under a copy");
     unmap(place->second);
     allocations.erase(place);
@@ -233,24 +233,25 @@ void use_allocation(const void* memory, int change) {
 }
 
 // Memory that is allocated while a kernel runs stays closed to it.
-void open_memory(int device) {
+std::vector<std::byte*> open_memory(int device) {
     const std::lock_guard lock(mutex);
+    std::vector<std::byte*> opened;
     for (auto& [begin, allocation] : allocations) {
         if (allocation.context->device != device) continue;
         ++allocation.uses;
-        opened_for_kernel.push_back(allocation.begin);
-        mprotect(allocation.begin, allocation.bytes, PROT_READ | PROT_WRITE);
+        opened.push_back(allocation.begin);
+        if (allocation.kernels++ == 0) mprotect(allocation.begin, allocation.bytes, PROT_READ | PROT_WRITE);
     }
+    return opened;
 }
 
-void close_memory() {
+void close_memory(const std::vector<std::byte*>& opened) {
     const std::lock_guard lock(mutex);
-    for (std::byte* begin : opened_for_kernel) {
+    for (std::byte* begin : opened) {
         Allocation& allocation = allocations.at(begin);
-        mprotect(begin, allocation.bytes, PROT_NONE);
+        if (--allocation.kernels == 0) mprotect(begin, allocation.bytes, PROT_NONE);
         --allocation.uses;
     }
-    opened_for_kernel.clear();
     uses_ended.notify_all();
 }
 

@@ -9,29 +9,13 @@
 
 #include "runtime/compute/kernels/cpu/multiply.hpp"
 #include "runtime/engine/plan/address.hpp"
+#include "tests/support/random_elements.hpp"
 
 namespace hocket::test {
 namespace {
 
 constexpr std::byte mark{0xa5};
 constexpr std::uint64_t margin = 64;  // bytes before and behind a buffer that nobody may touch
-
-// Finite numbers with fractions, whose sums show their order.
-template <DataType type>
-void fill_as(std::byte* to, std::uint64_t count, std::mt19937_64& random) {
-    using Stored = typename ElementOf<type>::Stored;
-    using Worked = typename ElementOf<type>::Worked;
-    for (std::uint64_t i = 0; i < count; ++i) {
-        Stored value;
-        if constexpr (type == DataType::boolean)
-            value = static_cast<Stored>(random() & 1);
-        else if constexpr (std::is_integral_v<Worked>)
-            value = static_cast<Stored>(random());
-        else
-            value = static_cast<Stored>(static_cast<Worked>(std::uniform_real_distribution<>(-8, 8)(random)));
-        std::memcpy(to + i * sizeof value, &value, sizeof value);
-    }
-}
 
 std::uint64_t elements_of(dsl::Share share, const engine::Plan& plan, std::uint64_t count) {
     const std::uint64_t all = plan.elements_of_x(count);
@@ -275,8 +259,7 @@ void DeviceRanks::fill(std::size_t r, std::uint64_t seed) {
     std::ranges::fill(rank.send, mark);
     std::ranges::fill(rank.recv, mark);
     std::mt19937_64 random(seed * 1000 + r);
-    with_type(type_,
-              [&]<DataType t>(TypeConstant<t>) { fill_as<t>(rank.input_memory(), rank.input, random); });
+    fill_with_random(type_, rank.input_memory(), rank.input, random);
 }
 
 void DeviceRanks::fill(std::uint64_t seed) {
