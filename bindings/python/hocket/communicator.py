@@ -62,7 +62,7 @@ class Communicator(Collectives, Messages, Objects):
         return lib.hkt_comm_status(self._state.handle)
 
     def info(self, key: str) -> str:
-        """Returns a fact, for logs: "provider", "provider_why", "lost_rails", "topology", "links",
+        """Returns a fact, for logs: "provider", "provider_why", "lost_rails", "by_host", "topology", "links",
         "planning_topology", "schedule_path", "executor", "progress"."""
         found = lib.hkt_comm_info(self._state.handle, opts.text(key))
         if not found:
