@@ -38,27 +38,40 @@ std::string named(const FabricPlace& place, const std::string& rest) {
 }
 
 // Adds a link up and a link down for each end; the ids follow each other. The latency is counted going up.
-LinkId add_ends(const FabricPlace& place, std::vector<NetworkLink>& links, double latency_down) {
+// above, below: for an end the vertex that its link up leads to, and the one that its link down comes from.
+template <typename Above, typename Below>
+LinkId add_ends(const FabricPlace& place, std::vector<NetworkLink>& links, double latency_down, Above above,
+                Below below) {
     const auto first = static_cast<LinkId>(links.size());
     for (std::size_t i = 0; i < place.ends.size(); ++i) {
         const std::string& end = place.ends[i];
         const double rate = place.rates.empty() ? place.rate : place.rates[i];
-        add_link(links, {named(place, end + " up"), rate, place.latency, LinkKind::up, place.level});
-        add_link(links, {named(place, end + " down"), rate, latency_down, LinkKind::down, place.level});
+        const Vertex at = place.vertices[i];
+        add_link(links, {named(place, end + " up"), rate, place.latency, LinkKind::up, place.level, 0, at,
+                         above(i)});
+        add_link(links, {named(place, end + " down"), rate, latency_down, LinkKind::down, place.level, 0,
+                         below(i), at});
     }
     return first;
 }
 
 class Crossbar final : public Fabric {
   public:
-    Crossbar(const FabricSpec& spec, const FabricPlace& place, std::vector<NetworkLink>& links)
-        : first_(add_ends(place, links, 0)), latency_(place.latency) {
-        if (spec.oversubscription <= 1) return;
+    Crossbar(const FabricSpec& spec, const FabricPlace& place, const FabricSums& sums)
+        : latency_(place.latency) {
+        // A switch that blocks has a side where messages enter it, and one where they leave.
+        const bool blocks = spec.oversubscription > 1;
+        const Vertex inlet = sums.vertices, outlet = inlet + 1;
+        const auto hub = [&](std::size_t i) { return place.hubs.empty() ? inlet : place.hubs[i]; };
+        if (place.hubs.empty()) sums.vertices += blocks ? 2 : 1;
+        std::vector<NetworkLink>& links = sums.links;
+        first_ = add_ends(place, links, 0, hub, [&](std::size_t i) { return blocks ? outlet : hub(i); });
+        if (!blocks) return;
         inside_ = static_cast<LinkId>(links.size());
         is_blocking_ = true;
         add_link(links, {named(place, "switch"),
                          place.rate * static_cast<double>(place.ends.size()) / spec.oversubscription, 0,
-                         LinkKind::trunk, place.level});
+                         LinkKind::trunk, place.level, 0, inlet, outlet});
     }
 
     void route(std::size_t from, std::size_t to, const Routing&, std::uint64_t,
@@ -69,7 +82,7 @@ class Crossbar final : public Fabric {
     }
 
   private:
-    LinkId first_, inside_ = 0;
+    LinkId first_ = 0, inside_ = 0;
     double latency_;
     bool is_blocking_ = false;
 };
@@ -81,12 +94,14 @@ class Torus final : public Fabric {
         : sizes_(std::move(sizes)), latency_(place.latency), first_(static_cast<LinkId>(links.size())) {
         for (std::size_t node = 0; node < place.ends.size(); ++node)
             for (std::size_t dimension = 0, stride = 1; dimension < sizes_.size(); ++dimension) {
-                for (const std::int64_t step : {1, -1})
+                for (const std::int64_t step : {1, -1}) {
+                    const std::size_t there = next(node, dimension, stride, step);
                     add_link(links,
-                             {named(place, fmt::format("{} to {}", place.ends[node],
-                                                       place.ends[next(node, dimension, stride, step)])),
+                             {named(place, fmt::format("{} to {}", place.ends[node], place.ends[there])),
                               place.rate, place.latency, LinkKind::cable, place.level,
-                              static_cast<std::uint32_t>(2 * dimension + (step < 0))});
+                              static_cast<std::uint32_t>(2 * dimension + (step < 0)), place.vertices[node],
+                              place.vertices[there]});
+                }
                 stride *= static_cast<std::size_t>(sizes_[dimension]);
             }
     }
@@ -147,7 +162,8 @@ class Mesh final : public Fabric {
                 if (from != to)
                     add_link(links, {named(place, fmt::format("{} to {}", place.ends[from], place.ends[to])),
                                      place.rate, place.latency, LinkKind::cable, place.level,
-                                     static_cast<std::uint32_t>((to + ends_ - from) % ends_)});
+                                     static_cast<std::uint32_t>((to + ends_ - from) % ends_),
+                                     place.vertices[from], place.vertices[to]});
     }
 
     void route(std::size_t from, std::size_t to, const Routing&, std::uint64_t,
@@ -165,24 +181,32 @@ class Mesh final : public Fabric {
 // are spread, all links from a switch to the next tier carry the same, and count as one.
 class FatTree final : public Fabric {
   public:
-    FatTree(const FabricSpec& spec, const FabricPlace& place, bool spreads, std::vector<NetworkLink>& links)
-        : half_(static_cast<std::size_t>(spec.ports) / 2),
-          spreads_(spreads),
-          latency_(place.latency),
-          hosts_(add_ends(place, links, place.latency)) {
+    FatTree(const FabricSpec& spec, const FabricPlace& place, bool spreads, const FabricSums& sums)
+        : half_(static_cast<std::size_t>(spec.ports) / 2), spreads_(spreads), latency_(place.latency) {
+        std::vector<NetworkLink>& links = sums.links;
         const std::size_t edges = (place.ends.size() + half_ - 1) / half_, pods = (edges + half_ - 1) / half_;
         const std::size_t ways = spreads ? 1 : half_;
         const double bundle = spreads ? static_cast<double>(half_) : 1;
+        // The vertices: edge switches, aggregation switches, cores. Where links count as one, so do the
+        // switches that they lead to.
+        const auto first_edge = sums.vertices, first_pod = first_edge + static_cast<Vertex>(edges),
+                   first_core = first_pod + static_cast<Vertex>(pods * ways);
+        sums.vertices = first_core + static_cast<Vertex>(ways * ways);
+        const auto edge_of = [&](std::size_t end) { return first_edge + static_cast<Vertex>(end / half_); };
+        hosts_ = add_ends(place, links, place.latency, edge_of, edge_of);
         edge_ = static_cast<LinkId>(links.size());
         for (std::size_t i = 0; i < edges * ways; ++i)
             pair(place, fmt::format("edge {}{}", i / ways, spreads ? "" : fmt::format(".{}", i % ways)),
-                 place.rate * bundle / spec.oversubscription, links);
+                 place.rate * bundle / spec.oversubscription, first_edge + static_cast<Vertex>(i / ways),
+                 first_pod + static_cast<Vertex>(i / ways / half_ * ways + i % ways), links);
         pod_ = static_cast<LinkId>(links.size());
         for (std::size_t i = 0; i < pods * ways * ways; ++i)
             pair(place,
                  fmt::format("pod {}{}", i / (ways * ways),
                              spreads ? "" : fmt::format(".{}", i % (ways * ways))),
-                 place.rate * bundle * bundle, links);
+                 place.rate * bundle * bundle,
+                 first_pod + static_cast<Vertex>(i / (ways * ways) * ways + i % (ways * ways) / ways),
+                 first_core + static_cast<Vertex>(i % (ways * ways)), links);
     }
 
     void route(std::size_t from, std::size_t to, const Routing&, std::uint64_t key,
@@ -205,16 +229,18 @@ class FatTree final : public Fabric {
   private:
     static LinkId up(LinkId first, std::size_t number) { return first + static_cast<LinkId>(2 * number); }
 
-    void pair(const FabricPlace& place, const std::string& name, double rate,
+    void pair(const FabricPlace& place, const std::string& name, double rate, Vertex low, Vertex high,
               std::vector<NetworkLink>& links) const {
-        for (const char* direction : {" up", " down"})
-            add_link(links, {named(place, name + direction), rate, latency_, LinkKind::trunk, place.level});
+        add_link(links,
+                 {named(place, name + " up"), rate, latency_, LinkKind::trunk, place.level, 0, low, high});
+        add_link(links,
+                 {named(place, name + " down"), rate, latency_, LinkKind::trunk, place.level, 0, high, low});
     }
 
     std::size_t half_;
     bool spreads_;
     double latency_;
-    LinkId hosts_, edge_ = 0, pod_ = 0;
+    LinkId hosts_ = 0, edge_ = 0, pod_ = 0;
 };
 
 [[noreturn]] void refuse(const FabricSpec& spec, const std::string& why, const std::string& hint = "") {
@@ -238,34 +264,34 @@ std::unique_ptr<const Fabric> make_torus(const FabricSpec& spec, const FabricPla
 }
 
 std::unique_ptr<const Fabric> make_fat_tree(const FabricSpec& spec, const FabricPlace& place, bool spreads,
-                                            std::vector<NetworkLink>& links, std::size_t& switches) {
+                                            const FabricSums& sums) {
     if (spec.ports < 2 || spec.ports > 128 || spec.ports % 2 != 0)
         refuse(spec, fmt::format("switches of {} ports", spec.ports), "2 to 128 ports, an even number");
     const auto ports = static_cast<std::size_t>(spec.ports), room = ports * ports * ports / 4;
     if (place.ends.size() > room)
         refuse(spec, fmt::format("{} ends, and room for {}", place.ends.size(), room),
                "switches of k ports make a fat-tree for k * k * k / 4");
-    switches += 5 * ports * ports / 4;
-    return std::make_unique<FatTree>(spec, place, spreads, links);
+    sums.switches += 5 * ports * ports / 4;
+    return std::make_unique<FatTree>(spec, place, spreads, sums);
 }
 
 }  // namespace
 
 std::unique_ptr<const Fabric> make_fabric(const FabricSpec& spec, const FabricPlace& place, bool spreads,
-                                          std::vector<NetworkLink>& links, std::size_t& switches) {
+                                          const FabricSums& sums) {
     switch (spec.kind) {
         case FabricSpec::Kind::ring:
         case FabricSpec::Kind::torus:
-            return make_torus(spec, place, links);
+            return make_torus(spec, place, sums.links);
         case FabricSpec::Kind::mesh:
-            return std::make_unique<Mesh>(place, links);
+            return std::make_unique<Mesh>(place, sums.links);
         case FabricSpec::Kind::fat_tree:
-            return make_fat_tree(spec, place, spreads, links, switches);
+            return make_fat_tree(spec, place, spreads, sums);
         case FabricSpec::Kind::crossbar:
             break;
     }
-    ++switches;
-    return std::make_unique<Crossbar>(spec, place, links);
+    ++sums.switches;
+    return std::make_unique<Crossbar>(spec, place, sums);
 }
 
 }  // namespace hocket::dsl

@@ -38,16 +38,26 @@ struct FabricPlace {
     std::vector<std::string> ends;  // their names; their number is the fabric's size
     double rate = 0, latency = 0;   // of each link
     int level = -1;
-    std::vector<double> rates = {};  // by end, of a switch's links; empty: all have the same
+    std::vector<double> rates = {};     // by end, of a switch's links; empty: all have the same
+    std::vector<Vertex> vertices = {};  // by end
+    std::vector<Vertex> hubs =
+        {};  // by end: the switch that it is at, of those that are not told apart as fabrics
 };
 
-// Adds the fabric's links to `links`, and its switches to `switches`. Throws DiagnosticError. spreads: all
-// messages are spread over the paths.
+// What a network's fabrics add up to.
+struct FabricSums {
+    std::vector<NetworkLink>& links;
+    std::size_t& switches;
+    Vertex& vertices;
+};
+
+// Adds the fabric's links and switches to `sums`. Throws DiagnosticError. spreads: all messages are spread
+// over the paths.
 std::unique_ptr<const Fabric> make_fabric(const FabricSpec& spec, const FabricPlace& place, bool spreads,
-                                          std::vector<NetworkLink>& links, std::size_t& switches);
+                                          const FabricSums& sums);
 // The ends are the ranks.
 std::unique_ptr<const Fabric> make_graph(const std::vector<GraphLink>& graph, Rank ranks,
-                                         std::vector<NetworkLink>& links, std::size_t& switches);
+                                         const FabricSums& sums);
 
 // Throws DiagnosticError if the network gets too many links, or the link's rate is 0 or infinite.
 void add_link(std::vector<NetworkLink>& links, NetworkLink link);

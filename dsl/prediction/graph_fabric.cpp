@@ -14,7 +14,6 @@
 namespace hocket::dsl {
 namespace {
 
-using Vertex = std::uint32_t;
 constexpr std::uint16_t unreachable = std::numeric_limits<std::uint16_t>::max();
 constexpr std::size_t most_distances = std::size_t{1} << 28;  // ranks by vertices: half a GiB
 constexpr std::size_t most_looks = std::size_t{1} << 31;      // ranks by links: some seconds
@@ -142,7 +141,7 @@ std::optional<std::int64_t> rank_named(const std::string& name) {
 }  // namespace
 
 std::unique_ptr<const Fabric> make_graph(const std::vector<GraphLink>& graph, Rank ranks,
-                                         std::vector<NetworkLink>& links, std::size_t& switches) {
+                                         const FabricSums& sums) {
     std::map<std::string, Vertex> names;
     const auto vertex_of = [&](const std::string& name) {
         const std::optional<std::int64_t> rank = rank_named(name);
@@ -160,11 +159,12 @@ std::unique_ptr<const Fabric> make_graph(const std::vector<GraphLink>& graph, Ra
         if (from == to)
             throw DiagnosticError(Span(),
                                   fmt::format("link {} {}: from a vertex to itself", link.from, link.to));
-        edges.push_back({from, to, static_cast<LinkId>(links.size()), link.latency});
-        add_link(links,
-                 {link.from + " to " + link.to, link.rate, link.latency, NetworkLink::Kind::cable, -1});
+        edges.push_back({from, to, static_cast<LinkId>(sums.links.size()), link.latency});
+        add_link(sums.links, {link.from + " to " + link.to, link.rate, link.latency, NetworkLink::Kind::cable,
+                              -1, 0, from, to});
     }
-    switches += names.size();
+    sums.switches += names.size();
+    sums.vertices += static_cast<Vertex>(names.size());
     auto result = std::make_unique<Graph>(std::move(edges), static_cast<std::size_t>(ranks),
                                           static_cast<std::size_t>(ranks) + names.size());
     for (Rank rank = 1; rank < ranks; ++rank)

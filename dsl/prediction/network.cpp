@@ -67,11 +67,12 @@ Network::~Network() = default;
 Network::Network(Network&&) noexcept = default;
 Network& Network::operator=(Network&&) noexcept = default;
 
-Network::Network(const Topology& topology, NetworkSpec spec) : topology_(topology), spec_(std::move(spec)) {
+Network::Network(const Topology& topology, NetworkSpec spec)
+    : topology_(topology), spec_(std::move(spec)), vertices_(static_cast<Vertex>(topology_.ranks())) {
     if (!spec_.graph.empty()) {
         for (const GraphLink& link : spec_.graph)
             check_figures(fmt::format("link {} {}", link.from, link.to), link.rate, link.latency);
-        whole_ = make_graph(spec_.graph, ranks(), links_, switches_);
+        whole_ = make_graph(spec_.graph, ranks(), {links_, switches_, vertices_});
     } else if (!spec_.whole.empty()) {
         add_whole(spec_.whole.front());
     } else {
@@ -89,10 +90,40 @@ void Network::add_cores() {
         if (core_level_ >= 0) continue;
         core_level_ = level;
         first_core_ = static_cast<LinkId>(links_.size());
-        for (Rank rank = 0; rank < ranks(); ++rank)
+        const std::vector<int> hosts = apart(level);
+        const Vertex first_host = vertices_;
+        vertices_ += static_cast<Vertex>(size_over(topology_, hosts));
+        for (Rank rank = 0; rank < ranks(); ++rank) {
+            const auto host = first_host + static_cast<Vertex>(number_over(topology_, hosts, rank));
+            free_ways_.emplace_back(static_cast<Vertex>(rank), host);
             add_link(links_, {fmt::format("{} {} core", memory.name, rank), memory.bandwidth, memory.latency,
-                              NetworkLink::Kind::memory, level});
+                              NetworkLink::Kind::memory, level, 0, host, static_cast<Vertex>(rank)});
+        }
     }
+}
+
+// Returns the levels of which no coordinate changes where a message takes this level's way alone.
+std::vector<int> Network::apart(int level) const {
+    const bool by_digits = spec_.routing.order == Routing::Order::digits;
+    const bool memory = is_memory(topology_.levels[level]);
+    const std::vector<int> sharing = sharing_levels(topology_, level);
+    std::vector<int> levels;
+    for (int other = 0; other < static_cast<int>(topology_.levels.size()); ++other) {
+        const bool shares = std::find(sharing.begin(), sharing.end(), other) != sharing.end();
+        if (other == level || shares || (is_memory(topology_.levels[other]) && !(by_digits && !memory)))
+            continue;
+        if (memory || by_digits || other > level) levels.push_back(other);
+    }
+    return levels;
+}
+
+Vertex Network::vertex_of_end(const std::vector<Rank>& sharing) {
+    if (sharing.size() == 1) return static_cast<Vertex>(sharing[0]);
+    for (const Rank rank : sharing) {
+        free_ways_.emplace_back(static_cast<Vertex>(rank), vertices_);
+        free_ways_.emplace_back(vertices_, static_cast<Vertex>(rank));
+    }
+    return vertices_++;
 }
 
 void Network::add_level(int level) {
@@ -115,21 +146,30 @@ void Network::add_level(int level) {
                              (fabrics.joins_inner && (other < level || is_memory(topology_.levels[other])));
         (numbers ? fabrics.numbering : fabrics.choosing).push_back(other);
     }
+    const Group alike = make_group(topology_, sharing);
+    const std::vector<int> apart = this->apart(level);
+    std::vector<Vertex> hubs;  // of non-blocking switches, which are one fabric
+    if (is_plain)
+        for (std::size_t i = 0; i < size_over(topology_, apart); ++i) hubs.push_back(vertices_++);
     const std::size_t count = size_over(topology_, fabrics.choosing);
     const std::size_t ends = size_over(topology_, fabrics.numbering);
     for (std::size_t i = 0; i < count; ++i) {
         const Rank base = rank_with(topology_, fabrics.choosing, i);
         FabricPlace place{
             own.name + (count > 1 ? fmt::format(" of {}", base) : ""), {}, rate, latency, level};
-        for (std::size_t end = 0; end < ends; ++end)
-            place.ends.push_back(std::to_string(base + rank_with(topology_, fabrics.numbering, end)));
+        for (std::size_t end = 0; end < ends; ++end) {
+            const Rank rank = base + rank_with(topology_, fabrics.numbering, end);
+            place.ends.push_back(std::to_string(rank));
+            place.vertices.push_back(vertex_of_end(members_of(topology_, alike, rank)));
+            if (is_plain) place.hubs.push_back(hubs[number_over(topology_, apart, rank)]);
+        }
         for (const EndRate& end : spec_.ends)
             if (end.level == level && number_over(topology_, fabrics.choosing, Rank(end.rank)) == i) {
                 place.rates.resize(ends, rate);
                 place.rates[number_over(topology_, fabrics.numbering, Rank(end.rank))] = end.rate;
             }
         std::size_t switches = 0;
-        fabrics.fabrics.push_back(make_fabric(spec, place, spreads(), links_, switches));
+        fabrics.fabrics.push_back(make_fabric(spec, place, spreads(), {links_, switches, vertices_}));
         switches_ += is_plain ? ends / static_cast<std::size_t>(own.size) : switches;
     }
 }
@@ -142,8 +182,11 @@ void Network::add_whole(const FabricSpec& spec) {
                       spec.latency >= 0 ? spec.latency : usual.latency,
                       -1};
     check_figures(spec.text, place.rate, place.latency);
-    for (Rank rank = 0; rank < ranks(); ++rank) place.ends.push_back(std::to_string(rank));
-    whole_ = make_fabric(spec, place, spreads(), links_, switches_);
+    for (Rank rank = 0; rank < ranks(); ++rank) {
+        place.ends.push_back(std::to_string(rank));
+        place.vertices.push_back(static_cast<Vertex>(rank));
+    }
+    whole_ = make_fabric(spec, place, spreads(), {links_, switches_, vertices_});
 }
 
 int Network::level_between(Rank a, Rank b) const {

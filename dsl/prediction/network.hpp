@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dsl/graph/topology.hpp"
@@ -30,6 +31,10 @@ class Network {
     const NetworkSpec& spec() const { return spec_; }
     const std::vector<NetworkLink>& links() const { return links_; }
     std::size_t switches() const { return switches_; }
+    // Returns the number of places where links begin and end.
+    Vertex vertices() const { return vertices_; }
+    // Returns the ways of ranks to ends that they share, to their host's memory, and back: they cost nothing.
+    const std::vector<std::pair<Vertex, Vertex>>& free_ways() const { return free_ways_; }
 
     Route route(Rank from, Rank to) const;
     // Returns the level by which the engine joins two ranks: the outermost in which they differ; one of
@@ -44,6 +49,8 @@ class Network {
 
     bool spreads() const { return spec_.routing.paths == Routing::Paths::spread; }
     void add_level(int level);
+    Vertex vertex_of_end(const std::vector<Rank>& sharing);
+    std::vector<int> apart(int level) const;
     void add_whole(const FabricSpec& spec);
     void add_cores();
     void pass(int level, Rank from, Rank to, std::uint64_t key, RoutePath& path) const;
@@ -57,6 +64,8 @@ class Network {
     LinkId first_core_ = static_cast<LinkId>(most_links);
     int core_level_ = -1;
     std::size_t switches_ = 0;
+    Vertex vertices_ = 0;
+    std::vector<std::pair<Vertex, Vertex>> free_ways_;
 };
 
 // Returns the network that a text describes (docs/prediction.md): statements, one a line or separated by `;`.

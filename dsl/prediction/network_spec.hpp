@@ -10,6 +10,8 @@
 namespace hocket::dsl {
 
 using LinkId = std::uint32_t;
+// Where links begin and end: the ranks come first, then the ends that several ranks share, and switches.
+using Vertex = std::uint32_t;
 
 // A link in one direction, or several that all messages use alike.
 struct NetworkLink {
@@ -22,6 +24,7 @@ struct NetworkLink {
     Kind kind = Kind::cable;
     int level = -1;               // of the topology; -1: of none
     std::uint32_t direction = 0;  // of cables: those of one number lead equally far the same way
+    Vertex from = 0, to = 0;
 };
 
 std::string_view name_of(NetworkLink::Kind kind);

@@ -29,11 +29,32 @@ std::string network_error(const std::string& text, const std::string& topology =
     return test::error_of([&] { dsl::find_network(text, dsl::grid_topology(topology)); });
 }
 
+// Returns true if a link that begins at `next` can follow where a message is.
+bool follows(const dsl::Network& network, dsl::Vertex at, dsl::Vertex next) {
+    const auto& free = network.free_ways();
+    return at == next || std::find(free.begin(), free.end(), std::pair(at, next)) != free.end();
+}
+
+// Checks that each link of a way that takes one path begins where the one before has ended.
+void check_ends(const dsl::Network& network, dsl::Rank from, dsl::Rank to) {
+    const std::vector<dsl::Hop> hops = network.route(from, to).hops;
+    if (std::any_of(hops.begin(), hops.end(), [](const dsl::Hop& hop) { return hop.share != 1; })) return;
+    auto at = static_cast<dsl::Vertex>(from);
+    for (const dsl::Hop& hop : hops) {
+        const dsl::NetworkLink& link = network.links()[hop.link];
+        CHECK(link.to < network.vertices());
+        CHECK(follows(network, at, link.from));
+        at = link.to;
+    }
+    CHECK(follows(network, at, static_cast<dsl::Vertex>(to)));
+}
+
 // Checks that every pair of ranks has a way of links that exist, none of them twice.
 void check_routes(const dsl::Network& network) {
     for (dsl::Rank from = 0; from < network.ranks(); ++from)
         for (dsl::Rank to = 0; to < network.ranks(); ++to) {
             const dsl::Route route = network.route(from, to);
+            check_ends(network, from, to);
             std::set<dsl::LinkId> seen;
             for (const dsl::Hop& hop : route.hops) {
                 REQUIRE(hop.link < network.links().size());
