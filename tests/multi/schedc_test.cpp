@@ -122,6 +122,49 @@ TEST_CASE("check tries the groups that a condition asks for, however few the sma
     CHECK_THAT(schedc({"check", path}).err, Contains("radix3 all_reduce on 9 ranks"));
 }
 
+TEST_CASE("a synthesized schedule is right, laid out, runs, and is predicted beside the bound") {
+    const std::string path = std::string(HOCKET_TEST_FOLDER) + "/synthesized.sched";
+    // Turns make one half of the first ring of the other; the second network has none.
+    for (const std::string last : {"link 3 0 1GB/s 5us", "link 3 0 2GB/s 5us; link 0 2 1GB/s 5us"})
+        for (const char* collective : {"all_gather", "all_reduce", "broadcast", "all_to_all"}) {
+            const Finished made =
+                schedc({"synthesize", collective, "-n", "4", "-N",
+                        "link 0 1 4GB/s 5us; link 1 2 1GB/s 5us; link 2 3 4GB/s 5us;" + last, "-b", "64K",
+                        "-o", path});
+            INFO(collective << ": " << made.err);
+            REQUIRE(made.exit_code == 0);
+            CHECK_THAT(made.err, Contains("bound: ") && Contains("of the bound"));
+            CHECK(schedc({"fmt", "--check", path}).exit_code == 0);
+            for (const char* provider : {"", "tcp"}) {
+                const Finished ran = hocket::test::run({HOCKET_RUN, "-n", "4", HOCKET_BENCH, collective, "-b",
+                                                        "4", "-e", "64K", "-f", "97", "--schedule", path},
+                                                       60s, {{"HOCKET_PROVIDER_FOR_ALL", provider}});
+                INFO(provider << ran.out << ran.err);
+                CHECK(ran.exit_code == 0);
+            }
+        }
+}
+
+TEST_CASE("synthesize says what the bound is, and what is wrong") {
+    const Finished bound =
+        schedc({"synthesize", "all_gather", "-n", "64", "-N", "torus(8,8)@1GB/s", "-b", "64M", "--bound"});
+    CHECK(bound.exit_code == 0);
+    CHECK_THAT(bound.out,
+               Contains("the worst cut is around ranks") && Contains("1 to 0, 7 to 0, 8 to 0, 56 to 0"));
+    const auto refused = [](std::vector<std::string> words, const std::string& message) {
+        words.insert(words.begin(), "synthesize");
+        const Finished result = schedc(words);
+        INFO(result.err);
+        CHECK(result.exit_code == 1);
+        CHECK_THAT(result.err, Contains(message));
+    };
+    refused({"gather", "-n", "4"}, "no schedule of gather can be synthesized");
+    refused({"all_gather"}, "the number of ranks is missing");
+    refused({"all_gather", "-n", "3", "-N", "link 0 1 1GB/s; link 1 2 wide"}, "<network>:1:26");
+    refused({"all_gather", "-n", "64", "-N", "torus(8,8)@1GB/s", "--seconds", "0.000001"},
+            "was not done within");
+}
+
 TEST_CASE("planning that takes too long ends with the time, and with what it was doing") {
     const Finished result =
         schedc({"explain", "chain(600000)", "-c", "broadcast", "-t", "4", "--timeout", "0.2"});

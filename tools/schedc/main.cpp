@@ -1,4 +1,4 @@
-// schedc: checks, formats, explains and predicts schedules, and simulates training jobs.
+// schedc: checks, formats, explains, predicts and synthesizes schedules, and simulates training jobs.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +14,7 @@
 #include "tools/schedc/lsp/serve.hpp"
 #include "tools/schedc/predict.hpp"
 #include "tools/schedc/simulate.hpp"
+#include "tools/schedc/synthesize.hpp"
 #include "tools/tool.hpp"
 
 using namespace hocket;
@@ -188,6 +189,31 @@ void describe_simulate(CLI::App& app, tools::SimulateRequest& request) {
     describe_timeout(app, request.timeout, "all");
 }
 
+void describe_synthesize(CLI::App& app, tools::SynthesizeRequest& request) {
+    app.add_option("collective", request.collective,
+                   "all_gather, reduce_scatter, all_reduce, broadcast, reduce or all_to_all")
+        ->required();
+    app.add_option(
+        "-t,--topology", request.topology,
+        "levels, innermost first: 2x3, 4mx2h (4 ranks in memory on each of 2 hosts), bcube(3,2), or a file");
+    describe_network(
+        app, request.network,
+        "the links, if not the topology's: 'torus(8,8)@100Gb/s', 'link 0 1 25GB/s; ...', or FILE.network");
+    app.add_option("-n,--ranks", request.ranks, "number of ranks; without --topology, all on one level")
+        ->check(CLI::Range(1, 1 << 20));
+    app.add_option("-b,--bytes", request.bytes, "the size of the data that the schedule is for: 64M (1G)")
+        ->transform(tools::as_size());
+    app.add_option("--root", request.root,
+                   "the root of what is predicted, if the collective has one; the schedule is for all roots");
+    app.add_option("--seconds", request.seconds, "the longest that all may take")
+        ->check(tools::is_timeout())
+        ->capture_default_str();
+    app.add_option("-o,--output", request.output, "the file; default: standard output");
+    app.add_option("--name", request.name, "of the schedule")->capture_default_str();
+    app.add_flag("--bound", request.only_bound,
+                 "only print the least time that is possible, and the cut that says so");
+}
+
 int run(int argc, char** argv, tools::Colour& colour) {
     CLI::App app{"Checks, explains and predicts Hocket's schedules."};
     app.require_subcommand(1);
@@ -210,9 +236,13 @@ int run(int argc, char** argv, tools::Colour& colour) {
     describe_explain(*explain_app, explain);
     tools::SimulateRequest simulate;
     describe_simulate(*simulate_app, simulate);
+    tools::SynthesizeRequest synthesize;
+    CLI::App* synthesize_app = app.add_subcommand("synthesize", "make a schedule for a network");
+    describe_synthesize(*synthesize_app, synthesize);
     CLI::App* lsp_app =
         app.add_subcommand("lsp", "serve an editor, by the language server protocol on stdin and stdout");
-    for (CLI::App* command : {explain_app, predict_app, simulate_app}) describe_colour(*command, colour);
+    for (CLI::App* command : {explain_app, predict_app, simulate_app, synthesize_app})
+        describe_colour(*command, colour);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -224,7 +254,9 @@ int run(int argc, char** argv, tools::Colour& colour) {
     if (lsp_app->parsed()) return tools::run_language_server(check.options.search_path);
     if (simulate_app->parsed()) return tools::run_simulate(simulate);
     tools::Waiting waiting;
-    explain.waiting = predict.waiting = &waiting;
+    explain.waiting = predict.waiting = synthesize.waiting = &waiting;
+    synthesize.search_path = predict.search_path;
+    if (synthesize_app->parsed()) return tools::run_synthesize(synthesize);
     if (predict_app->parsed()) return tools::run_predict(predict);
     return check_app->parsed() ? tools::run_check(std::move(check)) : tools::run_explain(explain);
 }

@@ -1,0 +1,123 @@
+#include "tools/schedc/synthesize.hpp"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "dsl/base/diagnostic.hpp"
+#include "dsl/base/quantities.hpp"
+#include "dsl/elaboration/find.hpp"
+#include "dsl/synthesis/synthesize.hpp"
+#include "tools/schedc/predict.hpp"
+#include "tools/tool.hpp"
+
+namespace hocket::tools {
+namespace {
+
+using namespace dsl;
+
+constexpr std::size_t most_quoted = 200;  // letters of a network
+constexpr std::size_t most_named = 8;     // ranks and links of a cut that are printed
+
+volatile std::sig_atomic_t is_interrupted = 0;
+
+// Ends the search at the first Ctrl-C. A second one ends the process, as always.
+class Interruptible final : public Watcher {
+  public:
+    explicit Interruptible(Watcher* behind) : behind_(behind) {
+        struct sigaction action = {};
+        action.sa_handler = [](int) { is_interrupted = 1; };
+        action.sa_flags = SA_RESETHAND;
+        sigaction(SIGINT, &action, nullptr);
+    }
+
+    void look(std::string_view doing, std::uint64_t done, std::uint64_t all) override {
+        if (is_interrupted) throw DeadlineError(fmt::format("interrupted, while {}", doing));
+        if (behind_) behind_->look(doing, done, all);
+    }
+
+  private:
+    Watcher* behind_;
+};
+
+template <typename Item>
+std::string listed(const std::vector<Item>& items) {
+    std::string text;
+    for (std::size_t i = 0; i < std::min(items.size(), most_named); ++i)
+        text += fmt::format("{}{}", i > 0 ? ", " : "", items[i]);
+    return items.size() > most_named ? fmt::format("{}, ... ({} in all)", text, items.size()) : text;
+}
+
+std::string bound_text(const SynthesisBound& bound, const SynthesizeRequest& request,
+                       const std::string& topology) {
+    std::string text =
+        fmt::format("bound: {} for {} of {} on {}\n", text_of_time(bound.seconds),
+                    text_of_size(static_cast<double>(request.bytes)), request.collective, topology);
+    if (!bound.leaving.empty())
+        text += fmt::format("the worst cut is around rank{} {}\nwhose data leave it by {}\n",
+                            bound.inside.size() == 1 ? "" : "s", listed(bound.inside), listed(bound.leaving));
+    return text;
+}
+
+// The head of the file.
+std::string comment(const SynthesizeRequest& request, const Synthesized& found, const std::string& topology) {
+    const std::string network = request.network.empty() ? ""
+                                : request.network.size() > most_quoted
+                                    ? ", on a network of its own"
+                                    : fmt::format(", network {}", request.network);
+    std::string text =
+        fmt::format("Synthesized for {} of {} on {}{}: {}.", request.collective,
+                    text_of_size(static_cast<double>(request.bytes)), topology, network, found.way);
+    for (char& c : text)
+        if (c == '\n' || c == '\r') c = ' ';
+    return "# " + text + "\n\n";
+}
+
+std::string share(double part, double whole) {
+    return whole > 0 ? fmt::format(" ({:.3f} of the bound)", part / whole) : "";
+}
+
+}  // namespace
+
+int run_synthesize(const SynthesizeRequest& request) {
+    Interruptible watcher(request.waiting);
+    SynthesisRequest synthesis;
+    synthesis.collective = find_collective(request.collective, "", request.search_path);
+    synthesis.topology = request.topology;
+    synthesis.network = request.network;
+    synthesis.search_path = request.search_path;
+    synthesis.ranks = request.ranks;
+    synthesis.root = request.root;
+    synthesis.bytes = request.bytes;
+    synthesis.name = request.name;
+    synthesis.deadline = Deadline(std::chrono::duration<double>(request.seconds), &watcher);
+    if (request.topology.empty() && request.ranks == 0)
+        throw NotFoundError(
+            "the number of ranks is missing: give --topology (levels, innermost first: 2x3) or --ranks");
+    Synthesizer synthesizer(synthesis);
+    const std::string topology = synthesizer.topology().name;
+    const SynthesisBound bound = synthesizer.bound();
+    if (request.only_bound) {
+        if (request.waiting) request.waiting->end();
+        fmt::print("{}", bound_text(bound, request, topology));
+        return 0;
+    }
+    const Synthesized found = synthesizer.synthesize();
+    if (request.waiting) request.waiting->end();
+    const std::string text = comment(request, found, topology) + found.text;
+    if (request.output.empty())
+        fmt::print("{}", text);
+    else
+        write_result(request.output, text);
+    if (!found.in_time)
+        say("note: {} before all was tried; this is the best so far",
+            is_interrupted ? "interrupted" : fmt::format("{:g} s were over", request.seconds));
+    fmt::print(stderr, "{}{}\nbusiest link: {}{}\npredicted: {}{}; {} schedules tried\n",
+               bound_text(bound, request, topology), found.way, text_of_time(found.busiest),
+               share(found.busiest, bound.seconds), text_of_time(found.seconds),
+               share(found.seconds, bound.seconds), found.tried);
+    return 0;
+}
+
+}  // namespace hocket::tools
