@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The data cache in Python: a mapping, batches, a cache that processes share, and PyTorch's DataLoader over it.
+"""The data cache in Python: a mapping, batches, and a cache that processes share. tests/torch/data_test.py has PyTorch's loaders.
 
 usage: cache_test.py HOCKET_RUN     (PYTHONPATH has the package)
 """
@@ -27,12 +27,7 @@ import numpy as np
 
 import cache_samples
 import hocket
-
-COUNT, BYTES = 200, 1000
-
-
-def sample(key, size=BYTES):
-    return np.random.default_rng(key).integers(0, 256, size).astype(np.uint8)
+from sample_files import BYTES, COUNT, WithFiles, sample
 
 
 def check_out(case, cache):
@@ -93,22 +88,6 @@ def wait_for(condition, event):
         event.set()
 
     threading.Thread(target=run, daemon=True).start()
-
-
-class WithFiles(unittest.TestCase):
-    folder: tempfile.TemporaryDirectory[str]
-    source: str
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.source = cls.folder.name
-        for key in range(COUNT):
-            sample(key).tofile(f"{cls.source}/{key:05}")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
 
 
 class Mapping(WithFiles):
@@ -411,6 +390,10 @@ class Mapping(WithFiles):
         with self.assertRaisesRegex(hocket.AbortedError, "the communicator is closed"):
             hocket.Cache(self.source, comm=comm)
 
+    def test_it_is_not_pickled(self):
+        with self.assertRaisesRegex(hocket.InvalidArgumentError, "use hocket.SharedCache"):
+            pickle.dumps(self.cache)
+
     def test_refused(self):
         for make in (hocket.Cache, hocket.SharedCache):
             with self.assertRaisesRegex(hocket.InvalidArgumentError, "a folder of files.*read=.*put"):
@@ -621,13 +604,13 @@ class Shared(WithFiles):
 
     def test_batches_that_are_sent(self):
         from hocket.shared import _others, taken
-        lent, size = self.cache.rows_to_send([1, 2])
+        lent, offsets = self.cache.ragged_to_send([1, 2])
         lent.is_given_away = True
-        self.assertEqual(taken(self.cache._name, lent.slot, lent.size)[size:].tolist(), sample(2).tolist())
+        self.assertEqual(taken(self.cache._name, lent.slot, lent.size)[int(offsets[1]):].tolist(), sample(2).tolist())
         self.assertFalse(_others)
         with self.assertRaises(hocket.NotFoundError):
             taken(self.cache._name, lent.slot, lent.size)
-        lent, size = self.cache.rows_to_send([3, 4])
+        lent, _ = self.cache.ragged_to_send([3, 4])
         lent.is_given_away = True
         text = ("import sys; from hocket.shared import SlotName, taken; "
                 f"a = taken({self.cache._name!r}, SlotName(*{tuple(lent.slot)!r}), {lent.size}); print(a.tolist())")
@@ -700,170 +683,6 @@ def gone(process, limit_s):
     finally:
         if descriptor is not None:
             os.close(descriptor)
-
-
-def first_number(batch, keys):
-    return batch, np.asarray(keys) * 2
-
-
-@unittest.skipUnless(running.has("torch"), "Python's torch is not installed (Debian: python3-torch)")
-class Loading(WithFiles):
-    def batches(self, cache, workers, sampler, transform=None, most=None):
-        from torch.utils.data import DataLoader
-
-        from hocket.data import Dataset
-        found = []
-        for batch in DataLoader(Dataset(cache, transform=transform), batch_size=None, sampler=sampler, num_workers=workers):
-            found.append(batch)
-            if len(found) == most:
-                break
-        return found
-
-    def want(self, sampler):
-        return [np.stack([sample(int(key)) for key in keys]) for keys in sampler]
-
-    def same(self, have, want):
-        self.assertEqual(len(have), len(want))
-        for i, (one, other) in enumerate(zip(have, want)):
-            self.assertTrue(np.array_equal(one.numpy(), other), f"batch {i} is another one")
-
-    def test_the_same_samples_with_and_without_workers(self):
-        from hocket.data import Sampler
-        with hocket.Cache(self.source, memory="16MiB") as cache, hocket.SharedCache(self.source, memory="16MiB") as shared:
-            for epoch in range(2):
-                sampler, other = Sampler(cache, 16, seed=5), Sampler(shared, 16, seed=5)
-                sampler.set_epoch(epoch)
-                other.set_epoch(epoch)
-                want = self.want(sampler)
-                self.same(self.batches(cache, 0, sampler), want)
-                self.same(self.batches(shared, 0, other), want)
-                self.same(self.batches(shared, 2, other), want)
-            self.assertNotEqual(Sampler(cache, 16, seed=5).keys().tolist(), sampler.keys().tolist())
-            self.assertEqual(shared.stats()["source_reads"], COUNT)
-
-    def test_workers_send_several_batches_at_once(self):
-        from torch.utils.data import DataLoader
-
-        from hocket.data import Dataset, Sampler, as_it_is, one_by_one
-        with hocket.Cache(self.source, memory="16MiB") as cache, hocket.SharedCache(self.source, memory="16MiB") as shared:
-            cases: list[tuple[hocket.Cache | hocket.SharedCache, int]] = [(cache, 0), (shared, 0), (shared, 2)]
-            for which, workers in cases:
-                sampler = Sampler(which, 16, seed=5)
-                want = self.want(sampler)
-                loader = DataLoader(Dataset(which), batch_size=3, sampler=sampler, num_workers=workers, collate_fn=as_it_is)
-                self.assertEqual(len(loader), -(-len(want) // 3))
-                self.same(list(one_by_one(loader)), want)
-                loader = DataLoader(Dataset(which, transform=first_number), batch_size=3, sampler=sampler, num_workers=workers,
-                                    collate_fn=as_it_is)
-                found = list(one_by_one(loader))
-                self.same([batch for batch, _ in found], want)
-                self.assertEqual([labels.tolist() for _, labels in found], [(2 * keys).tolist() for keys in sampler])
-
-    def test_it_is_resumed(self):
-        from hocket.data import Sampler
-        with hocket.SharedCache(self.source, memory="16MiB") as shared:
-            sampler = Sampler(shared, 16, seed=5)
-            sampler.set_epoch(3)
-            whole = self.want(sampler)
-            self.same(self.batches(shared, 2, sampler, most=5), whole[:5])
-            state = pickle.loads(pickle.dumps(sampler.state_dict(5)))
-            later = Sampler(shared, 16, seed=5)
-            later.load_state_dict(state)
-            later.set_epoch(later.epoch)
-            self.same(self.batches(shared, 2, later), whole[5:])
-            self.same(self.batches(shared, 2, later), whole)  # the next iteration is a whole one
-            with self.assertRaisesRegex(hocket.InvalidArgumentError, "seed 5"):
-                Sampler(shared, 16, seed=6).load_state_dict(state)
-
-    def test_other_ranks_and_workers_continue(self):
-        """Together they go on in the same order, to the bit, whatever their number was and is."""
-        from hocket.data import Sampler
-
-        def together(ranks, step, state, workers):
-            parts = []
-            for rank in range(ranks):
-                sampler = Sampler(shared, step // ranks, seed=5, rank=rank, world_size=ranks)
-                sampler.set_epoch(3)
-                if state is not None:
-                    sampler.load_state_dict(state)
-                parts.append(self.batches(shared, workers, sampler))
-            self.assertEqual(len({len(part) for part in parts}), 1)
-            steps = list(zip(*parts))
-            # Of each step the ranks' samples in turn; the last one is not whole.
-            return [np.stack([batch.numpy() for batch in step], axis=1).reshape(-1, BYTES) for step in steps[:-1]]
-
-        with hocket.SharedCache(self.source, memory="16MiB") as shared:
-            whole = together(1, 24, None, 0)
-            for before, after, workers in ((1, 3, 2), (4, 2, 0), (3, 8, 1), (2, 1, 2)):
-                stopped = Sampler(shared, 24 // before, seed=5, rank=0, world_size=before)
-                stopped.set_epoch(3)
-                rest = together(after, 24, pickle.loads(pickle.dumps(stopped.state_dict(3))), workers)
-                self.assertEqual(len(rest), len(whole) - 3)
-                for have, want in zip(rest, whole[3:]):
-                    self.assertTrue(np.array_equal(have, want), f"{before} ranks before, {after} after")
-            odd = Sampler(shared, 5, seed=5, world_size=2)
-            with self.assertRaisesRegex(hocket.InvalidArgumentError, "72 samples behind it.*such as 24"):
-                odd.load_state_dict(stopped.state_dict(3))
-            ended = Sampler(shared, 24, seed=5, world_size=2)
-            ended.load_state_dict(stopped.state_dict(len(stopped)))
-            self.assertEqual(list(ended), [])
-
-    def test_an_ended_epoch_remains_ended(self):
-        """Also if drop_last has left samples that another number of ranks would still have used."""
-        from hocket.data import Sampler
-        with hocket.Cache(self.source) as cache:
-            for drop in (True, False):
-                before = Sampler(cache, 3, world_size=2, drop_last=drop)  # uses 198 of 200, or all
-                for ranks, size in ((1, 1), (1, 2), (5, 4)):
-                    after = Sampler(cache, size, world_size=ranks, drop_last=drop)
-                    after.load_state_dict(before.state_dict(len(before)))
-                    self.assertEqual(list(after), [])
-
-    def test_an_order_of_its_own(self):
-        from hocket.data import Sampler
-        with hocket.Cache(self.source) as cache, \
-                self.assertRaisesRegex(hocket.InvalidArgumentError, "shuffle True, and this sampler has False"):
-            Sampler(cache, 2, shuffle=False).load_state_dict(Sampler(cache, 2).state_dict(1))
-
-    def test_ranks_have_their_parts(self):
-        from hocket.data import Sampler
-        with hocket.Cache(self.source) as cache:
-            parts = [np.concatenate(list(Sampler(cache, 16, rank=rank, world_size=3, drop_last=drop)._batches()))
-                     for drop in (True, False) for rank in range(3)]
-        self.assertEqual(len(set(np.concatenate(parts[:3]).tolist())), len(np.concatenate(parts[:3])))
-        self.assertEqual(sorted(set(np.concatenate(parts[3:]).tolist())), list(range(COUNT)))
-        self.assertEqual(len({len(part) for part in parts[3:]}), 1)
-
-    def test_transforms_and_forms(self):
-        import torch
-
-        from hocket.data import Dataset, Sampler
-        with hocket.SharedCache(self.source, memory="16MiB") as shared:
-            for workers in (0, 2):
-                for batch, labels in self.batches(shared, workers, Sampler(shared, 16, shuffle=False), first_number, most=2):
-                    self.assertEqual(batch[1].numpy().tolist(), sample(int(labels[1]) // 2).tolist())
-            dataset = Dataset(shared, torch.int16, (5, 100))
-            self.assertEqual(tuple(dataset[[1, 2, 3]].shape), (3, 5, 100))
-            self.assertEqual(dataset[4].numpy().tobytes(), sample(4).tobytes())
-
-    def test_batches_are_not_overwritten_while_they_are_used(self):
-        from hocket.data import Sampler
-        with hocket.SharedCache(self.source, memory="16MiB") as shared:
-            sampler = Sampler(shared, 16)
-            kept = self.batches(shared, 2, sampler)
-            self.batches(shared, 2, Sampler(shared, 16, seed=1))
-            self.same(kept, self.want(sampler))
-            slots = shared.stats()["slots"]
-            del kept
-            for epoch in range(4):
-                self.batches(shared, 2, Sampler(shared, 16, seed=epoch), most=3)  # given up in the middle
-            self.assertLessEqual(shared.stats()["slots"], slots + 8)
-
-    def test_a_plain_cache_in_a_worker(self):
-        from hocket.data import Sampler
-        with hocket.Cache(self.source, memory="16MiB") as cache:
-            with self.assertRaisesRegex(Exception, "SharedCache"):
-                self.batches(cache, 1, Sampler(cache, 16))
 
 
 if __name__ == "__main__":

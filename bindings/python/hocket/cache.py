@@ -178,15 +178,15 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
             self._reap()
 
     @staticmethod
-    def _rows(keys: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any]) -> int:
-        """Returns the size of each sample, if all have the same size."""
+    def _rows(keys: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any], advice: str = "use copy_ragged()") -> int:
+        """Returns the size of each sample, if all have the same size. advice: for the error if they have not."""
         if len(keys) == 0:
             return 0
         sizes = np.diff(offsets)
         if (sizes != sizes[0]).any():
             other = int(np.argmax(sizes != sizes[0]))
             raise invalid(f"sample {keys[0]} has {sizes[0]} bytes, and sample {keys[other]} has {sizes[other]}: samples of "
-                          "different sizes are no rows of one array; use copy_ragged()")
+                          f"different sizes are no rows of one array; {advice}")
         return int(sizes[0])
 
     def put(self, key: int, data: Any) -> None:
@@ -466,6 +466,10 @@ class Cache(Mapping[int, "np.ndarray[Any, Any]"]):
                 self._free()
         except Exception:  # at the end of the interpreter, parts of it may be gone
             pass
+
+    def __reduce__(self) -> NoReturn:
+        raise invalid("a Cache is of the process that has opened it, and cannot be pickled for another one: use hocket.SharedCache, whose "
+                      "memory several processes share")
 
     def __repr__(self) -> str:
         return "<hocket.Cache: closed>" if not self._handle else f"<hocket.Cache: {len(self)} samples>"

@@ -259,12 +259,9 @@ class SharedCache:
         offsets = np.frombuffer(answer, np.uint64, offset=SLOT.size)
         return _Lent(connection, SlotName(*SLOT.unpack_from(answer)), int(offsets[-1])), offsets
 
-    def rows_to_send(self, keys: Keys) -> tuple[_Lent, int]:
-        """For a worker that will pickle the batch: does what copy_batch does, but does not make an array; also returns
-        the size of a row."""
-        wanted = keys_array(keys)
-        lent, offsets = self._copy(wanted, b"send")
-        return lent, Cache._rows(wanted, offsets)
+    def ragged_to_send(self, keys: Keys) -> tuple[_Lent, np.ndarray[Any, Any]]:
+        """For a worker that will pickle the batch: does what copy_ragged does, but does not make an array."""
+        return self._copy(keys_array(keys), b"send")
 
     def take(self, slot: SlotName, size: int) -> np.ndarray[Any, Any]:
         """Takes a batch that another process has pickled."""
