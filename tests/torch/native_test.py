@@ -9,7 +9,9 @@ import os
 import pickle
 import stat
 import tempfile
+import time
 import unittest
+import unittest.mock
 import warnings
 
 import ranks  # first: it skips without torch
@@ -62,6 +64,14 @@ def calls(folder):
         return 0
 
 
+def is_running(process):
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
 def build_in_a_process(path):
     build.build(path)
 
@@ -102,6 +112,33 @@ class Builds(unittest.TestCase):
         with self.environment("", ), Environment(CXX="/there/is/none"), self.assertRaisesRegex(build.CannotBuild, "no compiler /there/is/none"):
             build.build(self.path)
         self.assertEqual([name for name in os.listdir(os.path.dirname(self.path)) if not name.endswith((".lock", ".log"))], [])
+
+    def test_parents_that_there_are_not_yet(self):
+        """They are for this user alone, too: else others could put a folder of theirs in the place of ours."""
+        self.cache = os.path.join(self.folder, "a", "b")
+        self.path = os.path.join(self.cache, "hocket", "torch", "made.so")
+        before = os.umask(0)
+        try:
+            with self.environment('echo whole >"$out"'):
+                build.build(self.path)
+        finally:
+            os.umask(before)
+        made = os.path.dirname(self.path)
+        while made != self.folder:
+            self.assertEqual(stat.S_IMODE(os.stat(made).st_mode), 0o700, made)
+            made = os.path.dirname(made)
+
+    def test_a_compiler_that_does_not_end(self):
+        """It is killed, and so is what it has started."""
+        with self.environment(f'sleep 1000 & echo $! >{self.folder}/child; wait'), unittest.mock.patch.object(build, "LONGEST_S", 0.5), \
+                self.assertRaisesRegex(build.CannotBuild, "has not ended within 0.5 s"):
+            build.build(self.path)
+        with open(os.path.join(self.folder, "child")) as file:
+            child = int(file.read())
+        until = time.monotonic() + 20
+        while is_running(child):
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.01)
 
     def test_others_may_write(self):
         """What somebody else may have put there is not loaded."""

@@ -245,6 +245,14 @@ def several_at_once(rank, size):
             dist.reduce_scatter_tensor(piece, out)
     for i, piece in enumerate(pieces):
         same(piece, torch.full((2,), float(size * (rank + i))), "reduce_scatter_tensor, coalesced")
+    if hasattr(torch._C._distributed_c10d, "Backend"):  # torch 2: a program may take the backend itself
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        x, y = torch.ones(2), torch.ones(3)
+        backend.start_coalescing()
+        backend.allreduce([x])
+        backend.allreduce([y])
+        backend.end_coalescing().wait()
+        same(torch.cat([x, y]), torch.full((5,), float(size)), "operations of a backend that are coalesced")
 
 
 def objects(rank, size):

@@ -81,6 +81,9 @@ if hasattr(c10d, "Backend"):
             c10d.Backend.__init__(self, communicator.rank, communicator.size)
             self._begin(communicator, options)
 
+        def start_coalescing(self):  # without a device, which torch's process group gives
+            self._start_coalescing("cpu")
+
         supports_coalescing = supports_shrinking = False
         supports_splitting = True
 

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import platform
+import signal
 import stat
 import subprocess
 import sysconfig
@@ -86,11 +87,20 @@ def path_of_built(may_build):
 
 def build(path):
     """Compiles it to the path, unless another process does so first."""
-    os.makedirs(folder(), mode=0o700, exist_ok=True)
+    _make_private(folder())
     _check_private(folder())
     with _only_one(path + ".lock"):
         if not os.path.exists(path):
             _compile(path)
+
+
+def _make_private(path):
+    """Makes the folder, and those around it that there are not, for this user alone, whatever the umask allows others."""
+    if os.path.isdir(path):
+        return
+    _make_private(os.path.dirname(path))
+    with contextlib.suppress(FileExistsError):  # another process was first
+        os.mkdir(path, mode=0o700)
 
 
 @contextlib.contextmanager
@@ -114,17 +124,29 @@ def _compile(path):
     with tempfile.TemporaryDirectory(dir=folder()) as room:
         made = os.path.join(room, NAME + ".so")
         command = [*compiler.split(), os.path.join(_HERE, "module.cpp"), *_flags(), "-o", made]
-        try:
-            ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
-                                   errors="replace", timeout=LONGEST_S)
-        except FileNotFoundError as error:
-            raise CannotBuild(f"there is no compiler {compiler} (CXX names another)") from error
-        except subprocess.TimeoutExpired as error:
-            raise CannotBuild(f"{compiler} has not ended within {LONGEST_S} s") from error
-        if ended.returncode:
+        status, said = _run(command)
+        if status:
             log = path + ".log"
             with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                file.write(" ".join(command) + "\n" + ended.stdout)
+                file.write(" ".join(command) + "\n" + said)
             raise CannotBuild(f"{compiler} failed, as {log} says")
         os.chmod(made, 0o700)
         os.replace(made, path)
+
+
+def _run(command):
+    """Returns the exit status, and what was said. A compiler that does not end is killed with all that it has started."""
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
+                                   errors="replace", start_new_session=True)
+    except FileNotFoundError as error:
+        raise CannotBuild(f"there is no compiler {command[0]} (CXX names another)") from error
+    try:
+        said, _ = process.communicate(timeout=LONGEST_S)
+        return process.returncode, said
+    except subprocess.TimeoutExpired as error:
+        raise CannotBuild(f"{command[0]} has not ended within {LONGEST_S:g} s") from error
+    finally:
+        if process.returncode is None:  # also after Ctrl-C, which the session of its own does not get
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
