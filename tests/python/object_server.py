@@ -87,6 +87,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             self.answer(served, fault)
         except Refused as refusal:
+            served.refusals.append(refusal.code)
             self.refuse(refusal)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
@@ -204,6 +205,7 @@ class ObjectServer(contextlib.AbstractContextManager):
         self.expired: set[str] = set()
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.planned: list[str | None] = []
+        self.refusals: list[str] = []
         self.has_ranges = self.takes_conditions = True
         self.slow = self.most_slow = 0  # requests at once
         self.with_failures: dict[str, str] = {}

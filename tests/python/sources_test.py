@@ -5,6 +5,7 @@ usage: sources_test.py HOCKET_CACHE RELUCTANT_CURL     (PYTHONPATH has the packa
 """
 import contextlib
 import io
+import itertools
 import os
 import random
 import shutil
@@ -25,6 +26,7 @@ running.need_package()
 import hocket
 import object_server
 from hocket.shards import members
+from key_server import KeyServer
 from object_server import ObjectServer
 
 HOCKET_CACHE = sys.argv[1] if len(sys.argv) > 1 else "hocket-cache"
@@ -45,7 +47,7 @@ def environment(**values):
     before = dict(os.environ)
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
-    os.environ.update({"HOME": "/nonexistent"} | values)
+    os.environ.update({"HOME": "/nonexistent", "AWS_EC2_METADATA_DISABLED": "true"} | values)
     try:
         yield
     finally:
@@ -245,6 +247,10 @@ class Plain(Case):
                     self.assertEqual(content(cache), self.samples)
                 self.refused(hocket.Error, "redirects .*from https to http", lambda: hocket.Cache(f"https://localhost:{server.port}/a"))
             self.assertEqual(plain.requests, [])
+            for variables, words in (({}, "signed by an authority of your own, set CURL_CA_BUNDLE"),
+                                     ({"CURL_CA_BUNDLE": "/nonexistent"}, "is that of CURL_CA_BUNDLE, or else AWS_CA_BUNDLE")):
+                with environment(**variables):
+                    self.refused(hocket.Error, words, lambda: hocket.Cache(f"https://localhost:{server.port}/dir/x.bin"))
 
     def test_at_once(self):
         """No more requests are under way than the cache's depth."""
@@ -403,6 +409,124 @@ class S3(Case):
             self.refused(hocket.Error, "s3://b/x: it has changed", lambda: cache[0])
             del server.objects["y"]
             self.refused(hocket.NotFoundError, "s3://b/y: the server answered 404", lambda: cache[1])
+
+
+    def test_no_answer(self):
+        """The error names the variable that says where the server is."""
+        with environment(AWS_ENDPOINT_URL="http://127.0.0.1:1"):
+            self.refused(hocket.IOError, "check the network, and the server http://127.0.0.1:1 .AWS_ENDPOINT_URL", lambda: hocket.Cache("s3://b/"))
+        with environment(http_proxy="http://127.0.0.1:1", https_proxy="http://127.0.0.1:1"):
+            self.refused(hocket.IOError, "the region us-east-1 .AWS_REGION.*set AWS_ENDPOINT_URL", lambda: hocket.Cache("s3://b/"))
+
+
+class Given(Case):
+    """Keys that a service gives for a time."""
+
+    def setUp(self):
+        self.objects = objects_of([f"{number:02}" for number in range(12)])
+        self.server = self.enterContext(ObjectServer(self.objects, bucket="b", keys={}))
+        self.service = self.enterContext(KeyServer(self.server))
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.token = os.path.join(folder, "token")
+        with open(self.token, "w") as file:
+            file.write(self.service.token + "\n")
+        self.ways = {
+            "instance": {"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.service.url + "/"},
+            "container": {"AWS_CONTAINER_CREDENTIALS_FULL_URI": self.service.url + "/v2/container",
+                          "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": self.token},
+            "identity": {"AWS_WEB_IDENTITY_TOKEN_FILE": self.token, "AWS_ROLE_ARN": "arn:aws:iam::1:role/r", "AWS_ENDPOINT_URL_STS": self.service.url},
+        }
+
+    def enterContext(self, context):  # unittest has it from Python 3.11 on
+        entered = context.__enter__()
+        self.addCleanup(context.__exit__, None, None, None)
+        return entered
+
+    def open(self, way, **more):
+        with environment(**({"AWS_ENDPOINT_URL": self.server.url} | self.ways[way] | more)):
+            return hocket.Cache("s3://b/")
+
+    def test_each(self):
+        for way in self.ways:
+            with self.subTest(way=way), self.open(way) as cache:
+                self.assertEqual(content(cache), [self.objects[name] for name in sorted(self.objects)])
+        self.assertEqual(self.service.given, 3)
+
+    def test_a_token_of_the_environment(self):
+        with self.open("container", AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE="", AWS_CONTAINER_AUTHORIZATION_TOKEN=self.service.token) as cache:
+            self.assertEqual(bytes(cache[0]), self.objects["00"])
+
+    def test_they_are_renewed_before_they_end(self):
+        """While reads go on, of which none meets keys that have ended."""
+        self.objects |= objects_of([f"more{number}" for number in range(300)])
+        self.service.lifetime_s = 6
+        with self.open("instance") as cache:
+            self.server.refusals.clear()
+            names, until = iter(enumerate(sorted(self.objects))), time.monotonic() + 60
+            while not self.server.expired:
+                self.assertLess(time.monotonic(), until)
+                key, name = next(names)
+                self.assertEqual(bytes(cache[key]), self.objects[name])
+                time.sleep(0.04)
+            for key, name in itertools.islice(names, 20):
+                self.assertEqual(bytes(cache[key]), self.objects[name])
+        self.assertEqual(self.server.refusals, [])
+        self.assertEqual(self.service.given, 2)
+
+    def test_expired(self):
+        """Keys that end earlier than was said are asked for again, by all reads once."""
+        for way in self.ways:
+            with self.subTest(way=way), self.open(way) as cache:
+                self.assertEqual(bytes(cache[0]), self.objects["00"])
+                before = self.service.given
+                self.server.expired.update(self.server.keys)
+                self.assertEqual(content(cache), [self.objects[name] for name in sorted(self.objects)])
+                self.assertEqual(self.service.given, before + 1)
+
+    def test_services_that_fail(self):
+        self.service.planned = [(500, ""), (503, "")]
+        self.open("container").close()
+        for way, planned, words in (
+                ("container", [(500, "broken")] * 3, "answered 500 .broken.*check AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+                ("container", [(200, "{}")], "there are no keys in its answer"),
+                ("container", [(200, "<html>")], "no object of JSON"),
+                ("container", [(200, '{"AccessKeyId": "a\\nb", "SecretAccessKey": "s"}')], "characters that keys do not have"),
+                ("container", [(200, '{"AccessKeyId": "a", "SecretAccessKey": "s", "Expiration": "soon"}')], "is no time"),
+                ("identity", [(200, "{}")], "no XML.*AWS_ROLE_ARN"),
+                ("instance", [(200, "t"), (200, "role"), (403, "not you")], "403 .not you.*AWS_EC2_METADATA_DISABLED")):
+            with self.subTest(way=way, words=words):
+                self.service.planned = list(planned)
+                self.refused(hocket.IOError, words, lambda way=way: self.open(way), without=(SECRET, self.service.token))
+        self.service.planned = []
+        with open(self.token, "w") as file:
+            file.write("another token")
+        self.refused(hocket.IOError, "answered 403 .wrong token", lambda: self.open("container"), without=("another token",))
+        self.refused(hocket.IOError, "answered 400.*the role trusts the token", lambda: self.open("identity"), without=("another token",))
+        os.remove(self.token)
+        self.refused(hocket.IOError, "in AWS_WEB_IDENTITY_TOKEN_FILE cannot be read", lambda: self.open("identity"))
+
+    def test_no_service(self):
+        """An instance without a role, and none at all: requests are not signed."""
+        for change in ({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1"}, {}):
+            self.service.has_role = False
+            self.refused(hocket.Error, "no keys were found", lambda change=change: self.open("instance", **change))
+
+    def test_refused(self):
+        self.refused(hocket.InvalidArgumentError, "fetched from this host, or by https",
+                     lambda: self.open("container", AWS_CONTAINER_CREDENTIALS_FULL_URI="http://example.com/v2"))
+        self.refused(hocket.InvalidArgumentError, "AWS_ROLE_ARN is not", lambda: self.open("identity", AWS_ROLE_ARN=""))
+
+    def test_by_no_proxy(self):
+        """A proxy would see the keys of this host, and has others itself."""
+        for way in ("instance", "container"):
+            self.refused(hocket.Error, "s3://b/hocket.index: .*127.0.0.1 port 1", lambda way=way: self.open(way, http_proxy="http://127.0.0.1:1"))
+        self.assertEqual(self.service.given, 2)
+
+    def test_others_come_first(self):
+        self.server.keys.update(KEYS)
+        with self.open("identity", AWS_ACCESS_KEY_ID="AKIAIOSFODNN7EXAMPLE", AWS_SECRET_ACCESS_KEY=SECRET) as cache:
+            self.assertEqual(bytes(cache[0]), self.objects["00"])
+        self.assertEqual(self.service.given, 0)
 
 
 def open_without_faults(server):

@@ -28,6 +28,16 @@ std::string read_if_there(const std::string& path) {
     }
 }
 
+void check_endpoint(const std::string& endpoint) {
+    if (endpoint.empty()) return;
+    const Url url = parse_url(endpoint);
+    if (url.is_s3() || !url.path.empty() || !url.query.empty() || !url.user.empty())
+        throw Error(Status::invalid_argument,
+                    fmt::format("the endpoint of S3 is {}; it is https://HOST or https://HOST:PORT, from "
+                                "AWS_ENDPOINT_URL or the profile",
+                                one_line(url.shown())));
+}
+
 class KeyFinder {
   public:
     explicit KeyFinder(const Environment& environment)
@@ -38,7 +48,7 @@ class KeyFinder {
           credentials_(read_if_there(path_)),
           config_(read_if_there(path("AWS_CONFIG_FILE", "config"))) {}
 
-    std::optional<Keys> keys() const {
+    std::optional<Keys> keys_of_environment() const {
         const auto id = reader_.text("AWS_ACCESS_KEY_ID"), secret = reader_.text("AWS_SECRET_ACCESS_KEY");
         if (id.has_value() != secret.has_value())
             throw Error(Status::invalid_argument,
@@ -46,7 +56,22 @@ class KeyFinder {
                                     id ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY",
                                     id ? "AWS_SECRET_ACCESS_KEY" : "AWS_ACCESS_KEY_ID"));
         if (id) return Keys{*id, *secret, reader_.text("AWS_SESSION_TOKEN").value_or(""), "the environment"};
-        return keys_of_profile();
+        return std::nullopt;
+    }
+
+    std::optional<Keys> keys_of_profile() const {
+        const auto value = [&](const char* name) { return profile_value(credentials_, profile_, name); };
+        const auto id = value("aws_access_key_id"), secret = value("aws_secret_access_key");
+        if (id && secret)
+            return Keys{*id, *secret, value("aws_session_token").value_or(""),
+                        fmt::format("profile {} of {}", profile_, path_)};
+        if (chosen_)
+            throw Error(
+                Status::invalid_argument,
+                fmt::format("AWS_PROFILE is {}, but {} has no profile of this name with "
+                            "aws_access_key_id and aws_secret_access_key; add it, or unset AWS_PROFILE",
+                            one_line(profile_, 80), path_));
+        return std::nullopt;
     }
 
     std::string region() const {
@@ -76,35 +101,12 @@ class KeyFinder {
         return value ? value : profile_value(credentials_, profile_, name);
     }
 
-    std::optional<Keys> keys_of_profile() const {
-        const auto value = [&](const char* name) { return profile_value(credentials_, profile_, name); };
-        const auto id = value("aws_access_key_id"), secret = value("aws_secret_access_key");
-        if (id && secret)
-            return Keys{*id, *secret, value("aws_session_token").value_or(""),
-                        fmt::format("profile {} of {}", profile_, path_)};
-        if (chosen_)
-            throw Error(
-                Status::invalid_argument,
-                fmt::format("AWS_PROFILE is {}, but {} has no profile of this name with "
-                            "aws_access_key_id and aws_secret_access_key; add it, or unset AWS_PROFILE",
-                            one_line(profile_, 80), path_));
-        return std::nullopt;
-    }
-
     const EnvironmentReader reader_;
     const std::optional<std::string> chosen_;
     const std::string profile_, path_, credentials_, config_;
 };
 
 }  // namespace
-
-std::string Keys::shown() const {
-    constexpr std::size_t shown_of_id = 4;
-    // The end of a short id would be most of it.
-    const std::string end =
-        id.size() >= 4 * shown_of_id ? " (..." + id.substr(id.size() - shown_of_id) + ")" : "";
-    return fmt::format("the keys of {}{}", origin, end);
-}
 
 std::optional<std::string> profile_value(std::string_view file, std::string_view section,
                                          std::string_view name) {
@@ -129,7 +131,14 @@ std::optional<std::string> profile_value(std::string_view file, std::string_view
 
 S3Settings find_s3_settings(const Environment& environment) {
     const KeyFinder finder(environment);
-    return {finder.keys(), finder.region(), finder.endpoint()};
+    S3Settings settings{finder.keys_of_environment(), finder.region(), finder.endpoint(), std::nullopt};
+    check_endpoint(settings.endpoint);
+    if (settings.keys) return settings;
+    settings.service = find_web_identity(environment, settings.region);
+    if (settings.service) return settings;
+    settings.keys = finder.keys_of_profile();
+    if (!settings.keys) settings.service = find_local_service(environment);
+    return settings;
 }
 
 }  // namespace hocket::cache

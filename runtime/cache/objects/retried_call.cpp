@@ -102,17 +102,17 @@ class RetriedCall : public std::enable_shared_from_this<RetriedCall> {
     void again(const Answer& answer, const std::string& why) {
         const auto when = Transfers::Clock::now() + std::max(drawn_pause(attempts_), asked_pause(answer));
         if (attempts_ >= options_.most_attempts)
-            return fail(
-                Status::io,
-                fmt::format("{}; {} attempts have failed; check the network and the server", why, attempts_));
+            return fail(Status::io, fmt::format("{}; {} attempts have failed; {}", why, attempts_,
+                                                site_.network_advice()));
         if (when >= options_.deadline)
             return fail(Status::timeout,
-                        fmt::format("{}; no time is left for another attempt after {} in {} ms; check the "
-                                    "network and the server, or allow more time (HOCKET_TIMEOUT_MS)",
+                        fmt::format("{}; no time is left for another attempt after {} in {} ms; {}, or allow "
+                                    "more time (HOCKET_TIMEOUT_MS)",
                                     why, attempts_,
                                     std::chrono::duration_cast<std::chrono::milliseconds>(
                                         Transfers::Clock::now() - begun_)
-                                        .count()));
+                                        .count(),
+                                    site_.network_advice()));
         start(when);
     }
 

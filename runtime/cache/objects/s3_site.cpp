@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
-#include <mutex>
 #include <utility>
 
-#include "runtime/base/error.hpp"
-#include "runtime/cache/objects/credentials.hpp"
+#include "runtime/cache/objects/key_keeper.hpp"
 #include "runtime/cache/objects/listing.hpp"
 #include "runtime/cache/objects/site.hpp"
 
@@ -15,11 +13,9 @@ namespace {
 class S3Site final : public Site {
   public:
     S3Site(const Url& url, bool is_folder, Environment environment)
-        : environment_(std::move(environment)), bucket_(url.host), prefix_(url.path) {
+        : bucket_(url.host), prefix_(url.path), keeper_(std::move(environment)) {
         if (prefix_.starts_with('/')) prefix_.erase(0, 1);
         if (is_folder && !prefix_.empty() && !prefix_.ends_with('/')) prefix_ += '/';
-        settings_ = find_s3_settings(environment_);
-        check_endpoint(settings_);
     }
 
     Request request(std::string_view name) const override {
@@ -44,32 +40,28 @@ class S3Site final : public Site {
         return listed.starts_with(prefix_) ? std::string(listed.substr(prefix_.size())) : "";
     }
 
+    std::string network_advice() override {
+        const S3Settings now = keeper_.settings();
+        return now.endpoint.empty() ? fmt::format(
+                                          "check the network, and the region {} (AWS_REGION); if the bucket "
+                                          "is not Amazon's, set "
+                                          "AWS_ENDPOINT_URL to https://HOST of its server",
+                                          one_line(now.region, 40))
+                                    : fmt::format("check the network, and the server {} (AWS_ENDPOINT_URL)",
+                                                  one_line(now.endpoint, 120));
+    }
+
     Refusal refusal(const Answer& answer, const std::string& key) override {
         const S3Error error = parse_s3_error(answer.text);
         Refusal refusal;
         refusal.said = words_of(answer.text);
         const bool has_expired = error.code == "ExpiredToken" || error.code == "TokenRefreshRequired";
-        refusal.is_passing = has_expired && has_others_than(key);
+        refusal.is_passing = has_expired && keeper_.has_others_than(key);
         refusal.advice = advice(answer, error, has_expired);
         return refusal;
     }
 
   private:
-    S3Settings settings() const {
-        const std::lock_guard lock(mutex_);
-        return settings_;
-    }
-
-    static void check_endpoint(const S3Settings& settings) {
-        if (settings.endpoint.empty()) return;
-        const Url url = parse_url(settings.endpoint);
-        if (url.is_s3() || !url.path.empty() || !url.query.empty() || !url.user.empty())
-            throw Error(Status::invalid_argument,
-                        fmt::format("the endpoint of S3 is {}; it is https://HOST or https://HOST:PORT, from "
-                                    "AWS_ENDPOINT_URL or the profile",
-                                    one_line(url.shown())));
-    }
-
     // A name with dots has no certificate below Amazon's host, and other servers need not know names of hosts
     // for buckets.
     std::string address(const S3Settings& settings, const std::string& path, const std::string& query) const {
@@ -83,7 +75,7 @@ class S3Site final : public Site {
     Request signed_request(const std::string& path, const std::string& query) const {
         constexpr const char* hash_of_nothing =
             "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        const S3Settings now = settings();
+        const S3Settings now = keeper_.settings();
         Request request{.url = address(now, path, query)};
         if (!now.keys) return request;
         request.signer = Signer{fmt::format("aws:amz:{}:s3", now.region), now.keys->id, now.keys->secret};
@@ -92,18 +84,8 @@ class S3Site final : public Site {
         return request;
     }
 
-    // Looks for other keys than the one that has expired, unless somebody else has found them.
-    bool has_others_than(const std::string& key) {
-        const std::lock_guard lock(mutex_);
-        if (settings_.keys && settings_.keys->id != key) return true;
-        const S3Settings found = find_s3_settings(environment_);
-        check_endpoint(found);
-        settings_ = found;
-        return settings_.keys && settings_.keys->id != key;
-    }
-
     std::string advice(const Answer& answer, const S3Error& error, bool has_expired) const {
-        const S3Settings now = settings();
+        const S3Settings now = keeper_.settings();
         const std::string used =
             now.keys ? now.keys->shown() + " were used" : "no keys were found, and none used";
         const std::string region = one_line(answer.header("x-amz-bucket-region"), 40);
@@ -116,19 +98,18 @@ class S3Site final : public Site {
                                                        : "that of the bucket");
         if (answer.status == 401 || answer.status == 403 || answer.status == 400)
             return fmt::format("{}; {}", used,
-                               now.keys ? "check that they are right, and may read and list the bucket"
-                                        : "if the bucket is not public, set AWS_ACCESS_KEY_ID and "
-                                          "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE");
+                               now.keys
+                                   ? "check that they are right, and may read and list the bucket"
+                                   : "if the bucket is not public, set AWS_ACCESS_KEY_ID and "
+                                     "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the instance a role");
         if (answer.status == 404)
             return "check the names of bucket and object, AWS_ENDPOINT_URL, and that nobody has removed it";
         return "ask who runs the server";
     }
 
-    const Environment environment_;
     const std::string bucket_;
     std::string prefix_;  // not encoded, and without a '/' in front
-    mutable std::mutex mutex_;
-    S3Settings settings_;
+    mutable KeyKeeper keeper_;
 };
 
 }  // namespace

@@ -36,6 +36,8 @@ class Site {
     // answer: neither a success nor a failure of the network. key: the id with which the request was signed;
     // "": it was not. If there are other keys by now, the refusal of one that has expired is passing.
     virtual Refusal refusal(const Answer& answer, const std::string& key) = 0;
+    // What to check where no answer comes.
+    virtual std::string network_advice() { return "check the address, the network and the server"; }
     // Returns the name, relative to the site's URL, of an object in a list; "" if it is not below the URL.
     virtual std::string relative(std::string_view listed) const { return std::string(listed); }
 };

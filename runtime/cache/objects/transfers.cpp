@@ -17,6 +17,7 @@ namespace hocket::cache {
 namespace {
 
 using namespace std::chrono_literals;
+using namespace std::string_view_literals;
 
 constexpr std::size_t most_error_text = 16 << 10;
 constexpr long most_idle_connections = 1024, most_redirections = 10;
@@ -41,6 +42,21 @@ bool is_lasting(CURLcode code) {
             return true;
         default:
             return false;
+    }
+}
+
+// The variables of which a failure is, for its text.
+const char* hint_of(CURLcode code) {
+    switch (code) {
+        case CURLE_PEER_FAILED_VERIFICATION:
+            return "; if its certificate is signed by an authority of your own, set CURL_CA_BUNDLE to a file "
+                   "with the "
+                   "certificates to trust";
+        case CURLE_SSL_CACERT_BADFILE:
+            return "; the file with the certificates to trust is that of CURL_CA_BUNDLE, or else "
+                   "AWS_CA_BUNDLE";
+        default:
+            return "";
     }
 }
 
@@ -118,6 +134,12 @@ void Transfers::Transfer::prepare() {
         const auto [offset, bytes] = *request.range;
         set(CURLOPT_RANGE, fmt::format("{}-{}", offset, offset + bytes - 1).c_str());
     }
+    if (request.method == "POST"sv) {
+        set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+        set(CURLOPT_POSTFIELDS, request.body.c_str());
+    }
+    set(CURLOPT_CUSTOMREQUEST, request.method);
+    if (request.is_direct) set(CURLOPT_NOPROXY, "*");
     set_signer();
     set_headers();
     set(CURLOPT_WRITEDATA, this);
@@ -207,7 +229,7 @@ void Transfers::Transfer::end(CURLcode code) {
     curl().get(easy.get(), CURLINFO_RESPONSE_CODE, &status);
     answer.status = static_cast<int>(status);
     if (code == CURLE_OK) return;
-    answer.failure = failure_of(code, error.data());
+    answer.failure = failure_of(code, error.data()) + hint_of(code);
     const bool is_redirection = answer.status / 100 == 3;
     if (code == CURLE_UNSUPPORTED_PROTOCOL && is_redirection)
         answer.failure =

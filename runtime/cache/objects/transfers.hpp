@@ -30,13 +30,15 @@ struct Range {
     bool operator==(const Range&) const = default;
 };
 
-// A GET.
 struct Request {
     std::string url;
     std::vector<std::string> headers = {};  // "Name: value"
     std::optional<Signer> signer = std::nullopt;
     std::optional<Range> range = std::nullopt;
+    const char* method = "GET";
+    std::string body = {};         // of a form, with "POST"
     bool follow = false;           // redirections
+    bool is_direct = false;        // by no proxy
     std::span<std::byte> to = {};  // where the body of a success goes; must stay valid until the answer
     std::size_t most_text = 0;     // instead of `to`: the body goes to Answer::text, up to this
 };

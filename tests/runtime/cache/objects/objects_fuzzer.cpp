@@ -1,6 +1,7 @@
-// Reads arbitrary bytes as an address, as a file of credentials, and as S3's XML. Entry of libFuzzer (clang++
-// -fsanitize=fuzzer,address with url.cpp, redaction.cpp, credentials.cpp and listing.cpp of
-// runtime/cache/objects); the unit tests call it with seeded bytes.
+// Reads arbitrary bytes as an address, as a file of credentials, as S3's XML, and as the answer of a service
+// of keys. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address with url.cpp, redaction.cpp,
+// credentials.cpp, keys.cpp, listing.cpp and xml_elements.cpp of runtime/cache/objects); the unit tests call
+// it with seeded bytes.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/cache/objects/credentials.hpp"
+#include "runtime/cache/objects/keys.hpp"
 #include "runtime/cache/objects/listing.hpp"
 #include "runtime/cache/objects/redaction.hpp"
 #include "runtime/cache/objects/url.hpp"
@@ -19,7 +21,8 @@
 using namespace hocket;
 using namespace hocket::cache;
 
-int accepted_urls = 0, accepted_pages = 0, listed_objects = 0, found_values = 0, s3_errors = 0;
+int accepted_urls = 0, accepted_pages = 0, listed_objects = 0, found_values = 0, s3_errors = 0,
+    accepted_keys = 0;
 
 namespace {
 
@@ -112,6 +115,20 @@ void read_xml(std::string_view text) {
     s3_errors += !parse_s3_error(text).code.empty();
 }
 
+void read_keys(std::string_view text) {
+    for (const auto parse : {parse_keys_json, parse_keys_xml}) {
+        try {
+            const Keys keys = parse(text);
+            require(!keys.id.empty() && !keys.secret.empty());
+            for (const std::string& part : {keys.id, keys.secret, keys.token})
+                require(is_printable(part) && part.find(' ') == std::string::npos);
+            ++accepted_keys;
+        } catch (const Error& error) {
+            require(error.status() == Status::io && is_printable(error.what()));
+        }
+    }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -122,5 +139,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     read_percents(text);
     read_credentials(text);
     read_xml(text);
+    read_keys(text);
     return 0;
 }

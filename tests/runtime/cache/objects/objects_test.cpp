@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <future>
 #include <map>
 #include <random>
@@ -14,6 +15,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/cache/objects/checksums.hpp"
 #include "runtime/cache/objects/credentials.hpp"
+#include "runtime/cache/objects/keys.hpp"
 #include "runtime/cache/objects/listing.hpp"
 #include "runtime/cache/objects/site.hpp"
 #include "runtime/cache/objects/transfers.hpp"
@@ -25,7 +27,7 @@ using namespace hocket::cache;
 using Catch::Contains;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
-extern int accepted_urls, accepted_pages, listed_objects, found_values, s3_errors;
+extern int accepted_urls, accepted_pages, listed_objects, found_values, s3_errors, accepted_keys;
 
 namespace {
 
@@ -56,7 +58,7 @@ Environment environment_of(std::map<std::string, std::string>& values) {
 }
 
 std::string said_by(const std::string& url, const std::string& body) {
-    std::map<std::string, std::string> none;
+    std::map<std::string, std::string> none{{"AWS_EC2_METADATA_DISABLED", "true"}};
     Answer answer;
     answer.status = 403;
     answer.text = body;
@@ -132,8 +134,57 @@ TEST_CASE("credentials come from the environment, or else from a profile") {
     CHECK(profile_value("[a]\nk=1\n[ b ]\r\n k = 2 \n#k=3\nk = 4 = 5\r\n", "b", "k") == "4 = 5");
 }
 
+TEST_CASE("services that give keys are found in their turn") {
+    std::map<std::string, std::string> values{{"HOME", "/nonexistent"}};
+    const auto kind = [&] { return find_s3_settings(environment_of(values)).service->kind; };
+    CHECK(kind() == KeyService::Kind::instance);
+    values["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"] = "/v2/x";
+    CHECK(kind() == KeyService::Kind::container);
+    CHECK(find_s3_settings(environment_of(values)).service->url == "http://169.254.170.2/v2/x");
+    values["AWS_WEB_IDENTITY_TOKEN_FILE"] = "/t";
+    CHECK_THROWS_WITH(kind(), Contains("AWS_ROLE_ARN is not"));
+    values["AWS_ROLE_ARN"] = "r";
+    CHECK(kind() == KeyService::Kind::web_identity);
+    values["AWS_ACCESS_KEY_ID"] = values["AWS_SECRET_ACCESS_KEY"] = "k";
+    CHECK_FALSE(find_s3_settings(environment_of(values)).service);
+    values = {{"HOME", "/nonexistent"}, {"AWS_EC2_METADATA_DISABLED", "true"}};
+    CHECK_FALSE(find_s3_settings(environment_of(values)).service);
+    for (const char* near : {"http://127.0.0.1:80/x", "http://localhost/x", "http://[::1]:9/x",
+                             "https://far/x", "http://169.254.170.23/v1/credentials"}) {
+        values["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = near;
+        CHECK(kind() == KeyService::Kind::container);
+    }
+    for (const char* far : {"http://far/x", "http://127.0.0.1.far:80/x", "http://169.254.169.254/x"}) {
+        values["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = far;
+        CHECK_THROWS_WITH(kind(), Contains("from this host, or by https"));
+    }
+}
+
+TEST_CASE("times at which keys end are read, or are none") {
+    using namespace std::chrono;
+    CHECK(parse_time("2026-11-29T06:07:08Z") == sys_days(2026y / November / 29) + 6h + 7min + 8s);
+    CHECK(parse_time("2026-11-29T06:07:08.125Z") == parse_time("2026-11-29T06:07:08Z"));
+    for (const char* none :
+         {"", "Z", "2026-11-29", "2026-11-29T06:07:08", "2026-13-29T06:07:08Z", "2026-02-30T06:07:08Z",
+          "2026-11-29T24:07:08Z", "2026-11-29T06:60:08Z", "2026-11-29T06:07:08+01:00Z",
+          "2026-11-29T06:07:08.Z", "2026-11-29 06:07:08Z", "-026-11-29T06:07:08Z"})
+        CHECK_FALSE(parse_time(none));
+    // Every second of some days, written by another hand.
+    std::mt19937 random(3);
+    for (int i = 0; i < 20'000; ++i) {
+        const std::time_t seconds_since =
+            std::uniform_int_distribution<std::time_t>(0, 4'000'000'000)(random);
+        std::tm parts{};
+        ::gmtime_r(&seconds_since, &parts);
+        char text[32];
+        std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+        REQUIRE(parse_time(text) == system_clock::from_time_t(seconds_since));
+    }
+}
+
 TEST_CASE("buckets have addresses of their own, or below an endpoint") {
-    std::map<std::string, std::string> values{{"HOME", "/nonexistent"}, {"AWS_REGION", "eu-1"}};
+    std::map<std::string, std::string> values{
+        {"HOME", "/nonexistent"}, {"AWS_REGION", "eu-1"}, {"AWS_EC2_METADATA_DISABLED", "true"}};
     const auto headers = [&](const char* url) {
         return open_site(parse_url(url), true, environment_of(values))->request("x").headers;
     };
@@ -247,8 +298,13 @@ TEST_CASE("arbitrary addresses, credentials and lists are read or refused") {
         "s3://b/k/%41",
         "http://[::1]:80/",
         "[default]\nregion = x\nk=1\n\n# c\n[a]\nk = 2 ; 3\n",
-        "<Error><Code>A</Code><Message>m</Message></Error>"};
-    for (int round = 0; round < 60'000; ++round) {
+        "<Error><Code>A</Code><Message>m</Message></Error>",
+        R"({"AccessKeyId": "A", "SecretAccessKey": "s", "Token": "t", "Expiration": "2026-11-29T06:07:08Z"})",
+        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>A</"
+        "AccessKeyId>"
+        "<SecretAccessKey>s</SecretAccessKey></Credentials></AssumeRoleWithWebIdentityResult></"
+        "AssumeRoleWithWebIdentityResponse>"};
+    for (int round = 0; round < 80'000; ++round) {
         std::string text = seeds[below(seeds.size())];
         for (std::size_t changes = below(4); changes > 0 && !text.empty(); --changes) {
             const std::size_t at = below(text.size());
@@ -270,4 +326,5 @@ TEST_CASE("arbitrary addresses, credentials and lists are read or refused") {
     CHECK(listed_objects > 5'000);
     CHECK(found_values > 5'000);
     CHECK(s3_errors > 2'000);
+    CHECK(accepted_keys > 2'000);
 }

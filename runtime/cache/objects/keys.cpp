@@ -1,0 +1,93 @@
+#include "runtime/cache/objects/keys.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/error.hpp"
+#include "runtime/cache/objects/whole_number.hpp"
+#include "runtime/cache/objects/xml_elements.hpp"
+
+namespace hocket::cache {
+namespace {
+
+// They become lines of requests.
+bool is_printable(const std::string& text) {
+    return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
+Keys checked(Keys keys, const std::string& time) {
+    if (keys.id.empty() || keys.secret.empty()) throw Error(Status::io, "there are no keys in its answer");
+    if (!is_printable(keys.id) || !is_printable(keys.secret) || !is_printable(keys.token))
+        throw Error(Status::io, "its keys have characters that keys do not have");
+    if (!time.empty()) {
+        keys.until = parse_time(time);
+        if (!keys.until) throw Error(Status::io, "the time at which its keys end is no time");
+    }
+    return keys;
+}
+
+}  // namespace
+
+std::string Keys::shown() const {
+    constexpr std::size_t shown_of_id = 4;
+    // The end of a short id would be most of it.
+    const std::string end =
+        id.size() >= 4 * shown_of_id ? " (..." + id.substr(id.size() - shown_of_id) + ")" : "";
+    return fmt::format("the keys of {}{}", origin, end);
+}
+
+Keys parse_keys_json(std::string_view text) {
+    const auto answer = nlohmann::json::parse(text, nullptr, false);
+    if (!answer.is_object()) throw Error(Status::io, "its answer is no object of JSON");
+    const auto value = [&](const char* name) {
+        const auto found = answer.find(name);
+        return found != answer.end() && found->is_string() ? found->get<std::string>() : std::string();
+    };
+    return checked({.id = value("AccessKeyId"),
+                    .secret = value("SecretAccessKey"),
+                    .token = value("Token"),
+                    .origin = ""},
+                   value("Expiration"));
+}
+
+Keys parse_keys_xml(std::string_view text) {
+    Keys keys;
+    std::string time;
+    const std::string within =
+        "AssumeRoleWithWebIdentityResponse/AssumeRoleWithWebIdentityResult/Credentials/";
+    const std::string problem = walk_xml(text, [&](const std::string& path, const std::string& value) {
+        if (path == within + "AccessKeyId") keys.id = value;
+        if (path == within + "SecretAccessKey") keys.secret = value;
+        if (path == within + "SessionToken") keys.token = value;
+        if (path == within + "Expiration") time = value;
+    });
+    if (!problem.empty()) throw Error(Status::io, "its answer is no XML: " + problem);
+    return checked(std::move(keys), time);
+}
+
+std::optional<Keys::Clock::time_point> parse_time(std::string_view text) {
+    constexpr std::string_view form = "0000-00-00T00:00:00";
+    if (text.size() <= form.size() || text.back() != 'Z') return std::nullopt;
+    const std::string_view rest = text.substr(form.size(), text.size() - form.size() - 1);
+    if (!rest.empty() && (rest.front() != '.' || !whole_number(rest.substr(1)))) return std::nullopt;
+    std::array<unsigned, 6> parts{};
+    std::size_t part = 0, begin = 0;
+    for (std::size_t i = 0; i <= form.size(); ++i) {
+        if (i < form.size() && form[i] == '0') continue;
+        const auto number = whole_number(text.substr(begin, i - begin));
+        if (!number || (i < form.size() && text[i] != form[i])) return std::nullopt;
+        parts[part++] = static_cast<unsigned>(*number);
+        begin = i + 1;
+    }
+    using namespace std::chrono;
+    const auto [years, months, days, hour, minute, second] = parts;
+    const year_month_day date{year(static_cast<int>(years)), month(months), day(days)};
+    constexpr unsigned hours_of_a_day = 24, sixty = 60;
+    if (!date.ok() || hour >= hours_of_a_day || minute >= sixty || second > sixty) return std::nullopt;
+    return sys_days(date) + hours(hour) + minutes(minute) + seconds(second);
+}
+
+}  // namespace hocket::cache
