@@ -602,6 +602,28 @@ class Shards(Case):
             text = whole(self.index(folder, os.path.join(folder, "data")))
             self.assertEqual(text, whole(self.index(folder, *(f"{server.url}/{name}" for name in self.objects))))
 
+    def test_without_parts(self):
+        """A server that sends whole objects alone will do for objects that are one sample each."""
+        plain = objects_of([f"data/{number}" for number in range(300)])
+        with environment(), tempfile.TemporaryDirectory() as folder, ObjectServer(plain | {"data/x.tar": tar_of([("a", b"1")]), "data/empty": b""}) as server:
+            server.has_ranges = False
+            path = self.index(folder, *(f"{server.url}/{name}" for name in (*plain, "data/empty")))
+            with hocket.Cache(f"{server.url}/data", source_index=path) as cache:
+                self.assertEqual(content(cache), [*plain.values(), b""])
+            done = subprocess.run([HOCKET_CACHE, "index", path, f"{server.url}/data/x.tar"], capture_output=True, text=True)
+            self.assertRegex(done.stderr, "x.tar: the server does not send parts of objects")
+
+    def test_many_at_once(self):
+        """Neither are objects asked for one after another, nor read so."""
+        plain = objects_of([f"data/{number}" for number in range(256)])
+        with environment(), tempfile.TemporaryDirectory() as folder, ObjectServer(plain) as server:
+            server.planned = ["slow"] * 512
+            self.index(folder, *(f"{server.url}/{name}" for name in plain))
+            self.assertGreater(server.most_slow, 16)
+            server.most_slow, server.planned = 0, [None] * 256 + ["slow"] * 256
+            self.index(folder, *(f"{server.url}/{name}" for name in plain))
+            self.assertGreater(server.most_slow, 16)
+
     def test_advice(self):
         """A folder has no index, so that of its files is for where they are uploaded."""
         with tempfile.TemporaryDirectory() as folder:

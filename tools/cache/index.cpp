@@ -16,6 +16,7 @@
 #include "dsl/base/named_file.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/cache/objects/url.hpp"
+#include "runtime/cache/source/mds_scan.hpp"
 #include "runtime/cache/source/parallel.hpp"
 #include "runtime/cache/source/sample_index.hpp"
 #include "runtime/cache/source/shard_scan.hpp"
@@ -29,8 +30,6 @@
 namespace hocket::cache_tool {
 namespace {
 
-constexpr std::uint64_t piece_bytes = 8 << 20;
-constexpr unsigned most_threads = 16;  // they wait for storage
 constexpr std::chrono::milliseconds between_looks{100};
 
 struct Interrupted {};
@@ -43,7 +42,7 @@ class Indexing {
     }
 
     void run() {
-        cache::parallel(inputs_.all.size(), most_threads,
+        cache::parallel(inputs_.all.size(), inputs_.at_once,
                         [this](std::size_t i) { found_[i] = look(*inputs_.all[i]); });
     }
     void stop() { is_stopped_ = true; }
@@ -64,7 +63,9 @@ class Indexing {
     using Found = std::vector<cache::ShardSample>;
 
     Found look(const Input& input) {
-        Found found = input.name.ends_with(".tar") ? look_into_shard(input) : look_at_whole(input);
+        Found found = input.name.ends_with(".tar")   ? scan(input, cache::ShardScan())
+                      : input.name.ends_with(".mds") ? scan(input, cache::MdsScan(input.bytes()))
+                                                     : look_at_whole(input);
         samples_ += found.size();
         return found;
     }
@@ -74,18 +75,18 @@ class Indexing {
         std::vector<std::byte> piece;
         for (std::uint64_t offset = 0; offset < input.bytes(); offset += piece.size()) {
             if (is_stopped_) throw Interrupted{};
-            piece.resize(std::min(piece_bytes, input.bytes() - offset));
+            piece.resize(std::min(input.piece_bytes(), input.bytes() - offset));
             input.read(offset, piece);
             take(piece);
             bytes_ += piece.size();
         }
     }
 
-    Found look_into_shard(const Input& input) {
-        cache::ShardScan scan;
+    template <typename Scan>
+    Found scan(const Input& input, Scan shard) {
         try {
-            read(input, [&](const std::vector<std::byte>& piece) { scan.take(piece); });
-            return scan.finish();
+            read(input, [&](const std::vector<std::byte>& piece) { shard.take(piece); });
+            return shard.finish();
         } catch (const Error& error) {
             throw std::runtime_error(fmt::format("{}: {}", input.name, error.what()));
         }

@@ -27,12 +27,19 @@ namespace fs = std::filesystem;
 using cache::ObjectStore, cache::Url;
 
 constexpr std::chrono::seconds patience{60};
+constexpr std::uint64_t piece_of_file = 8 << 20, piece_of_object = 4 << 20;
+constexpr unsigned files_at_once = 16, objects_at_once = 64;  // a network lets wait for longer
+
+bool is_shard(std::string_view name) {
+    return name.ends_with(".tar") || name.ends_with(".mds");
+}
 
 class FileInput final : public Input {
   public:
     explicit FileInput(std::string path) : path_(std::move(path)), facts_(facts_of(open().get())) {}
 
     std::uint64_t bytes() const override { return facts_.bytes; }
+    std::uint64_t piece_bytes() const override { return piece_of_file; }
 
     void read(std::uint64_t offset, std::span<std::byte> to) const override {
         const cache::Descriptor file = open();
@@ -69,10 +76,11 @@ class FileInput final : public Input {
 
 class ObjectInput final : public Input {
   public:
-    ObjectInput(std::shared_ptr<ObjectStore> store, cache::ObjectPart whole)
-        : store_(std::move(store)), whole_(std::move(whole)) {}
+    ObjectInput(std::shared_ptr<ObjectStore> store, cache::ObjectPart whole, bool comes_in_parts)
+        : store_(std::move(store)), whole_(std::move(whole)), comes_in_parts_(comes_in_parts) {}
 
     std::uint64_t bytes() const override { return whole_.object_bytes; }
+    std::uint64_t piece_bytes() const override { return comes_in_parts_ ? piece_of_object : bytes(); }
 
     void read(std::uint64_t offset, std::span<std::byte> to) const override {
         cache::ObjectPart part = whole_;
@@ -87,6 +95,7 @@ class ObjectInput final : public Input {
   private:
     const std::shared_ptr<ObjectStore> store_;
     const cache::ObjectPart whole_;
+    const bool comes_in_parts_;
 };
 
 // Returns the folder that all of the paths lie in, with '/' at its end.
@@ -115,7 +124,7 @@ Inputs open_files(const std::vector<std::string>& sources) {
         }
     }
     if (paths.empty()) throw std::runtime_error(fmt::format("there are no files in {}", sources.front()));
-    Inputs inputs{.base = common_folder(paths), .all = {}};
+    Inputs inputs{.base = common_folder(paths), .all = {}, .at_once = files_at_once};
     for (const std::string& path : paths) {
         inputs.all.push_back(std::make_unique<FileInput>(path));
         inputs.all.back()->name = path.substr(inputs.base.size());
@@ -146,25 +155,35 @@ Inputs open_objects(const std::vector<std::string>& sources) {
     Url base = urls.front();
     base.path = common_folder(paths);
     const auto store = std::make_shared<ObjectStore>(base, true, patience);
-    Inputs inputs{.base = base.shown(), .all = {}};
-    const auto add = [&](const std::string& name, std::uint64_t bytes, const cache::Version& version) {
+    Inputs inputs{.base = base.shown(), .all = {}, .at_once = objects_at_once};
+    const auto add = [&](const std::string& name, const cache::ObjectFacts& facts) {
+        if (!facts.comes_in_parts && is_shard(name))
+            throw std::runtime_error(fmt::format("{}: {}", store->shown(name), cache::sends_no_parts));
         inputs.all.push_back(std::make_unique<ObjectInput>(
-            store, cache::ObjectPart{.name = name, .object_bytes = bytes, .version = version}));
+            store, cache::ObjectPart{.name = name, .object_bytes = facts.bytes, .version = facts.version},
+            facts.comes_in_parts));
         inputs.all.back()->name = name;
     };
+    const auto name_below = [&](const Url& url) {
+        const std::string path = url.path.substr(base.path.size());
+        return url.is_s3() ? path : cache::percent_decoded(path);
+    };
+    std::vector<std::string> names;  // of objects, which are asked for at once
+    for (const Url& url : urls)
+        if (!url.path.ends_with('/')) names.push_back(name_below(url));
+    const std::vector<cache::ObjectFacts> facts = store->facts(names);
+    auto next = facts.begin();
     std::vector<cache::ListedObject> listed;
     for (const Url& url : urls) {
-        const std::string path = url.path.substr(base.path.size());
-        const std::string name = url.is_s3() ? path : cache::percent_decoded(path);
+        const std::string name = name_below(url);
         if (!url.path.ends_with('/')) {
-            const cache::ObjectFacts facts = store->facts(name);
-            add(name, facts.bytes, facts.version);
+            add(name, *next++);
             continue;
         }
         if (listed.empty()) listed = store->list();
         for (const cache::ListedObject& object : listed)
             if (object.key.starts_with(name) && object.key != name + cache::sample_index_name)
-                add(object.key, object.bytes, {.etag = object.etag, .modified = ""});
+                add(object.key, {.bytes = object.bytes, .version = {.etag = object.etag, .modified = ""}});
     }
     return inputs;
 }

@@ -15,7 +15,13 @@ struct Version {
 struct ObjectFacts {
     std::uint64_t bytes = 0;
     Version version;
+    bool comes_in_parts = true;  // the server sends them
 };
+
+// Of a server that does not.
+inline constexpr const char* sends_no_parts =
+    "the server does not send parts of objects (it was asked for one with Range); use one that does, or one "
+    "object for each sample";
 
 // A part of an object, or all of it.
 struct ObjectPart {

@@ -18,9 +18,6 @@ namespace {
 constexpr unsigned most_attempts_to_open = 6;  // who has mistyped a name should not wait for a minute
 constexpr std::size_t largest_page = 16 << 20;
 constexpr unsigned most_empty_pages = 100;  // one after another, in a list
-constexpr const char* sends_no_parts =
-    "the server does not send parts of objects (it was asked for one with Range); use one that does, or one "
-    "object for each sample";
 
 bool is_before(const ListedObject& a, const ListedObject& b) {
     return a.key < b.key;
@@ -124,14 +121,13 @@ void ObjectStore::read(const ObjectPart& part, std::byte* to, Clock::time_point 
 }
 
 Answer ObjectStore::call(const std::string& shown, std::function<Request()> make,
-                         std::function<Verdict(const Answer&)> judge, int judged_status) {
+                         std::function<Verdict(const Answer&)> judge) {
     std::promise<Answer> promise;
     start_call(transfers_, *site_,
                {.shown = shown,
                 .make = std::move(make),
                 .judge = std::move(judge),
                 .deadline = Clock::now() + timeout_,
-                .judged_status = judged_status,
                 .most_attempts = most_attempts_to_open,
                 .done = [&promise](Answer answer, std::optional<Error> error) {
                     if (error)
@@ -144,7 +140,8 @@ Answer ObjectStore::call(const std::string& shown, std::function<Request()> make
 
 // Asks for the first byte, and not with HEAD, which signed addresses do not permit. An object without bytes
 // has no first one: servers refuse the range, or leave it out of account.
-ObjectFacts ObjectStore::facts(const std::string& name) {
+void ObjectStore::start_facts(const std::string& name,
+                              std::function<void(ObjectFacts, std::optional<Error>)> done) {
     constexpr int without_such_range = 416;
     const auto length = [](const Answer& answer) -> std::optional<std::uint64_t> {
         const bool is_whole = answer.status == 200, is_refused = answer.status == without_such_range;
@@ -153,23 +150,55 @@ ObjectFacts ObjectStore::facts(const std::string& name) {
         const std::string& range = answer.header("content-range");
         return whole_number(range.starts_with(beginning) ? range.substr(beginning.size()) : "");
     };
-    const Answer answer = call(
-        site_->shown(name),
-        [&] {
-            Request request = site_->request(name);
-            request.range = Range{0, 1};
-            request.most_text = 1;
-            return request;
-        },
-        [&](const Answer& got) {
-            const auto bytes = length(got);
-            if (bytes == 0u) return Verdict{};
-            if (got.status != 206) return final_verdict(sends_no_parts);
-            if (bytes) return Verdict{};
-            return final_verdict("the server does not say how long it is (Content-Range); use one that does");
-        },
-        without_such_range);
-    return {*length(answer), {answer.header("etag"), answer.header("last-modified")}};
+    const auto facts = [length](const Answer& answer) {
+        return ObjectFacts{.bytes = length(answer).value_or(0),
+                           .version = {answer.header("etag"), answer.header("last-modified")},
+                           .comes_in_parts = answer.status != 200 || length(answer) == 0u};
+    };
+    start_call(
+        transfers_, *site_,
+        {.shown = site_->shown(name),
+         .make =
+             [this, name] {
+                 Request request = site_->request(name);
+                 request.range = Range{0, 1};
+                 request.most_text = 1;
+                 return request;
+             },
+         .judge =
+             [length](const Answer& answer) {
+                 if (length(answer)) return Verdict{};
+                 return final_verdict(
+                     "the server does not say how long it is (Content-Range, or Content-Length "
+                     "without parts); use one that does");
+             },
+         .deadline = Clock::now() + timeout_,
+         .judged_status = without_such_range,
+         .most_attempts = most_attempts_to_open,
+         .done = [facts, done = std::move(done)](
+                     Answer answer, std::optional<Error> error) { done(facts(answer), std::move(error)); }});
+}
+
+std::vector<ObjectFacts> ObjectStore::facts(const std::vector<std::string>& names) {
+    std::vector<ObjectFacts> found(names.size());
+    // Of so many at a time, each has the time that one has.
+    for (std::size_t begin = 0; begin < names.size(); begin += usual_transfers) {
+        const std::size_t end = std::min<std::size_t>(begin + usual_transfers, names.size());
+        std::vector<std::promise<ObjectFacts>> promises(end - begin);
+        for (std::size_t i = begin; i < end; ++i)
+            start_facts(names[i],
+                        [&promise = promises[i - begin]](ObjectFacts facts, std::optional<Error> error) {
+                            if (error)
+                                promise.set_exception(std::make_exception_ptr(*error));
+                            else
+                                promise.set_value(std::move(facts));
+                        });
+        std::vector<std::future<ObjectFacts>> futures;
+        for (auto& promise : promises) futures.push_back(promise.get_future());
+        for (auto& future : futures) future.wait();  // the promises are used until then
+        for (std::size_t i = begin; i < end; ++i) found[i] = futures[i - begin].get();
+    }
+    return found;
 }
 
 std::string ObjectStore::text(const std::string& name, std::size_t most_bytes) {

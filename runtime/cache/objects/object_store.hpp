@@ -38,7 +38,8 @@ class ObjectStore {
     void read(const ObjectPart& part, std::byte* to, Clock::time_point deadline, Done done);
 
     // These wait. They throw Error: not_found, io, timeout.
-    ObjectFacts facts(const std::string& name);
+    ObjectFacts facts(const std::string& name) { return facts(std::vector{name}).front(); }
+    std::vector<ObjectFacts> facts(const std::vector<std::string>& names);  // asks for many at once
     std::string text(const std::string& name, std::size_t most_bytes);
     // Returns the objects below the URL, with names relative to it, sorted by their bytes. Throws
     // Error(invalid_argument) where a server cannot list.
@@ -52,8 +53,9 @@ class ObjectStore {
     std::string shown(const std::string& name) const { return site_->shown(name); }
 
   private:
+    void start_facts(const std::string& name, std::function<void(ObjectFacts, std::optional<Error>)> done);
     Answer call(const std::string& shown, std::function<Request()> make,
-                std::function<Verdict(const Answer&)> judge, int judged_status = 0);
+                std::function<Verdict(const Answer&)> judge);
     ObjectPage page(const std::string& token);  // of the list; "": the first
 
     const std::chrono::milliseconds timeout_;

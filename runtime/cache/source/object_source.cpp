@@ -209,6 +209,8 @@ class UrlOpening {
     std::unique_ptr<Source> packed(const std::string& text, const std::string& path) const {
         auto store = std::make_unique<ObjectStore>(url_, false, timeout_);
         const ObjectFacts facts = store->facts("");
+        if (!facts.comes_in_parts)
+            throw Error(Status::io, fmt::format("{}: {}", store->shown(""), sends_no_parts));
         Catalog catalog = catalog_of(parse_index(text, facts.bytes, path), facts);
         return source(std::move(store), std::move(catalog));
     }

@@ -1,22 +1,26 @@
-// Reads arbitrary bytes as a tar shard, in one piece and in many, as an index of samples, and as a pax
-// header. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address with tar.cpp, shard_scan.cpp and
-// sample_index.cpp of runtime/cache/source); the unit tests call it with seeded bytes.
+// Reads arbitrary bytes as a tar shard and as one of MDS, in one piece and in many, as an index of samples,
+// and as a pax header. Entry of libFuzzer (clang++ -fsanitize=fuzzer,address with tar.cpp, shard_scan.cpp,
+// mds_scan.cpp and sample_index.cpp of runtime/cache/source); the unit tests call it with seeded bytes.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/xxh3.hpp"
+#include "runtime/cache/source/mds_scan.hpp"
 #include "runtime/cache/source/sample_index.hpp"
 #include "runtime/cache/source/shard_scan.hpp"
 
 using namespace hocket;
 using namespace hocket::cache;
 
-int scanned_samples = 0, refused_shards = 0, accepted_sample_indexes = 0, refused_sample_indexes = 0;
+int scanned_samples = 0, refused_shards = 0, mds_samples = 0, accepted_sample_indexes = 0,
+    refused_sample_indexes = 0;
 
 namespace {
 
@@ -32,10 +36,10 @@ struct Found {
 };
 
 // `step` bytes at a time.
-Found scan(Bytes bytes, std::size_t step) {
+template <typename Shard>
+Found scan(Shard shard, Bytes bytes, std::size_t step) {
     Found found;
     try {
-        ShardScan shard;
         for (; !bytes.empty(); bytes = bytes.subspan(std::min(step, bytes.size())))
             shard.take(bytes.first(std::min(step, bytes.size())));
         found.samples = shard.finish();
@@ -51,9 +55,9 @@ bool same(const ShardSample& a, const ShardSample& b) {
 }
 
 void read_shard(Bytes bytes) {
-    const Found found = scan(bytes, std::max<std::size_t>(bytes.size(), 1));
+    const Found found = scan(ShardScan(), bytes, std::max<std::size_t>(bytes.size(), 1));
     for (const std::size_t step : {std::size_t{1}, std::size_t{511}, std::size_t{700}}) {
-        const Found other = scan(bytes, step);
+        const Found other = scan(ShardScan(), bytes, step);
         require(other.problem == found.problem);
         require(std::equal(found.samples.begin(), found.samples.end(), other.samples.begin(),
                            other.samples.end(), same));
@@ -68,6 +72,40 @@ void read_shard(Bytes bytes) {
     }
     scanned_samples += static_cast<int>(found.samples.size());
     refused_shards += !found.problem.empty();
+}
+
+// By a second, simple reader.
+std::optional<std::vector<std::string>> simple_mds(const std::string& text) {
+    const auto word = [&](std::uint64_t at) {
+        std::uint32_t value = 0;
+        std::memcpy(&value, text.data() + at, sizeof value);
+        return std::uint64_t{value};
+    };
+    if (text.size() < 8 || (word(0) + 2) * 4 > text.size()) return std::nullopt;
+    const std::uint64_t count = word(0);
+    std::vector<std::string> samples;
+    if (word(4) != (count + 2) * 4 || word((count + 1) * 4) != text.size()) return std::nullopt;
+    for (std::uint64_t i = 1; i <= count; ++i) {
+        if (word(4 * i) > word(4 * i + 4) || word(4 * i + 4) > text.size()) return std::nullopt;
+        samples.push_back(text.substr(word(4 * i), word(4 * i + 4) - word(4 * i)));
+    }
+    return samples;
+}
+
+void read_mds(Bytes bytes) {
+    const auto wanted = simple_mds(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    for (const std::size_t step : {std::max<std::size_t>(bytes.size(), 1), std::size_t{1}, std::size_t{7}}) {
+        const Found found = scan(MdsScan(bytes.size()), bytes, step);
+        require(found.problem.empty() == wanted.has_value());
+        require(found.samples.size() == (wanted ? wanted->size() : 0));
+        for (std::size_t i = 0; i < found.samples.size(); ++i) {
+            const ShardSample& sample = found.samples[i];
+            require(sample.key == std::to_string(i) && sample.offset + sample.bytes <= bytes.size());
+            require(sample.bytes == (*wanted)[i].size());
+            require(XXH3_64bits((*wanted)[i].data(), sample.bytes) == sample.checksum);
+        }
+    }
+    mds_samples += wanted ? static_cast<int>(wanted->size()) : 0;
 }
 
 void read_sample_index(std::string_view text) {
@@ -101,6 +139,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::copy(data, data + size, exact.get());
     const std::string_view text(exact.get(), size);
     read_shard(std::as_bytes(std::span(exact.get(), size)));
+    read_mds(std::as_bytes(std::span(exact.get(), size)));
     read_sample_index(text);
     read_pax(text);
     return 0;

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "runtime/base/error.hpp"
+#include "runtime/cache/source/mds_scan.hpp"
 #include "runtime/cache/source/sample_index.hpp"
 #include "runtime/cache/source/shard_scan.hpp"
 #include "tests/support/test.hpp"
@@ -14,7 +16,7 @@ using namespace hocket::cache;
 using Catch::Contains;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
-extern int scanned_samples, refused_shards, accepted_sample_indexes, refused_sample_indexes;
+extern int scanned_samples, refused_shards, mds_samples, accepted_sample_indexes, refused_sample_indexes;
 
 namespace {
 
@@ -80,6 +82,21 @@ const std::string index_text =
     "# hocket index 1\nobject 100 a/x%20y.tar\nsample 0 60 00000000000000ff k/1\nsample 60 40 "
     "0123456789abcdef "
     "k/2\nobject 7 plain\nsample 0 7 0000000000000001\nend 3\n";
+
+// As Mosaic writes it.
+std::string mds(const std::vector<std::string>& samples) {
+    std::string text;
+    const auto add = [&](std::size_t number) {
+        const auto word = static_cast<std::uint32_t>(number);
+        text.append(reinterpret_cast<const char*>(&word), sizeof word);
+    };
+    add(samples.size());
+    std::size_t end = 4 * (samples.size() + 2);
+    add(end);
+    for (const std::string& sample : samples) add(end += sample.size());
+    for (const std::string& sample : samples) text += sample;
+    return text;
+}
 
 }  // namespace
 
@@ -151,6 +168,23 @@ TEST_CASE("an index is read as it was written") {
     CHECK_THAT(refusal("0 10\n"), Contains("does not begin"));
 }
 
+TEST_CASE("samples of an MDS shard lie where its offsets say") {
+    const std::string shard = mds({"first", "", "third one"});
+    MdsScan scan(shard.size());
+    scan.take(std::as_bytes(std::span(shard)));
+    const auto samples = scan.finish();
+    REQUIRE(samples.size() == 3);
+    CHECK(samples[0].offset == 20);
+    CHECK(samples[1].bytes == 0);
+    CHECK(samples[2].key == "2");
+    CHECK(shard.substr(samples[2].offset, samples[2].bytes) == "third one");
+    for (std::size_t end = 0; end < shard.size(); ++end) {
+        MdsScan cut(end);
+        CHECK_THROWS_WITH((cut.take(std::as_bytes(std::span(shard).first(end))), cut.finish()),
+                          Contains("no shard of MDS"));
+    }
+}
+
 TEST_CASE("arbitrary shards and indexes are read or refused") {
     std::mt19937 random(1);
     const auto below = [&](std::size_t end) {
@@ -159,9 +193,13 @@ TEST_CASE("arbitrary shards and indexes are read or refused") {
     const std::vector<std::string> seeds{
         member("d/0.a", "x") + member("d/0.b", std::string(600, 'y')) + member("1.a", "") + ending,
         pax("path=long/name.jpg") + member("n.jpg", "z"),
-        member("l", std::string("k.a\0", 4), 'L') + member("m", "1"), index_text,
-        "11 path=ab\n12 size=123\n"};
-    for (int round = 0; round < 20'000; ++round) {
+        member("l", std::string("k.a\0", 4), 'L') + member("m", "1"),
+        index_text,
+        "11 path=ab\n12 size=123\n",
+        mds({"abc", "", "defgh", "i"}),
+        mds({}),
+        mds({std::string(300, 'm')})};
+    for (int round = 0; round < 40'000; ++round) {
         std::string text = seeds[below(seeds.size())];
         for (std::size_t changes = below(4); changes > 0; --changes) {
             const std::size_t at = below(text.size());
@@ -177,6 +215,7 @@ TEST_CASE("arbitrary shards and indexes are read or refused") {
         REQUIRE(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()) == 0);
     }
     CHECK(scanned_samples > 2'000);
+    CHECK(mds_samples > 1'000);
     CHECK(refused_shards > 2'000);
     CHECK(accepted_sample_indexes > 1'000);
     CHECK(refused_sample_indexes > 1'000);
