@@ -4,18 +4,23 @@
 usage: sources_test.py HOCKET_CACHE RELUCTANT_CURL     (PYTHONPATH has the package)
 """
 import contextlib
+import gzip
+import importlib
 import io
 import itertools
+import json
 import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
 import unittest
+import unittest.mock
 import urllib.parse
 import urllib.request
 
@@ -25,7 +30,8 @@ running.need_package()
 
 import hocket
 import object_server
-from hocket.shards import members
+from hocket.decoders import decompress
+from hocket.shards import Columns, members
 from key_server import KeyServer
 from object_server import ObjectServer
 
@@ -537,6 +543,53 @@ def open_without_faults(server):
     return cache
 
 
+class Compressed(Case):
+    """Samples that gzip, zstd or lz4 has made smaller."""
+
+    def ways(self):
+        yield "gzip", gzip.compress
+        for package, function in (("zstandard", "ZstdCompressor().compress"), ("lz4.frame", "compress")):
+            if running.has(package):
+                module = importlib.import_module(package)
+                yield package, eval(f"module.{function}", {"module": module})
+
+    def test_each(self):
+        chance = random.Random(2)
+        plain = [bytes(chance.choices(b"abc", k=chance.randrange(5000))) for _ in range(20)]
+        for name, compress in self.ways():
+            with self.subTest(name=name), tempfile.TemporaryDirectory() as folder:
+                for key, data in enumerate(plain):
+                    with open(f"{folder}/{key:02}", "wb") as file:
+                        file.write(compress(data[:100]) + compress(data[100:]) if key % 3 == 0 else compress(data))
+                with hocket.Cache(folder, decode=decompress, decoder="decompress") as cache:
+                    self.assertEqual(content(cache), plain)
+                with hocket.SharedCache(folder, decode=decompress, decoder="decompress") as shared:
+                    self.assertEqual(bytes(shared[7]), plain[7])
+                self.check_damage(compress(plain[1]), plain[1])
+
+    def check_damage(self, data, plain):
+        chance = random.Random(3)
+        for length in range(len(data)):
+            if length:
+                self.refused(hocket.InvalidArgumentError, "sample 5 ", lambda length=length: decompress(5, data[:length]))
+        for _ in range(2000):  # zstd and lz4 need have no checksum: what changes is refused, or other bytes
+            wrong = bytearray(data)
+            wrong[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+            try:
+                decompress(5, wrong)
+            except hocket.InvalidArgumentError:
+                pass
+
+    def test_not_compressed(self):
+        self.refused(hocket.InvalidArgumentError, "sample 3 begins with b'plai', as nothing does", lambda: decompress(3, b"plain"))
+        self.assertEqual(decompress(3, b""), b"")
+
+    def test_a_package_that_is_missing(self):
+        with unittest.mock.patch.dict(sys.modules, {"lz4.frame": None, "zstandard": None, "compression.zstd": None}):
+            for begin, package in ((b"\x04\x22\x4d\x18", "lz4"), (b"\x28\xb5\x2f\xfd", "zstandard")):
+                self.refused(ModuleNotFoundError, f"needs the package {package}: pip install {package}", lambda begin=begin: decompress(1, begin + b"more"))
+
+
 class Shards(Case):
     """Tar files as WebDataset packs them."""
 
@@ -601,6 +654,45 @@ class Shards(Case):
                     file.write(data)
             text = whole(self.index(folder, os.path.join(folder, "data")))
             self.assertEqual(text, whole(self.index(folder, *(f"{server.url}/{name}" for name in self.objects))))
+
+    def test_mds(self):
+        """As Mosaic's writer packs them, by URL: each sample's columns have the bytes that were written."""
+        chance = random.Random(7)
+        samples = [(chance.randbytes(8), chance.randbytes(chance.randrange(50)), chance.randbytes(chance.randrange(3))) for _ in range(60)]
+        objects, shards = {}, []
+        for number in range(3):
+            packed = [struct.pack("<2I", len(text), len(name)) + label + text + name for label, text, name in samples[20 * number:20 * number + 20]]
+            ends = list(itertools.accumulate([4 * 22] + [len(one) for one in packed]))
+            objects[f"data/shard.{number:05}.mds"] = struct.pack("<22I", 20, *ends) + b"".join(packed)
+            shards.append({"format": "mds", "column_names": ["label", "text", "name"], "column_encodings": ["int", "str", "str"],
+                           "column_sizes": [8, None, None], "compression": None, "raw_data": {"basename": f"shard.{number:05}.mds"}})
+        columns = Columns(json.dumps({"version": 2, "shards": shards}))
+        self.assertEqual((columns.names, columns.encodings), (("label", "text", "name"), ("int", "str", "str")))
+        with environment(), tempfile.TemporaryDirectory() as folder, ObjectServer(objects) as server:
+            path = self.index(folder, *(f"{server.url}/{name}" for name in objects))
+            with hocket.Cache(f"{server.url}/data", source_index=path) as cache:
+                self.assertEqual([tuple(bytes(part) for part in columns(cache[key]).values()) for key in range(len(cache))], samples)
+                self.assertEqual(cache.find("shard.00001.mds/3"), 23)
+                sample = bytes(cache[0])
+            cut = objects["data/shard.00000.mds"][:-1]
+            server.objects["data/shard.00000.mds"] = cut
+            done = subprocess.run([HOCKET_CACHE, "index", path, f"{server.url}/data/shard.00000.mds"], capture_output=True, text=True)
+            self.assertRegex(done.stderr, "shard.00000.mds: it is no shard of MDS: .*check that it is whole, and not compressed")
+        for wrong in (sample[:-1], sample + b"x", b""):
+            self.refused(hocket.InvalidArgumentError, "not those of the columns", lambda wrong=wrong: columns(wrong))
+        for index, words in (("[]", "no index.json"), ("{", "no index.json"), ('{"shards": [{}]}', "no index.json"), ('{"shards": []}', "0 different"),
+                             (json.dumps({"shards": [shards[0] | {"compression": "zstd"}]}), "shard.00000.mds are compressed"),
+                             (json.dumps({"shards": [shards[0] | {"column_sizes": [8, -1, None]}]}), "other sizes"),
+                             (json.dumps({"shards": [shards[0], shards[0] | {"column_names": ["a", "b", "c"]}]}), "2 different")):
+            self.refused(hocket.InvalidArgumentError, words, lambda index=index: Columns(index))
+        for _ in range(3000):  # of anything, the columns or an error
+            text = bytearray(sample)
+            for _ in range(chance.randrange(4)):
+                text[chance.randrange(len(text))] = chance.randrange(256)
+            try:
+                self.assertEqual(sum(len(part) for part in columns(text).values()), len(text) - 8)
+            except hocket.InvalidArgumentError:
+                pass
 
     def test_without_parts(self):
         """A server that sends whole objects alone will do for objects that are one sample each."""

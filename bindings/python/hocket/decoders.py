@@ -1,0 +1,53 @@
+"""Functions for decode= of a cache (docs/cache.md). They can be imported, so a SharedCache takes them, too."""
+from __future__ import annotations
+
+import importlib
+import zlib
+from typing import Any
+
+from hocket.errors import invalid
+
+
+def decompress(key: int, encoded: Any) -> bytes:
+    """Returns what a sample was before gzip, zstd or lz4 (its frame format) made it smaller. The disk keeps it as it came,
+    and memory has the result:
+
+        cache = hocket.Cache(source, decode=hocket.decoders.decompress, decoder="decompress")
+
+    zstd needs Python 3.14 or the package zstandard, lz4 the package lz4. Other threads run while it works."""
+    rest, found = memoryview(encoded), []
+    while len(rest) > 0:  # a sample may be several compressed pieces
+        name, one = _decompressor(key, rest)
+        try:
+            found.append(one.decompress(rest))
+        except Exception as error:  # each library has one of its own
+            raise invalid(f"sample {key} cannot be decompressed by {name}: {error}") from error
+        if not one.eof:
+            raise invalid(f"sample {key} cannot be decompressed by {name}: it is cut off")
+        rest = memoryview(one.unused_data or b"")
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+def _decompressor(key: int, data: memoryview) -> tuple[str, Any]:
+    """Returns the method that the data's first bytes name, and an object that has decompress(), eof and unused_data."""
+    begin = bytes(data[:4])
+    if begin[:2] == b"\x1f\x8b":
+        return "gzip", zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    if begin == b"\x28\xb5\x2f\xfd":
+        try:
+            return "zstd", importlib.import_module("compression.zstd").ZstdDecompressor()
+        except ModuleNotFoundError:  # before Python 3.14
+            return "zstd", _package("zstandard", "zstd", key).ZstdDecompressor().decompressobj()
+    if begin == b"\x04\x22\x4d\x18":
+        return "lz4", _package("lz4.frame", "lz4", key).LZ4FrameDecompressor()
+    raise invalid(f"sample {key} begins with {begin!r}, as nothing does that gzip, zstd or lz4 has compressed: read it without "
+                  "decode=hocket.decoders.decompress")
+
+
+def _package(name: str, method: str, key: int) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        raise ModuleNotFoundError(f"sample {key} is compressed by {method}, which needs the package {package}: pip install {package}",
+                                  name=package) from error
