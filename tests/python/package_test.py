@@ -26,10 +26,11 @@ HERE = running.HERE
 
 
 class Import(unittest.TestCase):
-    def test_without_cffi(self):
-        done = subprocess.run([sys.executable, "-c", "import sys; sys.modules['_cffi_backend'] = None; import hocket"],
-                              capture_output=True, text=True)
-        self.assertIn(f"ModuleNotFoundError: hocket needs the package cffi, and {sys.executable} has none", done.stderr)
+    def test_without_a_package(self):
+        for module, package in (("_cffi_backend", "cffi"), ("numpy", "numpy")):
+            done = subprocess.run([sys.executable, "-c", f"import sys; sys.modules[{module!r}] = None; import hocket"],
+                                  capture_output=True, text=True)
+            self.assertIn(f"ModuleNotFoundError: hocket needs the package {package}, and {sys.executable} has none", done.stderr)
 
 
 class Arrays(Alone):

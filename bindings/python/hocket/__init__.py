@@ -17,9 +17,11 @@ from typing import Any
 
 try:
     import _cffi_backend  # noqa: F401 (hocket._native's, which would not say what to install)
-except ModuleNotFoundError:
-    raise ModuleNotFoundError(f"hocket needs the package cffi, and {sys.executable} has none: {sys.executable} -m pip install cffi",
-                              name="cffi") from None
+    import numpy  # noqa: F401
+except ModuleNotFoundError as missing:
+    package = "cffi" if missing.name == "_cffi_backend" else missing.name
+    raise ModuleNotFoundError(f"hocket needs the package {package}, and {sys.executable} has none: {sys.executable} -m pip install {package}",
+                              name=package) from None
 
 from hocket import errors, kernels, overlap, params
 from hocket._native import ffi as _ffi, lib as _lib
