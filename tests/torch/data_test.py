@@ -222,13 +222,14 @@ class Protocols(WithFiles):
             for key in (0, -1, -COUNT, COUNT - 1, np.int64(7), torch.tensor(9), np.uint64(3)):
                 self.same(dataset[key], self.all[int(key)])
             for _ in range(100):
-                cut = slice(*(draw.choice([None, draw.randrange(-2 * COUNT, 2 * COUNT)]) for _ in range(2)), draw.choice([None, -1, 1, 2, -7]))
+                begin, end = (draw.choice([None, draw.randrange(-2 * COUNT, 2 * COUNT)]) for _ in range(2))
+                cut = slice(begin, end, draw.choice([None, -1, 1, 2, -7]))
                 self.assertEqual(dataset[cut].numpy().tobytes(), self.all[cut].tobytes(), cut)
             self.same(dataset[torch.tensor([5, -5])], self.all[[5, -5]])
             self.assertEqual(len(list(dataset)), COUNT)  # IndexError ends it
-            for wrong in (COUNT, -COUNT - 1, [1, COUNT], [1, -COUNT - 1]):
+            for outside in (COUNT, -COUNT - 1, [1, COUNT], [1, -COUNT - 1]):
                 with self.assertRaisesRegex(IndexError, "the dataset has 200"):
-                    dataset[wrong]
+                    dataset[outside]
             for wrong in (1.5, [0.5], "a", [[1]]):
                 with self.assertRaisesRegex(hocket.InvalidArgumentError, "whole numbers"):
                     dataset[wrong]
@@ -370,7 +371,7 @@ def enlarged(batch, keys):
 
 
 def moved(batch, keys):
-    batch.set_(torch.arange(5, dtype=torch.uint8))  # type: ignore[call-overload]
+    batch.set_(torch.arange(5, dtype=torch.uint8))
     return batch
 
 
@@ -380,6 +381,8 @@ def given_twice_in_parts(batch, keys):
 
 class Mixtures(unittest.TestCase):
     LENGTHS = (50, 7, 31)
+    folder: "tempfile.TemporaryDirectory[str]"
+    caches: "list[hocket.SharedCache]"
 
     @classmethod
     def setUpClass(cls):
