@@ -1174,8 +1174,9 @@ typedef struct hkt_cache_options {
     /* A folder: its files are the samples, numbered in the order of their relative paths; or a packed file;
      * or a URL (https, http, s3), of objects, tar shards or a packed object (docs/cache.md) */
     const char* source;
-    /* For a packed file: lines "OFFSET BYTES"; default: the file's name and ".idx". For a URL: a path or a
-     * URL of such lines, or of the index that hocket-cache index makes; default: docs/cache.md */
+    /* For a packed file: lines "OFFSET BYTES"; default: the file's name and ".idx". For a folder: the index
+     * that hocket-cache index makes; default: hocket.index in it, if it is there. For a URL: a path or a URL
+     * of either; default: docs/cache.md */
     const char* source_index;
     hkt_cache_read_fn read;
     void* read_context;

@@ -716,13 +716,31 @@ class Shards(Case):
             self.index(folder, *(f"{server.url}/{name}" for name in plain))
             self.assertGreater(server.most_slow, 16)
 
-    def test_advice(self):
-        """A folder has no index, so that of its files is for where they are uploaded."""
-        with tempfile.TemporaryDirectory() as folder:
-            with open(os.path.join(folder, "a.tar"), "wb") as file:
-                file.write(self.objects["data/train-0.tar"])
-            done = subprocess.run([HOCKET_CACHE, "index", os.path.join(folder, "hocket.index"), folder], capture_output=True, text=True)
-            self.assertRegex(done.stdout, f"; upload what lies in {os.path.realpath(folder)}/ .* --source URL --index ")
+    def test_files(self):
+        """Shards in a folder are a source as they are at a URL, and the tool says how to use the index."""
+        for name in ("hocket.index", "elsewhere.index"):
+            with self.subTest(name=name), tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+                for shard, data in self.objects.items():
+                    os.makedirs(os.path.join(folder, os.path.dirname(shard)), exist_ok=True)
+                    with open(os.path.join(folder, shard), "wb") as file:
+                        file.write(data)
+                data = os.path.join(os.path.realpath(folder), "data")
+                path = os.path.join(data if name == "hocket.index" else other, name)
+                done = subprocess.run([HOCKET_CACHE, "index", path, data], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"; use it with --source {data}/ --index {path}", done.stdout)
+                given = None if name == "hocket.index" else path
+                with hocket.Cache(data, source_index=given) as cache:
+                    self.check(cache)
+                with hocket.Cache(data, source_index=given) as cache:
+                    with open(os.path.join(data, "train-0.tar"), "r+b", buffering=0) as file:
+                        status = os.fstat(file.fileno())
+                        file.seek(600)
+                        file.write(b"another")
+                        os.utime(file.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+                    self.refused(hocket.IOError, "train-0.tar: .*checksum of the index.*make the index anew", lambda: cache[0])
+                done = subprocess.run([HOCKET_CACHE, "warm", other, "--source", data, "--index", path, "--depth", "4"], capture_output=True, text=True)
+                self.assertRegex(done.stdout + done.stderr, "checksum of the index")
 
     def test_different_users(self):
         with environment(), tempfile.TemporaryDirectory() as folder, ObjectServer(self.objects) as server:

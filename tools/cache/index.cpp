@@ -132,13 +132,8 @@ bool run(Indexing& indexing, tools::Signals& signals) {
     return true;
 }
 
-// An index is for what lies at a URL; a source that is a folder has none.
 std::string advice(const std::string& base, const std::string& index_file) {
-    if (cache::is_url(base)) return fmt::format("use it with --source {} --index {}", base, index_file);
-    return fmt::format(
-        "upload what lies in {} under the same names to a server or a bucket, and use the index with the "
-        "URL of that: --source URL --index {}",
-        base, index_file);
+    return fmt::format("use it with --source {} --index {}", base, index_file);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <utility>
 #include <variant>
 
+#include "runtime/base/xxh3.hpp"
 #include "runtime/cache/objects/object_store.hpp"
 
 namespace hocket::cache {
@@ -89,6 +90,11 @@ Task<> SourceReads::read_part(Load& load, const PartOfFile& part) {
     if (fstat(part.fd, &now) != 0) source_failed(part.path, "fstat", -errno);
     if (now.st_mtim.tv_sec * std::int64_t{1000000000} + now.st_mtim.tv_nsec != part.changed_ns)
         source_changed(part.path, "it has been written");
+    if (part.checksum && XXH3_64bits(block.data(), part.bytes) != *part.checksum)
+        throw Error(Status::io,
+                    fmt::format("{}: {} bytes at {} do not have the checksum of the index; if the file has "
+                                "changed, make the index anew (hocket-cache index)",
+                                part.path, part.bytes, part.offset));
     load.block = std::move(block);
     load.bytes = part.bytes;
 }

@@ -1,8 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <mutex>
-#include <numeric>
 #include <utility>
 
 #include "runtime/base/error.hpp"
@@ -11,6 +8,7 @@
 #include "runtime/cache/source/packed_index.hpp"
 #include "runtime/cache/source/read_index.hpp"
 #include "runtime/cache/source/sample_index.hpp"
+#include "runtime/cache/source/sample_names.hpp"
 #include "runtime/cache/source/source.hpp"
 
 namespace hocket::cache {
@@ -97,16 +95,7 @@ class ObjectSource final : public Source {
 
     std::string location() const override { return location_; }
 
-    std::optional<std::uint64_t> find(const std::string& name) const override {
-        std::call_once(sorted_, [this] { sort(); });
-        const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name,
-                                            [this](std::uint64_t key, const std::string& wanted) {
-                                                return name_of(catalog_.samples[key]) < wanted;
-                                            });
-        if (name.empty() || found == by_name_.end() || name_of(catalog_.samples[*found]) != name)
-            return std::nullopt;
-        return *found;
-    }
+    std::optional<std::uint64_t> find(const std::string& name) const override { return names_.find(name); }
 
     Digest fingerprint() const override {
         Fingerprint fingerprint("objects");
@@ -135,19 +124,11 @@ class ObjectSource final : public Source {
         return sample.key.empty() ? object : object + "/" + sample.key;
     }
 
-    void sort() const {
-        by_name_.resize(catalog_.samples.size());
-        std::iota(by_name_.begin(), by_name_.end(), std::uint64_t{0});
-        std::stable_sort(by_name_.begin(), by_name_.end(), [this](std::uint64_t a, std::uint64_t b) {
-            return name_of(catalog_.samples[a]) < name_of(catalog_.samples[b]);
-        });
-    }
-
     const std::string location_;
     const std::unique_ptr<ObjectStore> store_;
     const Catalog catalog_;
-    mutable std::once_flag sorted_;  // of by_name_, which only find() needs
-    mutable std::vector<std::uint64_t> by_name_;
+    const SampleNames names_{[this] { return catalog_.samples.size(); },
+                             [this](std::uint64_t key) { return name_of(catalog_.samples[key]); }};
 };
 
 // Finds out which of the ways to describe its samples a URL has.

@@ -35,6 +35,11 @@ struct SampleIndex {
     std::vector<IndexedObject> objects;
     std::vector<IndexedSample> samples;
     bool operator==(const SampleIndex&) const = default;
+
+    std::string name_of(const IndexedSample& sample) const {
+        const std::string& object = objects[sample.object].name;
+        return sample.key.empty() ? object : object + "/" + sample.key;
+    }
 };
 
 // Tells this index from that of one packed file.

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/cache/objects/url.hpp"
 #include "runtime/cache/source/fingerprint.hpp"
+#include "runtime/cache/source/sample_index.hpp"
 #include "runtime/cache/source/source_error.hpp"
 
 namespace hocket::cache {
@@ -40,9 +42,9 @@ std::unique_ptr<Source> open_source(const std::string& path, const std::string& 
     if (::stat(path.c_str(), &facts) != 0)
         throw source_error(errno, "the source {} cannot be looked at", path);
     if (!S_ISDIR(facts.st_mode)) return open_packed(path, index.empty() ? path + ".idx" : index);
-    if (!index.empty())
-        throw Error(Status::invalid_argument,
-                    fmt::format("the source {} is a folder, which has no index; leave {} away", path, index));
+    const std::string usual = path + "/" + sample_index_name;
+    if (!index.empty() || ::access(usual.c_str(), F_OK) == 0)
+        return open_indexed_folder(path, index.empty() ? usual : index);
     return open_folder(path);
 }
 

@@ -29,7 +29,8 @@ struct PartOfFile {
     int fd;
     std::string path;
     std::uint64_t offset, bytes;
-    std::int64_t changed_ns;  // of the file, as in WholeFile
+    std::int64_t changed_ns;                               // of the file, as in WholeFile
+    std::optional<std::uint64_t> checksum = std::nullopt;  // XXH3 (64 bits) of the part
 };
 // An object, or a part of it. The source owns the store.
 struct FromStore {
@@ -89,9 +90,14 @@ std::unique_ptr<Source> open_packed(const std::string& path, const std::string& 
 std::unique_ptr<Source> open_objects(const std::string& url, const std::string& index,
                                      std::chrono::milliseconds timeout);
 
-// Opens a folder, a packed file or a URL. index of a packed file: "" stands for the path with ".idx"
-// appended. Throws Error(invalid_argument) for a folder with an index, and what the three functions above
-// throw.
+// Makes a source of the samples that an index (sample_index.hpp) says of files in a folder. The files stay
+// open. Throws hocket::Error(io | not_found | invalid_argument), also if a file has not the size that the
+// index says.
+std::unique_ptr<Source> open_indexed_folder(const std::string& path, const std::string& index_path);
+
+// Opens a folder, a packed file or a URL. index: "" stands for the path of a packed file with ".idx"
+// appended, and for the file "hocket.index" in a folder, if there is one. Throws what the four functions
+// above throw.
 std::unique_ptr<Source> open_source(const std::string& path, const std::string& index,
                                     std::chrono::milliseconds timeout = std::chrono::seconds(60));
 

@@ -240,8 +240,44 @@ TEST_CASE("a folder that cannot be used says why and where") {
     CHECK_THAT(thrown([&] { open_folder(folder.path()); }), Contains("-3 there are no files below"));
     const std::string file = folder.write("file", "1");
     CHECK_THAT(thrown([&] { open_folder(file); }), Contains("-3 ") && Contains("Not a directory"));
-    CHECK_THAT(thrown([&] { open_source(folder.path(), "some.idx"); }),
-               Contains("-1 ") && Contains("leave some.idx away"));
+    CHECK_THAT(thrown([&] { open_source(folder.path(), folder / "some.index"); }),
+               Contains("-3 ") && Contains("some.index cannot be opened"));
+}
+
+TEST_CASE("a folder's samples are those of its index, if it has one") {
+    const Scratch folder;
+    const std::string a = folder.write("sub/a.tar", "0123456789"), b = folder.write("b", "xyz");
+    const std::string text =
+        "# hocket index 1\nobject 10 sub/a.tar\nsample 2 3 ff k/1\nsample 5 5 1\nobject 3 b\nsample 0 3 "
+        "2\nend 3\n";
+    const std::string index = folder.write("hocket.index", text);
+    const auto source = open_source(folder.path(), "");
+    CHECK(source->count() == 3u);
+    const auto part = std::get<PartOfFile>(source->origin(0));
+    CHECK(part.path == a);
+    CHECK(part.offset == 2);
+    CHECK(part.bytes == 3);
+    CHECK(part.checksum == 255u);
+    CHECK(std::get<PartOfFile>(source->origin(2)).path == b);
+    CHECK(source->name(0) == "sub/a.tar/k/1");
+    CHECK(source->find("b") == 2u);
+    CHECK(source->find("sub/a.tar") == 1u);
+    CHECK_FALSE(source->find("sub/a.tar/k"));
+    CHECK_THAT(thrown([&] { source->origin(3); }), Contains("-3 ") && Contains("numbered from 0"));
+
+    const Digest before = source->fingerprint();
+    CHECK(open_source(folder.path() + "/", index)->fingerprint() == before);
+    set_changed(b, 1'600'000'000'000'000'001);
+    CHECK(open_source(folder.path(), "")->fingerprint() != before);
+    folder.write("b", "wxyz");
+    CHECK_THAT(thrown([&] { open_source(folder.path(), ""); }),
+               Contains("has 4 bytes, and 3 in the index") && Contains("hocket-cache index"));
+    fs::remove(b);
+    CHECK_THAT(thrown([&] { open_source(folder.path(), ""); }), Contains("-3 ") && Contains("/b"));
+    folder.write("hocket.index", "# hocket index 1\nend 0\n");
+    CHECK_THAT(thrown([&] { open_source(folder.path(), ""); }), Contains("has no samples"));
+    folder.write("hocket.index", text.substr(0, text.size() - 2));
+    CHECK_THAT(thrown([&] { open_source(folder.path(), ""); }), Contains("-1 ") && Contains("make it anew"));
 }
 
 TEST_CASE("a folder below that may not be listed is an error with its path") {
