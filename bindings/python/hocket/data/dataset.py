@@ -28,6 +28,7 @@ class Dataset(torch.utils.data.Dataset):
                  ragged: bool = False) -> None:
         self.cache, self.dtype, self.transform, self.ragged = cache, dtype, transform, ragged
         self.shape = None if shape is None else tuple(shape)
+        self._bytes_of_element = torch.empty(0, dtype=dtype).element_size()
         self._count = 0
 
     def __len__(self) -> int:
@@ -99,7 +100,7 @@ class Dataset(torch.utils.data.Dataset):
         if self.ragged:
             return [self._sample(loaded, first + i, key) for i, key in enumerate(keys)]
         size = loaded.size_of_each(first, keys)
-        row = (size // torch.empty(0, dtype=self.dtype).element_size(),) if self.shape is None else self.shape
+        row = (size // self._bytes_of_element,) if self.shape is None else self.shape
         return self._piece(loaded, first, first + len(keys), (len(keys), *row), keys[0] if len(keys) else "")
 
     def _piece(self, loaded: Loaded, begin: int, end: int, shape: tuple[int, ...], key: Any) -> torch.Tensor:

@@ -12,7 +12,7 @@ from hocket.shared import SharedCache, SlotName, taken
 
 
 def _piece(data: torch.Tensor, begin: int, end: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
-    piece = data[begin:end]
+    piece = data if begin == 0 and end == len(data) else data[begin:end]
     return (piece if dtype is torch.uint8 else piece.view(dtype)).view(shape)
 
 

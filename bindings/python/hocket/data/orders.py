@@ -14,7 +14,8 @@ def numbers_of(keys: Any, count: int) -> tuple[np.ndarray[Any, Any], bool]:
     slice; those below 0 count from the end of `count` samples, as a list's do."""
     if isinstance(keys, slice):
         return np.arange(*keys.indices(count)), False
-    wanted = np.asarray(keys if np.ndim(keys) == 0 or hasattr(keys, "__array__") else list(keys))
+    is_array = isinstance(keys, np.ndarray)
+    wanted = keys if is_array else np.asarray(keys if np.ndim(keys) == 0 or hasattr(keys, "__array__") else list(keys))
     is_one = wanted.ndim == 0
     if wanted.size == 0:
         return np.empty(0, np.int64), False
