@@ -253,8 +253,10 @@ class Plain(Case):
                     self.assertEqual(content(cache), self.samples)
                 self.refused(hocket.Error, "redirects .*from https to http", lambda: hocket.Cache(f"https://localhost:{server.port}/a"))
             self.assertEqual(plain.requests, [])
-            for variables, words in (({}, "signed by an authority of your own, set CURL_CA_BUNDLE"),
-                                     ({"CURL_CA_BUNDLE": "/nonexistent"}, "is that of CURL_CA_BUNDLE, or else AWS_CA_BUNDLE")):
+            cases: list[tuple[dict[str, str], str]] = [
+                ({}, "signed by an authority of your own, set CURL_CA_BUNDLE"),
+                ({"CURL_CA_BUNDLE": "/nonexistent"}, "is that of CURL_CA_BUNDLE, or else AWS_CA_BUNDLE")]
+            for variables, words in cases:
                 with environment(**variables):
                     self.refused(hocket.Error, words, lambda: hocket.Cache(f"https://localhost:{server.port}/dir/x.bin"))
 

@@ -217,7 +217,8 @@ class Protocols(WithFiles):
 
     def test_numbers_and_slices_are_those_of_a_list(self):
         draw = random.Random(1)
-        for cache in (self.cache, self.shared):
+        caches: list[hocket.Cache | hocket.SharedCache] = [self.cache, self.shared]
+        for cache in caches:
             dataset = Dataset(cache)
             for key in (0, -1, -COUNT, COUNT - 1, np.int64(7), torch.tensor(9), np.uint64(3)):
                 self.same(dataset[key], self.all[int(key)])
@@ -287,7 +288,8 @@ class Protocols(WithFiles):
             for key, size in enumerate(sizes):
                 sample(key, size).tofile(f"{folder}/{key:03}")
             with hocket.Cache(folder) as cache, hocket.SharedCache(folder) as shared:
-                for which, workers in (cache, 0), (shared, 0), (shared, 2):
+                ways: list[tuple[hocket.Cache | hocket.SharedCache, int]] = [(cache, 0), (shared, 0), (shared, 2)]
+                for which, workers in ways:
                     dataset = Dataset(which, torch.int16, (-1, 2), ragged=True)
                     for batch, keys in zip(DataLoader(dataset, batch_size=None, sampler=Sampler(which, 7, seed=3), num_workers=workers),
                                            Sampler(which, 7, seed=3)):
