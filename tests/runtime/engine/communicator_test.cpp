@@ -610,6 +610,29 @@ TEST_CASE("sizes that come out the same share a plan; messages need none of thei
     }
 }
 
+TEST_CASE("where ranks share cores, more copies are made before the only wait, but no more is combined") {
+    for (const bool two_hosts : {false, true}) {
+        const auto outcomes = run_ranks({4}, [&](int rank) {
+            if (two_hosts) setenv("HOCKET_HOST_ID", rank < 2 ? "a" : "b", 1);
+            const auto comm = join();
+            const bool share_cores = comm->connections().local_peers()->ranks_per_core() > 1;
+            const auto is_small = [&](Collective collective, std::uint64_t bytes) {
+                const auto plan = comm->plans().cached_plan({.collective = collective}, bytes / 4);
+                return plan->program().protocol == dsl::Protocol::latency;
+            };
+            const bool in_turns = share_cores && !two_hosts;
+            expect(is_small(Collective::broadcast, 16 << 10), "a broadcast of 16 KiB");
+            expect(is_small(Collective::broadcast, 64 << 10) == in_turns, "a broadcast of 64 KiB");
+            expect(is_small(Collective::all_reduce, 16 << 10), "an all_reduce of 16 KiB");
+            expect(!is_small(Collective::broadcast, (64 << 10) + 4), "a broadcast of more");
+            expect(!is_small(Collective::all_reduce, 32 << 10), "an all_reduce of 32 KiB");
+            comm->exchanges().barrier();
+        });
+        INFO((two_hosts ? "two hosts" : "one host"));
+        CHECK(test::problems(outcomes) == "");
+    }
+}
+
 TEST_CASE("a difference in the set-up is named at creation, on all ranks") {
     struct Difference {
         std::string variable, usual, other;
