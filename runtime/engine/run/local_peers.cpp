@@ -64,8 +64,17 @@ std::int64_t LocalPeers::agreed_until(dsl::Rank rank) const {
 
 void LocalPeers::ring_sleepers() {
     for (Member member = 0; member < members(); ++member)
-        if (member != self() && board(member).asleep.load() != 0 && board(member).asleep.exchange(0) != 0)
-            window_->ring(member);
+        if (member != self()) ring_if_asleep(member);
+}
+
+void LocalPeers::ring_if_asleep(Member member) {
+    if (board(member).asleep.load() != 0 && board(member).asleep.exchange(0) != 0) window_->ring(member);
+}
+
+// The same order as in publish().
+void LocalPeers::publish_to(Member member, std::atomic<std::uint64_t>& word, std::uint64_t value) {
+    word.exchange(value);
+    if (board(0).sleepers.load() != 0) ring_if_asleep(member);
 }
 
 std::optional<dsl::Rank> LocalPeers::busy_since(std::uint64_t number) const {
@@ -142,9 +151,10 @@ bool LocalPeers::open_joint(const PrivateCopy& copy) {
     JointCopy& joint = board(self()).joint;
     open_ = {copy, JointCopy::blocks_of(copy.bytes),
              joint.copied_by_others().load(std::memory_order_relaxed)};
-    publish(joint.next(), joint.prepare({reinterpret_cast<std::uint64_t>(copy.own),
-                                         reinterpret_cast<std::uint64_t>(copy.theirs), copy.bytes,
-                                         copy.member, copy.reads}));
+    publish_to(
+        copy.member, joint.next(),
+        joint.prepare({reinterpret_cast<std::uint64_t>(copy.own),
+                       reinterpret_cast<std::uint64_t>(copy.theirs), copy.bytes, copy.member, copy.reads}));
     return true;
 }
 
@@ -163,28 +173,27 @@ bool LocalPeers::advance_joint() {
 }
 
 // The opener's memory is the other one's here, and its reads are writes.
-bool LocalPeers::help() {
-    for (Member member = 0; member < members(); ++member) {
-        if (member == self()) continue;
-        JointCopy& joint = board(member).joint;
-        JointCopy::Copy copy{};
-        const auto block = joint.take_for(self(), copy);
-        if (!block) continue;
-        // If the member has failed, its copy needs no end.
-        if (!copy_private({member, !copy.reads, reinterpret_cast<std::byte*>(copy.others + block->at),
-                           reinterpret_cast<std::byte*>(copy.own + block->at), block->bytes}))
-            return false;
-        publish(joint.copied_by_others(), joint.copied_by_others().load(std::memory_order_relaxed) + 1);
-        return true;
-    }
-    return false;
+bool LocalPeers::help(Member member) {
+    JointCopy& joint = board(member).joint;
+    JointCopy::Copy copy{};
+    const auto block = joint.take_for(self(), copy);
+    if (!block) return false;
+    // If the member has failed, its copy needs no end.
+    if (!copy_private({member, !copy.reads, reinterpret_cast<std::byte*>(copy.others + block->at),
+                       reinterpret_cast<std::byte*>(copy.own + block->at), block->bytes}))
+        return false;
+    publish_to(member, joint.copied_by_others(),
+               joint.copied_by_others().load(std::memory_order_relaxed) + 1);
+    return true;
 }
 
 bool LocalPeers::has_reached_by_help(Member member, std::uint64_t number, std::uint64_t tile,
                                      std::uint64_t value) {
+    for (Member other = 0; other < members(); ++other)
+        if (other != self()) help(other);
     for (int i = 0; i < spins_; ++i) {
         if (is_there(member, number, tile, value)) return true;
-        if (!help()) relax();
+        if (!help(member)) relax();
     }
     return is_there(member, number, tile, value);
 }

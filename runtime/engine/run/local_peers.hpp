@@ -185,6 +185,8 @@ class LocalPeers {
 
     // Stores a word that other ranks poll, and wakes the ranks that are asleep.
     void publish(std::atomic<std::uint64_t>& word, std::uint64_t value);
+    // As publish(), for a word that one member alone polls.
+    void publish_to(Member member, std::atomic<std::uint64_t>& word, std::uint64_t value);
 
     // Enclose a copy from or to a local peer's memory that is not in the window. begin_pull() returns false
     // if the local peer has failed; its memory must no longer be used.
@@ -220,9 +222,9 @@ class LocalPeers {
     // true once all is done.
     bool open_joint(const PrivateCopy& copy);
     bool advance_joint();
-    // Copies a block for a member that has a copy with this rank open. Returns false if there is none.
-    bool help();
-    // As has_reached(), and helps meanwhile.
+    // Copies a block for a member if it has a copy with this rank open. Returns false if it has none.
+    bool help(Member member);
+    // As has_reached(), and helps that member meanwhile, and once all others, for which it may wait.
     bool has_reached_by_help(Member member, std::uint64_t number, std::uint64_t tile, std::uint64_t value);
 
     // What the last timed tile of a program took this rank's processor, in nanoseconds for each byte of x,
@@ -264,8 +266,7 @@ class LocalPeers {
         return window_->reserved(member) + whole_pages(sizeof(Board));
     }
     void ring_sleepers();
-    bool copy_private(Member member, bool reads, std::uint64_t own, std::uint64_t theirs,
-                      std::uint64_t bytes);
+    void ring_if_asleep(Member member);
 
     std::unique_ptr<transport::Window> window_;
     std::vector<dsl::Rank> ranks_;

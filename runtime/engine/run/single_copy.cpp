@@ -36,8 +36,7 @@ bool SingleCopyStarts::show(LocalPeers& local_peers, std::uint64_t number, std::
 
 SingleCopyChoice::Choice SingleCopyStarts::choose(const LocalPeers& local_peers) {
     if (local_peers.peer_memory().use() == SingleCopy::always) return {true, false};
-    if (!choice_) choice_ = std::make_unique<SingleCopyChoice>();
-    return choice_->next(kind_);
+    return choice_ ? choice_->next(kind_) : SingleCopyChoice::Choice{};
 }
 
 bool SingleCopyStarts::decide(LocalPeers& local_peers, std::uint64_t number) {
@@ -46,8 +45,11 @@ bool SingleCopyStarts::decide(LocalPeers& local_peers, std::uint64_t number) {
         if (!local_peers.line(member, number).can_lend) return false;
     note_last(local_peers, number);
     const bool is_once = local_peers.line(0, number).is_copied_once;
-    if (choice_) choice_->count(kind_);
-    if (local_peers.self() == 0) last_ = Timed{number, kind_, chosen_};
+    if (local_peers.self() == 0) {
+        if (!choice_) choice_ = std::make_unique<SingleCopyChoice>();
+        choice_->count(kind_);
+        last_ = Timed{number, kind_, chosen_};
+    }
     met_number_ = number;
     met_ = Clock::now();
     return is_once;

@@ -101,9 +101,12 @@ void TileRun::begin(std::uint64_t index) {
 
 bool TileRun::advance(bool patient) {
     const dsl::OpId first = next_;
+    // A copy of many blocks is not at its end yet, or this rank has copied some for another one.
+    const PeerMemory& memory = start_.local_peers->peer_memory();
+    const std::uint64_t copies = memory.copies();
     while (next_ < steps_.size() && run_one(steps_[next_], patient)) ++next_;
     if (next_ == steps_.size()) finish();
-    return !active_ || next_ != first;
+    return !active_ || next_ != first || memory.copies() != copies;
 }
 
 void TileRun::finish() {
