@@ -31,7 +31,7 @@ Mappings::Mapping* Mappings::open(const Exported& exported, const std::string& d
         open_.splice(open_.end(), open_, known);
     } else {
         drop_stale(exported, doing);
-        if (!make_room(doing)) return nullptr;
+        make_room(doing);
         DevicePointer begin = 0;
         const int result =
             driver_.ipc_open_handle(&begin, exported.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
@@ -51,13 +51,14 @@ void Mappings::drop_stale(const Exported& exported, const std::string& doing) {
     }
 }
 
-bool Mappings::make_room(const std::string& doing) {
-    if (open_.size() < most) return true;
-    const auto oldest =
-        std::find_if(open_.begin(), open_.end(), [](const Mapping& mapping) { return mapping.users == 0; });
-    if (oldest == open_.end()) return false;
-    close(oldest, doing);
-    return true;
+// What is in use stays open, however much that is: a start of many ranks needs several of each.
+void Mappings::make_room(const std::string& doing) {
+    while (open_.size() >= most) {
+        const auto oldest = std::find_if(open_.begin(), open_.end(),
+                                         [](const Mapping& mapping) { return mapping.users == 0; });
+        if (oldest == open_.end()) return;
+        close(oldest, doing);
+    }
 }
 
 void Mappings::close(std::list<Mapping>::iterator mapping, const std::string& doing) {

@@ -15,8 +15,8 @@ namespace hocket::device {
 // Driver::require.
 class Mappings {
   public:
-    // While an allocation is open here, its memory is not returned to its owner's device, even if the owner
-    // has freed it.
+    // The most that are kept without users. While an allocation is open here, its memory is not returned to
+    // its owner's device, even if the owner has freed it.
     static constexpr std::size_t most = 32;
 
     struct Mapping {
@@ -38,7 +38,7 @@ class Mappings {
 
   private:
     void drop_stale(const Exported& exported, const std::string& doing);
-    bool make_room(const std::string& doing);
+    void make_room(const std::string& doing);
     void close(std::list<Mapping>::iterator mapping, const std::string& doing);
 
     const Driver& driver_;

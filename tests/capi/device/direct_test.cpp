@@ -284,6 +284,32 @@ TEST_CASE("memory of the other rank is opened once, and what was not used for lo
           }) == "");
 }
 
+TEST_CASE("however much memory of the other rank is in use, none goes by way of the host") {
+    if (!Cuda::is_fake()) HOCKET_SKIP("only the tests' driver counts its calls");
+    CHECK(run_on_devices("aa",
+                         [](const Cuda& cuda, hkt_comm* comm) {
+                             const bool sends = hkt_comm_rank(comm) == 0;
+                             std::vector<std::unique_ptr<DeviceMemory>> all;
+                             std::vector<hkt_request*> requests(40);
+                             for (int i = 0; i < 40; ++i) {
+                                 all.push_back(std::make_unique<DeviceMemory>(cuda, large));
+                                 if (sends) all.back()->write(contents(large, i));
+                             }
+                             for (int i = 0; i < 40; ++i) {
+                                 std::byte* const data = all[static_cast<std::size_t>(i)]->data();
+                                 auto** const request = &requests[static_cast<std::size_t>(i)];
+                                 must(comm, sends ? hkt_send(data, large, HKT_UINT8, 1, i, comm, request)
+                                                  : hkt_recv(data, large, HKT_UINT8, 0, i, comm, request));
+                             }
+                             for (hkt_request* request : requests) must(comm, hkt_wait(request));
+                             expect_count(cuda, "cuMemcpyDtoHAsync", 0);
+                             for (int i = 0; !sends && i < 40; ++i)
+                                 expect(all[static_cast<std::size_t>(i)]->read() == contents(large, i),
+                                        "message " + std::to_string(i));
+                         },
+                         {{"FAKE_CUDA_DELAY_US", "50000"}}) == "");
+}
+
 TEST_CASE("two ranks of one process send by way of the host") {
     const auto outcomes = run_pair([](int process, const Cuda& cuda) {
         if (process != 0) return;
