@@ -34,7 +34,6 @@ struct DeviceUse {
     // A launch returns when the kernel has ended (CUDA_LAUNCH_BLOCKING), so kernels that wait for each other
     // cannot be launched by one process.
     bool launches_block = false;
-    int most_connections = 8;            // streams of a process that surely do not wait for each other
     std::chrono::nanoseconds timeout{};  // of a start
 };
 
@@ -51,10 +50,16 @@ class Devices {
 
     // Starts whose kernels wait for other ranks run one after another, on all ranks in the same order: two
     // kernels at a time could each keep the other rank's from running. join() takes the last place; `user`
-    // has its turn when all before it have left. Not thread-safe.
+    // has its turn when all before it have left. Other starts take no turns: they may allocate and open
+    // memory while this process's kernel runs, and then wait for it. Not thread-safe.
     void join(const void* user) { turns_.push_back(user); }
     bool has_turn(const void* user) const { return turns_.front() == user; }
     void leave(const void* user) { std::erase(turns_, user); }
+
+    // Another rank of the communicator is a thread of this process, so there are no kernels that wait for
+    // other ranks. Not thread-safe.
+    void note_shared_process() { shares_process_ = true; }
+    bool shares_process() const { return shares_process_; }
 
     // The calling thread's stream for this communicator; null: the default stream. Thread-safe.
     void set_stream(Stream stream);
@@ -72,6 +77,7 @@ class Devices {
     const DeviceUse use_;
     ByHost by_host_;
     std::deque<const void*> turns_;
+    bool shares_process_ = false;
     const std::uint64_t serial_;  // unique in the process, also among destroyed communicators
     const Driver* driver_ = nullptr;
     struct Primary {

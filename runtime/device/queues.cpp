@@ -145,10 +145,16 @@ LoadedKernel& Queues::kernel(const std::string& key, const std::function<KernelI
     if (const auto refused = refused_kernels_.find(key); refused != refused_kernels_.end())
         throw refused->second;
     try {
-        auto loaded = load(make_image(), memory_bytes, pinned_bytes, doing);
+        auto image = images_.find(key);
+        if (image == images_.end()) image = images_.emplace(key, make_image()).first;
+        auto loaded = load(image->second, memory_bytes, pinned_bytes, doing);
+        images_.erase(image);
         return *kernels_.emplace(key, std::move(loaded)).first->second;
     } catch (const Error& error) {
-        if (error.status() != Status::out_of_memory) refused_kernels_.emplace(key, error);
+        if (error.status() != Status::out_of_memory) {
+            images_.erase(key);
+            refused_kernels_.emplace(key, error);
+        }
         throw;
     }
 }

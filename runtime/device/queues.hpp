@@ -60,7 +60,8 @@ class Queues {
 
     // Returns the kernel that the caller names `key`. The first call loads it, with so many bytes of the
     // device's memory and of pinned memory. Also throws what make_image throws; a kernel that was refused is
-    // not tried again, except for lack of memory. Call within the context.
+    // not tried again, except for lack of memory, and then its image is not made again. Call within the
+    // context.
     LoadedKernel& kernel(const std::string& key, const std::function<KernelImage()>& make_image,
                          std::uint64_t memory_bytes, std::uint64_t pinned_bytes, const std::string& doing);
 
@@ -89,6 +90,7 @@ class Queues {
     std::vector<Idle> idle_;
     std::vector<Block> lost_;
     std::map<std::string, std::unique_ptr<LoadedKernel>> kernels_;
+    std::map<std::string, KernelImage> images_;  // of kernels that there was no memory for
     std::map<std::string, Error> refused_kernels_;
     Mappings mappings_;
 };

@@ -6,7 +6,6 @@ DeviceBuffers::DeviceBuffers(const Options& options, const RankLog& log, const t
                              Progress& progress)
     : devices_({.may_export = options.cuda_ipc,
                 .launches_block = options.cuda_launches_block,
-                .most_connections = options.cuda_connections,
                 .timeout = options.timeout},
                [&log](const std::string& reason) {
                    log.log(LogLevel::info, "data of devices go by way of the host: {}", reason);

@@ -280,8 +280,6 @@ Options resolve(const Choices& choices, const Environment& environment) {
     options.cuda_ipc = reader.is_on("HOCKET_CUDA_IPC", true);
     options.cuda_plans = reader.is_on("HOCKET_CUDA_PLANS", false);
     options.cuda_launches_block = reader.text("CUDA_LAUNCH_BLOCKING").value_or("0") == "1";
-    if (const auto given = reader.text("CUDA_DEVICE_MAX_CONNECTIONS"))
-        options.cuda_connections = std::clamp(std::atoi(given->c_str()), 1, 32);
     reader.is_on(transport::encryption_variable, false);  // read where connections are made; refused here
     options.hand_over = hand_over_from(reader);
     options.single_copy = single_copy_from(reader);

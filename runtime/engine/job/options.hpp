@@ -59,7 +59,6 @@ struct Options : transport::BootstrapOptions {
     bool cuda_ipc = true;         // HOCKET_CUDA_IPC: "on" or "off"
     bool cuda_plans = false;      // HOCKET_CUDA_PLANS: "on" or "off": reductions run as kernels of devices
     bool cuda_launches_block = false;               // CUDA_LAUNCH_BLOCKING, of CUDA
-    int cuda_connections = 8;                       // CUDA_DEVICE_MAX_CONNECTIONS, of CUDA
     std::optional<kernels::Path> hand_over;         // HOCKET_HAND_OVER: cache or memory; not set: measured
     SingleCopy single_copy = SingleCopy::measured;  // HOCKET_SINGLE_COPY: "on", "off"; not set: measured
     unsigned kernel_threads = 1;                    // HOCKET_KERNEL_THREADS: for a selection

@@ -106,6 +106,9 @@ class Plan {
     bool is_by_pair() const { return is_uneven() && contract_of(program_.collective).exchanges(); }
     bool reduces() const { return reduces_; }
     bool runs_on_devices() const { return use_.runs_on_devices; }
+    // Returns true if the last start of this plan did not go by way of the host for the same reason. why: a
+    // constant text.
+    bool is_new_reason(const char* why) { return std::exchange(reason_, why) != why; }
     // Returns true if each rank's input is multiplied by the rank's factor before it is combined. The
     // products go to a copy, which the program reads in place of the input.
     bool multiplies() const { return multiplies_; }
@@ -170,6 +173,7 @@ class Plan {
         std::uint64_t count = UINT64_MAX, hash = 0;
     };
     Identity last_identity_;
+    const char* reason_ = nullptr;
     std::array<std::shared_ptr<const Binding>, 4> bindings_;  // most recent first
 };
 

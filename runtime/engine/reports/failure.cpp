@@ -114,6 +114,10 @@ std::string waiting_for_start(int rank) {
     return fmt::format("waiting for rank {} to start it", rank);
 }
 
+std::string waiting_for_end(int rank) {
+    return fmt::format("waiting for rank {}'s kernel to end", rank);
+}
+
 std::string awaited_text(const Execution& execution, const dsl::Op& await) {
     if (await.message == 1) return waiting_for_start(await.peer);
     if (await.guards_buffers || execution.bytes_of(await) == 0)
@@ -200,7 +204,10 @@ std::string where(int this_rank, InFlight in_flight) {
         return fmt::format("  rank {} was in a {}", this_rank, messages_in_flight(messages));
     const Execution& oldest = *operations.front();
     std::string text = fmt::format("  rank {} was in {}", this_rank, describe(oldest));
-    if (const auto op = oldest.run().first_incomplete()) text += ", " + describe(oldest, *op);
+    if (const auto op = oldest.run().first_incomplete())
+        text += ", " + describe(oldest, *op);
+    else if (const auto rank = oldest.run().awaited_at_end())
+        text += ", " + waiting_for_end(*rank);
     if (oldest.waits_for_device()) text += "\n  " + oldest.awaited_of_device();
     if (const auto later = operations.back()->number() - oldest.number(); later > 0)
         text += fmt::format("\n  and {} later operations were in flight", later);
@@ -309,6 +316,9 @@ record::Place place_of(const Execution& execution) {
         place.steps = program.ops.size();
         place.location = program.origins[op.origin].location;
         place.source = program.origins[op.origin].text;
+    } else if (const auto rank = execution.run().awaited_at_end()) {
+        place.doing = waiting_for_end(*rank);
+        place.waits_for = *rank;
     }
     if (execution.waits_for_device()) place.doing = execution.awaited_of_device();
     return place;

@@ -99,13 +99,18 @@ void DeviceLaunch::load(int members) {
     const device::InContext here(buffers_.driver, queues_.context(), doing_);
     const std::string key = fmt::format("{:x} {} {} {:x} {}", program.fingerprint, program.root,
                                         name_of(plan_.type()), plan_.op().identity(), copies_input_);
+    // The obstacle is the same for all buffers, so that it is told once.
+    const std::string loading =
+        fmt::format("loading the kernel of {} by {} on device {}", dsl::name_of(program.collective),
+                    program.schedule, queues_.device());
     try {
         kernel_ = &queues_.kernel(
             key, [this] { return make_image(); }, arguments_begin(program) + bytes_of_arguments(program),
-            sizeof(HostWords) + bytes_of_arguments(program), doing_);
+            sizeof(HostWords) + bytes_of_arguments(program), loading);
     } catch (const Error& error) {
         if (error.status() == Status::device) throw;
-        obstacle_ = error.what();
+        obstacle_ =
+            error.status() == Status::out_of_memory ? "there is no memory for " + loading : error.what();
         return;
     }
     const device::Block& memory = kernel_->memory();
@@ -163,37 +168,29 @@ void DeviceLaunch::show(LocalPeers::Shown& own) const {
 // ---- When they have met -------------------------------------------------------------------------
 
 std::byte* DeviceLaunch::open(const device::Exported& exported) {
-    if (exported.process != getpid()) {
-        const auto begin = copies_.open(exported);
-        return begin ? reinterpret_cast<std::byte*>(*begin) : nullptr;
-    }
-    // A process does not open its own memory; within one context it need not.
-    auto* const memory = reinterpret_cast<std::byte*>(exported.begin + exported.offset);
-    const auto place = device::place_of(buffers_.driver, memory, "memory of another rank");
-    return place && place->context == queues_.context() ? memory : nullptr;
+    const auto begin = copies_.open(exported);
+    return begin ? reinterpret_cast<std::byte*>(*begin) : nullptr;
 }
 
-bool DeviceLaunch::open_signals(const LocalPeers& local_peers, std::uint64_t sequence) {
+bool DeviceLaunch::shares_process(const LocalPeers& local_peers, std::uint64_t sequence) const {
+    return std::ranges::any_of(plan_.program().local_peers, [&](dsl::Rank rank) {
+        return local_peers.shown(local_peers.member_of(rank), sequence).signals.process == getpid();
+    });
+}
+
+std::optional<dsl::Rank> DeviceLaunch::open_signals(const LocalPeers& local_peers, std::uint64_t sequence) {
     peers_.clear();
     stripes_ = most_stripes_;
     starts_ = kernel_->starts;
-    int in_process = 1;
     for (const dsl::Rank rank : plan_.program().local_peers) {
         const LocalPeers::Shown& shown = local_peers.shown(local_peers.member_of(rank), sequence);
         peers_.push_back(open(shown.signals));
-        if (!peers_.back()) return false;
+        if (!peers_.back()) return rank;
         // Ranks may have made the plan, and so the memory of its kernel, at different times.
         starts_ = std::max(starts_, shown.starts);
         stripes_ = std::min(stripes_, shown.most_stripes);
-        in_process += shown.signals.process == getpid() ? 1 : 0;
     }
-    const int most = buffers_.devices.use().most_connections;
-    if (in_process <= most) return true;
-    buffers_.devices.by_host().note(
-        fmt::format("{} ranks of one process need a queue of the device each; set "
-                    "CUDA_DEVICE_MAX_CONNECTIONS to as many before the process uses CUDA (now {})",
-                    in_process, most));
-    return false;
+    return std::nullopt;
 }
 
 DeviceLaunch::HostWords& DeviceLaunch::words() const {

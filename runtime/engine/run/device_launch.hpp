@@ -3,7 +3,9 @@
 //
 // The launches of a communicator have turns (device::Devices). When it is a start's turn, no kernel of the
 // communicator runs on any rank: a start ends when all ranks' kernels have. So at the begin of a turn memory
-// may be allocated and opened and code loaded, all of which may wait for all that the device does.
+// may be allocated and opened and code loaded, all of which may wait for all that the device does. Other
+// starts, and the program, may do the same at any time. That waits for this process's kernel, and so no other
+// rank may need this process for its own: ranks that are threads of one process have no kernels.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +42,10 @@ class DeviceLaunch {
     void show(LocalPeers::Shown& own) const;
     // Opens memory that a local peer shows. Returns null if this device cannot reach it.
     std::byte* open(const device::Exported& exported);
-    // Opens what local peers show under this sequence number. Returns false if one cannot be reached.
-    bool open_signals(const LocalPeers& local_peers, std::uint64_t sequence);
+    // Returns true if a local peer that shows itself under this sequence number is a thread of this process.
+    bool shares_process(const LocalPeers& local_peers, std::uint64_t sequence) const;
+    // Opens what local peers show under this sequence number. Returns one that cannot be reached, if any.
+    std::optional<dsl::Rank> open_signals(const LocalPeers& local_peers, std::uint64_t sequence);
 
     // areas: of the program, and the caller's input. Returns false, and launches nothing, if a local peer has
     // failed; this rank learns of the failure elsewhere.

@@ -54,4 +54,9 @@ std::optional<dsl::OpId> DeviceRun::first_incomplete() const {
     return jit::operation_of_wait(report.waiting);
 }
 
+std::optional<dsl::Rank> DeviceRun::awaited_at_end() const {
+    if (!has_ended_ || met_ >= local_peers_->members()) return std::nullopt;
+    return local_peers_->ranks()[static_cast<std::size_t>(met_)];
+}
+
 }  // namespace hocket::engine

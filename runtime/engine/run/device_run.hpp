@@ -29,6 +29,7 @@ class DeviceRun final : public Run {
     bool is_complete(dsl::OpId) const override { return has_ended_; }
     // The operation that the kernel waits in, as far as it has told.
     std::optional<dsl::OpId> first_incomplete() const override;
+    std::optional<dsl::Rank> awaited_at_end() const override;
     bool has_given_up() const override { return has_given_up_; }
 
   private:

@@ -18,6 +18,23 @@ namespace {
 constexpr const char* no_room =
     "the device has no memory that other ranks can open for what the schedule passes on";
 
+constexpr const char* threads_of_one_process =
+    "ranks of the host are threads of one process, where a kernel that waits for other ranks could keep "
+    "their kernels from being launched";
+
+std::string with_name(const Plan& plan, const char* why) {
+    return fmt::format("{} by {}: {}", dsl::name_of(plan.program().collective), plan.program().schedule, why);
+}
+
+// Returns why the ranks do not share their memory; null if they do.
+const char* obstacle_to_sharing(const dsl::RankProgram& program) {
+    if (SharedRun::suits(program)) return nullptr;
+    if (program.ranks == 1) return "there is one rank alone";
+    if (program.local_peers.size() + 1 < static_cast<std::size_t>(program.ranks))
+        return "the ranks do not share one host";
+    return program.chunks == 0 ? "the schedule moves nothing" : "the schedule divides the data too finely";
+}
+
 // A schedule may combine although its collective does not, in places whose values nobody gets.
 bool only_copies(const dsl::RankProgram& program) {
     return std::ranges::all_of(program.ops,
@@ -71,52 +88,52 @@ void DirectStart::give_work_back() noexcept {
 
 std::unique_ptr<DirectStart> DirectStart::begin(const Start& start, const device::Buffers& buffers) {
     std::unique_ptr<DirectStart> made;
-    std::string why = obstacle_before(start, buffers);
-    if (why.empty()) {
+    const char* why = obstacle_before(start, buffers);
+    if (!why) {
         made.reset(new DirectStart(start, buffers));
         why = made->take(start);
     }
-    if (why.empty()) return made;
-    buffers.devices.by_host().note(fmt::format("{} by {}: {}", dsl::name_of(start.plan->program().collective),
-                                               start.plan->program().schedule, why));
+    if (!why) return made;
+    if (start.plan->is_new_reason(why)) buffers.devices.by_host().note(with_name(*start.plan, why));
     return nullptr;
 }
 
 // Returns why the start cannot go from device to device, as far as that can be told without taking anything
-// for it; "" if it may.
-std::string DirectStart::obstacle_before(const Start& start, const device::Buffers& buffers) {
+// for it; null if it may.
+const char* DirectStart::obstacle_before(const Start& start, const device::Buffers& buffers) {
     const Plan& plan = *start.plan;
     const bool sends = plan.input() != dsl::Share::none, receives = plan.output() != dsl::Share::none;
-    if (plan.reduces() && !plan.runs_on_devices()) return "it combines, and HOCKET_CUDA_PLANS is off";
     if (plan.program().computes()) return "the schedule computes, which is done by the host";
     if (plan.is_by_pair()) return "each pair of ranks has a count of its own";
-    if (!SharedRun::suits(plan.program())) return "the ranks do not share one host";
+    if (const char* const why = obstacle_to_sharing(plan.program())) return why;
     if (plan.program().protocol == dsl::Protocol::latency) return "it is small";
+    if (plan.reduces() && !plan.runs_on_devices()) return "it combines, and HOCKET_CUDA_PLANS is off";
+    if (plan.reduces() && buffers.devices.shares_process()) return threads_of_one_process;
     if (!buffers.devices.may_export()) return "HOCKET_CUDA_IPC is off";
     if (start.tiles() != 1) return "it is divided into tiles";
     if (sends && !buffers.send) return "send is memory of the host";
     if (receives && !buffers.recv) return "recv is memory of the host";
-    if (plan.reduces()) return "";
+    if (plan.reduces()) return nullptr;
     if (!only_copies(plan.program())) return "the schedule combines, although the collective does not";
     if (plan.must_copy_input(start.send, start.recv, layout_of(start)))
         return "it is in place, and so its input must be copied first";
-    return "";
+    return nullptr;
 }
 
 // Takes what the start needs; for a kernel all that takes the device's time comes later, with its turn.
-// Returns why it cannot go from device to device; "" if it can.
-std::string DirectStart::take(const Start& start) {
+// Returns why it cannot go from device to device; null if it can.
+const char* DirectStart::take(const Start& start) {
     if (!take_buffers(start)) return "other ranks cannot open send or recv: memory of a pool, or managed";
     queues_ = recv_ ? &recv_->queues() : &send_->queues();
     if (plan_.reduces()) {
         if (send_ && &send_->queues() != queues_)
             return "send and recv are of different devices, or of different contexts";
         launch_.emplace(plan_, *binding_, buffers_, *queues_, copies_input_, doing_);
-        return "";
+        return nullptr;
     }
     if (!take_work()) return no_room;
     executor_.emplace(program_, *queues_, doing_);
-    return "";
+    return nullptr;
 }
 
 // Returns false if local peers use a buffer that they cannot open.
@@ -207,6 +224,11 @@ bool DirectStart::open(const LocalPeers& local_peers, std::uint64_t sequence) {
             fmt::format("device {} cannot reach memory of rank {}", queues_->device(), peer));
         return false;
     };
+    if (launch_ && launch_->shares_process(local_peers, sequence)) {
+        buffers_.devices.note_shared_process();
+        buffers_.devices.by_host().note(with_name(plan_, threads_of_one_process));
+        return false;
+    }
     for (const dsl::AreaId area : areas_of_local_peers()) {
         const dsl::Rank peer = program_.local_peers[*local_peer_of(program_, area)];
         const LocalPeers::Shown& shown = local_peers.shown(local_peers.member_of(peer), sequence);
@@ -215,7 +237,9 @@ bool DirectStart::open(const LocalPeers& local_peers, std::uint64_t sequence) {
         if (!begin) return refuse(peer);
         bases_[area] = virtual_base(begin, shown.skipped[theirs]);
     }
-    return !launch_ || launch_->open_signals(local_peers, sequence);
+    if (!launch_) return true;
+    const auto unreached = launch_->open_signals(local_peers, sequence);
+    return !unreached || refuse(*unreached);
 }
 
 void DirectStart::note_unable(dsl::Rank rank) const {

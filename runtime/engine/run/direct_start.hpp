@@ -73,8 +73,8 @@ class DirectStart {
 
   private:
     DirectStart(const Start& start, const device::Buffers& buffers);
-    static std::string obstacle_before(const Start& start, const device::Buffers& buffers);
-    std::string take(const Start& start);
+    static const char* obstacle_before(const Start& start, const device::Buffers& buffers);
+    const char* take(const Start& start);
     bool take_buffers(const Start& start);
     bool take_work();
     void give_work_back() noexcept;

@@ -63,6 +63,9 @@ class Run {
     // waits for it before its first operation.
     virtual std::optional<dsl::Rank> awaited_at_start() const { return std::nullopt; }
 
+    // Returns a rank that the run waits for when its own operations are done.
+    virtual std::optional<dsl::Rank> awaited_at_end() const { return std::nullopt; }
+
     // Returns true if the run has ended in vain, because its own deadline has passed.
     virtual bool has_given_up() const { return false; }
 
