@@ -76,7 +76,7 @@ void take_one_rank(const Task& task, ScheduleToPredict& result) {
     if (const auto branch = finder.last_branch())
         throw AsymmetryError(*branch, "on the smaller topologies that are proved the other branch may run");
     const Symmetry symmetry = finder.found();
-    LinkClasses(*result.network, symmetry);  // throws if the network is not the same
+    [[maybe_unused]] const LinkClasses classes(*result.network, symmetry);  // throws if it is not the same
     result.proved_on = prove_on_smaller(task, graph);
     result.fingerprint = fingerprint(graph);
     result.graph = std::make_shared<const StepGraph>(std::move(graph));

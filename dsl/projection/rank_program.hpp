@@ -139,6 +139,7 @@ struct Op {
     bool is_elementwise() const { return role_of(kind) == Role::elements; }
     // A switch instead of a look into a table, because runs ask at each operation.
     static constexpr Role role_of(Kind kind) {
+        // Rows of one role follow each other. NOLINTNEXTLINE(bugprone-branch-clone)
         switch (kind) { HOCKET_OPERATIONS(HOCKET_CASE) }
         return Role::order;
     }
