@@ -99,9 +99,9 @@ void PeerMemory::refuse(int error, int member, const std::byte* at, std::uint64_
     const int rank = ranks_[static_cast<std::size_t>(member)];
     if (error == EFAULT)
         throw Error(Status::invalid_argument,
-                    fmt::format("{} bytes at {} of rank {}'s buffer, or those of this rank's that belong to "
-                                "them, are not there: a buffer was given back while the collective ran, or "
-                                "the kernel cannot copy this kind of memory\n"
+                    fmt::format("{} bytes at {} of rank {}'s buffer are not there, or this rank's that they "
+                                "are copied from or to: a buffer was given back while the collective ran, "
+                                "or the kernel cannot copy this kind of memory\n"
                                 "  hint: keep buffers until the operation has ended; for special memory, set "
                                 "HOCKET_SINGLE_COPY=off on all ranks",
                                 bytes, static_cast<const void*>(at), rank));
