@@ -492,8 +492,9 @@ class Given(Case):
                 self.assertEqual(self.service.given, before + 1)
 
     def test_services_that_fail(self):
-        self.service.planned = [(500, ""), (503, "")]
-        self.open("container").close()
+        for way in ("container", "instance"):
+            self.service.planned = [(500, ""), (429, "")]
+            self.open(way).close()
         for way, planned, words in (
                 ("container", [(500, "broken")] * 3, "answered 500 .broken.*check AWS_CONTAINER_CREDENTIALS_FULL_URI"),
                 ("container", [(200, "{}")], "there are no keys in its answer"),
@@ -501,6 +502,7 @@ class Given(Case):
                 ("container", [(200, '{"AccessKeyId": "a\\nb", "SecretAccessKey": "s"}')], "characters that keys do not have"),
                 ("container", [(200, '{"AccessKeyId": "a", "SecretAccessKey": "s", "Expiration": "soon"}')], "is no time"),
                 ("identity", [(200, "{}")], "no XML.*AWS_ROLE_ARN"),
+                ("instance", [(503, "busy")] * 3, "answered 503 .busy.*AWS_EC2_METADATA_DISABLED"),
                 ("instance", [(200, "t"), (200, "role"), (403, "not you")], "403 .not you.*AWS_EC2_METADATA_DISABLED")):
             with self.subTest(way=way, words=words):
                 self.service.planned = list(planned)
@@ -518,6 +520,10 @@ class Given(Case):
         for change in ({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1"}, {}):
             self.service.has_role = False
             self.refused(hocket.Error, "no keys were found", lambda change=change: self.open("instance", **change))
+        self.service.has_role = True
+        for status in (400, 403, 404, 405):
+            self.service.planned = [(status, "")]
+            self.refused(hocket.Error, "no keys were found", lambda: self.open("instance"))
 
     def test_refused(self):
         self.refused(hocket.InvalidArgumentError, "fetched from this host, or by https",
@@ -664,8 +670,9 @@ class Shards(Case):
         objects, shards = {}, []
         for number in range(3):
             packed = [struct.pack("<2I", len(text), len(name)) + label + text + name for label, text, name in samples[20 * number:20 * number + 20]]
-            ends = list(itertools.accumulate([4 * 22] + [len(one) for one in packed]))
-            objects[f"data/shard.{number:05}.mds"] = struct.pack("<22I", 20, *ends) + b"".join(packed)
+            settings = json.dumps({"version": 2, "format": "mds", "column_names": ["label", "text", "name"], "size_limit": 1 << 26}).encode()
+            ends = list(itertools.accumulate([4 * 22 + len(settings)] + [len(one) for one in packed]))
+            objects[f"data/shard.{number:05}.mds"] = struct.pack("<22I", 20, *ends) + settings + b"".join(packed)
             shards.append({"format": "mds", "column_names": ["label", "text", "name"], "column_encodings": ["int", "str", "str"],
                            "column_sizes": [8, None, None], "compression": None, "raw_data": {"basename": f"shard.{number:05}.mds"}})
         columns = Columns(json.dumps({"version": 2, "shards": shards}))

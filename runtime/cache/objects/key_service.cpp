@@ -29,6 +29,12 @@ std::string without_end(std::string text) {
     return text;
 }
 
+std::string lower(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    return text;
+}
+
 // An instance that is none has nobody who answers there; Amazon's tools wait this long for that, too.
 std::chrono::milliseconds patience_with_instance(const EnvironmentReader& reader) {
     return std::chrono::seconds(reader.number("AWS_METADATA_SERVICE_TIMEOUT", 1, 600).value_or(1));
@@ -66,9 +72,10 @@ class Asking {
     std::optional<Keys> of_instance() {
         Request request{.url = service_.url + "/latest/api/token", .method = "PUT"};
         request.headers.emplace_back("X-aws-ec2-metadata-token-ttl-seconds: 21600");
-        const Answer token = answer(std::move(request), 1);
-        if (token.status != ok) return std::nullopt;
-        const std::string header = "X-aws-ec2-metadata-token: " + without_end(token.text);
+        const Answer token = answer(std::move(request), most_attempts, 1);
+        if (std::find(no_instance.begin(), no_instance.end(), token.status) != no_instance.end())
+            return std::nullopt;
+        const std::string header = "X-aws-ec2-metadata-token: " + without_end(text_of(token));
         const std::string folder = service_.url + "/latest/meta-data/iam/security-credentials/";
         const Answer roles = answer({.url = folder, .headers = {header}}, most_attempts);
         if (roles.status == not_found) return std::nullopt;
@@ -103,8 +110,11 @@ class Asking {
 
   private:
     static constexpr int ok = 200, not_found = 404;
+    // No answer; what an instance without the service says, and what others have at its address.
+    static constexpr std::array no_instance = {0, 400, 403, not_found, 405};
 
-    Answer answer(Request request, unsigned attempts) {
+    // without_answer: the attempts where nobody answers.
+    Answer answer(Request request, unsigned attempts, unsigned without_answer = most_attempts) {
         request.most_text = largest_answer;
         request.is_direct = service_.kind != KeyService::Kind::web_identity;
         for (unsigned i = 1;; ++i) {
@@ -114,7 +124,8 @@ class Asking {
                              [&promise](Answer got) { promise.set_value(std::move(got)); });
             Answer got = promise.get_future().get();
             const bool is_passing = got.status == 0 || got.status == 429 || got.status >= 500;
-            if (!is_passing || got.is_lasting || got.was_ended || i >= attempts) return got;
+            const unsigned most = got.status == 0 ? without_answer : attempts;
+            if (!is_passing || got.is_lasting || got.was_ended || i >= most) return got;
             std::this_thread::sleep_for(pause_after_failure * i);
         }
     }
@@ -193,7 +204,7 @@ std::optional<KeyService> find_local_service(const Environment& environment) {
                           .role = "",
                           .session = ""};
     }
-    if (reader.text("AWS_EC2_METADATA_DISABLED").value_or("") == "true") return std::nullopt;
+    if (lower(reader.text("AWS_EC2_METADATA_DISABLED").value_or("")) == "true") return std::nullopt;
     std::string url = reader.text("AWS_EC2_METADATA_SERVICE_ENDPOINT").value_or("http://169.254.169.254");
     while (url.ends_with('/')) url.pop_back();
     return KeyService{.kind = KeyService::Kind::instance,

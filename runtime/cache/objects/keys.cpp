@@ -87,7 +87,9 @@ std::optional<Keys::Clock::time_point> parse_time(std::string_view text) {
     const year_month_day date{year(static_cast<int>(years)), month(months), day(days)};
     constexpr unsigned hours_of_a_day = 24, sixty = 60;
     if (!date.ok() || hour >= hours_of_a_day || minute >= sixty || second > sixty) return std::nullopt;
-    return sys_days(date) + hours(hour) + minutes(minute) + seconds(second);
+    // A clock of nanoseconds reaches from 1677 to 2262; what ended before 1970 has ended just as well then.
+    const sys_seconds time = sys_days(date) + hours(hour) + minutes(minute) + seconds(second);
+    return std::clamp(time, sys_seconds(), floor<seconds>(Keys::Clock::time_point::max()));
 }
 
 }  // namespace hocket::cache

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "runtime/base/error.hpp"
+#include "runtime/cache/objects/url.hpp"
 #include "runtime/cache/segments/descriptor.hpp"
 #include "runtime/cache/source/fingerprint.hpp"
 #include "runtime/cache/source/read_index.hpp"
@@ -14,6 +16,13 @@
 
 namespace hocket::cache {
 namespace {
+
+// Tells a name that stays below the folder, as far as names say it: links within are the folder's own.
+bool is_below(const std::string& name) {
+    const std::filesystem::path path(name);
+    return !path.is_absolute() && std::find(path.begin(), path.end(), "..") == path.end() &&
+           name.find('\0') == std::string::npos;
+}
 
 // Shards, and other files, with the samples that an index says.
 class IndexedFolder final : public Source {
@@ -64,6 +73,11 @@ class IndexedFolder final : public Source {
     };
 
     void open(const IndexedObject& object) {
+        if (!is_below(object.name))
+            throw Error(Status::invalid_argument,
+                        fmt::format("the index {} names {}, which is not below {}; make the index anew with "
+                                    "hocket-cache index",
+                                    index_path_, one_line(object.name, 80), folder_));
         std::string path = fmt::format("{}/{}", folder_, object.name);
         Descriptor descriptor = open_source_file("file", path);
         struct stat facts {};

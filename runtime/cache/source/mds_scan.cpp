@@ -21,7 +21,9 @@ Error no_shard(const std::string& why) {
 
 void MdsScan::take(std::span<const std::byte> piece) {
     while (!piece.empty()) {
-        const std::size_t taken = offset_ < header_bytes() ? take_header(piece) : take_samples(piece);
+        const std::size_t taken = offset_ < header_bytes() ? take_header(piece)
+                                  : offset_ < begin_       ? skip_settings(piece)
+                                                           : take_samples(piece);
         piece = piece.subspan(taken);
     }
 }
@@ -49,7 +51,8 @@ std::size_t MdsScan::take_header(std::span<const std::byte> piece) {
 
 void MdsScan::look_at_offsets() {
     const std::uint64_t count = word(0);
-    if (word(1) != header_bytes() || word(count + 1) != bytes_)
+    begin_ = word(1);
+    if (begin_ < header_bytes() || word(count + 1) != bytes_)
         throw no_shard("its offsets are not those of its bytes");
     samples_.reserve(count);
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -58,6 +61,13 @@ void MdsScan::look_at_offsets() {
         samples_.push_back({.key = std::to_string(i), .offset = begin, .bytes = end - begin});
     }
     end_samples();
+}
+
+std::size_t MdsScan::skip_settings(std::span<const std::byte> piece) {
+    const auto taken = std::min<std::uint64_t>(piece.size(), begin_ - offset_);
+    offset_ += taken;
+    end_samples();
+    return taken;
 }
 
 std::size_t MdsScan::take_samples(std::span<const std::byte> piece) {

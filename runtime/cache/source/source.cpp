@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "runtime/cache/objects/url.hpp"
 #include "runtime/cache/source/fingerprint.hpp"
@@ -42,9 +41,11 @@ std::unique_ptr<Source> open_source(const std::string& path, const std::string& 
     if (::stat(path.c_str(), &facts) != 0)
         throw source_error(errno, "the source {} cannot be looked at", path);
     if (!S_ISDIR(facts.st_mode)) return open_packed(path, index.empty() ? path + ".idx" : index);
+    if (!index.empty()) return open_indexed_folder(path, index);
+    // Taken for a folder of plain files by mistake, it would have other samples.
     const std::string usual = path + "/" + sample_index_name;
-    if (!index.empty() || ::access(usual.c_str(), F_OK) == 0)
-        return open_indexed_folder(path, index.empty() ? usual : index);
+    if (::lstat(usual.c_str(), &facts) == 0) return open_indexed_folder(path, usual);
+    if (errno != ENOENT) throw source_error(errno, "the index {} cannot be looked at", usual);
     return open_folder(path);
 }
 

@@ -19,8 +19,10 @@ Error source_error(int error, fmt::format_string<Values...> problem, Values&&...
     return Error(
         is_missing ? Status::not_found : Status::io,
         fmt::format("{}: {}; {}", fmt::format(problem, std::forward<Values>(values)...), std::strerror(error),
-                    is_missing ? "check the source's path, and that it is mounted"
-                               : "check who may read the source, and its storage"));
+                    is_missing        ? "check the source's path, and that it is mounted"
+                    : error == EMFILE ? "the process may have no more files open; raise its limit (ulimit "
+                                        "-n): the files of an index stay open"
+                                      : "check who may read the source, and its storage"));
 }
 
 }  // namespace hocket::cache

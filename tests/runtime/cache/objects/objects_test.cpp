@@ -147,8 +147,10 @@ TEST_CASE("services that give keys are found in their turn") {
     CHECK(kind() == KeyService::Kind::web_identity);
     values["AWS_ACCESS_KEY_ID"] = values["AWS_SECRET_ACCESS_KEY"] = "k";
     CHECK_FALSE(find_s3_settings(environment_of(values)).service);
-    values = {{"HOME", "/nonexistent"}, {"AWS_EC2_METADATA_DISABLED", "true"}};
-    CHECK_FALSE(find_s3_settings(environment_of(values)).service);
+    for (const char* disabled : {"true", "True", "TRUE"}) {
+        values = {{"HOME", "/nonexistent"}, {"AWS_EC2_METADATA_DISABLED", disabled}};
+        CHECK_FALSE(find_s3_settings(environment_of(values)).service);
+    }
     for (const char* near : {"http://127.0.0.1:80/x", "http://localhost/x", "http://[::1]:9/x",
                              "https://far/x", "http://169.254.170.23/v1/credentials"}) {
         values["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = near;
@@ -164,6 +166,8 @@ TEST_CASE("times at which keys end are read, or are none") {
     using namespace std::chrono;
     CHECK(parse_time("2026-11-29T06:07:08Z") == sys_days(2026y / November / 29) + 6h + 7min + 8s);
     CHECK(parse_time("2026-11-29T06:07:08.125Z") == parse_time("2026-11-29T06:07:08Z"));
+    CHECK(parse_time("9999-12-31T23:59:59Z") == floor<seconds>(system_clock::time_point::max()));
+    CHECK(parse_time("0001-01-01T00:00:00Z") == system_clock::time_point());
     for (const char* none :
          {"", "Z", "2026-11-29", "2026-11-29T06:07:08", "2026-13-29T06:07:08Z", "2026-02-30T06:07:08Z",
           "2026-11-29T24:07:08Z", "2026-11-29T06:60:08Z", "2026-11-29T06:07:08+01:00Z",

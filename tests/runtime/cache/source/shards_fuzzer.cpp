@@ -84,7 +84,7 @@ std::optional<std::vector<std::string>> simple_mds(const std::string& text) {
     if (text.size() < 8 || (word(0) + 2) * 4 > text.size()) return std::nullopt;
     const std::uint64_t count = word(0);
     std::vector<std::string> samples;
-    if (word(4) != (count + 2) * 4 || word((count + 1) * 4) != text.size()) return std::nullopt;
+    if (word(4) < (count + 2) * 4 || word((count + 1) * 4) != text.size()) return std::nullopt;
     for (std::uint64_t i = 1; i <= count; ++i) {
         if (word(4 * i) > word(4 * i + 4) || word(4 * i + 4) > text.size()) return std::nullopt;
         samples.push_back(text.substr(word(4 * i), word(4 * i + 4) - word(4 * i)));

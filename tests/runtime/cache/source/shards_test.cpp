@@ -84,16 +84,18 @@ const std::string index_text =
     "k/2\nobject 7 plain\nsample 0 7 0000000000000001\nend 3\n";
 
 // As Mosaic writes it.
-std::string mds(const std::vector<std::string>& samples) {
+std::string mds(const std::vector<std::string>& samples,
+                const std::string& settings = R"({"column_names": ["x"], "format": "mds", "version": 2})") {
     std::string text;
     const auto add = [&](std::size_t number) {
         const auto word = static_cast<std::uint32_t>(number);
         text.append(reinterpret_cast<const char*>(&word), sizeof word);
     };
     add(samples.size());
-    std::size_t end = 4 * (samples.size() + 2);
+    std::size_t end = 4 * (samples.size() + 2) + settings.size();
     add(end);
     for (const std::string& sample : samples) add(end += sample.size());
+    text += settings;
     for (const std::string& sample : samples) text += sample;
     return text;
 }
@@ -169,15 +171,18 @@ TEST_CASE("an index is read as it was written") {
 }
 
 TEST_CASE("samples of an MDS shard lie where its offsets say") {
-    const std::string shard = mds({"first", "", "third one"});
+    const std::string settings = GENERATE(as<std::string>(), "", R"({"format": "mds"})");
+    const std::string shard = mds({"", "first", "", "third one"}, settings);
     MdsScan scan(shard.size());
     scan.take(std::as_bytes(std::span(shard)));
     const auto samples = scan.finish();
-    REQUIRE(samples.size() == 3);
-    CHECK(samples[0].offset == 20);
-    CHECK(samples[1].bytes == 0);
-    CHECK(samples[2].key == "2");
-    CHECK(shard.substr(samples[2].offset, samples[2].bytes) == "third one");
+    REQUIRE(samples.size() == 4);
+    CHECK(samples[0].offset == 24 + settings.size());
+    CHECK(samples[0].bytes == 0);
+    CHECK(samples[2].bytes == 0);
+    CHECK(samples[3].key == "3");
+    CHECK(shard.substr(samples[1].offset, samples[1].bytes) == "first");
+    CHECK(shard.substr(samples[3].offset, samples[3].bytes) == "third one");
     for (std::size_t end = 0; end < shard.size(); ++end) {
         MdsScan cut(end);
         CHECK_THROWS_WITH((cut.take(std::as_bytes(std::span(shard).first(end))), cut.finish()),
@@ -197,7 +202,9 @@ TEST_CASE("arbitrary shards and indexes are read or refused") {
         index_text,
         "11 path=ab\n12 size=123\n",
         mds({"abc", "", "defgh", "i"}),
+        mds({"abc", "", "defgh", "i"}, ""),
         mds({}),
+        mds({}, ""),
         mds({std::string(300, 'm')})};
     for (int round = 0; round < 40'000; ++round) {
         std::string text = seeds[below(seeds.size())];

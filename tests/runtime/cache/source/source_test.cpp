@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/fsuid.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -278,6 +279,40 @@ TEST_CASE("a folder's samples are those of its index, if it has one") {
     CHECK_THAT(thrown([&] { open_source(folder.path(), ""); }), Contains("has no samples"));
     folder.write("hocket.index", text.substr(0, text.size() - 2));
     CHECK_THAT(thrown([&] { open_source(folder.path(), ""); }), Contains("-1 ") && Contains("make it anew"));
+    for (const std::string name : {"../b", "sub/../../b", "..", "/etc/passwd", "%2e%2e/b", "..%00/b"}) {
+        folder.write("hocket.index", "# hocket index 1\nobject 3 " + name + "\nsample 0 3 2\nend 1\n");
+        CHECK_THAT(thrown([&] { open_source(folder.path(), ""); }),
+                   Contains("-1 ") && Contains("not below " + folder.path()));
+    }
+}
+
+TEST_CASE("an index that cannot be looked at is an error, and not a folder without one") {
+    const Scratch folder;
+    folder.write("a", "0123456789");
+    fs::create_symlink("nowhere", folder / "hocket.index");
+    CHECK_THAT(thrown([&] { open_source(folder.path(), ""); }), Contains("/hocket.index"));
+    fs::remove(folder / "hocket.index");
+    std::string longest = folder.path();  // with the name of the index behind it, longer than a path may be
+    while (longest.size() < 4090) longest += longest.size() % 2 == 0 ? "/." : "/";
+    CHECK_THAT(thrown([&] { open_source(longest, ""); }),
+               Contains("/hocket.index cannot be looked at") && Contains("too long"));
+}
+
+TEST_CASE("the files of an index may be more than a process may have open") {
+    const Scratch folder;
+    std::string text = "# hocket index 1\n";
+    for (int i = 0; i < 100; ++i) {
+        folder.write(std::to_string(i), "x");
+        text += "object 1 " + std::to_string(i) + "\nsample 0 1 1\n";
+    }
+    folder.write("hocket.index", text + "end 100\n");
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    const rlimit few{60, before.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+    const std::string problem = thrown([&] { open_source(folder.path(), ""); });
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK_THAT(problem, Contains("cannot be opened") && Contains("ulimit -n"));
 }
 
 TEST_CASE("a folder below that may not be listed is an error with its path") {
