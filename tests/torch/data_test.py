@@ -3,14 +3,18 @@
 
 Other torches: tests/torch/run. torchdata's and accelerate's loaders are tried where they are installed.
 """
+import copy
 import importlib.util
+import io
 import multiprocessing
 import os
 import pickle
 import random
 import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 import warnings
 
 import ranks  # first: it skips without torch
@@ -23,12 +27,25 @@ from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, RandomSamp
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 import hocket
 from hocket.data import Dataset, Mixture, Sampler, Stream, as_it_is, one_by_one
+from hocket.data.orders import numbers_of
 from sample_files import BYTES, COUNT, WithFiles, sample
 
 
 def keys_of(epoch, sampler):
     sampler.set_epoch(epoch)
     return list(sampler)
+
+
+def in_pairs(test, have, want):
+    """As zip(), of equally many."""
+    have, want = list(have), list(want)
+    test.assertEqual(len(have), len(want))
+    return zip(have, want)
+
+
+def share_of(dataset, sampler):
+    """As a DataLoader, or its worker, begins with a Stream."""
+    return iter(Stream(dataset, sampler))
 
 
 def first_number(batch, keys):
@@ -234,6 +251,8 @@ class Protocols(WithFiles):
             for wrong in (1.5, [0.5], "a", [[1]]):
                 with self.assertRaisesRegex(hocket.InvalidArgumentError, "whole numbers"):
                     dataset[wrong]
+        with self.assertRaisesRegex(hocket.InvalidArgumentError, "a slice needs it"):
+            numbers_of(slice(0, 2), 0)
 
     def test_a_source_that_lacks_a_sample_ends_no_iteration(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -273,14 +292,23 @@ class Protocols(WithFiles):
 
     def test_batches_that_a_worker_changes(self):
         """In place, in form, in memory: what is sent is what the tensor was at the end."""
-        for change in (added, transposed, enlarged, moved, given_twice_in_parts):
+        for change in (added, transposed, enlarged, moved, given_twice_in_parts, copied, stored):
             with self.subTest(change=change.__name__):
-                for keys, found in zip(Sampler(self.shared, 16, shuffle=False), DataLoader(
-                        Dataset(self.shared, transform=change), batch_size=None, sampler=Sampler(self.shared, 16, shuffle=False), num_workers=1)):
+                loader = DataLoader(Dataset(self.shared, transform=change), batch_size=None, sampler=Sampler(self.shared, 16, shuffle=False),
+                                    num_workers=1, timeout=100)
+                for keys, found in in_pairs(self, Sampler(self.shared, 16, shuffle=False), loader):
                     want = change(torch.from_numpy(self.all[keys].copy()), keys)
-                    for one, other in zip(found if isinstance(found, list) else [found], want if isinstance(want, tuple) else [want]):
+                    for one, other in in_pairs(self, found if isinstance(found, list) else [found], want if isinstance(want, tuple) else [want]):
                         self.assertEqual(one.shape, other.shape)
                         self.same(one, other)
+
+    def test_a_batch_that_a_worker_sends_twice(self):
+        """Its memory is another batch's by then: an error in the program, and no loader that waits for ever."""
+        dataset = Dataset(self.shared, transform=Again())
+        found = iter(DataLoader(dataset, batch_size=None, sampler=Sampler(dataset, 16), num_workers=1, timeout=100))
+        next(found)
+        with self.assertRaisesRegex(hocket.InvalidArgumentError, "sent a batch twice.*clone"):
+            next(found)
 
     def test_ragged(self):
         sizes = [4 * (key % 5) for key in range(30)]
@@ -291,8 +319,8 @@ class Protocols(WithFiles):
                 ways: list[tuple[hocket.Cache | hocket.SharedCache, int]] = [(cache, 0), (shared, 0), (shared, 2)]
                 for which, workers in ways:
                     dataset = Dataset(which, torch.int16, (-1, 2), ragged=True)
-                    for batch, keys in zip(DataLoader(dataset, batch_size=None, sampler=Sampler(which, 7, seed=3), num_workers=workers),
-                                           Sampler(which, 7, seed=3)):
+                    loader = DataLoader(dataset, batch_size=None, sampler=Sampler(which, 7, seed=3), num_workers=workers)
+                    for batch, keys in in_pairs(self, loader, Sampler(which, 7, seed=3)):
                         self.assertEqual([tuple(one.shape) for one in batch], [(sizes[key] // 4, 2) for key in keys])
                         self.assertEqual([one.numpy().tobytes() for one in batch], [sample(key, sizes[key]).tobytes() for key in keys])
                     single = list(DataLoader(dataset, batch_size=None, num_workers=workers))
@@ -310,10 +338,49 @@ class Protocols(WithFiles):
                 sampler.load_state_dict(sampler.state_dict(first))
                 want = keys_of(epoch, Sampler(cache, 16, seed=4))[first:]
                 loader = DataLoader(Stream(dataset, sampler), batch_size=None, num_workers=workers)
-                for (batch, keys), expected in zip(loader, want):
+                for (batch, keys), expected in in_pairs(self, loader, want):
                     self.same(keys, 2 * expected)
                     self.same(batch, self.all[expected])
                 self.assertEqual(len(want), len(sampler) - first)
+
+    def test_a_stream_is_resumed_by_other_ranks_and_batches(self):
+        dataset = Dataset(self.cache, transform=first_number)
+        before = Sampler(self.cache, 16, seed=4)
+        whole = np.concatenate(keys_of(1, before))
+        share = share_of(dataset, before)
+        for stop in range(1, 6):
+            next(share)
+            self.assertEqual(before.state_dict()["batches"], stop)
+            state = pickle.loads(pickle.dumps(share.state_dict()))
+            for ranks, size in ((1, 16), (1, 8), (2, 8), (4, 2)):
+                parts = []
+                for rank in range(ranks):
+                    later = share_of(dataset, Sampler(self.cache, size, seed=4, rank=rank, world_size=ranks))
+                    later.load_state_dict(state)
+                    parts.append(np.concatenate([keys // 2 for _, keys in later]))
+                    self.assertEqual(later.state_dict()["sampler"]["epoch"], 1)
+                self.assertEqual(np.stack(parts, 1).reshape(-1).tolist(), whole[16 * stop:].tolist(), (stop, ranks, size))
+
+    def test_a_worker_of_a_stream_is_resumed_by_the_like(self):
+        dataset = Dataset(self.cache, transform=first_number)
+        with unittest.mock.patch("torch.utils.data.get_worker_info", lambda: types.SimpleNamespace(id=1, num_workers=2)):
+            share = share_of(dataset, Sampler(self.cache, 16, seed=4))
+            next(share)
+            state = share.state_dict()
+            rest = [keys.tolist() for _, keys in share]
+            later = share_of(dataset, Sampler(self.cache, 16, seed=4))
+            later.load_state_dict(state)
+            self.assertEqual([keys.tolist() for _, keys in later], rest)
+            for size, ranks, words in ((8, 1, "batch_size 16"), (16, 2, "world_size 1")):
+                with self.assertRaisesRegex(hocket.InvalidArgumentError, words):
+                    share_of(dataset, Sampler(self.cache, size, seed=4, world_size=ranks)).load_state_dict(state)
+
+    def test_a_stream_with_workers_does_not_know_how_many_batches_were_given(self):
+        sampler = Sampler(self.shared, 16)
+        next(iter(DataLoader(Stream(Dataset(self.shared), sampler), batch_size=None, num_workers=2)))
+        with self.assertRaisesRegex(hocket.InvalidArgumentError, "call state_dict.batches."):
+            sampler.state_dict()
+        self.assertEqual(sampler.state_dict(1)["batches"], 1)
 
     @unittest.skipUnless(importlib.util.find_spec("torchdata"), "torchdata is not installed")
     def test_stateful_loaders(self):
@@ -381,6 +448,41 @@ def given_twice_in_parts(batch, keys):
     return batch, batch[3:5], batch
 
 
+def copied(batch, keys):
+    first, second = copy.deepcopy([batch, batch])
+    assert first is second
+    return batch, first.add_(1), copy.copy(batch)
+
+
+def stored(batch, keys):
+    file = io.BytesIO()
+    torch.save({"batch": batch}, file)
+    file.seek(0)
+    for other in (pickle.loads(pickle.dumps(batch)), torch.load(file)["batch"], copy.copy(batch), copy.deepcopy(batch)):
+        assert type(other) is torch.Tensor and torch.equal(other, batch)
+    return batch
+
+
+class Formed:
+    """Gives batches in a dict's or a tuple's places."""
+
+    def __init__(self, form):
+        self.form = form
+
+    def __call__(self, batch, keys):
+        return {name: batch for name in self.form} if isinstance(self.form, dict) else (batch,) * len(self.form)
+
+
+class Again:
+    """Gives the first batch that a worker has seen, always."""
+
+    kept = None
+
+    def __call__(self, batch, keys):
+        self.kept = batch if self.kept is None else self.kept
+        return self.kept
+
+
 class Mixtures(unittest.TestCase):
     LENGTHS = (50, 7, 31)
     folder: "tempfile.TemporaryDirectory[str]"
@@ -427,7 +529,8 @@ class Mixtures(unittest.TestCase):
         for workers in (0, 2):
             mixture = self.mixture([1, 1, 2], 100)
             sampler = Sampler(mixture, 16, seed=1)
-            for batch, keys in zip(DataLoader(mixture, batch_size=None, sampler=sampler, num_workers=workers), Sampler(mixture, 16, seed=1)):
+            loader = DataLoader(mixture, batch_size=None, sampler=sampler, num_workers=workers)
+            for batch, keys in in_pairs(self, loader, Sampler(mixture, 16, seed=1)):
                 self.assertEqual(batch.tolist(), self.want(keys))
             self.assertEqual(torch.cat(list(DataLoader(mixture, batch_size=5, num_workers=workers))).tolist(), self.want(range(sum(self.LENGTHS))))
             several = DataLoader(mixture, batch_size=3, sampler=sampler, num_workers=workers, collate_fn=as_it_is)
@@ -477,6 +580,11 @@ class Mixtures(unittest.TestCase):
             unlike[[0, 50]]
         with self.assertRaisesRegex(hocket.InvalidArgumentError, "1 or more"):
             Mixture([])
+        for one, other, words in (({"x": 0}, {"y": 0}, "dicts of .'x'., and .'y'.: .*the same names"), ({"x": 0}, {"x": 0, "y": 0}, "dicts of"),
+                                  ((0,), (0, 0), "tuples of 1, 2 fields"), ((0, 0), (0,), "tuples of 2, 1 fields")):
+            unlike = Mixture([Dataset(cache, transform=Formed(form)) for cache, form in zip(self.caches, (one, other))])
+            with self.assertRaisesRegex(hocket.InvalidArgumentError, words):
+                unlike[[0, 50]]
 
 
 if __name__ == "__main__":

@@ -4,9 +4,13 @@
     dataset = Dataset(cache, dtype=torch.float32, shape=(3, 96, 96))
     sampler = Sampler(dataset, batch_size=64, seed=7)
     loader = DataLoader(dataset, batch_size=None, sampler=sampler, num_workers=2)
-    for epoch in range(sampler.epoch, 10):
+    for epoch in range(first, 10):  # 0, or the epoch of your checkpoint
         sampler.set_epoch(epoch)
         for batch in loader: ...
+
+To resume, keep the epoch and sampler.state_dict(batches) in the checkpoint, and call sampler.load_state_dict() before the
+loop. After load_state_dict() of torchdata's StatefulDataLoader sampler.epoch is not the state's until an iteration begins:
+let the program's own epoch begin the loop, as here.
 
 Without workers hocket.Cache does as well. A message from a worker costs more than a batch of small samples. So let a
 worker send several batches at once:

@@ -131,8 +131,14 @@ def _joined(parts: list[Any], places: list[np.ndarray[Any, Any]], count: int) ->
     if isinstance(first, np.ndarray):
         return _scattered(parts, places, np.empty((count, *first.shape[1:]), first.dtype))
     if isinstance(first, dict):
+        if any(part.keys() != first.keys() for part in parts):
+            raise invalid(f"the batches of a mixture's datasets are dicts of {', and '.join(str(sorted(map(str, part))) for part in parts)}: "
+                          "give the datasets transforms that return the same names")
         return {name: _joined([part[name] for part in parts], places, count) for name in first}
     if isinstance(first, tuple):
+        if any(len(part) != len(first) for part in parts):
+            raise invalid(f"the batches of a mixture's datasets are tuples of {', '.join(str(len(part)) for part in parts)} fields: give the "
+                          "datasets transforms that return as many")
         return tuple(_joined(list(fields), places, count) for fields in zip(*parts))
     if isinstance(first, list) and all(len(part) == len(at) for part, at in zip(parts, places)):
         return _scattered(parts, places, [None] * count)

@@ -13,6 +13,8 @@ def numbers_of(keys: Any, count: int) -> tuple[np.ndarray[Any, Any], bool]:
     """Returns the keys as an array, and if they were one number. keys: a number, several in anything with an order, or a
     slice; those below 0 count from the end of `count` samples, as a list's do."""
     if isinstance(keys, slice):
+        if count == 0:
+            raise invalid("how many samples the source has is not known, and a slice needs it: name the keys")
         return np.arange(*keys.indices(count)), False
     is_array = isinstance(keys, np.ndarray)
     wanted = keys if is_array else np.asarray(keys if np.ndim(keys) == 0 or hasattr(keys, "__array__") else list(keys))

@@ -34,7 +34,8 @@ class Sampler(torch.utils.data.BatchSampler):
     with: a DataLoader's workers are ahead of that. Another number of ranks, of workers, and another batch_size may
     continue: together the ranks go on in the same order, behind the samples that were used. If batch_size * world_size
     is the same as before, all later steps have the same samples as without the interruption (but for those that fill up
-    the last one). torchdata's StatefulDataLoader does that by itself.
+    the last one). torchdata's StatefulDataLoader does that by itself, but not before its iteration begins: `epoch` is not
+    the state's until then. Keep the epoch in a checkpoint of your own, and call set_epoch() with it.
     """
 
     def __init__(self, dataset: Dataset | Mixture | Cache | SharedCache, batch_size: int, *, shuffle: bool = True, seed: int = 0,
@@ -48,6 +49,7 @@ class Sampler(torch.utils.data.BatchSampler):
         self.epoch = 0
         self._first = 0  # the batch with which the next iteration begins
         self._given = 0  # how many batches of the epoch the latest iteration has behind it
+        self._knows_given = True  # False: a Stream's workers may be iterating
 
     @property
     def sampler(self) -> Sampler:
@@ -82,7 +84,7 @@ class Sampler(torch.utils.data.BatchSampler):
         """Begins an iteration: returns the number of its first batch, and all batches of the epoch. is_told: the cache is
         told their order."""
         first, self._first = self._first, 0
-        self._given = first
+        self._given, self._knows_given = first, True
         batches = self._batches()
         if is_told and first < len(batches):
             self._dataset.set_order(np.concatenate(batches), first * self.batch_size)
@@ -95,6 +97,9 @@ class Sampler(torch.utils.data.BatchSampler):
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
         """Returns the state of training after this many batches of this epoch. None: after those that the latest
         iteration has given, which is right where no worker is ahead, or where a StatefulDataLoader asks."""
+        if batches is None and not self._knows_given:
+            raise invalid("how many batches the workers of a Stream have given is not known here: call state_dict(batches) with the number "
+                          "that you have trained with")
         return {"epoch": self.epoch, "batches": self._given if batches is None else batches, "seed": self.seed,
                 "batch_size": self.batch_size, "world_size": self.world_size, "samples": self._samples,
                 "shuffle": self.shuffle, "drop_last": self.drop_last, "mixture": self._dataset.parts_of_epoch()}

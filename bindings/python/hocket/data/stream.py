@@ -9,6 +9,7 @@ import torch
 from hocket.data.dataset import Dataset
 from hocket.data.mixture import Mixture
 from hocket.data.sampler import Sampler
+from hocket.errors import invalid
 
 
 class Stream(torch.utils.data.IterableDataset):
@@ -16,11 +17,13 @@ class Stream(torch.utils.data.IterableDataset):
     batch_size=None). Workers share them, and the DataLoader gives them in the sampler's order.
 
     A worker has the sampler as it was when the DataLoader's iteration began: call set_epoch() before, and do without
-    persistent_workers.
+    persistent_workers. How many batches have been given the sampler knows without workers only: with them call
+    sampler.state_dict(batches).
     """
 
     def __init__(self, dataset: Dataset | Mixture, sampler: Sampler) -> None:
         self.dataset, self.sampler = dataset, sampler
+        sampler._knows_given = False  # until an iteration begins in this process
 
     def __len__(self) -> int:
         return len(self.sampler)
@@ -34,6 +37,7 @@ class _Share:
 
     def __init__(self, stream: Stream) -> None:
         worker = torch.utils.data.get_worker_info()
+        self._is_whole = worker is None
         self._number: int = 0 if worker is None else worker.id
         self._workers: int = 1 if worker is None else worker.num_workers
         self._stream = stream
@@ -48,12 +52,21 @@ class _Share:
         if place >= len(self._batches):
             raise StopIteration
         self._given += 1
+        if self._is_whole:
+            self._stream.sampler._given = place + 1
         return self._stream.dataset[self._batches[place]]
 
     def state_dict(self) -> dict[str, Any]:
+        if self._is_whole:
+            return {"sampler": self._stream.sampler.state_dict(self._first + self._given), "given": 0}
         return {"sampler": self._stream.sampler.state_dict(self._first), "given": self._given}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._stream.sampler.load_state_dict(state["sampler"])
+        now, of, given = self._stream.sampler.state_dict(0), state["sampler"], state["given"]
+        for name in ("batch_size", "world_size"):
+            if given > 0 and of[name] != now[name]:  # a worker's batches are no whole number of others
+                raise invalid(f"the state is of a worker with {name} {of[name]}, and the sampler has {now[name]}: continue with the same, "
+                              "or keep sampler.state_dict(batches), which others may continue")
+        self._stream.sampler.load_state_dict(of)
         self._first, self._batches = self._stream.sampler.begin(is_told=self._number == 0)
-        self._given = state["given"]
+        self._given = given
