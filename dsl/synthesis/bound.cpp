@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dsl/base/diagnostic.hpp"
 #include "dsl/synthesis/max_flow.hpp"
 
 namespace hocket::dsl {
@@ -13,10 +14,22 @@ struct Cut {
     std::vector<bool> inside;
 };
 
+[[noreturn]] void refuse_rates() {
+    throw DiagnosticError(Span(), "the rates of the links have no common unit that is large enough",
+                          "synthesis counts them in whole numbers of 63 bits: round the rates, as 12.5GB/s");
+}
+
+std::int64_t times(std::int64_t a, std::int64_t b) {
+    std::int64_t product = 0;
+    if (__builtin_mul_overflow(a, b, &product)) refuse_rates();
+    return product;
+}
+
 Cut cut_around(const LinkGraph& graph, const std::vector<Rank>& roots, std::vector<bool> inside) {
     std::int64_t leaving = 0, count = 0;
     for (const LinkGraph::Edge& edge : graph.edges)
-        if (inside[edge.from] && !inside[edge.to]) leaving += edge.rate;
+        if (inside[edge.from] && !inside[edge.to] && __builtin_add_overflow(leaving, edge.rate, &leaving))
+            refuse_rates();
     for (const Rank root : roots) count += inside[static_cast<std::size_t>(root)];
     return {Rational(leaving, std::max<std::int64_t>(count, 1)), std::move(inside)};
 }
@@ -47,9 +60,10 @@ Bound find_bound(const LinkGraph& graph, const std::vector<Rank>& roots, const D
         tighter = false;
         const Rational rate = worst.ratio;
         MaxFlow flow(graph.vertices + 1);
-        for (const LinkGraph::Edge& edge : graph.edges) flow.add(edge.from, edge.to, edge.rate * rate.den());
+        for (const LinkGraph::Edge& edge : graph.edges)
+            flow.add(edge.from, edge.to, times(edge.rate, rate.den()));
         for (const Rank root : roots) flow.add(graph.vertices, static_cast<Vertex>(root), rate.num());
-        const std::int64_t all = rate.num() * static_cast<std::int64_t>(roots.size());
+        const std::int64_t all = times(rate.num(), static_cast<std::int64_t>(roots.size()));
         for (Vertex rank = 0; rank < graph.ranks; ++rank) {
             deadline.check("looking for the worst cut");
             if (!has_other_root(rank) || flow.run(graph.vertices, rank) >= all) continue;

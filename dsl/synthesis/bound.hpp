@@ -16,7 +16,8 @@ struct Bound {
 };
 
 // Returns the highest rate at which each of the roots can send data of its own to all ranks at once.
-// The time for B bytes from each root is B / (rate * unit). Throws DeadlineError.
+// The time for B bytes from each root is B / (rate * unit). Throws DeadlineError, and DiagnosticError for
+// rates with too small a common unit.
 Bound find_bound(const LinkGraph& graph, const std::vector<Rank>& roots, const Deadline& deadline);
 
 }  // namespace hocket::dsl

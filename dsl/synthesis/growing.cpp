@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <set>
 
@@ -14,6 +15,7 @@ constexpr double slack = 1e-9;  // of a link's room, for rounding
 constexpr int tries = 4;        // with other numbers drawn
 constexpr std::size_t moves_an_arc = 200;
 constexpr double steepness = 20;   // of the cost of full links
+constexpr double steepest = 500;   // exponent of a cost: that of links many times too full stays finite
 constexpr double new_sender = 10;  // the cost of each further one in narrow trees
 
 class Grower {
@@ -38,7 +40,8 @@ class Grower {
         trees_.clear();
         senders_.assign(static_cast<std::size_t>(ways_.ranks()), {});
         for (std::int64_t part = 0; part < parts_; ++part)
-            for (const Rank root : roots_) grow_tree(root);
+            for (const Rank root : roots_)
+                if (!grow_tree(root)) return false;
         return lacking() == 0 || move_arcs();
     }
 
@@ -73,7 +76,8 @@ class Grower {
     double cost(const Grown& grown, Rank from, Rank to) const {
         double sum = 0;
         for (const LinkOrbits::Use& use : orbits_.uses(from, to))
-            sum += use.amount / room_[use.orbit] * std::exp(steepness * load_[use.orbit] / room_[use.orbit]);
+            sum += use.amount / room_[use.orbit] *
+                   std::exp(std::min(steepness * load_[use.orbit] / room_[use.orbit], steepest));
         sum *= 1 + 1e-2 * grown.depth[static_cast<std::size_t>(from)];
         if (!is_narrow_) return sum;
         const auto& senders = senders_[static_cast<std::size_t>(first_of(to))];
@@ -87,15 +91,16 @@ class Grower {
         return from;
     }
 
-    void grow_tree(Rank root) {
+    // Returns false if no arc leads to the rest of the ranks.
+    bool grow_tree(Rank root) {
         const auto ranks = static_cast<std::size_t>(ways_.ranks());
         Grown grown{root, std::vector<Rank>(ranks, -1), std::vector<std::uint32_t>(ranks, 0)};
         grown.parent[static_cast<std::size_t>(root)] = root;
         std::vector<Rank> reached{root};
         while (reached.size() < ranks) {
             deadline_.check("growing trees");
-            Arc best;
-            double best_cost = 1e300;
+            Arc best{root, root, 0};
+            double best_cost = std::numeric_limits<double>::infinity();
             for (const Rank from : reached)
                 for (Rank to = 0; to < ways_.ranks(); ++to) {
                     if (grown.parent[static_cast<std::size_t>(to)] >= 0 || !ways_.is_direct(from, to))
@@ -104,6 +109,7 @@ class Grower {
                                         (1 + 1e-3 * std::uniform_real_distribution<double>()(random_));
                     if (cost < best_cost) best_cost = cost, best = {from, to, 0};
                 }
+            if (best.to == root) return false;
             grown.parent[static_cast<std::size_t>(best.to)] = best.from;
             grown.depth[static_cast<std::size_t>(best.to)] =
                 grown.depth[static_cast<std::size_t>(best.from)] + 1;
@@ -112,6 +118,7 @@ class Grower {
             reached.push_back(best.to);
         }
         trees_.push_back(std::move(grown));
+        return true;
     }
 
     static bool is_below(const Grown& grown, Rank rank, Rank above) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -12,7 +13,7 @@
 namespace hocket::dsl {
 namespace {
 
-constexpr double largest_rate = 1e15;  // bytes per second: sums of a network's links stay below 2^63
+constexpr double largest_rate = 1e15;  // bytes per second
 
 }  // namespace
 
@@ -51,7 +52,8 @@ LinkGraph link_graph(const Ways& ways) {
         if (ways.flow() == Flow::combines) std::swap(from, to);
         graph.edges.push_back({from, to, rate, link});
     };
-    std::int64_t divisor = 0, all = 0;
+    std::int64_t divisor = 0;
+    __int128 all = 0;
     for (LinkId link = 0; link < network.links().size(); ++link) {
         if (!used[link]) continue;
         const NetworkLink& one = network.links()[link];
@@ -64,10 +66,14 @@ LinkGraph link_graph(const Ways& ways) {
         all += rate;
         add(one.from, one.to, rate, link);
     }
-    for (LinkGraph::Edge& edge : graph.edges) edge.rate /= std::max<std::int64_t>(divisor, 1);
+    divisor = std::max<std::int64_t>(divisor, 1);
+    for (LinkGraph::Edge& edge : graph.edges) edge.rate /= divisor;
+    if (!network.free_ways().empty() && all / divisor > std::numeric_limits<std::int64_t>::max())
+        throw DiagnosticError(Span(), "the rates of the links have no common unit that is large enough",
+                              "synthesis counts them in whole numbers of 63 bits: round the rates");
     for (const auto& [from, to] : network.free_ways())
-        add(from, to, all / std::max<std::int64_t>(divisor, 1), LinkGraph::free_way);
-    graph.unit = static_cast<double>(std::max<std::int64_t>(divisor, 1));
+        add(from, to, static_cast<std::int64_t>(all / divisor), LinkGraph::free_way);
+    graph.unit = static_cast<double>(divisor);
     return graph;
 }
 

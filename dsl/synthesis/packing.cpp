@@ -58,7 +58,8 @@ class Packer {
                 return add(batch, from, to, trees);
             }
         throw DiagnosticError(Span(), "no trees can be packed into this network",
-                              "some link between switches leads only one way; give it its way back");
+                              "trees are packed only where the links of each switch carry as much in as out "
+                              "(switch/2 and links that say `one way` do not): give links their way back");
     }
 
     void add(Batch& batch, Vertex from, Vertex to, std::int64_t trees) {
@@ -100,9 +101,11 @@ class Packer {
 
 // Returns the capacities if a tree of each root takes 1 / `trees` of a unit's rate.
 Capacities in_trees(const LinkGraph& graph, double trees) {
+    const double most_room = 1e18 / static_cast<double>(graph.edges.size());  // sums stay below 2^63
     Capacities capacities;
     for (const LinkGraph::Edge& edge : graph.edges) {
-        const auto room = static_cast<std::int64_t>(static_cast<double>(edge.rate) * trees * (1 + 1e-12));
+        const auto room = static_cast<std::int64_t>(
+            std::min(static_cast<double>(edge.rate) * trees * (1 + 1e-12), most_room));
         if (room > 0) capacities[{edge.from, edge.to}] += room;
     }
     return capacities;
@@ -113,12 +116,12 @@ struct Division {
     double trees = 0;  // that a unit's rate carries
 };
 
-// Returns the division into few parts that loses least.
+// Returns the division into few parts that loses least. Many parts are tried in coarser steps.
 Division few_parts(const LinkGraph& graph, const std::vector<Rank>& roots, const Bound& bound,
                    const Deadline& deadline) {
     Division best;
     double best_rate = 0;
-    for (std::int64_t parts = 1; parts <= most_parts / 4; ++parts) {
+    for (std::int64_t parts = 1; parts <= most_parts; parts += parts < most_parts / 4 ? 1 : most_parts / 16) {
         double low = static_cast<double>(parts) / bound.rate.value(), high = low;
         while (!can_flow(in_trees(graph, high), graph, roots, parts, deadline)) high *= 2;
         for (int i = 0; i < 30 && high > low * (1 + 1e-6); ++i) {

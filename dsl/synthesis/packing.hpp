@@ -14,7 +14,7 @@ namespace hocket::dsl {
 inline constexpr std::int64_t most_parts = 128;
 
 // Returns trees for these roots, at the bound if its rate needs no more than most_parts. Throws
-// DeadlineError.
+// DeadlineError, and DiagnosticError if there are none: switches carry more one way than the other.
 Forest pack_trees(const LinkGraph& graph, const Ways& ways, const std::vector<Rank>& roots,
                   const Bound& bound, const Deadline& deadline);
 

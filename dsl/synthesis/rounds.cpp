@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <random>
 #include <utility>
@@ -23,7 +24,9 @@ class Spreading {
           limits_(limits),
           deadline_(deadline),
           senders_(representatives(turns, ways.ranks())),
-          pieces_(ranks_ * static_cast<std::size_t>(limits.parts)),
+          slot_(ranks_, 0),
+          holders_(number_roots(roots)),
+          pieces_(holders_.size() * static_cast<std::size_t>(limits.parts)),
           has_(ranks_, std::vector<bool>(pieces_, false)),
           coming_(has_),
           ease_(ranks_, std::vector<double>(pieces_, 0)),
@@ -57,10 +60,22 @@ class Spreading {
     };
 
     std::size_t piece_of(Rank root, std::int64_t part) const {
-        return static_cast<std::size_t>(root) * static_cast<std::size_t>(limits_.parts) +
+        return slot_[static_cast<std::size_t>(root)] * static_cast<std::size_t>(limits_.parts) +
                static_cast<std::size_t>(part);
     }
-    Rank root_of(std::size_t piece) const { return static_cast<Rank>(std::int64_t(piece) / limits_.parts); }
+    Rank root_of(std::size_t piece) const {
+        return holders_[piece / static_cast<std::size_t>(limits_.parts)];
+    }
+    // Returns the roots and all that the turns make of them, and numbers them, as only they have pieces.
+    std::vector<Rank> number_roots(const std::vector<Rank>& roots) {
+        std::vector<Rank> holders;
+        for (const Rank root : roots)
+            for (Rank image = 0; image < images(turns_); ++image) holders.push_back(moved(root, image));
+        std::sort(holders.begin(), holders.end());
+        for (std::size_t slot = 0; slot < holders.size(); ++slot)
+            slot_[static_cast<std::size_t>(holders[slot])] = slot;
+        return holders;
+    }
 
     Rank moved(Rank rank, Rank image) const {
         for (const Turn& turn : turns_) {
@@ -101,12 +116,37 @@ class Spreading {
         got_ = sent_;
         // What is left of a piece's room is kept, so that rooms need not be whole.
         for (double& room : room_) room = std::isinf(room) ? 0 : room - std::floor(room + whole);
-        for (bool any = false; !any;) {
+        double more = 1;  // rounds' room
+        for (bool any = false; !any; more = rounds_to_wait()) {
             for (std::uint32_t orbit = 0; orbit < orbits_.count(); ++orbit)
-                room_[orbit] += orbits_.rate(orbit) * limits_.seconds;
+                room_[orbit] += more * orbits_.rate(orbit) * limits_.seconds;
             for (Message message = best(); message.pieces > 0; message = best(), any = true)
                 send(message, round);
         }
+    }
+
+    // Returns the rounds after which some link has room for a piece that its receiver lacks.
+    double rounds_to_wait() const {
+        double least = std::numeric_limits<double>::infinity();
+        if (!limits_.fills_links()) return 1;
+        for (const Rank from : senders_)
+            for (Rank to = 0; to < ways_.ranks(); ++to) {
+                if (to == from || !ways_.is_direct(from, to) || !lacks(from, to)) continue;
+                double wait = 1;
+                for (const LinkOrbits::Use& use : orbits_.uses(from, to))
+                    wait = std::max(wait, std::ceil((use.amount * (1 - whole) - room_[use.orbit]) /
+                                                    (orbits_.rate(use.orbit) * limits_.seconds)));
+                least = std::min(least, wait);
+            }
+        return std::isinf(least) ? 1 : least;
+    }
+    // Returns true if one rank has what will not come to the other.
+    bool lacks(Rank from, Rank to) const {
+        const auto &has = has_[static_cast<std::size_t>(from)],
+                   &coming = coming_[static_cast<std::size_t>(to)];
+        for (std::size_t piece = 0; piece < pieces_; ++piece)
+            if (has[piece] && !coming[piece]) return true;
+        return false;
     }
 
     std::size_t room_for(Rank from, Rank to) const {
@@ -187,6 +227,8 @@ class Spreading {
     RoundLimits limits_;
     const Deadline& deadline_;
     std::vector<Rank> senders_;
+    std::vector<std::size_t> slot_;  // of a root among those that have pieces
+    std::vector<Rank> holders_;      // by slot
     std::size_t pieces_;
     std::vector<std::vector<bool>> has_, coming_;  // by rank and piece: before the round, and after it
     std::vector<std::vector<double>> ease_;  // the rates from those that will have a piece to a rank, in sum

@@ -19,9 +19,9 @@ struct RoundLimits {
     bool fills_links() const { return seconds < std::numeric_limits<double>::infinity(); }
 };
 
-// Each rank gets each piece once. In each round, ranks send each other what the receiver lacks: the longest
-// message first, with the pieces that are hardest to get elsewhere. The roots stand for all that the turns
-// make of them. Throws DeadlineError.
+// Each rank gets each piece of the roots once. In each round, ranks send each other what the receiver lacks:
+// the longest message first, with the pieces that are hardest to get elsewhere. The roots stand for all that
+// the turns make of them. Throws DeadlineError.
 Forest spread_in_rounds(const Ways& ways, const std::vector<Turn>& turns, const std::vector<Rank>& roots,
                         const RoundLimits& limits, const Deadline& deadline);
 

@@ -3,46 +3,78 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
+#include <tuple>
+#include <utility>
 
 namespace hocket::dsl {
 namespace {
 
-// Links are brought to each other by the ways they are on, of which one that takes several paths at once says
-// little: it lists its links in no order.
-bool is_one_path(const std::vector<Hop>& hops) {
-    return std::all_of(hops.begin(), hops.end(), [](const Hop& hop) { return hop.share == 1; });
+constexpr double share_steps = 1099511627776;  // 2^40: shares that differ by rounding are the same
+
+std::uint64_t mixed(std::uint64_t value) {
+    value += 0x9e3779b97f4a7c15;
+    value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9;
+    value = (value ^ value >> 27) * 0x94d049bb133111eb;
+    return value ^ value >> 31;
 }
 
-// The turn must bring each link to one other, of the same rate.
-class LinkImages {
-  public:
-    explicit LinkImages(const std::vector<NetworkLink>& links)
-        : links_(links), image_(links.size(), none), source_(image_) {}
-
-    bool add(LinkId from, LinkId to) {
-        if (image_[from] == none && source_[to] == none) image_[from] = to, source_[to] = from;
-        return image_[from] == to && source_[to] == from && links_[from].rate == links_[to].rate;
-    }
-
-  private:
-    static constexpr LinkId none = ~LinkId{0};
-    const std::vector<NetworkLink>& links_;
-    std::vector<LinkId> image_, source_;
-};
-
-bool leaves_ways(const Ways& ways, const Turn& turn, const Deadline& deadline) {
-    LinkImages images(ways.network().links());
+// Returns a number for each link that says which pairs of ranks use it, with which shares of their messages,
+// if the turn moves the ranks. On a way of one path its place counts, too; several paths at once list their
+// links in no order.
+std::vector<std::uint64_t> users_after(const Ways& ways, const Turn& turn, const Deadline& deadline) {
+    std::vector<std::uint64_t> users(ways.network().links().size(), 0);
     for (Rank from = 0; from < ways.ranks(); ++from) {
         deadline.check("looking for symmetries");
+        const auto row =
+            static_cast<std::uint64_t>(turn.moved(from, 1)) * static_cast<std::uint64_t>(ways.ranks());
         for (Rank to = 0; to < ways.ranks(); ++to) {
-            const auto &one = ways.of(from, to), &other = ways.of(turn.moved(from, 1), turn.moved(to, 1));
-            if (one.size() != other.size() || is_one_path(one) != is_one_path(other)) return false;
-            if (!is_one_path(one)) continue;
-            for (std::size_t i = 0; i < one.size(); ++i)
-                if (!images.add(one[i].link, other[i].link)) return false;
+            const std::uint64_t pair = mixed(row + static_cast<std::uint64_t>(turn.moved(to, 1)));
+            const std::vector<Hop>& hops = ways.of(from, to);
+            const bool is_one_path =
+                std::all_of(hops.begin(), hops.end(), [](const Hop& hop) { return hop.share == 1; });
+            for (std::size_t i = 0; i < hops.size(); ++i) {
+                const auto share = static_cast<std::uint64_t>(std::llround(hops[i].share * share_steps));
+                users[hops[i].link] += mixed(mixed(pair ^ share) + (is_one_path ? i : 0));
+            }
         }
     }
-    return true;
+    return users;
+}
+
+// Returns the link that the turn makes of each: of the same rate, and used by what it makes of the pairs that
+// use the first. Returns nothing if there is none for some link.
+std::optional<std::vector<LinkId>> images_of_links(const Ways& ways, const Turn& turn,
+                                                   const Deadline& deadline) {
+    const auto& links = ways.network().links();
+    const auto in_order = [&](const Turn& by) {
+        const std::vector<std::uint64_t> users = users_after(ways, by, deadline);
+        std::vector<std::tuple<double, std::uint64_t, LinkId>> order;
+        for (LinkId link = 0; link < links.size(); ++link)
+            order.emplace_back(links[link].rate, users[link], link);
+        std::sort(order.begin(), order.end());
+        return order;
+    };
+    const auto before = in_order(Turn()), after = in_order(turn);
+    std::vector<LinkId> image(links.size());
+    for (std::size_t i = 0; i < links.size(); ++i) {
+        const auto& [rate, users, link] = before[i];
+        const auto& [moved_rate, moved_users, moved_link] = after[i];
+        if (rate != moved_rate || users != moved_users) return std::nullopt;
+        image[moved_link] = link;
+    }
+    return image;
+}
+
+bool leaves_ways(const Ways& ways, const Turn& turn, const Deadline& deadline) {
+    for (Rank from = 0; from < ways.ranks(); ++from)
+        for (Rank to = 0; to < ways.ranks(); ++to) {
+            const Rank moved_from = turn.moved(from, 1), moved_to = turn.moved(to, 1);
+            if (ways.of(from, to).size() != ways.of(moved_from, moved_to).size() ||
+                ways.is_direct(from, to) != ways.is_direct(moved_from, moved_to))
+                return false;
+        }
+    return images_of_links(ways, turn, deadline).has_value();
 }
 
 }  // namespace
@@ -83,13 +115,8 @@ void LinkOrbits::unite(const Ways& ways, const std::vector<Turn>& turns) {
         return link;
     };
     for (const Turn& turn : turns)
-        for (Rank from = 0; from < ways.ranks(); ++from)
-            for (Rank to = 0; to < ways.ranks(); ++to) {
-                const auto &one = ways.of(from, to), &other = ways.of(turn.moved(from, 1), turn.moved(to, 1));
-                if (is_one_path(one))
-                    for (std::size_t i = 0; i < one.size(); ++i)
-                        first[find(one[i].link)] = find(other[i].link);
-            }
+        if (const auto image = images_of_links(ways, turn, no_deadline))
+            for (LinkId link = 0; link < links.size(); ++link) first[find(link)] = find((*image)[link]);
     constexpr auto none = ~std::uint32_t{0};
     std::vector<std::uint32_t> number(links.size(), none);
     for (LinkId link = 0; link < links.size(); ++link) {

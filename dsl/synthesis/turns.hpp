@@ -8,8 +8,8 @@
 
 namespace hocket::dsl {
 
-// Returns turns of different coordinates, each of which leaves every way what it was: as long, over links of
-// the same rates. Throws DeadlineError.
+// Returns turns of different coordinates, each of which leaves every way what it was: as long, and over links
+// of the same rates that the same ways share, be it one path or several at once. Throws DeadlineError.
 std::vector<Turn> find_turns(const Ways& ways, const Deadline& deadline);
 
 // The links that turns make of each other.

@@ -50,6 +50,25 @@ std::string random_network(std::mt19937& random, Rank ranks) {
     return text;
 }
 
+// Each rank hangs on both of two switches, the last one by links of another rate.
+std::string two_switches(Rank ranks, double last) {
+    std::string text;
+    for (Rank rank = 0; rank < ranks; ++rank)
+        for (const char* one : {"a", "b"})
+            text += fmt::format("link {} {} {}GB/s 1us;", rank, one, rank + 1 < ranks ? 1 : last);
+    return text;
+}
+
+SynthesisRequest to_synthesize(Collective collective, const std::string& network, Rank ranks) {
+    SynthesisRequest request;
+    request.collective = collective;
+    request.network = network;
+    request.ranks = ranks;
+    request.bytes = 64 << 20;
+    request.name = "s";
+    return request;
+}
+
 std::vector<Rank> all_ranks(Rank ranks) {
     std::vector<Rank> all(static_cast<std::size_t>(ranks));
     std::iota(all.begin(), all.end(), 0);
@@ -202,6 +221,9 @@ TEST_CASE("the turns of a network are found, and no others") {
     CHECK(turns("link 0 s 1GB/s; link 1 s 1GB/s; link 2 s 1GB/s; link 3 s 1GB/s", "4") == "1x4 ");
     CHECK(turns("link 0 1 1GB/s; link 2 3 1GB/s; link 0 s 1GB/s; link 2 s 1GB/s", "4") == "2x2 ");
     CHECK(turns("end l0 1 1GB/s", "2x2") == "");
+    // Messages take both switches at once.
+    CHECK(turns(two_switches(4, 1), "4") == "1x4 ");
+    CHECK(turns(two_switches(4, 0.01), "4") == "");
 }
 
 TEST_CASE("trees of which turns make all others are at the bound, and are proved") {
@@ -256,12 +278,7 @@ TEST_CASE("synthesis proves and predicts what it returns") {
          {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce, Collective::broadcast,
           Collective::reduce, Collective::all_to_all}) {
         INFO(name_of(collective));
-        SynthesisRequest request;
-        request.collective = collective;
-        request.network = network;
-        request.ranks = 4;
-        request.bytes = 64 << 20;
-        request.name = "s";
+        const SynthesisRequest request = to_synthesize(collective, network, 4);
         Synthesizer synthesizer(request);
         const SynthesisBound bound = synthesizer.bound();
         const Synthesized found = synthesizer.synthesize();
@@ -271,6 +288,69 @@ TEST_CASE("synthesis proves and predicts what it returns") {
         CHECK(found.seconds < bound.seconds * 1.5);
         prove(found.text, request.collective, 4);
     }
+}
+
+TEST_CASE("synthesis measures the root that was asked for, over several paths, too") {
+    for (const Collective collective : {Collective::broadcast, Collective::reduce})
+        for (const Rank root : {0, 3}) {
+            INFO(name_of(collective) << " of root " << root);
+            SynthesisRequest request = to_synthesize(collective, two_switches(4, 0.01), 4);
+            request.root = root;
+            Synthesizer synthesizer(request);
+            const SynthesisBound bound = synthesizer.bound();
+            const Synthesized found = synthesizer.synthesize();
+            CHECK(found.busiest >= bound.seconds * (1 - 1e-9));
+            CHECK(found.seconds >= found.busiest * (1 - 1e-9));
+            CHECK(found.seconds < bound.seconds * 1.1);
+            prove(found.text, collective, 4);
+        }
+}
+
+TEST_CASE("where no trees can be packed, rounds spread from a root and combine at it") {
+    for (const Collective collective : {Collective::broadcast, Collective::reduce}) {
+        INFO(name_of(collective));
+        const Synthesized found =
+            Synthesizer(to_synthesize(collective, "switch/2@1GB/s,1us", 8)).synthesize();
+        CHECK(found.in_time);
+        prove(found.text, collective, 8);
+    }
+}
+
+TEST_CASE("a small broadcast takes as few rounds as a binomial tree") {
+    SynthesisRequest request = to_synthesize(Collective::broadcast, "switch@10GB/s,1us", 16);
+    request.bytes = 1024;
+    const Synthesized small = Synthesizer(request).synthesize();
+    CHECK(small.way.find("trees") == std::string::npos);
+    INFO(small.way);
+    CHECK(small.seconds < 8e-6);  // a chain takes twice as long
+    prove(small.text, Collective::broadcast, 16);
+}
+
+TEST_CASE("rates that whole numbers of 63 bits cannot count are refused, or the bound is right") {
+    // Two cliques, joined by one link.
+    const auto rate = [](Rank half, const std::string& inside) {
+        std::string text = fmt::format("link 0 {} 1000GB/s;", half);
+        for (const Rank first : {Rank{0}, half})
+            for (Rank a = 0; a < half; ++a)
+                for (Rank b = 0; b < a; ++b)
+                    text += fmt::format("link {} {} {};", first + a, first + b, inside);
+        const Network network = find_network(text, flat_topology(2 * half));
+        const LinkGraph graph = link_graph(Ways(network, Flow::spreads, no_deadline));
+        return find_bound(graph, all_ranks(2 * half), no_deadline).rate.value() * graph.unit;
+    };
+    CHECK(rate(10, "900001GB/s") == Approx(1e11));
+    CHECK(test::error_of([&] { rate(100, "989999.999999999GB/s"); }).find("no common unit") !=
+          std::string::npos);
+}
+
+TEST_CASE("a link that is almost full does not keep rounds waiting") {
+    const Network network = find_network("link 0 1 1GB/s", flat_topology(2));
+    const Ways ways(network, Flow::spreads, no_deadline);
+    RoundLimits limits;
+    limits.seconds = 1e-24;  // a piece takes 1e15 rounds
+    const Forest forest = spread_in_rounds(ways, {}, {0, 1}, limits, no_deadline);
+    CHECK(forest.trees.size() == 2);
+    CHECK(rounds(forest) == 1);
 }
 
 TEST_CASE("synthesis refuses what it cannot do") {

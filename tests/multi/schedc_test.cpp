@@ -151,6 +151,11 @@ TEST_CASE("synthesize says what the bound is, and what is wrong") {
     CHECK(bound.exit_code == 0);
     CHECK_THAT(bound.out,
                Contains("the worst cut is around ranks") && Contains("1 to 0, 7 to 0, 8 to 0, 56 to 0"));
+    const std::string one_way = "link 0 1 3GB/s one way; link 1 2 2GB/s one way; link 2 0 5GB/s one way";
+    CHECK_THAT(schedc({"synthesize", "all_gather", "-n", "3", "-N", one_way, "--bound"}).out,
+               Contains("around ranks 0, 1\nwhose data leave it by 1 to 2\n"));
+    CHECK_THAT(schedc({"synthesize", "reduce_scatter", "-n", "3", "-N", one_way, "--bound"}).out,
+               Contains("around ranks 0, 2\nwhose results need what comes in by 1 to 2\n"));
     const auto refused = [](std::vector<std::string> words, const std::string& message) {
         words.insert(words.begin(), "synthesize");
         const Finished result = schedc(words);

@@ -55,8 +55,10 @@ std::string bound_text(const SynthesisBound& bound, const SynthesizeRequest& req
         fmt::format("bound: {} for {} of {} on {}\n", text_of_time(bound.seconds),
                     text_of_size(static_cast<double>(request.bytes)), request.collective, topology);
     if (!bound.leaving.empty())
-        text += fmt::format("the worst cut is around rank{} {}\nwhose data leave it by {}\n",
-                            bound.inside.size() == 1 ? "" : "s", listed(bound.inside), listed(bound.leaving));
+        text += fmt::format("the worst cut is around rank{} {}\n{} by {}\n",
+                            bound.inside.size() == 1 ? "" : "s", listed(bound.inside),
+                            bound.comes_in ? "whose results need what comes in" : "whose data leave it",
+                            listed(bound.leaving));
     return text;
 }
 
@@ -78,9 +80,7 @@ std::string share(double part, double whole) {
     return whole > 0 ? fmt::format(" ({:.3f} of the bound)", part / whole) : "";
 }
 
-}  // namespace
-
-int run_synthesize(const SynthesizeRequest& request) {
+int synthesize(const SynthesizeRequest& request) {
     Interruptible watcher(request.waiting);
     SynthesisRequest synthesis;
     synthesis.collective = find_collective(request.collective, "", request.search_path);
@@ -91,6 +91,7 @@ int run_synthesize(const SynthesizeRequest& request) {
     synthesis.root = request.root;
     synthesis.bytes = request.bytes;
     synthesis.name = request.name;
+    synthesis.seconds = request.seconds;
     synthesis.deadline = Deadline(std::chrono::duration<double>(request.seconds), &watcher);
     if (request.topology.empty() && request.ranks == 0)
         throw NotFoundError(
@@ -111,13 +112,32 @@ int run_synthesize(const SynthesizeRequest& request) {
     else
         write_result(request.output, text);
     if (!found.in_time)
-        say("note: {} before all was tried; this is the best so far",
-            is_interrupted ? "interrupted" : fmt::format("{:g} s were over", request.seconds));
+        say("note: {}; this is the best so far",
+            is_interrupted ? "interrupted before all was tried"
+                           : fmt::format("{:g} s were too short to try all", request.seconds));
+    if (found.left_out > 0)
+        say("note: {} of what was tried could not be had, at first: {}", found.left_out, found.why_left_out);
     fmt::print(stderr, "{}{}\nbusiest link: {}{}\npredicted: {}{}; {} schedules tried\n",
                bound_text(bound, request, topology), found.way, text_of_time(found.busiest),
                share(found.busiest, bound.seconds), text_of_time(found.seconds),
                share(found.seconds, bound.seconds), found.tried);
     return 0;
+}
+
+}  // namespace
+
+int run_synthesize(const SynthesizeRequest& request) {
+    try {
+        return synthesize(request);
+    } catch (const DeadlineError& error) {
+        // The hint of planning speaks of schedules that somebody has written.
+        const std::string text = error.what();
+        const auto hint = text.find("\n  hint:");
+        if (hint == std::string::npos) throw;
+        throw DeadlineError(text.substr(0, hint) +
+                            "\n  hint: there is no schedule yet: give it more time with --seconds, or take "
+                            "fewer ranks");
+    }
 }
 
 }  // namespace hocket::tools
