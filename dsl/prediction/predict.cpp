@@ -161,30 +161,31 @@ void Predictor::Run::find_queues() {
     const auto& messages = layout_.messages;
     queues_.assign(messages.size(), 0);
     if (layout_.classes()) return;  // all ranks do the same, so each gets as many as it sends
+    // Tiles have no rounds of their own, and messages of different rounds do not wait for each other. Starts
+    // in tiles are large, so that a share of the latency would count little.
+    if (layout_.options.tiles > 1) return;
     struct Count {
         std::uint32_t sent = 0, received = 0;
     };
-    std::vector<Count> counts(free_.size() * layout_.options.tiles);
-    const auto count_of = [&](const Message& message, Rank rank) -> Count& {
-        return counts[message.tile * free_.size() + static_cast<std::size_t>(rank)];
-    };
+    std::vector<Count> counts(free_.size());
+    const auto count_of = [&](Rank rank) -> Count& { return counts[static_cast<std::size_t>(rank)]; };
     const std::vector<MessageId>& order = layout_.by_round;
     for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
         for (; end < order.size() && messages[order[end]].round == messages[order[begin]].round; ++end) {
             const Message& message = messages[order[end]];
-            ++count_of(message, message.source).sent;
-            ++count_of(message, message.destination).received;
+            ++count_of(message.source).sent;
+            ++count_of(message.destination).received;
         }
         deadline_.check(following_messages, end - begin);
         for (std::size_t i = begin; i < end; ++i) {
             const Message& message = messages[order[i]];
-            const std::uint32_t sent = count_of(message, message.source).sent,
-                                received = count_of(message, message.destination).received;
+            const std::uint32_t sent = count_of(message.source).sent,
+                                received = count_of(message.destination).received;
             queues_[order[i]] = received > sent ? received - sent : 0;
         }
         for (std::size_t i = begin; i < end; ++i) {
             const Message& message = messages[order[i]];
-            count_of(message, message.source) = count_of(message, message.destination) = {};
+            count_of(message.source) = count_of(message.destination) = {};
         }
     }
 }

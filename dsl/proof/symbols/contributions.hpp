@@ -45,10 +45,11 @@ class Contributions {
     bool contains(SetId set, Rank rank) const {
         const std::span<const std::uint64_t> words = words_of(set);
         if (is_dense(words)) return words[static_cast<std::size_t>(rank) / 64] >> rank % 64 & 1;
-        return std::any_of(words.begin(), words.end(), [&](std::uint64_t word) {
-            const Run run = run_of(word);
-            return run.begin <= rank && rank < run.end;
-        });
+        // Runs are in order: of those that begin at the rank or before, only the last can hold it.
+        const auto after =
+            std::upper_bound(words.begin(), words.end(), rank,
+                             [](Rank sought, std::uint64_t word) { return sought < run_of(word).begin; });
+        return after != words.begin() && rank < run_of(*(after - 1)).end;
     }
 
     Rank size(SetId set) const {
@@ -65,8 +66,13 @@ class Contributions {
     Rank missing(SetId a, SetId b) const { return first(a, b, false); }
 
     // The set must not be empty.
-    Rank lowest(SetId set) const { return common(set, set); }
+    Rank lowest(SetId set) const {
+        const std::span<const std::uint64_t> words = words_of(set);
+        return is_dense(words) ? common(set, set) : run_of(words.front()).begin;
+    }
     Rank highest(SetId set) const {
+        const std::span<const std::uint64_t> words = words_of(set);
+        if (!is_dense(words)) return run_of(words.back()).end - 1;
         Rank rank = ranks_ - 1;
         while (!contains(set, rank)) --rank;
         return rank;
