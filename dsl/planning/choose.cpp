@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -36,11 +37,15 @@ bool is_for_one(std::size_t own_steps, Rank ranks) {
 
 // Numbers of tiles: the most that is tried, and the most that is followed on so many ranks. Of larger ones
 // those are followed whose graphs are small.
-constexpr std::int64_t most_chosen_tiles = 1024;
+constexpr std::int64_t most_chosen_tiles = 1024, most_followed_tiles = 16;
+constexpr std::size_t most_followed_moves = 1 << 15;
 constexpr std::int64_t followed_tiles(Rank ranks) {
-    return ranks <= 2048 ? 16 : 2;
+    const auto with_so_many_moves = most_followed_moves / static_cast<std::size_t>(ranks);
+    return std::clamp<std::int64_t>(static_cast<std::int64_t>(std::bit_floor(with_so_many_moves)), 2,
+                                    most_followed_tiles);
 }
-constexpr std::size_t most_moves_in_tiles = 1 << 15;
+// No number is chosen whose graph has more moves: to prove so many takes about a second.
+constexpr std::size_t most_chosen_moves = 1 << 21;
 
 // Estimates a schedule or algorithm on a topology. `own` is the graph of the root's steps. The estimate is
 // made from the steps of all ranks, which are stored in `whole` if that is not null; if those would be too
@@ -275,8 +280,9 @@ struct Choices::Candidate {
     // Of a message, on average; and the ranks from which one gets messages. Ties go to the smaller ones, too.
     double stretches = 0;
     std::size_t peers = 0;
-    std::size_t moves = 0;  // of which the estimate was made
-    Graph whole = nullptr;  // for the proof, if it has just been laid out
+    bool is_for_one = false;  // the estimate is made from the root's steps
+    std::size_t moves = 0;    // of all ranks; if the estimate is for one, about as many
+    Graph whole = nullptr;    // for the proof, if it has just been laid out
 };
 
 Choices::Choices(Library& library, const Topology& topology, Proofs& proofs, const Deadline& deadline)
@@ -344,7 +350,9 @@ std::optional<Choices::Candidate> Choices::candidate_of(const Runnable& runnable
 void Choices::rate(Candidate& candidate, const Estimate& estimate, double bytes) {
     candidate.seconds = estimate.seconds(bytes, deadline_);
     candidate.busiest_link = estimate.busiest_link();
-    candidate.moves = estimate.moves();
+    candidate.is_for_one = estimate.is_for_one();
+    candidate.moves = estimate.moves() *
+                      (candidate.is_for_one ? static_cast<std::size_t>(topology_.ranks()) : std::size_t{1});
     candidate.stretches = estimate.stretches();
     candidate.peers = estimate.most_peers();
 }
@@ -359,31 +367,45 @@ std::optional<Choices::Candidate> Choices::in_tiles_of_size(const Runnable& auto
     const auto followed = [&](std::int64_t count, double size) {
         return candidate_of(dsl::in_tiles(automatic, count), known, root, size);
     };
-    const std::int64_t many = followed_tiles(topology_.ranks());
-    if (tiles <= many) return followed(tiles, bytes);
-    const std::int64_t few = many / 2;
-    const double tile = bytes / double(tiles);
-    const auto after_few = followed(few, tile * double(few)),
-               after_many = followed(many, tile * double(many));
-    if (!after_few || !after_many) return std::nullopt;
-    if (after_many->moves / many * tiles <= most_moves_in_tiles) return followed(tiles, bytes);
-    Candidate result = *after_many;
-    result.runnable = dsl::in_tiles(automatic, tiles);
-    result.chooser = chooser(result.runnable, root, bytes, known);
-    result.whole = nullptr;
-    result.seconds += (after_many->seconds - after_few->seconds) / double(many - few) * double(tiles - many);
-    return result;
+    try {
+        const std::int64_t many = followed_tiles(topology_.ranks());
+        if (tiles <= many) return followed(tiles, bytes);
+        const std::int64_t few = many / 2;
+        const double tile = bytes / double(tiles);
+        const auto after_many = followed(many, tile * double(many));
+        if (!after_many) return std::nullopt;
+        const std::size_t moves = after_many->moves / std::size_t(many) * std::size_t(tiles);
+        if (moves <= most_followed_moves) return followed(tiles, bytes);
+        const auto after_few = followed(few, tile * double(few));
+        if (!after_few) return std::nullopt;
+        Candidate result = *after_many;
+        result.runnable = dsl::in_tiles(automatic, tiles);
+        result.chooser = chooser(result.runnable, root, bytes, known);
+        result.whole = nullptr;
+        result.moves = moves;
+        result.seconds +=
+            (after_many->seconds - after_few->seconds) / double(many - few) * double(tiles - many);
+        return result;
+    } catch (const DiagnosticError&) {  // a default or a condition has no value for this number
+        return std::nullopt;
+    }
 }
 
-// Returns the schedule in the number of tiles with the lowest estimate.
+// Returns the schedule in the number of tiles with the lowest estimate. The first numbers may be none that it
+// runs in.
 std::optional<Choices::Candidate> Choices::in_best_tiles(const Runnable& automatic,
                                                          const std::shared_ptr<Known>& known, Rank root,
                                                          double bytes) {
     std::optional<Candidate> best;
-    for (std::int64_t tiles = 1; tiles <= most_chosen_tiles; tiles *= 2) {
-        if (tiles > 1 && double(tiles) * usual_value_bytes > bytes) break;
+    std::size_t moves = 0;  // of the number before
+    for (std::int64_t tiles = 1; tiles <= (best ? most_chosen_tiles : most_followed_tiles); tiles *= 2) {
+        if (best && (double(tiles) * usual_value_bytes > bytes || 2 * moves > most_chosen_moves)) break;
         std::optional<Candidate> next = in_tiles_of_size(automatic, known, root, bytes, tiles);
-        if (!next || (best && next->seconds > best->seconds * alike)) break;  // more only take longer
+        if (!next && !best) continue;
+        // Estimates from one rank's steps are not to be compared with those from all ranks'.
+        if (!next || (best && next->is_for_one != best->is_for_one)) break;
+        if (best && next->seconds > best->seconds * alike) break;  // more only take longer
+        moves = next->moves;
         if (!best || next->seconds < best->seconds) best = std::move(next);
     }
     return best;
@@ -391,8 +413,10 @@ std::optional<Choices::Candidate> Choices::in_best_tiles(const Runnable& automat
 
 Runnable Choices::in_tiles(const Runnable& runnable, Rank root, std::uint64_t bytes) {
     if (!runnable.automatic) return runnable;
-    const auto best =
-        in_best_tiles(runnable, std::make_shared<Known>(), root, double(bytes ? bytes : usual_bytes));
+    auto& [known_root, known] = named_[runnable.schedule];
+    if (!known || known_root != root) known = std::make_shared<Known>();
+    known_root = root;
+    const auto best = in_best_tiles(runnable, known, root, double(bytes ? bytes : usual_bytes));
     return best ? best->runnable : runnable;
 }
 

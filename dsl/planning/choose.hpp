@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dsl/elaboration/elaborate.hpp"
@@ -60,7 +61,8 @@ class Choices {
     Chooser chooser(const Runnable& runnable, Rank root, std::uint64_t bytes);
 
     // Returns the schedule in the number of tiles with the lowest estimate for `bytes` of x (0: 1 MiB), if it
-    // leaves that to the compiler; otherwise as it is.
+    // leaves that to the compiler and some number can be estimated; otherwise as it is. The schedule's
+    // definition must outlive this object.
     Runnable in_tiles(const Runnable& runnable, Rank root, std::uint64_t bytes);
 
   private:
@@ -90,6 +92,8 @@ class Choices {
     const Deadline& deadline_;
     std::shared_ptr<ForGroups> groups_;  // shared with the choosers
     std::map<Collective, std::unique_ptr<Field>> fields_;
+    // Of in_tiles(), by schedule: for the last root.
+    std::map<const ast::Schedule*, std::pair<Rank, std::shared_ptr<Known>>> named_;
 };
 
 // For a topology on which only one choice is made.

@@ -156,7 +156,8 @@ class Estimate::Clocks {
     double bytes_;
     std::size_t ranks_;
     std::vector<Clock> clocks_;  // by rank
-    // Of the current round: by end, and by rank.
+    // Of the current round: by end, and by rank. Each estimate makes them anew, as many as there are ranks
+    // and levels, however few take part.
     std::vector<Load> loads_;
     std::vector<Messages> messages_;
     std::vector<Pass> passes_;

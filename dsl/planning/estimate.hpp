@@ -40,6 +40,7 @@ class Estimate {
 
     double seconds(double bytes, const Deadline& deadline = no_deadline) const;  // for this many bytes of x
     std::size_t moves() const { return moves_.size(); }
+    bool is_for_one() const { return one_for_all_.has_value(); }  // of the rank that it is seen from
     // Returns the number of stretches of x that a move brings, on average.
     double stretches() const { return moves_.empty() ? 0 : stretches_ / double(moves_.size()); }
     // Returns the largest number of ranks from which a single rank gets messages.

@@ -417,6 +417,59 @@ TEST_CASE("the estimate of many tiles, which are not laid out, is that of their 
     }
 }
 
+namespace {
+
+std::string in_tiles(const std::vector<std::string>& folders, const std::string& schedule,
+                     const std::string& topology, std::uint64_t bytes) {
+    dsl::Library library(folders);
+    const dsl::Topology levels = dsl::find_topology(library, topology, 0);
+    dsl::Proofs proofs(library, levels);
+    dsl::Choices choices(library, levels, proofs);
+    const dsl::Runnable runnable = dsl::find_runnable(library, schedule, Collective::broadcast);
+    const std::string first = choices.in_tiles(runnable, 0, bytes).name;
+    // Neither does what it remembers of another root or size decide anything.
+    choices.in_tiles(runnable, 1, 2 * bytes);
+    CHECK(choices.in_tiles(runnable, 0, bytes).name == first);
+    return first;
+}
+
+std::string tiled(const std::string& header) {
+    return "schedule " + header +
+           " {\n"
+           "    for t in 0 ..< tiles {\n"
+           "        let y = x.part(t of tiles)\n"
+           "        broadcast y over world from root using chain\n"
+           "    }\n"
+           "}\n";
+}
+
+}  // namespace
+
+TEST_CASE("a schedule that does not run in some numbers of tiles is chosen in another") {
+    const test::TemporaryFolder folder;
+    folder.write("late.sched", tiled("late broadcast(x, root; tiles = auto, half = 16 / (tiles - 1))"));
+    folder.write("many.sched", tiled("many broadcast(x, root; tiles = auto) where tiles > 2"));
+    const std::vector<std::string> folders = {folder.path(), HOCKET_SCHEDULES_DIR};
+    dsl::Library library(folders);
+    const dsl::Topology topology = dsl::find_topology(library, "16h", 0);
+    for (const std::uint64_t bytes : {std::uint64_t{8}, MiB, 1024 * MiB}) {
+        const dsl::Chosen choice = dsl::choose_schedule(library, topology, Collective::broadcast, 0, bytes);
+        INFO(choice.why);
+        CHECK_THAT(choice.why, Contains(" late(") && Contains(" many("));
+    }
+    // One tile, if it ran, would take the least time for few bytes.
+    CHECK_THAT(in_tiles(folders, "late", "16h", 8), StartsWith("late(2"));
+    CHECK_THAT(in_tiles(folders, "many", "16h", 8), StartsWith("many(4"));
+    CHECK_THAT(in_tiles(folders, "many", "16h", 1024 * MiB), StartsWith("many(1024"));
+}
+
+TEST_CASE("no number of tiles is chosen whose proof would take long") {
+    const std::vector<std::string> folders = {HOCKET_SCHEDULES_DIR};
+    CHECK(in_tiles(folders, "chain", "16h", 4096 * MiB) == "chain(1024)");
+    CHECK(in_tiles(folders, "chain", "4096h", 4096 * MiB) == "chain(512)");
+    CHECK(in_tiles(folders, "chain", "40000h", 4096 * MiB) == "chain(32)");
+}
+
 TEST_CASE("only a schedule's number of tiles can be left to the compiler") {
     const test::TemporarySchedule file(
         "algorithm a broadcast(x, root; radix = auto) over g { each q in g where q != root x : root -> q }\n"
