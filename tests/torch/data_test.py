@@ -352,14 +352,14 @@ class Protocols(WithFiles):
             next(share)
             self.assertEqual(before.state_dict()["batches"], stop)
             state = pickle.loads(pickle.dumps(share.state_dict()))
-            for ranks, size in ((1, 16), (1, 8), (2, 8), (4, 2)):
+            for world, size in ((1, 16), (1, 8), (2, 8), (4, 2)):
                 parts = []
-                for rank in range(ranks):
-                    later = share_of(dataset, Sampler(self.cache, size, seed=4, rank=rank, world_size=ranks))
+                for rank in range(world):
+                    later = share_of(dataset, Sampler(self.cache, size, seed=4, rank=rank, world_size=world))
                     later.load_state_dict(state)
                     parts.append(np.concatenate([keys // 2 for _, keys in later]))
                     self.assertEqual(later.state_dict()["sampler"]["epoch"], 1)
-                self.assertEqual(np.stack(parts, 1).reshape(-1).tolist(), whole[16 * stop:].tolist(), (stop, ranks, size))
+                self.assertEqual(np.stack(parts, 1).reshape(-1).tolist(), whole[16 * stop:].tolist(), (stop, world, size))
 
     def test_a_worker_of_a_stream_is_resumed_by_the_like(self):
         dataset = Dataset(self.cache, transform=first_number)
@@ -470,7 +470,7 @@ class Formed:
         self.form = form
 
     def __call__(self, batch, keys):
-        return {name: batch for name in self.form} if isinstance(self.form, dict) else (batch,) * len(self.form)
+        return dict.fromkeys(self.form, batch) if isinstance(self.form, dict) else (batch,) * len(self.form)
 
 
 class Again:
