@@ -168,6 +168,11 @@ TEST_CASE("synthesize says what the bound is, and what is wrong") {
     refused({"all_gather", "-n", "3", "-N", "link 0 1 1GB/s; link 1 2 wide"}, "<network>:1:26");
     refused({"all_gather", "-n", "64", "-N", "torus(8,8)@1GB/s", "--seconds", "0.000001"},
             "was not done within");
+    // Before the search, which would take a minute.
+    refused({"all_gather", "-n", "64", "-N", "torus(8,8)@1GB/s", "-o", "/nowhere/x.sched"},
+            "/nowhere/x.sched cannot be written: there is no folder /nowhere");
+    CHECK_THAT(schedc({"synthesize", "all_reduce", "-n", "4", "-N", "torus(2,2)@1GB/s", "--bound"}).out,
+               Contains("of all_reduce (a reduce_scatter, then an all_gather) on"));
 }
 
 TEST_CASE("planning that takes too long ends with the time, and with what it was doing") {

@@ -211,7 +211,7 @@ void describe_synthesize(CLI::App& app, tools::SynthesizeRequest& request) {
     app.add_option("-o,--output", request.output, "the file; default: standard output");
     app.add_option("--name", request.name, "of the schedule")->capture_default_str();
     app.add_flag("--bound", request.only_bound,
-                 "only print the least time that is possible, and the cut that says so");
+                 "only print the least time that the worst cut allows, and that cut");
 }
 
 int run(int argc, char** argv, tools::Colour& colour) {

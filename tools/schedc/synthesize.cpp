@@ -4,6 +4,8 @@
 
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <stdexcept>
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/quantities.hpp"
@@ -51,9 +53,10 @@ std::string listed(const std::vector<Item>& items) {
 
 std::string bound_text(const SynthesisBound& bound, const SynthesizeRequest& request,
                        const std::string& topology) {
-    std::string text =
-        fmt::format("bound: {} for {} of {} on {}\n", text_of_time(bound.seconds),
-                    text_of_size(static_cast<double>(request.bytes)), request.collective, topology);
+    std::string text = fmt::format(
+        "bound: {} for {} of {}{} on {}\n", text_of_time(bound.seconds),
+        text_of_size(static_cast<double>(request.bytes)), request.collective,
+        request.collective == "all_reduce" ? " (a reduce_scatter, then an all_gather)" : "", topology);
     if (!bound.leaving.empty())
         text += fmt::format("the worst cut is around rank{} {}\n{} by {}\n",
                             bound.inside.size() == 1 ? "" : "s", listed(bound.inside),
@@ -80,7 +83,19 @@ std::string share(double part, double whole) {
     return whole > 0 ? fmt::format(" ({:.3f} of the bound)", part / whole) : "";
 }
 
+// A search may take minutes, so its file's folder is looked for before.
+void check_place(const std::string& file) {
+    std::error_code unknown;
+    const auto folder = std::filesystem::absolute(file).parent_path();
+    if (!std::filesystem::is_directory(folder, unknown))
+        throw std::runtime_error(
+            fmt::format("{} cannot be written: there is no folder {}", file, folder.string()));
+    if (std::filesystem::is_directory(file, unknown))
+        throw std::runtime_error(fmt::format("{} cannot be written: it is a folder", file));
+}
+
 int synthesize(const SynthesizeRequest& request) {
+    if (!request.output.empty() && !request.only_bound) check_place(request.output);
     Interruptible watcher(request.waiting);
     SynthesisRequest synthesis;
     synthesis.collective = find_collective(request.collective, "", request.search_path);
@@ -113,8 +128,9 @@ int synthesize(const SynthesizeRequest& request) {
         write_result(request.output, text);
     if (!found.in_time)
         say("note: {}; this is the best so far",
-            is_interrupted ? "interrupted before all was tried"
-                           : fmt::format("{:g} s were too short to try all", request.seconds));
+            is_interrupted
+                ? "interrupted before all was tried"
+                : fmt::format("some searches did not end in their share of {:g} s", request.seconds));
     if (found.left_out > 0)
         say("note: {} of what was tried could not be had, at first: {}", found.left_out, found.why_left_out);
     fmt::print(stderr, "{}{}\nbusiest link: {}{}\npredicted: {}{}; {} schedules tried\n",
