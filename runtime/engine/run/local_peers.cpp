@@ -166,6 +166,7 @@ bool LocalPeers::advance_joint() {
                 {whole.member, whole.reads, whole.own + block->at, whole.theirs + block->at, block->bytes}))
             return false;
         --open_->left;
+        ++joint_blocks_;
     }
     if (!joint.have_others_copied(open_->left, open_->copied_by_others)) return false;
     open_.reset();
@@ -182,6 +183,7 @@ bool LocalPeers::help(Member member) {
     if (!copy_private({member, !copy.reads, reinterpret_cast<std::byte*>(copy.others + block->at),
                        reinterpret_cast<std::byte*>(copy.own + block->at), block->bytes}))
         return false;
+    ++joint_blocks_;
     publish_to(member, joint.copied_by_others(),
                joint.copied_by_others().load(std::memory_order_relaxed) + 1);
     return true;

@@ -222,6 +222,8 @@ class LocalPeers {
     // true once all is done.
     bool open_joint(const PrivateCopy& copy);
     bool advance_joint();
+    // The blocks that this rank has copied so far, of its joint copies and of others'.
+    std::uint64_t joint_blocks() const { return joint_blocks_; }
     // Copies a block for a member if it has a copy with this rank open. Returns false if it has none.
     bool help(Member member);
     // As has_reached(), and helps that member meanwhile, and once all others, for which it may wait.
@@ -289,6 +291,7 @@ class LocalPeers {
         std::uint64_t left, copied_by_others;
     };
     std::optional<OpenCopy> open_;
+    std::uint64_t joint_blocks_ = 0;
 };
 
 // ---- Inline ----------------------------------------------------------------------------------------------

@@ -82,7 +82,6 @@ PeerMemory::Outcome PeerMemory::write(int member, std::byte* to, const std::byte
 template <typename Call>
 PeerMemory::Outcome PeerMemory::copy_all(Call call, int member, const std::byte* own, const std::byte* theirs,
                                          std::uint64_t bytes) const {
-    ++copies_;
     while (bytes > 0) {
         const ssize_t copied =
             call_once(call, peers_[static_cast<std::size_t>(member)].process, own, theirs, bytes);
@@ -92,6 +91,7 @@ PeerMemory::Outcome PeerMemory::copy_all(Call call, int member, const std::byte*
         if (copied <= 0) refuse(copied < 0 ? errno : EFAULT, member, theirs, bytes);
         own += copied, theirs += copied, bytes -= static_cast<std::uint64_t>(copied);
     }
+    ++copies_;
     return Outcome::done;
 }
 

@@ -41,7 +41,7 @@ class PeerMemory {
         return state_ == State::yes;
     }
     SingleCopy use() const { return use_; }
-    std::uint64_t copies() const { return copies_; }  // so far, by this rank
+    std::uint64_t copies() const { return copies_; }  // that this rank has made so far
 
     // Returns true if the kernel can read this process's own buffer, as it can not if a device's registers
     // lie there. Remembers the last buffers that it could read.

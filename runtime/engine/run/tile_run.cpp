@@ -101,12 +101,12 @@ void TileRun::begin(std::uint64_t index) {
 
 bool TileRun::advance(bool patient) {
     const dsl::OpId first = next_;
-    // A copy of many blocks is not at its end yet, or this rank has copied some for another one.
-    const PeerMemory& memory = start_.local_peers->peer_memory();
-    const std::uint64_t copies = memory.copies();
+    // A joint copy may not be at its end yet, or this rank has helped with another one's.
+    const LocalPeers& local_peers = *start_.local_peers;
+    const std::uint64_t blocks = local_peers.joint_blocks();
     while (next_ < steps_.size() && run_one(steps_[next_], patient)) ++next_;
     if (next_ == steps_.size()) finish();
-    return !active_ || next_ != first || memory.copies() != copies;
+    return !active_ || next_ != first || local_peers.joint_blocks() != blocks;
 }
 
 void TileRun::finish() {
