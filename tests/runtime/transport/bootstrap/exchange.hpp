@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,18 @@ inline std::unique_ptr<transport::Fabric> open_connected(Rank rank, const std::s
     fabric->connect(rank.job.all_gather(fabric->local_address(), std::chrono::seconds(5)), for_seconds(5));
     rank.job.all_gather("connected", std::chrono::seconds(5));
     return fabric;
+}
+
+// Waits until all ranks are done, and progresses the fabric meanwhile: a provider of datagrams acknowledges
+// what a peer sends again only then.
+inline void wait_for_all(Rank rank, transport::Fabric& fabric, std::chrono::seconds limit) {
+    auto all = std::async(std::launch::async, [&] { rank.job.all_gather("done", limit); });
+    transport::Completion late[8];
+    while (all.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+        fabric.poll(late);
+        fabric.wait({}, std::chrono::milliseconds(2));
+    }
+    all.get();
 }
 
 // Takes completions until all messages are complete; polls, then sleeps, as the engine does, or only polls.

@@ -119,7 +119,7 @@ TEST_CASE("tcp works where loopback is the only interface") {
             flow.send(1 - rank.rank, 1, 9, mine);
             for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
             expect(theirs == pattern(mine.size(), 1 - rank.rank), "the peer's bytes");
-            rank.job.all_gather("done", 5s);
+            wait_for_all(rank, *fabric, 5s);
             return std::string();
         });
         for (const Outcome& outcome : outcomes)

@@ -55,7 +55,7 @@ TEST_CASE("messages arrive whole, with their checksum, at every size") {
                 }
                 ++tag;
             }
-            rank.job.all_gather("done", 5s);
+            wait_for_all(rank, *fabric, 5s);
             return fabric->provider();
         },
         60));
@@ -89,7 +89,7 @@ TEST_CASE("many messages in flight arrive whole, unexpected and out of order") {
                 expect(data == pattern(bytes, static_cast<int>(completion.checksum)),
                        "each message under its own tag");
             }
-            rank.job.all_gather("done", 10s);
+            wait_for_all(rank, *fabric, 10s);
             return std::string();
         },
         60));
@@ -118,7 +118,7 @@ TEST_CASE("a message longer than its buffer is reported as truncated") {
             for (int i = 0; i < 64; ++i)
                 expect(data.data()[data.size() + i] == 0x5a, "nothing behind the buffer");
         }
-        rank.job.all_gather("done", 5s);
+        wait_for_all(rank, *fabric, 5s);
         return std::string();
     }));
 }
@@ -170,7 +170,7 @@ TEST_CASE("messages go from segments into segments, divided otherwise on each si
                     expect(bytes_of(in) == bytes_of(backwards(expected, lengths_of(form / 4))),
                            fmt::format("the peer's {} bytes, in form {}", bytes, form));
                 }
-            rank.job.all_gather("done", 10s);
+            wait_for_all(rank, *fabric, 10s);
             return std::string();
         },
         60));
@@ -203,7 +203,7 @@ TEST_CASE("a message longer than its segments is truncated and leaves what lies 
                 if (i >= pieces * stride || i % stride >= length)
                     expect(room[i] == 0x5a, "nothing beside the segments");
         }
-        rank.job.all_gather("done", 5s);
+        wait_for_all(rank, *fabric, 5s);
         return std::string();
     }));
 }
@@ -218,7 +218,7 @@ TEST_CASE("a shorter message than the buffer tells its length") {
         rank.rank == 0 ? flow.send(1, 5, 77, data) : flow.receive(0, 5, data);
         const Completion completion = flow.finish().front();
         expect(completion.ok && (rank.rank == 0 || completion.bytes == 123), "123 bytes");
-        rank.job.all_gather("done", 5s);
+        wait_for_all(rank, *fabric, 5s);
         return std::string();
     }));
 }
@@ -250,7 +250,7 @@ TEST_CASE("waiting ends with a message, with another descriptor's event, and wit
                 if (!flow.progress()) ++wakes, fabric->wait({}, 1s);
             expect(wakes < 20000, fmt::format("no busy loop, got {} wakes", wakes));
         }
-        rank.job.all_gather("done", 5s);
+        wait_for_all(rank, *fabric, 5s);
         return std::string();
     }));
 }
@@ -279,7 +279,7 @@ TEST_CASE("a long message that nobody asks for does not keep those behind it") {
         }
         for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
         expect(first == pattern(bytes, 1), "the first message");
-        rank.job.all_gather("done", 10s);
+        wait_for_all(rank, *fabric, 10s);
         return std::string();
     }));
 }
@@ -341,7 +341,7 @@ TEST_CASE("over tcp whoever does not know the key is turned away, and disturbs n
         flow.send(1 - rank.rank, 1, 9, mine);
         for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
         expect(theirs == pattern(1000, 1 - rank.rank), "the peer's bytes");
-        rank.job.all_gather("done", 5s);
+        wait_for_all(rank, *fabric, 5s);
         if (rank.rank == 1) {  // its listener is closed
             std::string why;
             PayloadReader reader(addresses[0]);
@@ -377,7 +377,7 @@ TEST_CASE("over tcp signals that interrupt lose nothing") {
             expect(theirs == pattern(mine.size(), 1 - rank.rank), "the peer's bytes");
         }
         timer_delete(timer);
-        rank.job.all_gather("done", 5s);
+        wait_for_all(rank, *fabric, 5s);
         return std::string();
     }));
 }
@@ -407,7 +407,7 @@ TEST_CASE("registrations end with their messages, and messages wait for room") {
             for (int i = 0; i < 8; ++i) trade(i, i + 1);
         for (int i = 0; i < 8; ++i)
             expect(received[i] == pattern(1'000'000, i + 8 * (1 - rank.rank)), fmt::format("message {}", i));
-        rank.job.all_gather("done", 10s);
+        wait_for_all(rank, *fabric, 10s);
         return std::string();
     }));
 }
@@ -450,7 +450,7 @@ TEST_CASE("a message that is refused may have other bytes in the next attempt") 
             ended += static_cast<int>(fabric->poll(taken));
             sched_yield();
         }
-        rank.job.all_gather("done", 10s);
+        wait_for_all(rank, *fabric, 10s);
         return std::string();
     }));
 }
@@ -499,7 +499,7 @@ TEST_CASE("a message that failed leaves the others alone") {
         for (int i = 0; i < count; ++i)
             right += texts[static_cast<std::size_t>(i)] == pattern(i % 2 ? 100 : 100'000, i);
         expect(right >= count - 1, fmt::format("{} right messages", right));
-        rank.job.all_gather("done", 10s);
+        wait_for_all(rank, *fabric, 10s);
         return std::string();
     }));
 }

@@ -80,7 +80,7 @@ TEST_CASE("registrations end with their messages, though they are bound to the e
             for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
             expect(theirs == pattern(mine.size(), i + 1 - rank.rank), "the peer's bytes");
         }
-        rank.job.all_gather("done", 10s);
+        wait_for_all(rank, *fabric, 10s);
         return std::string();
     }));
 }
@@ -124,7 +124,7 @@ TEST_CASE("messages around the length from which they are written fill unaligned
                                static_cast<long>(15 - shift),
                        "nothing beside the buffer");
             }
-        rank.job.all_gather("done", 10s);
+        wait_for_all(rank, *fabric, 10s);
         return std::string();
     }));
 }
@@ -148,7 +148,7 @@ TEST_CASE("a written message fills all pieces of its receive before it ends") {
             expect(bytes_of(in) == bytes_of(backwards(sent, {30011})),
                    fmt::format("the peer's bytes in {} pieces", pieces));
         }
-        rank.job.all_gather("done", 10s);
+        wait_for_all(rank, *fabric, 10s);
         return std::string();
     }));
 }
@@ -174,7 +174,7 @@ TEST_CASE("many written messages are in flight, unexpected and out of order") {
                 const auto& data = *static_cast<std::vector<char>*>(completion.message->user);
                 expect(data == pattern(bytes, static_cast<int>(completion.checksum)), "each under its tag");
             }
-            rank.job.all_gather("done", 10s);
+            wait_for_all(rank, *fabric, 10s);
             return std::string();
         },
         60));
@@ -212,7 +212,7 @@ TEST_CASE("written and sent messages of one tag match in order") {
             text.resize(length);
             expect(text == pattern(length, static_cast<int>(at)), "the sender's bytes");
         }
-        rank.job.all_gather("done", 10s);
+        wait_for_all(rank, *fabric, 10s);
         return std::string();
     }));
 }
@@ -238,7 +238,7 @@ TEST_CASE("a receive that is too short for a written message is truncated, and t
             next.receive(0, 6, whole);
             expect(next.finish().front().ok && whole == second, "the second message");
         }
-        rank.job.all_gather("done", 10s);
+        wait_for_all(rank, *fabric, 10s);
         return std::string();
     }));
 }
@@ -259,7 +259,7 @@ TEST_CASE("a receive that is too short for an offer is truncated") {
             flow.receive(0, 5, data);
             expect(flow.finish().front().truncated, "truncation");
         }
-        rank.job.all_gather("done", 10s);
+        wait_for_all(rank, *fabric, 10s);
         return std::string();
     }));
 }
@@ -301,7 +301,7 @@ TEST_CASE("a write that comes after abandon() reaches nothing") {
             std::this_thread::sleep_for(300ms);
             expect(std::count(data.begin(), data.end(), 'w') == 0, "memory that is the caller's again");
         }
-        rank.job.all_gather("done", 10s);
+        wait_for_all(rank, *fabric, 10s);
         return std::string();
     }));
 }
