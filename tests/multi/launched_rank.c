@@ -6,7 +6,7 @@
 /* MPICH's launcher ends a job with its first failed rank, and may then lose the rank's last lines. */
 static int fail(const char* reason) {
     fprintf(stderr, "%s\n", reason);
-    usleep(300 * 1000);
+    sleep(1);
     return 1;
 }
 
