@@ -4,13 +4,12 @@
 
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
-#include <stdexcept>
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/quantities.hpp"
 #include "dsl/elaboration/find.hpp"
 #include "dsl/synthesis/synthesize.hpp"
+#include "tools/result_place.hpp"
 #include "tools/schedc/predict.hpp"
 #include "tools/tool.hpp"
 
@@ -81,17 +80,6 @@ std::string comment(const SynthesizeRequest& request, const Synthesized& found, 
 
 std::string share(double part, double whole) {
     return whole > 0 ? fmt::format(" ({:.3f} of the bound)", part / whole) : "";
-}
-
-// A search may take minutes, so its file's folder is looked for before.
-void check_place(const std::string& file) {
-    std::error_code unknown;
-    const auto folder = std::filesystem::absolute(file).parent_path();
-    if (!std::filesystem::is_directory(folder, unknown))
-        throw std::runtime_error(
-            fmt::format("{} cannot be written: there is no folder {}", file, folder.string()));
-    if (std::filesystem::is_directory(file, unknown))
-        throw std::runtime_error(fmt::format("{} cannot be written: it is a folder", file));
 }
 
 int synthesize(const SynthesizeRequest& request) {

@@ -8,6 +8,7 @@
 #include "dsl/base/named_file.hpp"
 #include "dsl/elaboration/find.hpp"
 #include "tools/bench/comm.hpp"
+#include "tools/result_place.hpp"
 #include "tools/tool.hpp"
 #include "tools/tune/levels.hpp"
 
@@ -20,14 +21,6 @@ void write(const std::string& file, const std::string& text) try {
     replace_file(file, text, readable_by_all);
 } catch (const std::runtime_error& error) {
     throw std::runtime_error(fmt::format("{} cannot be written: {}", file, error.what()));
-}
-
-// The folder must exist, so that an unwritable place is noticed before the measurement.
-void check_place(const std::string& file) {
-    const auto folder = std::filesystem::absolute(file).parent_path();
-    if (!std::filesystem::is_directory(folder))
-        throw std::runtime_error(
-            fmt::format("{} cannot be written: there is no folder {}", file, folder.string()));
 }
 
 std::string rate_text(double rate) {
@@ -49,7 +42,7 @@ void print(const dsl::Topology& topology, const std::vector<LevelFigures>& figur
 }  // namespace
 
 void measure_topology(hkt_comm* comm, const std::string& file, double seconds) {
-    bench::on_rank_0(comm, [&] { check_place(file); });
+    bench::on_rank_0(comm, [&] { tools::check_place(file); });
     dsl::Library library(bench::schedule_folders(comm));
     const std::string name = bench::info(comm, "topology"), provider = bench::info(comm, "provider");
     const dsl::Topology topology = dsl::find_topology(library, name, hkt_comm_size(comm));
