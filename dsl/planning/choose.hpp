@@ -16,6 +16,8 @@
 namespace hocket::dsl {
 
 class Estimate;
+class GroupAlgorithms;
+struct Candidate;
 
 // Demands on a schedule besides what its collective promises.
 struct Demands {
@@ -66,18 +68,14 @@ class Choices {
     Runnable in_tiles(const Runnable& runnable, Rank root, std::uint64_t bytes);
 
   private:
-    class ForGroups;
     struct Known;
     struct Entrant;
     struct Field;
-    struct Candidate;
 
     Chooser chooser(const Runnable& runnable, Rank root, double bytes, std::shared_ptr<Known> known);
     Field& field(Collective collective, Rank root);
     std::optional<Candidate> candidate_of(const Runnable& runnable, const std::shared_ptr<Known>& known,
                                           Rank root, double bytes);
-    std::optional<Candidate> in_tiles_of_size(const Runnable& automatic, const std::shared_ptr<Known>& known,
-                                              Rank root, double bytes, std::int64_t tiles);
     std::optional<Candidate> in_best_tiles(const Runnable& automatic, const std::shared_ptr<Known>& known,
                                            Rank root, double bytes);
     void rate(Candidate& candidate, const Estimate& estimate, double bytes);
@@ -90,7 +88,7 @@ class Choices {
     const Topology& topology_;
     Proofs& proofs_;
     const Deadline& deadline_;
-    std::shared_ptr<ForGroups> groups_;  // shared with the choosers
+    std::shared_ptr<GroupAlgorithms> groups_;  // shared with the choosers
     std::map<Collective, std::unique_ptr<Field>> fields_;
     // Of in_tiles(), by schedule: for the last root.
     std::map<const ast::Schedule*, std::pair<Rank, std::shared_ptr<Known>>> named_;
