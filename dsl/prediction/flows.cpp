@@ -5,11 +5,6 @@
 #include <utility>
 
 namespace hocket::dsl {
-namespace {
-
-constexpr const char* sharing_links = "predicting how messages share links";
-
-}  // namespace
 
 RouteId Flows::add_route(std::span<const Hop> hops, int priority) {
     groups_.emplace_back();

@@ -11,7 +11,6 @@
 namespace hocket::dsl {
 namespace {
 
-constexpr const char* sharing_links = "predicting how messages share links";
 // Relative. Rates that differ by less are the same; what is less than this part of a link is nothing.
 constexpr double same_rate = 1e-13, nothing_left = 1e-12;
 constexpr double certified_to = 1e-9;  // relative

@@ -24,6 +24,8 @@ using RouteId = std::uint32_t;
 using LaneId = std::uint32_t;
 inline constexpr LaneId no_lane = ~LaneId{0};
 
+inline constexpr const char* sharing_links = "predicting how messages share links";  // for deadlines
+
 class Sharing {
   public:
     static constexpr double no_level = std::numeric_limits<double>::infinity();

@@ -6,14 +6,10 @@
 #include <vector>
 
 #include "dsl/graph/step_graph.hpp"
+#include "dsl/projection/host_steps.hpp"
 #include "dsl/projection/op_builder.hpp"
 
 namespace hocket::dsl {
-
-// A step that concerns the host.
-struct HostStep : Step {
-    std::uint32_t completes;  // as Completion::by_step
-};
 
 // One piece of a message.
 struct Passage {

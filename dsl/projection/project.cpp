@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <span>
 
+#include "dsl/projection/computations.hpp"
+#include "dsl/projection/host_steps.hpp"
 #include "dsl/projection/messages.hpp"
 #include "dsl/projection/places.hpp"
 
 namespace hocket::dsl {
 namespace {
-
-constexpr const char* projecting = "projecting a schedule onto a rank";
 
 // Data that a member combines in a phase. They come from a local peer's memory, or from a message in a slot.
 struct Arrival {
@@ -82,11 +81,6 @@ class Projector {
     void pull(const LocalPiece& piece);
     void complete_output(Member member);
 
-    void compute(Member member, const HostStep& step);
-    void compute(Member member, const HostStep& step, AtomRange atoms);
-    AtomRange in_buffer(AtomRange atoms, std::int64_t buffer) const;
-    void describe_computations(RankProgram& program) const;
-
     const StepGraph& graph_;
     DeadlineCounter deadline_;
     const Completion& completion_;
@@ -96,77 +90,10 @@ class Projector {
     Copying copying_;
     OpBuilder builder_;
     Places places_;
+    ComputationProjector computing_;
     std::vector<Side> sides_;
     Stage phase_stage_ = 0;
 };
-
-std::vector<HostStep> steps_of(const StepGraph& graph, const std::vector<Rank>& host,
-                               const Completion& completion) {
-    std::vector<bool> is_here(static_cast<std::size_t>(graph.ranks), false);
-    for (const Rank rank : host) is_here[rank] = true;
-    std::vector<HostStep> steps;
-    for (std::size_t i = 0; i < graph.steps.size(); ++i)
-        if (const Step& step = graph.steps[i]; is_here[step.source] || is_here[step.destination])
-            steps.push_back({step, completion.of(i)});
-    return steps;
-}
-
-// Adds the regions of a computation's operands. Each rank's piece of a selection or of sums is one atom.
-void add_operands(const StepGraph& graph, const Step& step, std::vector<bool>& used,
-                  std::vector<Region>& regions) {
-    const Computation& computation = graph.computations[step.computation];
-    for (const std::int64_t buffer : computation.elements)
-        regions.push_back(shifted(graph.regions[step.region], buffer));
-    for (std::size_t term = 0; term < graph.held[step.held].size(); ++term) {
-        used[graph.held[step.held][term]] = true;
-        for (const Interval& interval : graph.regions[graph.held[step.held][term]]) {
-            const Rational begin(interval.begin.num() / interval.begin.den());
-            for (Rank rank = 1; rank < graph.ranks; ++rank)
-                if (const Rational cut = begin + Rational(rank, graph.ranks);
-                    interval.begin < cut && cut < interval.end)
-                    regions.push_back({{interval.begin, cut}});
-        }
-    }
-}
-
-Atoms atoms_of(const StepGraph& graph, const std::vector<HostStep>& steps, const std::vector<Rank>& host,
-               const Completion& completion) {
-    std::vector<bool> used(graph.regions.size(), false);
-    std::vector<Region> regions;
-    for (const HostStep& step : steps) {
-        used[step.region] = used[step.target] = true;
-        if (step.computes()) add_operands(graph, step, used, regions);
-        if (step.completes >= Completion::first_part)
-            regions.push_back(completion.parts[step.completes - Completion::first_part]);
-    }
-    for (std::size_t i = 0; i < used.size(); ++i)
-        if (used[i]) regions.push_back(graph.regions[i]);
-    if (graph.promise.chunks > 1)
-        regions.insert(regions.end(), graph.owned.begin(), graph.owned.end());
-    else if (!graph.owned.empty())
-        for (const Rank rank : host) regions.push_back(graph.owned_by(rank));
-    for (const ExtraBuffer& extra : graph.extras)
-        regions.push_back({{Rational(extra.begin), Rational(extra.begin + 1)}});
-    Atoms atoms;
-    atoms.add(regions);
-    atoms.settle(graph.buffers, graph.pieces_alike(), graph.cut_like_x());
-    return atoms;
-}
-
-// Returns RankProgram::chunks, so it looks at the regions of all ranks, not only the host's.
-std::uint64_t chunks_of(const StepGraph& graph) {
-    const bool is_by_rank = graph.pieces_alike() > 0 || contract_of(graph.collective).is_by_rank();
-    std::uint64_t chunks = is_by_rank ? static_cast<std::uint64_t>(graph.ranks) : 1;
-    for (const Region& region : graph.regions)
-        for (const Interval& interval : region)
-            for (const Rational& boundary : {interval.begin, interval.end}) {
-                const auto parts = static_cast<std::uint64_t>(boundary.den());
-                if (parts > RankProgram::most_chunks) return 0;
-                chunks = std::lcm(chunks, parts);
-                if (chunks > RankProgram::most_chunks) return 0;
-            }
-    return chunks;
-}
 
 Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Protocol protocol,
                      const Deadline& deadline, const Completion& completion, Copying copying)
@@ -178,7 +105,8 @@ Projector::Projector(const StepGraph& graph, std::vector<Rank> host, Protocol pr
       protocol_(host_.size() == 1 ? Protocol::bandwidth : protocol),
       copying_(copying),
       builder_(atoms_of(graph, steps_, host_, completion), host_, protocol_ == Protocol::latency),
-      places_(graph, host_, protocol_, builder_) {
+      places_(graph, host_, protocol_, builder_),
+      computing_(graph, completion, builder_, places_) {
     for (const Rank rank : host_) sides_.push_back({.rank = rank});
 }
 
@@ -206,7 +134,7 @@ RankProgram Projector::run(Rank rank) {
         static_cast<std::uint32_t>(std::count_if(graph_.extras.begin(), graph_.extras.end(),
                                                  [](const ExtraBuffer& extra) { return extra.is_like_x(); }));
     RankProgram program = builder_.finish(self, end_origin, kept);
-    describe_computations(program);
+    computing_.describe(program);
     program.collective = graph_.collective;
     program.rank = rank;
     program.ranks = graph_.ranks;
@@ -250,7 +178,7 @@ void Projector::run_phase(std::span<const HostStep> steps, std::uint32_t phase) 
     phase_stage_ = 1 + phase * stages_of_a_phase;
     builder_.begin_stage(phase_stage_, steps[0].phase);
     if (steps[0].computes()) {
-        for (const HostStep& step : steps) compute(*member_of(step.source), step);
+        for (const HostStep& step : steps) computing_.compute(*member_of(step.source), step, deadline_);
         places_.end_phase();
         return;
     }
@@ -531,98 +459,6 @@ void Projector::pull(const LocalPiece& piece) {
         places_.write(op, destination, area, to);
     else
         places_.write_late(destination, to, area, op, origin);
-}
-
-// ---- Computations -------------------------------------------------------------------------------
-
-// Returns the atoms of a buffer like x that correspond to atoms of x.
-AtomRange Projector::in_buffer(AtomRange atoms, std::int64_t buffer) const {
-    const std::uint32_t begin = builder_.atoms_of(Interval{Rational(buffer), Rational(buffer + 1)}).begin;
-    return {atoms.begin + begin, atoms.end + begin};
-}
-
-// Returns true if it changes each element of x into a value that depends on that element alone.
-bool is_epilogue(const Computation& computation) {
-    const auto& items = computation.formula.items;
-    return computation.kind == Computation::Kind::assign && computation.target == 0 &&
-           computation.sparse.empty() && computation.elements == std::vector<std::int64_t>{0} &&
-           std::none_of(items.begin(), items.end(), [](const Formula::Item& item) {
-               return item.op == Formula::Op::parameter || item.op == Formula::Op::scalar;
-           });
-}
-
-void Projector::compute(Member member, const HostStep& step) {
-    const Computation& computation = graph_.computations[step.computation];
-    const bool is_element_wise = computation.kind == Computation::Kind::assign && computation.sparse.empty();
-    for (const Interval& interval : graph_.regions[step.region]) {
-        deadline_.check(projecting);
-        const AtomRange atoms = builder_.atoms_of(interval);
-        const auto same_places = [&](std::uint32_t a, std::uint32_t b) {
-            return std::all_of(computation.elements.begin(), computation.elements.end(),
-                               [&](std::int64_t buffer) {
-                                   const std::uint32_t begin = in_buffer({0, 0}, buffer).begin;
-                                   return places_.at(member, begin + a) == places_.at(member, begin + b);
-                               });
-        };
-        if (!is_element_wise)
-            for (const std::int64_t buffer : computation.elements)
-                places_.bring_together(member, in_buffer(atoms, buffer), step.origin);
-        for_runs(atoms, same_places, [&](AtomRange run) { compute(member, step, run); });
-    }
-}
-
-// atoms: of x, or the corresponding ones of buffers like it. All elements of an operand are in one area.
-void Projector::compute(Member member, const HostStep& step, AtomRange atoms) {
-    const Computation& computation = graph_.computations[step.computation];
-    const bool assigns = computation.kind == Computation::Kind::assign;
-    const AtomRange target = assigns ? in_buffer(atoms, computation.target)
-                                     : builder_.atoms_of(graph_.regions[step.target].front());
-    if (is_epilogue(computation) &&
-        builder_.finish_with(member, places_.at(member, atoms.begin), atoms, step.computation))
-        return;
-    const ExtraBuffer* extra = graph_.extra_at(computation.target);
-    const AreaId area =
-        extra && extra->is_like_x() ? places_.at(member, target.begin) : places_.home(member, target);
-    Op op{.kind = Op::Kind::compute,
-          .begin = target.begin,
-          .end = target.end,
-          .area = area,
-          .computation = step.computation,
-          .origin = step.origin};
-    for (const std::int64_t buffer : computation.elements) {
-        const AtomRange from = in_buffer(atoms, buffer);
-        op.reads.push_back({{.begin = from.begin, .end = from.end, .area = places_.at(member, from.begin)}});
-    }
-    for (const std::uint32_t held : graph_.held[step.held]) {
-        std::vector<MessagePart>& pieces = op.reads.emplace_back();
-        for (const Interval& interval : graph_.regions[held]) {
-            const AtomRange range = builder_.atoms_of(interval);
-            for (std::uint32_t atom = range.begin; atom < range.end; ++atom)
-                pieces.push_back({.begin = atom, .end = atom + 1, .area = places_.at(member, atom)});
-        }
-    }
-    const std::vector<std::vector<MessagePart>> reads = op.reads;
-    const OpRef ref = builder_.add(member, std::move(op));
-    for (const auto& parts : reads)
-        for (const MessagePart& part : parts)
-            builder_.reads(ref, Memory{member, part.area}, AtomRange{part.begin, part.end});
-    places_.write(ref, member, area, target);
-}
-
-void Projector::describe_computations(RankProgram& program) const {
-    std::int32_t area = 0;
-    for (const ExtraBuffer& extra : graph_.extras) {
-        ProgramBuffer& own = program.extras.emplace_back();
-        own.buffer = extra;
-        own.area = extra.is_like_x() ? area++ : -1;
-        if (program.extras.size() <= completion_.holdings.size())
-            own.holdings = completion_.holdings[program.extras.size() - 1];
-        for (const std::uint32_t region : extra.regions)
-            own.regions.push_back(graph_.regions[region].front());
-    }
-    program.computations = graph_.computations;
-    program.parameters = graph_.parameters;
-    program.computes_on_parts = completion_.computes_on_parts;
 }
 
 void Projector::complete_output(Member member) {
