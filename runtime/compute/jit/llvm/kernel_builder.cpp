@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "runtime/compute/jit/llvm/elements.hpp"
-#include "runtime/compute/jit/llvm/formula_emitter.hpp"
+#include "runtime/compute/jit/llvm/kernel_arithmetic.hpp"
 
 namespace hocket::jit {
 namespace {
@@ -24,11 +24,6 @@ Elements elements_of(const KernelShape& shape, llvm::LLVMContext& context) {
     if (shape.is_copy())
         return {llvm::Type::getIntNTy(context, 8 * size), size, size, false, as_it_is, as_it_is};
     return jit::elements_of(shape.type, context);
-}
-
-std::size_t lanes_of(const llvm::Value* value) {
-    const auto* const vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
-    return vector ? vector->getNumElements() : 1;
 }
 
 // The kernels' parameters. Code has the first ones; the others are for threads that share a kernel.
@@ -53,7 +48,7 @@ class KernelBuilder {
     llvm::Function* run();
 
   private:
-    using Values = std::vector<llvm::Value*>;
+    using Values = KernelArithmetic::Values;
 
     // Values in memory, from element `index` on: the work of one iteration of a loop. They are consecutive,
     // or, if threads share the kernel, one after another with those of the other threads between them.
@@ -91,14 +86,8 @@ class KernelBuilder {
     llvm::Value* address(llvm::Value* base, const Piece& piece, std::size_t k);
     void touch(llvm::Value* address, const Piece& piece, TwinAccess access);
     Values load(llvm::Value* base, const Piece& piece);
-    Values finished(Values values);
-    llvm::Value* multiplied(llvm::Value* value);
-    llvm::Value* divided(llvm::Value* value);
     void store(llvm::Value* base, const Piece& piece, const Values& values);
     void store_unless(llvm::Value* skipped, llvm::Value* base, const Piece& piece, const Values& values);
-    Values apply(Values a, const Values& b);
-    llvm::Value* apply(llvm::Value* a, llvm::Value* b);
-    llvm::Value* choose(llvm::Value* a_wins, llvm::Value* a, llvm::Value* b, const char* name);
 
     const KernelShape& shape_;
     const DeviceTarget* const target_;
@@ -106,7 +95,7 @@ class KernelBuilder {
     llvm::Module& module_;
     llvm::IRBuilder<> ir_;
     const Elements elements_;
-    std::optional<FormulaEmitter> defined_, epilogue_;
+    std::optional<KernelArithmetic> arithmetic_;
     llvm::Function* kernel_;
     llvm::Value* count_;                                  // the number of elements
     llvm::Value *thread_ = nullptr, *threads_ = nullptr;  // if threads share the kernel
@@ -127,16 +116,8 @@ KernelBuilder::KernelBuilder(const KernelShape& shape, const DeviceTarget* targe
         thread_ = target_->thread(ir_, kernel_->getArg(context));
         threads_ = target_->threads(ir_, kernel_->getArg(context));
     }
-    const auto emit = [&](std::optional<FormulaEmitter>& emitter,
-                          const std::vector<dsl::Formula::Item>& items) {
-        if (items.empty()) return;
-        llvm::Type* const worked =
-            elements_.worked_bytes == sizeof(double) ? ir_.getDoubleTy() : ir_.getFloatTy();
-        emitter.emplace(ir_, machine_, items, worked,
-                        [](const dsl::Formula::Item&) -> llvm::Value* { return nullptr; });
-    };
-    emit(defined_, shape.defined);
-    emit(epilogue_, shape.epilogue);
+    arithmetic_.emplace(shape_, elements_, ir_, machine_, kernel_->getArg(operand_number),
+                        target_ ? kernel_->getArg(factor) : nullptr);
     count_ = ir_.CreateLShr(kernel_->getArg(bytes), std::countr_zero(elements_.stored_bytes), "count", true);
 }
 
@@ -272,9 +253,10 @@ KernelBuilder::Work KernelBuilder::unrolled_work() {
     return [this, to, from](const Piece& piece) {
         Values result = load(from[0], piece);
         if (shape_.multiplies)
-            for (llvm::Value*& value : result) value = multiplied(value);
-        for (std::size_t k = 1; k < from.size(); ++k) result = apply(result, load(from[k], piece));
-        result = finished(result);
+            for (llvm::Value*& value : result) value = arithmetic_->multiplied(value);
+        for (std::size_t k = 1; k < from.size(); ++k)
+            result = arithmetic_->combined(result, load(from[k], piece));
+        result = arithmetic_->finished(result);
         for (llvm::Value* destination : to) {
             if (shape_.is_copy())
                 store_unless(ir_.CreateICmpEQ(destination, from[0], "is_source"), destination, piece, result);
@@ -290,14 +272,14 @@ KernelBuilder::Work KernelBuilder::any_work() {
     llvm::Value* source = pointer(destinations);
     return [=, this](const Piece& piece) {
         const auto combine = [&](llvm::Value* k, const Values& so_far) {
-            return apply(so_far, load(pointer(ir_.CreateAdd(destinations, k)), piece));
+            return arithmetic_->combined(so_far, load(pointer(ir_.CreateAdd(destinations, k)), piece));
         };
         Values result = load(source, piece);
         if (!shape_.is_copy()) {
             result = loop("operand", ir_.getInt64(1), operands, 1, result, combine);
             result.pop_back();  // the index
         }
-        result = finished(result);
+        result = arithmetic_->finished(result);
         loop("destination", ir_.getInt64(0), destinations, 1, {}, [&](llvm::Value* k, const Values&) {
             llvm::Value* destination = pointer(k);
             if (shape_.is_copy())
@@ -402,61 +384,6 @@ KernelBuilder::Values KernelBuilder::load(llvm::Value* base, const Piece& piece)
     return values;
 }
 
-// Returns the values in the type in memory.
-KernelBuilder::Values KernelBuilder::finished(Values values) {
-    for (llvm::Value*& value : values) {
-        if (shape_.divisor != 1) value = divided(value);
-        value = elements_.narrow(ir_, machine_, value);
-        if (!epilogue_) continue;
-        llvm::Value* const rounded = elements_.widen(ir_, machine_, value);
-        value = epilogue_->value({rounded}, lanes_of(rounded));
-        value = elements_.narrow(ir_, machine_, value);
-    }
-    return values;
-}
-
-// The product is rounded when it is narrowed; integers wrap around.
-llvm::Value* KernelBuilder::multiplied(llvm::Value* value) {
-    llvm::Type *const type = value->getType(), *const scalar = type->getScalarType();
-    llvm::Value* by = kernel_->getArg(factor);
-    if (!scalar->isFloatingPointTy())
-        by = elements_.is_signed ? ir_.CreateFPToSI(by, scalar) : ir_.CreateFPToUI(by, scalar);
-    else if (scalar != by->getType())
-        by = ir_.CreateFPTrunc(by, scalar);
-    if (const std::size_t lanes = lanes_of(value); lanes > 1)
-        by = ir_.CreateVectorSplat(static_cast<unsigned>(lanes), by);
-    return scalar->isFloatingPointTy() ? ir_.CreateFMul(value, by, "product")
-                                       : ir_.CreateMul(value, by, "product");
-}
-
-// Divides; integers are rounded towards 0.
-llvm::Value* KernelBuilder::divided(llvm::Value* value) {
-    llvm::Type* type = value->getType();
-    if (shape_.divisor == KernelShape::divisor_by_call) {
-        llvm::Value* const one =
-            ir_.CreateUIToFP(kernel_->getArg(operand_number), type->getScalarType(), "divisor");
-        const std::size_t lanes = lanes_of(value);
-        return ir_.CreateFDiv(
-            value, lanes > 1 ? ir_.CreateVectorSplat(static_cast<unsigned>(lanes), one) : one, "average");
-    }
-    if (type->isFPOrFPVectorTy())
-        return ir_.CreateFDiv(value, llvm::ConstantFP::get(type, shape_.divisor), "average");
-    const unsigned bits = type->getScalarSizeInBits();
-    // The divisor may be too large for the type. Then no value reaches it in magnitude, with one exception:
-    // if the divisor is one more than the largest number, the smallest number does.
-    const unsigned magnitude = elements_.is_signed ? bits - 1 : bits;
-    if (magnitude < 32 && shape_.divisor >> magnitude != 0) {
-        llvm::Value* zero = llvm::Constant::getNullValue(type);
-        if (!elements_.is_signed || shape_.divisor != 1u << magnitude) return zero;
-        llvm::Value* smallest = llvm::ConstantInt::get(type, llvm::APInt::getSignedMinValue(bits));
-        return ir_.CreateSelect(ir_.CreateICmpEQ(value, smallest), llvm::Constant::getAllOnesValue(type),
-                                zero, "average");
-    }
-    llvm::Value* divisor = llvm::ConstantInt::get(type, shape_.divisor);
-    return elements_.is_signed ? ir_.CreateSDiv(value, divisor, "average")
-                               : ir_.CreateUDiv(value, divisor, "average");
-}
-
 void KernelBuilder::store(llvm::Value* base, const Piece& piece, const Values& values) {
     for (std::size_t k = 0; k < piece.count; ++k) {
         llvm::Value* const to = address(base, piece, k);
@@ -477,48 +404,6 @@ void KernelBuilder::store_unless(llvm::Value* skipped, llvm::Value* base, const 
     store(base, piece, values);
     ir_.CreateBr(written);
     ir_.SetInsertPoint(written);
-}
-
-KernelBuilder::Values KernelBuilder::apply(Values a, const Values& b) {
-    for (std::size_t k = 0; k < a.size(); ++k) a[k] = apply(a[k], b[k]);
-    return a;
-}
-
-// Gives the same bits as kernels/cpu/apply.hpp, because no fast-math flag is used.
-llvm::Value* KernelBuilder::apply(llvm::Value* a, llvm::Value* b) {
-    if (defined_) return defined_->value({a, b}, lanes_of(a));
-    const bool floating = a->getType()->isFPOrFPVectorTy(), is_signed = elements_.is_signed;
-    switch (row_of(shape_.op).combination) {
-        case Combination::sum:
-            return floating ? ir_.CreateFAdd(a, b, "sum") : ir_.CreateAdd(a, b, "sum");
-        case Combination::product:
-            return floating ? ir_.CreateFMul(a, b, "product") : ir_.CreateMul(a, b, "product");
-        case Combination::max:
-            return choose(floating    ? ir_.CreateFCmpOGT(a, b)
-                          : is_signed ? ir_.CreateICmpSGT(a, b)
-                                      : ir_.CreateICmpUGT(a, b),
-                          a, b, "max");
-        case Combination::min:
-            return choose(floating    ? ir_.CreateFCmpOLT(a, b)
-                          : is_signed ? ir_.CreateICmpSLT(a, b)
-                                      : ir_.CreateICmpULT(a, b),
-                          a, b, "min");
-        case Combination::band:
-            return ir_.CreateAnd(a, b, "band");
-        case Combination::bor:
-            return ir_.CreateOr(a, b, "bor");
-        case Combination::bxor:
-            return ir_.CreateXor(a, b, "bxor");
-    }
-    no_such_row(shape_.op);
-}
-
-// For max and min. The machine's own instructions follow the rule "a > b ? a : b". A NaN in `a` costs one
-// more comparison and a blend, which is cheaper than llvm.maximum, which also orders zeros.
-llvm::Value* KernelBuilder::choose(llvm::Value* a_wins, llvm::Value* a, llvm::Value* b, const char* name) {
-    llvm::Value* chosen = ir_.CreateSelect(a_wins, a, b, name);
-    if (!a->getType()->isFPOrFPVectorTy()) return chosen;
-    return ir_.CreateSelect(ir_.CreateFCmpUNO(a, a), a, chosen, name);
 }
 
 }  // namespace
