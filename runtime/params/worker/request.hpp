@@ -1,7 +1,9 @@
 // One push, pull or checkpoint of a worker.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "runtime/base/error.hpp"
@@ -10,6 +12,12 @@
 #include "runtime/transport/net/socket.hpp"
 
 namespace hocket::params {
+
+// Some values of a tensor, for a push; all others are 0.
+struct SparseUpdate {
+    std::span<const std::uint32_t> indices;  // ascending
+    const std::byte* values;
+};
 
 // A request started by push or pull. Valid until it has been waited for, successfully or not. The client owns
 // its contents.

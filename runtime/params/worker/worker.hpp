@@ -9,23 +9,11 @@
 
 #include "runtime/params/worker/options.hpp"
 #include "runtime/params/worker/request.hpp"
+#include "runtime/params/worker/stats.hpp"
 
 namespace hocket::params {
 
-struct WorkerStats {
-    Clock clock;                               // of this worker
-    std::uint64_t bytes_sent, bytes_received;  // of elements, on all connections
-    std::uint64_t kept_bytes;                  // of updates that servers may ask for again
-    std::uint64_t epochs;                      // the highest that a server has announced
-    std::uint64_t reconnections;               // to servers
-    std::uint64_t children;                    // the workers below this one, over all servers' trees
-};
-
-// Some values of a tensor; all others are 0.
-struct SparseUpdate {
-    std::span<const std::uint32_t> indices;  // ascending
-    const std::byte* values;
-};
+class WorkerService;
 
 // Thread-safe, but clock() must not be called during a push.
 class Client {
@@ -79,8 +67,7 @@ class Client {
     WorkerStats stats() const;
 
   private:
-    class Service;
-    std::unique_ptr<Service> service_;
+    std::unique_ptr<WorkerService> service_;
 };
 
 }  // namespace hocket::params
