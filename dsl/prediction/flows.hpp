@@ -30,7 +30,8 @@ class Flows {
     // rates: of each link, in bytes per second, finite and more than 0. certifies: each solution is checked,
     // and what is wrong throws std::logic_error. The deadline must outlive the object; it is checked by
     // next() and advance(), which throw DeadlineError.
-    explicit Flows(std::vector<double> rates, bool certifies = false, const Deadline& deadline = no_deadline)
+    explicit Flows(const std::vector<double>& rates, bool certifies = false,
+                   const Deadline& deadline = no_deadline)
         : sharing_(rates, certifies, deadline), deadline_(deadline) {}
 
     // hops: at least one, each with a different link. Flows of one route have equal rates and are drained

@@ -54,7 +54,8 @@ class Packer {
                 if (batch.has[to]) continue;
                 const std::int64_t trees = most_trees(batch, from, to, edge->second);
                 if (trees == 0) continue;
-                if ((edge->second -= trees) == 0) capacities_.erase(edge);
+                edge->second -= trees;
+                if (edge->second == 0) capacities_.erase(edge);
                 return add(batch, from, to, trees);
             }
         throw DiagnosticError(Span(), "no trees can be packed into this network",
