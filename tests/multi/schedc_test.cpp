@@ -171,6 +171,8 @@ TEST_CASE("synthesize says what the bound is, and what is wrong") {
     // Before the search, which would take a minute.
     refused({"all_gather", "-n", "64", "-N", "torus(8,8)@1GB/s", "-o", "/nowhere/x.sched"},
             "/nowhere/x.sched cannot be written: there is no folder /nowhere");
+    refused({"all_gather", "-n", "64", "-N", "torus(8,8)@1GB/s", "-o", "/tmp"},
+            "/tmp cannot be written: it is a folder");
     CHECK_THAT(schedc({"synthesize", "all_reduce", "-n", "4", "-N", "torus(2,2)@1GB/s", "--bound"}).out,
                Contains("of all_reduce (a reduce_scatter, then an all_gather) on"));
 }

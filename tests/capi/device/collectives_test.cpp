@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "tests/capi/device/jobs.hpp"
@@ -285,8 +286,12 @@ TEST_CASE("every collective on memory of devices gives the host's bits, with eve
     for (const std::string hosts : {"a", "aa", "aaa", "aaaa", "ab", "abcd", "aabb"}) {
         INFO(hosts);
         CHECK(run_on_devices(hosts, [](const Cuda& cuda, hkt_comm* comm) {
-                  for (const hkt_type type : types)
-                      for (const std::size_t count : {0, 1, 1000}) check_all(cuda, comm, type, count);
+                  std::set<std::size_t> sizes;  // edges depend on a type's size alone
+                  for (const hkt_type type : types) {
+                      check_all(cuda, comm, type, 1000);
+                      if (!sizes.insert(hkt_type_size(type)).second) continue;
+                      for (const std::size_t count : {0, 1}) check_all(cuda, comm, type, count);
+                  }
               }) == "");
     }
 }

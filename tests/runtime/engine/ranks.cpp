@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "tests/support/libfabric.hpp"
+
 namespace hocket::test {
 namespace {
 
@@ -74,9 +76,18 @@ std::string ending(int status) {
     return signal == SIGKILL ? "" : "ended by signal " + std::to_string(signal);
 }
 
+bool names_libfabric(const Job& job) {
+    for (const char* variable : {"HOCKET_PROVIDER", "HOCKET_PROVIDER_FOR_ALL"})
+        if (const auto named = job.environment.find(variable);
+            named != job.environment.end() && !named->second.empty() && named->second != "tcp")
+            return true;
+    return false;
+}
+
 }  // namespace
 
 std::vector<Outcome> run_ranks(const Job& job, const std::function<void(int)>& body) {
+    if (names_libfabric(job)) load_libfabric_for_children();
     const Listener listener;
     std::vector<pid_t> processes;
     std::vector<int> pipes;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -65,25 +66,32 @@ dsl::RankProgram program_of(std::vector<dsl::Op> ops) {
     return program;
 }
 
-// 1 to 17 operands by 1 to 17 destinations (one of `step` of those, to save time), with none, some and as
-// many as there can be in place; one destination in place of every operand; and some operations with many of
-// both.
+// 1 to 17 operands by 1 to 17 destinations, with none, some and as many as there can be in place; and one
+// destination in place of every operand. Of destinations and such operands one of `step`, to save time.
 std::vector<dsl::Op> many_operations(std::size_t step) {
     std::vector<dsl::Op> ops;
     for (std::size_t n = 1; n <= 17; ++n) {
         for (std::size_t d = 1 + n % step; d <= 17; d += step)
             for (const std::size_t in_place : {std::size_t(0), std::min(n, d) / 2, std::min(n, d)})
                 ops.push_back(operation(n, d, in_place));
-        for (dsl::AreaId k = 0; k < n; ++k) ops.push_back(operation(n, {first_operand + k}));
+        for (dsl::AreaId k = n % step % n; k < n; k += step) ops.push_back(operation(n, {first_operand + k}));
     }
     return ops;
 }
 
+// Unrolled and not, and the largest that is unrolled; each number of operands and of destinations, and in
+// place or not.
 std::vector<dsl::Op> few_operations() {
     std::vector<dsl::Op> ops;
-    for (const std::size_t n : {2, 3, 16, 17})
-        for (const std::size_t d : {1, 2})
-            for (const std::size_t in_place : {0, 1}) ops.push_back(operation(n, d, in_place));
+    for (const auto& [n, d, in_place] : {std::tuple(2, 1, 0),
+                                         {2, 2, 1},
+                                         {3, 1, 1},
+                                         {3, 2, 0},
+                                         {16, 1, 0},
+                                         {16, 2, 1},
+                                         {17, 1, 1},
+                                         {17, 2, 0}})
+        ops.push_back(operation(n, d, in_place));
     return ops;
 }
 

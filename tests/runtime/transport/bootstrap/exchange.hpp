@@ -3,7 +3,9 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <future>
 #include <memory>
 #include <string>
@@ -89,9 +91,14 @@ class Flow {
     std::vector<transport::Completion> done_;
 };
 
+// Byte i is 131 i + seed + i / 256; so they repeat after 64 KiB.
 inline std::vector<char> pattern(std::size_t bytes, int seed) {
+    constexpr std::size_t period = 1 << 16;
     std::vector<char> data(bytes);
-    for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<char>(i * 131 + seed + (i >> 8));
+    for (std::size_t i = 0; i < std::min(bytes, period); ++i)
+        data[i] = static_cast<char>(i * 131 + seed + (i >> 8));
+    for (std::size_t i = period; i < bytes; i += period)
+        std::copy_n(data.begin(), std::min(period, bytes - i), data.begin() + static_cast<std::ptrdiff_t>(i));
     return data;
 }
 

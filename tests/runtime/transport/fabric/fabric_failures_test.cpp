@@ -18,7 +18,7 @@ using namespace hocket::transport;
 using namespace std::chrono_literals;
 
 TEST_CASE("a killed or stopped peer can be given up at once, and the buffers are then free") {
-    const std::string provider = GENERATE(from_range(providers));
+    const std::string provider = GENERATE(from_range(loaded(providers)));
     const int signal = GENERATE(SIGKILL, SIGSTOP);
     const Listener listener;
     Processes ranks(15);
@@ -36,14 +36,13 @@ TEST_CASE("a killed or stopped peer can be given up at once, and the buffers are
             if (r == 2) kill(getpid(), signal);  // with receives posted
             std::deque<Message> messages(201);
             std::string end = "no failure seen";
-            const double start = now();
             try {
                 fabric->send(2, 1, 0, all_of_large, messages[200]);
-                for (int i = 0; now() < start + 1; ++i) {
-                    if (i < 200) fabric->send(2, 100 + i, 0, all_of_small, messages[i]);
+                for (int i = 0; i < 200; ++i) {
+                    fabric->send(2, 100 + i, 0, all_of_small, messages[i]);
                     while (flow.progress())
                         if (!flow.done().back().ok) throw Error(Status::transport, flow.done().back().error);
-                    fabric->wait({}, 5ms);
+                    fabric->wait({}, 1ms);
                 }
             } catch (const Error& error) {
                 end = error.what();
@@ -69,22 +68,6 @@ TEST_CASE("a killed or stopped peer can be given up at once, and the buffers are
                       << outcomes[r].signal);
         CHECK(outcomes[r].exit_code == 0);
     }
-}
-
-TEST_CASE("opening an endpoint leaves the embedder's signal handlers alone") {
-    Processes processes;
-    processes.start([]() -> std::string {
-        const auto mine = +[](int) {};
-        for (int number : {SIGINT, SIGTERM}) signal(number, mine);
-        const auto fabric = engine::open_fabric("ofi+tcp");
-        for (int number : {SIGINT, SIGTERM}) {
-            struct sigaction action {};
-            sigaction(number, nullptr, &action);
-            expect(action.sa_handler == mine, fmt::format("the handler of signal {}", number));
-        }
-        return "";
-    });
-    require_success(processes.wait());
 }
 
 TEST_CASE("libfabric's providers are refused where connections are to be encrypted") {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/libfabric.hpp"
 #include "tests/support/processes.hpp"
 
 namespace hocket::test {
@@ -32,7 +33,7 @@ inline const std::vector<std::string> providers = {
     "cxi,tag_bits=48,rma,sent=16384,card,endpoint,live=300,prov_key,segments=1,again=9,late=9",
 };
 
-// For tests with many cases: to load libfabric takes each process half a second.
+// For tests with many cases.
 inline const std::vector<std::string> few_providers = {
     "tcp",
     "ofi+tcp",
@@ -43,6 +44,12 @@ inline const std::vector<std::string> few_providers = {
     "ofi+tcp that demands rma,sent=16384,card,local,virt_addr,prov_key,again=3,late=20",
     "ofi+tcp that demands rma,sent=16384,rx_cq_data,card,local,late=9",
 };
+
+// Returns the list, for from_range, once libfabric is loaded.
+inline const std::vector<std::string>& loaded(const std::vector<std::string>& list) {
+    load_libfabric_for_children();
+    return list;
+}
 
 // Prepares this process for a provider of the list, before its first endpoint; returns the name to open.
 inline std::string prepare_provider(const std::string& provider) {

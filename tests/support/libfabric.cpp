@@ -1,0 +1,28 @@
+#include "tests/support/libfabric.hpp"
+
+#include <dlfcn.h>
+#include <rdma/fabric.h>
+
+#include "runtime/transport/libfabric/signal_guard.hpp"
+
+namespace hocket::test {
+namespace {
+
+bool load() {
+    const transport::SignalHandlersKept handlers;
+    void* const library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return false;
+    const auto getinfo = reinterpret_cast<decltype(&::fi_getinfo)>(dlsym(library, "fi_getinfo"));
+    const auto freeinfo = reinterpret_cast<decltype(&::fi_freeinfo)>(dlsym(library, "fi_freeinfo"));
+    fi_info* found = nullptr;
+    if (getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, nullptr, &found) == 0) freeinfo(found);
+    return true;
+}
+
+}  // namespace
+
+void load_libfabric_for_children() {
+    [[maybe_unused]] static const bool is_loaded = load();
+}
+
+}  // namespace hocket::test
