@@ -1,8 +1,11 @@
 // Operators of schedule files by generated code, against the interpreter and against a plain fold, bit for
 // bit.
+#include <fmt/format.h>
+
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -67,57 +70,80 @@ dsl::RankProgram program_of(std::size_t operands, std::size_t destinations, bool
     return program;
 }
 
+// The code is made once, for all counts.
 template <DataType type>
-void compare(const Case& c, std::size_t operands, std::size_t destinations, bool in_place,
-             std::size_t count) {
+class Comparison {
+  public:
+    Comparison(const Case& c, std::size_t operands, std::size_t destinations, bool in_place)
+        : case_(c),
+          operands_(operands),
+          what_(fmt::format("{} of {}, {} operands to {}{}", c.op->name, name_of(type), operands,
+                            destinations, in_place ? ", in place" : "")),
+          program_(program_of(operands, destinations, in_place)),
+          compiled_(executor(engine::ExecutorKind::jit)),
+          walked_(executor(engine::ExecutorKind::interpreter)) {}
+
+    void run(std::size_t count) {
+        INFO(what_ << ", count " << count);
+        std::mt19937 random(static_cast<unsigned>(count + operands_));
+        std::uniform_real_distribution<float> values(-8, 8);
+        Memory original(program_.areas(), std::vector<Stored>(count));
+        for (auto& area : original)
+            for (Stored& value : area) value = static_cast<Stored>(static_cast<Worked>(values(random)));
+        const Memory compiled = run(*compiled_, original), walked = run(*walked_, original);
+        for (std::size_t i = 0; i < count; ++i) {
+            const Stored expected = fold(original, i), &result = walked[program_.ops[0].area][i];
+            if (std::memcmp(&result, &expected, sizeof expected) != 0) FAIL("element " << i << " is wrong");
+        }
+        for (std::size_t area = 0; area < original.size(); ++area)
+            REQUIRE(std::memcmp(compiled[area].data(), walked[area].data(), count * sizeof(Stored)) == 0);
+    }
+
+  private:
     using Stored = typename ElementOf<type>::Stored;
     using Worked = typename ElementOf<type>::Worked;
-    const dsl::RankProgram program = program_of(operands, destinations, in_place);
-    std::mt19937 random(static_cast<unsigned>(count + operands));
-    std::uniform_real_distribution<float> values(-8, 8);
-    std::vector<std::vector<Stored>> original(program.areas(), std::vector<Stored>(count));
-    for (auto& area : original)
-        for (Stored& value : area) value = static_cast<Stored>(static_cast<Worked>(values(random)));
-    const auto run = [&](engine::ExecutorKind kind) {
-        auto memory = original;
+    using Memory = std::vector<std::vector<Stored>>;
+
+    std::unique_ptr<engine::Executor> executor(engine::ExecutorKind kind) const {
+        return engine::Executor::create(kind, program_, type, compute::Reduction(case_.op));
+    }
+    static Memory run(engine::Executor& executor, Memory memory) {
         std::vector<std::byte*> areas;
         for (auto& area : memory) areas.push_back(reinterpret_cast<std::byte*>(area.data()));
-        const auto executor = engine::Executor::create(kind, program, type, compute::Reduction(c.op));
         std::uint64_t offsets[2];
-        executor->bind(count, offsets);
-        executor->run(0, areas.data(), offsets);
+        executor.bind(memory[0].size(), offsets);
+        executor.run(0, areas.data(), offsets);
         return memory;
-    };
-    const auto compiled = run(engine::ExecutorKind::jit), walked = run(engine::ExecutorKind::interpreter);
-    INFO(c.op->name << " of " << name_of(type) << ", " << operands << " operands to " << destinations
-                    << (in_place ? ", in place" : "") << ", count " << count);
-    for (std::size_t i = 0; i < count; ++i) {
-        Worked fold = static_cast<Worked>(original[dsl::areas_of_a_rank][i]);
-        for (std::size_t k = 1; k < operands; ++k) {
+    }
+    Stored fold(const Memory& original, std::size_t i) const {
+        Worked folded = static_cast<Worked>(original[dsl::areas_of_a_rank][i]);
+        for (std::size_t k = 1; k < operands_; ++k) {
             const Worked next = static_cast<Worked>(original[dsl::areas_of_a_rank + k][i]);
             if constexpr (std::is_same_v<Worked, double>)
-                fold = c.of_doubles(fold, next);
+                folded = case_.of_doubles(folded, next);
             else
-                fold = c.of_floats(fold, next);
+                folded = case_.of_floats(folded, next);
         }
-        const Stored expected = static_cast<Stored>(fold);
-        const Stored& result = walked[program.ops[0].area][i];
-        if (std::memcmp(&result, &expected, sizeof expected) != 0) FAIL("element " << i << " is wrong");
+        return static_cast<Stored>(folded);
     }
-    for (std::size_t area = 0; area < original.size(); ++area)
-        REQUIRE(std::memcmp(compiled[area].data(), walked[area].data(), count * sizeof(Stored)) == 0);
-}
+
+    const Case& case_;
+    const std::size_t operands_;
+    const std::string what_;
+    const dsl::RankProgram program_;
+    const std::unique_ptr<engine::Executor> compiled_, walked_;
+};
 
 template <DataType type>
 void compare_all() {
     for (const Case& c : cases()) {
         for (const std::size_t operands : {2u, 3u, 5u, 16u, 17u, 20u})
             for (const std::size_t destinations : {1u, 2u, 17u})
-                for (const bool in_place : {false, true})
-                    for (const std::size_t count : {1u, 7u, 33u, 600u})
-                        compare<type>(c, operands, destinations, in_place, count);
-        const std::size_t streamed = jit::least_streamed_bytes(2, 1) / element_size(type) + 50;
-        compare<type>(c, 2, 1, false, streamed);
+                for (const bool in_place : {false, true}) {
+                    Comparison<type> comparison(c, operands, destinations, in_place);
+                    for (const std::size_t count : {1u, 7u, 33u, 600u}) comparison.run(count);
+                }
+        Comparison<type>(c, 2, 1, false).run(jit::least_streamed_bytes(2, 1) / element_size(type) + 50);
     }
 }
 
