@@ -73,6 +73,7 @@ FabricEndpoint::FabricEndpoint(Info info, const std::string& source_address, con
     const Rma rma = choose_rma(info, source_address);
     provider_ = info->fabric_attr->prov_name;
     why_ = reason + "; " + rma.why;
+    if (!carries_data(*info)) why_ += "; checksums go ahead of messages, for want of remote CQ data";
     uses_rxm_ = has_rxm(*info);
     objects_ = open_endpoint(*info);
     memory_ = MessageMemory(*info, rma.way, objects_);
@@ -80,18 +81,27 @@ FabricEndpoint::FabricEndpoint(Info info, const std::string& source_address, con
     rma_ = rma.way;
 }
 
-// The provider's address follows a byte that says how this rank takes long messages.
+// The provider's address follows a byte that says how this rank takes long messages, and one that says how
+// long the header of a message is.
 std::string FabricEndpoint::local_address() const {
-    return static_cast<char>(rma_) + objects_.local_address;
+    const char beginning[] = {static_cast<char>(rma_), static_cast<char>(memory_.header_bytes())};
+    return std::string(beginning, sizeof beginning) + objects_.local_address;
 }
 
 void FabricEndpoint::connect(std::span<const std::string> addresses, const Patience&) {
     peers_.assign(addresses.size(), FI_ADDR_UNSPEC);
     takes_writes_.clear();
     for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
-        takes_writes_.push_back(writes_ && addresses[rank].starts_with(static_cast<char>(rma_)));
+        const std::string& address = addresses[rank];
+        if (address.size() < 2 || address[1] != static_cast<char>(memory_.header_bytes()))
+            throw Error(Status::transport,
+                        fmt::format("libfabric's provider '{}' carries data beside messages (remote CQ data) "
+                                    "on this rank or on rank {}, and not on both; give it the same settings "
+                                    "on all ranks",
+                                    provider_, rank));
+        takes_writes_.push_back(writes_ && address.starts_with(static_cast<char>(rma_)));
         const int inserted =
-            fi_av_insert(objects_.addresses.get(), addresses[rank].data() + 1, 1, &peers_[rank], 0, nullptr);
+            fi_av_insert(objects_.addresses.get(), address.data() + 2, 1, &peers_[rank], 0, nullptr);
         if (inserted != 1)
             throw Error(
                 Status::transport,
@@ -111,7 +121,7 @@ bool FabricEndpoint::send(int peer, std::uint64_t tag, std::uint32_t checksum,
         ++in_flight_;
         return true;
     }
-    auto places = memory_.find(segments, MessageMemory::Direction::send, message);
+    auto places = memory_.find_tagged(segments, MessageMemory::Direction::send, message, checksum);
     if (!places) return false;
     const fi_msg_tagged what{.msg_iov = places->entries.data(),
                              .desc = places->descriptors.data(),
@@ -121,8 +131,8 @@ bool FabricEndpoint::send(int peer, std::uint64_t tag, std::uint32_t checksum,
                              .ignore = 0,
                              .context = message.provider_context,
                              .data = checksum};
-    return posted("send to", message,
-                  fi_tsendmsg(objects_.endpoint.get(), &what, FI_REMOTE_CQ_DATA | FI_COMPLETION));
+    const std::uint64_t beside = memory_.header_bytes() == 0 ? FI_REMOTE_CQ_DATA : 0;
+    return posted("send to", message, fi_tsendmsg(objects_.endpoint.get(), &what, beside | FI_COMPLETION));
 }
 
 bool FabricEndpoint::receive(int peer, std::uint64_t tag, std::span<const Segment> segments,
@@ -130,7 +140,7 @@ bool FabricEndpoint::receive(int peer, std::uint64_t tag, std::span<const Segmen
     require_open();
     message.segments = segments;
     message.peer = peer;
-    auto places = memory_.find(segments, MessageMemory::Direction::receive, message);
+    auto places = memory_.find_tagged(segments, MessageMemory::Direction::receive, message);
     if (!places) return false;
     const fi_msg_tagged what{.msg_iov = places->entries.data(),
                              .desc = places->descriptors.data(),
@@ -192,6 +202,7 @@ std::optional<Completion> FabricEndpoint::completion_of(const fi_cq_tagged_entry
     completion.ok = true;
     completion.bytes = entry.len;
     completion.checksum = static_cast<std::uint32_t>(entry.data);
+    if (!completion.message->segments.empty()) memory_.take_header(completion);
     memory_.end(completion);
     return completion;
 }
@@ -214,6 +225,7 @@ std::optional<Completion> FabricEndpoint::failed_completion() {
                     fmt::format("libfabric's provider '{}' reports a failure that belongs to "
                                 "no message: {}",
                                 provider_, completion.error));
+    if (!completion.message->segments.empty()) memory_.take_header(completion);
     memory_.end(completion);
     return completion;
 }

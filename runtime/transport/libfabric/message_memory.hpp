@@ -1,5 +1,6 @@
 // Where libfabric's provider finds the bytes of messages: in the caller's segments, registered if the
-// provider asks for that, or in a copy.
+// provider asks for that, or in a copy. Where the provider carries no data beside messages (remote CQ data),
+// the checksum goes ahead of the bytes, as the message's header.
 #pragma once
 
 #include <sys/uio.h>
@@ -44,9 +45,18 @@ class MessageMemory {
         return rma_ != RmaWay::none && bytes > Registrations::slot_bytes;
     }
 
-    // nullopt: the provider has no room now. What is held for the message is kept in Message::held. Throws
-    // Error(transport).
+    // Of the header, of a message that is sent or received under its tag; 0 if there is none.
+    std::size_t header_bytes() const { return header_bytes_; }
+
+    // Both return nullopt if the provider has no room now. What is held for the message is kept in
+    // Message::held. They throw Error(transport). find: the bytes alone. find_tagged: the header, with the
+    // checksum if the message is sent, and the bytes.
     std::optional<Places> find(std::span<const Segment> segments, Direction direction, Message& message);
+    std::optional<Places> find_tagged(std::span<const Segment> segments, Direction direction,
+                                      Message& message, std::uint32_t checksum = 0);
+
+    // Call it for a receive that has ended, and has taken what its sender found_tagged: takes the header off.
+    void take_header(Completion& completion) const;
 
     // Lets other ranks write to the places that a receive has, until the message ends, and describes the
     // first of them. Returns false if the provider has no room now; then call it again. Throws
@@ -69,8 +79,11 @@ class MessageMemory {
   private:
     struct Held;
 
-    std::shared_ptr<Held> hold(std::span<const Segment> segments, std::size_t bytes, Direction direction);
-    bool register_all(std::span<const Segment> segments, Direction direction, Held& held);
+    bool prepare(std::span<const Segment> segments, Direction direction, std::size_t header,
+                 Message& message);
+    std::shared_ptr<Held> hold(std::span<const Segment> segments, std::size_t bytes, Direction direction,
+                               std::size_t header);
+    bool register_all(std::span<const Segment> segments, std::size_t bytes, Direction direction, Held& held);
     std::uint64_t access_of(std::size_t bytes, Direction direction) const;
     void let_go(Held& held);
     [[noreturn]] void refuse_size(std::size_t bytes) const;
@@ -80,6 +93,7 @@ class MessageMemory {
 
     std::string provider_;
     RmaWay rma_ = RmaWay::none;
+    std::size_t header_bytes_ = 0;
     std::size_t most_sent_segments_ = 1, most_received_segments_ = 1;  // of one message to the provider
     std::size_t most_bytes_ = 0;                                       // of a message
     Registrations registrations_;

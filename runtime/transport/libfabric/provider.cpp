@@ -8,6 +8,7 @@
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/transport/fabric/fabric.hpp"
 #include "runtime/transport/libfabric/registrations.hpp"
 
@@ -37,7 +39,11 @@ constexpr const char* tells_nothing_by_writes = "cxi";
 // Where the kernel lists network cards with RDMA: of InfiniBand, RoCE, EFA and Omni-Path; of Slingshot.
 constexpr const char* lists_of_cards[] = {"/sys/class/infiniband", "/sys/class/cxi"};
 
-Info make_hints(const std::string& provider) {
+// The bytes that are to be carried beside a message (remote CQ data), best first: the next one is asked for
+// only where nothing is found, because some providers take the room from tags.
+constexpr std::size_t data_sizes[] = {sizeof(std::uint32_t), 0};
+
+Info make_hints(const std::string& provider, std::size_t data_bytes) {
     Info hints(fi_allocinfo());
     if (!hints) throw Error(Status::out_of_memory, "libfabric has no memory for fi_allocinfo");
     hints->caps = FI_TAGGED | FI_DIRECTED_RECV;
@@ -46,15 +52,15 @@ Info make_hints(const std::string& provider) {
     hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-    hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
+    hints->domain_attr->cq_data_size = data_bytes;
     hints->domain_attr->mr_mode = accepted_mr_modes;
     if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());
     return hints;
 }
 
 // Hints for a provider by which ranks write to each other's memory.
-Info make_rma_hints(const std::string& provider) {
-    Info hints = make_hints(provider);
+Info make_rma_hints(const std::string& provider, std::size_t data_bytes) {
+    Info hints = make_hints(provider, data_bytes);
     hints->caps |= FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
     hints->mode |= FI_RX_CQ_DATA;
     return hints;
@@ -68,7 +74,7 @@ Info query(const Info& hints, const std::string& source_address) {
 }
 
 std::string existing_providers() {
-    const Info list = query(make_hints(""), "");
+    const Info list = query(make_hints("", 0), "");
     std::set<std::string> names = {"tcp"};
     for (const fi_info* info = list.get(); info; info = info->next)
         if (info->fabric_attr->prov_name != std::string_view(withheld))
@@ -94,6 +100,16 @@ int order_of(const fi_info& info) {
 bool has_long_tags(const fi_info& info) {
     const std::uint64_t format = info.ep_attr->mem_tag_format;
     return format == 0 || std::bit_width(format) >= needed_tag_bits;
+}
+
+Info find_provider(const std::string& provider, const std::string& source_address) {
+    const bool is_layered = provider.find(';') != provider.npos;
+    for (const std::size_t data_bytes : data_sizes) {
+        Info list = query(make_hints(provider, data_bytes), source_address);
+        if (!list && !is_layered) list = query(make_hints(provider + ";ofi_rxm", data_bytes), source_address);
+        if (list) return list;
+    }
+    return nullptr;
 }
 
 bool is_down(const fi_info& info) {
@@ -144,6 +160,34 @@ bool drives_network_card(const fi_info& info) {
     return info.domain_attr->mr_mode != 0 || !has_ip_address;
 }
 
+// Replaces the info by one of the same port that has RMA, if there is one that tells the end of writes.
+Rma find_rma(Info& info, const std::string& source_address) {
+    const std::string provider = info->fabric_attr->prov_name;
+    Info hints = make_rma_hints(provider, carries_data(*info) ? data_sizes[0] : 0);
+    Info found = query_port(hints, source_address, *info);
+    if (!found) return {RmaWay::none, "no RMA, which this provider does not offer"};
+    const bool takes_receives = (found->mode & FI_RX_CQ_DATA) != 0;
+    if (carries_data(*found) && !takes_receives && provider != tells_nothing_by_writes) {
+        info = std::move(found);
+        return {RmaWay::with_immediate_data, "long messages by RMA, told with immediate data"};
+    }
+    hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+    if (!query_port(hints, source_address, *info))
+        return {RmaWay::none, "no RMA, whose end this provider does not tell"};
+    info = std::move(found);
+    return {RmaWay::with_signal, "long messages by RMA, told by messages"};
+}
+
+void warn_of_sent_messages(const std::string& provider, const std::string& why) {
+    static std::atomic<bool> said{false};  // the same of each communicator
+    if (!said.exchange(true))
+        log_line(
+            "hocket: warning: libfabric's provider '{}' sends long messages, and does not write them to "
+            "where "
+            "they are received: {}; HOCKET_RMA=off asks for no RMA",
+            provider, why);
+}
+
 }  // namespace
 
 Info choose_provider(const std::string& provider, const std::string& source_address) {
@@ -152,9 +196,7 @@ Info choose_provider(const std::string& provider, const std::string& source_addr
             Status::transport,
             "libfabric's provider 'shm' is not used: ranks of one host work on each other's memory "
             "without it, and faster, if neither HOCKET_PROVIDER nor HOCKET_PROVIDER_FOR_ALL names it");
-    Info list = query(make_hints(provider), source_address);
-    if (!list && provider.find(';') == provider.npos)
-        list = query(make_hints(provider + ";ofi_rxm"), source_address);
+    const Info list = find_provider(provider, source_address);
     if (!list)
         throw Error(
             Status::transport,
@@ -182,11 +224,13 @@ bool may_have_network_card() {
 }
 
 Info find_card(const std::string& source_address) {
-    const Info list = query(make_rma_hints(""), source_address);
-    for (const fi_info* info = list.get(); info; info = info->next)
-        if (drives_network_card(*info) && has_long_tags(*info) &&
-            info->fabric_attr->prov_name != std::string_view(withheld))
-            return Info(fi_dupinfo(info));
+    for (const std::size_t data_bytes : data_sizes) {
+        const Info list = query(make_rma_hints("", data_bytes), source_address);
+        for (const fi_info* info = list.get(); info; info = info->next)
+            if (drives_network_card(*info) && has_long_tags(*info) &&
+                info->fabric_attr->prov_name != std::string_view(withheld))
+                return Info(fi_dupinfo(info));
+    }
     return nullptr;
 }
 
@@ -201,19 +245,13 @@ Rma choose_rma(Info& info, const std::string& source_address) {
     if (asked == "off") return {RmaWay::none, "no RMA (HOCKET_RMA=off)"};
     if (asked.empty() && !drives_network_card(*info))
         return {RmaWay::none, "no RMA, which this provider leaves to the processor"};
-    const std::string provider = info->fabric_attr->prov_name;
-    Info hints = make_rma_hints(provider);
-    Info found = query_port(hints, source_address, *info);
-    if (!found) return {RmaWay::none, "no RMA, which this provider does not offer"};
-    if ((found->mode & FI_RX_CQ_DATA) == 0 && provider != tells_nothing_by_writes) {
-        info = std::move(found);
-        return {RmaWay::with_immediate_data, "long messages by RMA, told with immediate data"};
-    }
-    hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
-    if (!query_port(hints, source_address, *info))
-        return {RmaWay::none, "no RMA, whose end this provider does not tell"};
-    info = std::move(found);
-    return {RmaWay::with_signal, "long messages by RMA, told by messages"};
+    Rma rma = find_rma(info, source_address);
+    if (rma.way == RmaWay::none) warn_of_sent_messages(info->fabric_attr->prov_name, rma.why);
+    return rma;
+}
+
+bool carries_data(const fi_info& info) {
+    return info.domain_attr->cq_data_size >= data_sizes[0];
 }
 
 bool has_rxm(const fi_info& info) {

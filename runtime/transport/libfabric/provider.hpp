@@ -34,9 +34,13 @@ bool may_have_network_card();
 // there is none.
 Info find_card(const std::string& source_address);
 
-// Decides by HOCKET_RMA, and by what the provider offers. For RMA it replaces the info, which was found for
+// Decides by HOCKET_RMA, and by what the provider offers. Logs a warning if RMA is wanted and the provider
+// lacks something for it. For RMA it replaces the info, which was found for
 // this address, by one of the same port that has it. Throws Error(invalid) for another HOCKET_RMA.
 Rma choose_rma(Info& info, const std::string& source_address);
+
+// Returns true if messages carry 4 bytes beside their own (remote CQ data).
+bool carries_data(const fi_info& info);
 
 // Returns true if libfabric's rxm makes datagrams of the provider's connections.
 bool has_rxm(const fi_info& info);

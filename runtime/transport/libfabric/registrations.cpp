@@ -52,9 +52,11 @@ void Registrations::remove(fid_mr* registration) {
     live_.pop_back();
 }
 
-RemotePlace Registrations::describe(fid_mr* registration, const void* memory, std::size_t bytes) const {
+RemotePlace Registrations::describe(fid_mr* registration, const std::byte* begin, const std::byte* memory,
+                                    std::size_t bytes) const {
     const bool by_address = (mode_ & FI_MR_VIRT_ADDR) != 0;
-    return {by_address ? reinterpret_cast<std::uint64_t>(memory) : 0, fi_mr_key(registration), bytes};
+    const auto offset = static_cast<std::uint64_t>(memory - begin);
+    return {by_address ? reinterpret_cast<std::uint64_t>(memory) : offset, fi_mr_key(registration), bytes};
 }
 
 Registrations::Slot Registrations::take_slot() {
@@ -65,12 +67,12 @@ Registrations::Slot Registrations::take_slot() {
 }
 
 bool Registrations::add_block() {
-    constexpr std::size_t bytes = slots_in_a_block * slot_bytes;
+    constexpr std::size_t slot_size = header_room + slot_bytes, bytes = slots_in_a_block * slot_size;
     auto memory = std::make_unique<std::byte[]>(bytes);
     fid_mr* registration = add(memory.get(), bytes, FI_SEND | FI_RECV);
     if (registration == nullptr) return false;
     for (std::size_t slot = 0; slot < slots_in_a_block; ++slot)
-        free_.push_back({memory.get() + slot * slot_bytes, fi_mr_desc(registration)});
+        free_.push_back({memory.get() + slot * slot_size, fi_mr_desc(registration)});
     blocks_.push_back(std::move(memory));
     return true;
 }

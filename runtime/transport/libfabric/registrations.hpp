@@ -30,10 +30,10 @@ struct RemotePlace {
 
 class Registrations {
   public:
-    static constexpr std::size_t slot_bytes = 16 * 1024;
+    static constexpr std::size_t slot_bytes = 16 * 1024, header_room = 64;
 
     struct Slot {
-        std::byte* memory = nullptr;  // slot_bytes
+        std::byte* memory = nullptr;  // for a message of slot_bytes behind a header of header_room
         void* descriptor = nullptr;
     };
 
@@ -49,8 +49,9 @@ class Registrations {
     fid_mr* add(const void* memory, std::size_t bytes, std::uint64_t access);
     void remove(fid_mr* registration);
 
-    // For other ranks, which write to the memory of this registration, from its beginning on.
-    RemotePlace describe(fid_mr* registration, const void* memory, std::size_t bytes) const;
+    // For other ranks, which write to this memory. `begin` is that of its registration.
+    RemotePlace describe(fid_mr* registration, const std::byte* begin, const std::byte* memory,
+                         std::size_t bytes) const;
 
     Slot take_slot();  // without memory if the provider has no room now; throws Error(transport)
     void give_back(Slot slot) { free_.push_back(slot); }

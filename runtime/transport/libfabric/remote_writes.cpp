@@ -16,10 +16,11 @@ namespace hocket::transport {
 namespace {
 
 struct Offer {
-    std::uint64_t bytes;
+    std::uint32_t checksum;
     std::uint32_t id;  // of the sender's transfer: the answer's tag
-    std::uint32_t reserved = 0;
+    std::uint64_t bytes;
 };
+static_assert(offsetof(Offer, checksum) == 0);
 
 struct Answer {
     std::uint32_t id;     // of the receiver's transfer: immediate data, or the signal's tag
@@ -116,6 +117,7 @@ RemoteWrites::RemoteWrites(const fi_info& info, RmaWay way, const EndpointObject
                            MessageMemory& memory)
     : provider_(info.fabric_attr->prov_name),
       way_(way),
+      flags_of_sends_(FI_COMPLETION | (carries_data(info) ? FI_REMOTE_CQ_DATA : 0)),
       endpoint_(objects.endpoint.get()),
       memory_(memory),
       most_arrivals_(std::max(info.rx_attr->size, MessageMemory::most_entries)) {}
@@ -145,7 +147,7 @@ bool RemoteWrites::offer(fi_addr_t to, std::uint64_t tag, std::uint32_t checksum
     transfer.is_sent = true;
     transfer.places = *places;
     transfer.bytes = bytes_in(*places);
-    transfer.own().offer = {transfer.bytes, transfer.id};
+    transfer.own().offer = {checksum, transfer.id, transfer.bytes};
     if (!send(transfer, transfer.offer, tag | offer_bit, checksum, bytes_of(transfer.own().offer))) {
         memory_.registrations().give_back(slot);
         transfers_.erase(transfer.id);
@@ -160,13 +162,15 @@ std::optional<Completion> RemoteWrites::accept(Message& message, fi_addr_t from,
                                                const fi_cq_tagged_entry& entry) {
     const auto places = memory_.find(message.segments, MessageMemory::Direction::receive, message);
     const std::size_t room = bytes_in(*places);
-    const auto offer = read_offer(*places, entry.len);
+    const auto offer = read_offer(
+        *memory_.find_tagged(message.segments, MessageMemory::Direction::receive, message), entry.len);
     if (!offer || offer->bytes > room) {
         Completion completion{.message = &message,
                               .error = "the message is longer than its receive has room for",
                               .bytes = offer ? offer->bytes : entry.len,
-                              .checksum = static_cast<std::uint32_t>(entry.data),
+                              .checksum = offer ? offer->checksum : static_cast<std::uint32_t>(entry.data),
                               .truncated = true};
+        if (!offer) memory_.take_header(completion);
         memory_.end(completion);
         if (offer) {
             Transfer& transfer = begin(message, from, {});
@@ -180,7 +184,7 @@ std::optional<Completion> RemoteWrites::accept(Message& message, fi_addr_t from,
     Transfer& transfer = begin(message, from, {});
     transfer.places = *places;
     transfer.bytes = offer->bytes;
-    transfer.checksum = static_cast<std::uint32_t>(entry.data);
+    transfer.checksum = offer->checksum;
     transfer.peer_id = offer->id;
     for (std::size_t begin = 0; begin < transfer.bytes; ++transfer.count)
         begin += places->entries[transfer.count].iov_len;
@@ -280,8 +284,7 @@ bool RemoteWrites::send(Transfer& transfer, Step& step, std::uint64_t tag, std::
                              .ignore = 0,
                              .context = step.provider_context,
                              .data = data};
-    return posted(transfer, step, "send to",
-                  fi_tsendmsg(endpoint_, &what, FI_REMOTE_CQ_DATA | FI_COMPLETION));
+    return posted(transfer, step, "send to", fi_tsendmsg(endpoint_, &what, flags_of_sends_));
 }
 
 bool RemoteWrites::receive(Transfer& transfer, Step& step, std::uint64_t tag, std::span<std::byte> into) {

@@ -4,7 +4,8 @@
 // offer of it, so that both match in the same order, whatever the two sides think of sizes. A receive that
 // has taken an offer answers with the addresses and keys of its memory, the sender writes, and each write
 // tells the receiver with immediate data. Where a write carries none, or it would take the receiver's
-// buffers, the sender waits until all writes are delivered, and sends a message. Nobody polls memory.
+// buffers, the sender waits until all writes are delivered, and sends a message. Nobody polls memory. An
+// offer begins with the message's checksum, as messages with a header do (message_memory.hpp).
 //
 // Tags with answer_bit or signal_bit are those of answers and signals: no two that are in flight to one rank
 // from another are the same.
@@ -79,6 +80,7 @@ class RemoteWrites {
 
     std::string provider_;
     RmaWay way_;
+    std::uint64_t flags_of_sends_;
     fid_ep* endpoint_;
     MessageMemory& memory_;
     std::size_t most_arrivals_;  // of immediate data that this rank has let others send

@@ -28,9 +28,9 @@ namespace {
 constexpr int most_ranks = 6;
 
 // By the number of ranks: see tests/support/demanding_fabric.
-constexpr const char* demands_of_libfabric[] = {"", "local,virt_addr,allocated,prov_key,late=9",
-                                                "rma,card,local,endpoint,segments=2,late=9", "local,again=5",
-                                                "rma,rx_cq_data,card,local,segments=1,again=3,late=30"};
+constexpr const char* demands_of_libfabric[] = {
+    "", "local,virt_addr,allocated,prov_key,late=9", "rma,card,local,endpoint,segments=2,late=9",
+    "no_data,local,again=5", "rma,rx_cq_data,card,local,segments=1,again=3,late=30"};
 
 // A schedule, and the operation that runs with it.
 struct Work : test::RandomSchedule {

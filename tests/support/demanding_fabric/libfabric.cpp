@@ -28,6 +28,10 @@
 //
 //   rx_cq_data  immediate data of writes takes the receiver's buffers (FI_RX_CQ_DATA)
 //
+//   no_data     nothing is carried beside messages and writes (cq_data_size is 0)
+//
+//   no_delivery writes cannot wait until they are delivered (FI_DELIVERY_COMPLETE)
+//
 //   card        looks like a network card of its own, as of verbs
 //
 //   tag_bits=N  tags have at most N bits
@@ -158,6 +162,8 @@ ssize_t post(fid_ep* endpoint, const fi_msg_tagged& message, std::uint64_t flags
 ssize_t send_message(fid_ep* endpoint, const fi_msg_tagged* message, std::uint64_t flags) {
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < message->iov_count; ++i) bytes += message->msg_iov[i].iov_len;
+    if (state().demands.no_data && (flags & FI_REMOTE_CQ_DATA) != 0)
+        end_because("a message is to carry data beside its own");
     if (bytes > state().demands.sent) end_because("a message of %zu bytes is sent", bytes);
     return post(endpoint, *message, flags, FI_SEND, state().tagged->sendmsg);
 }
@@ -173,6 +179,10 @@ ssize_t write_message(fid_ep* endpoint, const fi_msg_rma* message, std::uint64_t
         check_places(message->msg_iov, message->desc, message->iov_count, FI_WRITE);
     if (s.demands.rx_cq_data && (flags & FI_REMOTE_CQ_DATA) != 0)
         end_because("a write's immediate data would take a buffer of the receiver's");
+    if (s.demands.no_data && (flags & FI_REMOTE_CQ_DATA) != 0)
+        end_because("a write is to carry data beside its own");
+    if (s.demands.no_delivery && (flags & FI_DELIVERY_COMPLETE) != 0)
+        end_because("a write is to end when it is delivered");
     if (s.demands.cxi && (flags & FI_REMOTE_CQ_DATA) != 0) return -FI_EBADFLAGS;
     if (finds_no_room()) return -FI_EAGAIN;
     s.writes[&endpoint->fid]->post(*message, flags);
@@ -237,7 +247,8 @@ ssize_t read_completions(fid_cq* queue, void* buffer, std::size_t count) {
     std::vector<Held>& late = s.late[queue];
     Writes* const writes = writes_of(queue);
     for (ssize_t i = 0; i < n; ++i) {
-        const fi_cq_tagged_entry& entry = fresh[static_cast<std::size_t>(i)];
+        fi_cq_tagged_entry& entry = fresh[static_cast<std::size_t>(i)];
+        if (s.demands.no_data) entry.data = s.random();  // it means nothing
         if (!writes || !writes->take(entry.op_context)) late.push_back({entry, some_polls()});
     }
     if (writes) writes->progress(late);
@@ -514,6 +525,11 @@ extern "C" {
     const bool asks_for_rma = hints && (hints->caps & FI_RMA) != 0;
     if (asks_for_rma && !s.demands.rma) return -FI_ENODATA;
     if (asks_for_rma && s.demands.rx_cq_data && (hints->mode & FI_RX_CQ_DATA) == 0) return -FI_ENODATA;
+    const bool asks_for_delivery =
+        hints && hints->tx_attr && (hints->tx_attr->op_flags & FI_DELIVERY_COMPLETE) != 0;
+    if (asks_for_delivery && s.demands.no_delivery) return -FI_ENODATA;
+    const bool asks_for_data = hints && hints->domain_attr && hints->domain_attr->cq_data_size > 0;
+    if (asks_for_data && s.demands.no_data) return -FI_ENODATA;
     std::optional<Undemanding> passed;
     if (hints && hints->domain_attr && hints->tx_attr && hints->rx_attr) passed.emplace(*hints);
     // The provider's own modes of registration are offered to it, too.
@@ -526,6 +542,7 @@ extern "C" {
         each->tx_attr->iov_limit = std::min(each->tx_attr->iov_limit, s.demands.segments);
         each->rx_attr->iov_limit = std::min(each->rx_attr->iov_limit, s.demands.segments);
         each->ep_attr->max_msg_size = std::min(each->ep_attr->max_msg_size, s.demands.most);
+        if (s.demands.no_data) each->domain_attr->cq_data_size = 0;
         if (s.demands.card) each->nic = card();
         if (s.demands.tag_bits < 64) each->ep_attr->mem_tag_format = any_tag >> (64 - s.demands.tag_bits);
         if (s.demands.cxi) {

@@ -33,7 +33,8 @@ namespace demanding {
 
 struct Demands {
     int mr_mode = 0;
-    bool rma = false, rx_cq_data = false, card = false, cxi = false, down_first = false;
+    bool rma = false, rx_cq_data = false, no_data = false, no_delivery = false, card = false, cxi = false,
+         down_first = false;
     unsigned tag_bits = 64, live = 0;
     std::size_t segments = SIZE_MAX, most = SIZE_MAX, sent = SIZE_MAX, locked = SIZE_MAX;
     unsigned again = 0, late = 0;
@@ -57,6 +58,8 @@ struct Demands {
                                                          {"allocated", FI_MR_ALLOCATED}};
         static const std::map<std::string, bool Demands::*> traits = {{"rma", &Demands::rma},
                                                                       {"rx_cq_data", &Demands::rx_cq_data},
+                                                                      {"no_data", &Demands::no_data},
+                                                                      {"no_delivery", &Demands::no_delivery},
                                                                       {"card", &Demands::card},
                                                                       {"cxi", &Demands::cxi},
                                                                       {"down_first", &Demands::down_first}};

@@ -31,6 +31,12 @@ inline const std::vector<std::string> providers = {
     "sockets that demands rma,sent=16384,rx_cq_data,card,local,again=5,late=9",
     "cxi that demands "
     "cxi,tag_bits=48,rma,sent=16384,card,endpoint,live=300,prov_key,segments=1,again=9,late=9",
+    "net that demands no_data,late=9",
+    "ofi+tcp that demands no_data,local,endpoint,again=3,late=20,segments=2",
+    "sockets that demands no_data,local,again=5,segments=1",
+    "sockets that demands no_data,rma,sent=16388,card,local,virt_addr,again=4,late=20",
+    "net that demands no_data,rma,sent=16388,card,local,prov_key,segments=1,late=9",
+    "ofi+tcp that demands no_data,no_delivery,rma,card,local,late=9",
 };
 
 // For tests with many cases.
@@ -43,6 +49,8 @@ inline const std::vector<std::string> few_providers = {
     "net by RMA",
     "ofi+tcp that demands rma,sent=16384,card,local,virt_addr,prov_key,again=3,late=20",
     "ofi+tcp that demands rma,sent=16384,rx_cq_data,card,local,late=9",
+    "sockets that demands no_data,local,again=2,segments=1,late=9",
+    "ofi+tcp that demands no_data,rma,sent=16388,card,local,late=20",
 };
 
 // Returns the list, for from_range, once libfabric is loaded.

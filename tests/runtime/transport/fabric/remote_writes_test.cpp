@@ -2,11 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <deque>
+#include <fstream>
 #include <thread>
 
 #include "runtime/base/error.hpp"
 #include "tests/runtime/transport/bootstrap/exchange.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -24,6 +27,8 @@ const std::vector<std::string> rma_providers = {
     "net that demands rma,sent=16384,card,local,endpoint,late=9,segments=2",
     "ofi+tcp that demands rma,sent=16384,rx_cq_data,card,local,again=4,late=20",
     "cxi that demands cxi,tag_bits=48,rma,sent=16384,card,endpoint,live=300,prov_key,segments=1,late=9",
+    "sockets that demands no_data,rma,sent=16388,card,prov_key,again=4,late=20",
+    "net that demands no_data,rma,sent=16388,card,local,endpoint,segments=1,late=9",
 };
 
 }  // namespace
@@ -44,6 +49,12 @@ TEST_CASE("the reason for a provider says how long messages go") {
     CHECK_THAT(why("ofi+tcp that demands rma,rx_cq_data,card,local"),
                Catch::Contains("RMA, told by messages"));
     CHECK_THAT(why("cxi that demands cxi,rma,card,endpoint"), Catch::Contains("RMA, told by messages"));
+    CHECK_THAT(why("ofi+tcp that demands no_data,rma,card,local"),
+               Catch::Contains("RMA, told by messages; checksums go ahead of messages"));
+    CHECK_THAT(why("ofi+tcp that demands no_data,no_delivery,rma,card,local"),
+               Catch::Contains("no RMA, whose end this provider does not tell; checksums"));
+    CHECK_THAT(why("sockets that demands no_delivery,rma,rx_cq_data,card,local"),
+               Catch::EndsWith("no RMA, whose end this provider does not tell"));
     CHECK_THAT(why("ofi+tcp that demands rma,card,local", "off"), Catch::Contains("no RMA (HOCKET_RMA=off)"));
     CHECK_THAT(why("ofi+tcp that demands rma,local"), Catch::Contains("leaves to the processor"));
     CHECK_THAT(why("ofi+tcp that demands card,local"), Catch::Contains("does not offer"));
@@ -66,6 +77,56 @@ TEST_CASE("the port that was found is the one that is opened, with RMA and witho
     CHECK_THAT(outcomes[0].text,
                Catch::Contains(is_named ? "asked for by name; " : "the network card of all ranks' hosts; ") &&
                    Catch::Contains(rma == "off" ? "no RMA" : "long messages by RMA"));
+}
+
+TEST_CASE("a warning says if long messages are sent where RMA is asked for, and none otherwise") {
+    const auto logged = [](const std::string& provider, const char* rma) {
+        Processes processes;
+        processes.start([&]() -> std::string {
+            const std::string name = prepare_provider(provider);
+            setenv("HOCKET_RMA", rma, 1);
+            std::string lines;
+            {
+                const TemporaryFolder folder;
+                const std::string file = folder.path() + "/log";
+                expect(freopen(file.c_str(), "w", stderr) != nullptr, "a file for the log");
+                engine::open_fabric(name, "127.0.0.1");
+                engine::open_fabric(name, "127.0.0.1");
+                std::fflush(stderr);
+                std::ifstream log(file);
+                for (std::string line; std::getline(log, line);) lines += line + "\n";
+            }
+            return lines;
+        });
+        return processes.wait().front().text;
+    };
+    const std::string warning =
+        "hocket: warning: libfabric's provider 'sockets' sends long messages, and does not write them to "
+        "where they are received: no RMA, whose end this provider does not tell; HOCKET_RMA=off asks for no "
+        "RMA\n";
+    CHECK(logged("sockets that demands no_data,no_delivery,rma,card,prov_key", "") == warning);
+    CHECK(logged("sockets that demands no_data,no_delivery,rma,card,prov_key", "on") == warning);
+    CHECK(logged("sockets that demands no_data,no_delivery,rma,card,prov_key", "off") == "");
+    CHECK(logged("sockets that demands no_data,no_delivery,rma", "") == "");
+    CHECK(logged("sockets that demands no_data,rma,card,prov_key", "") == "");
+}
+
+TEST_CASE("ranks of which one alone carries data beside messages are told, and do not begin") {
+    const auto outcomes = run_job(2, [&](Rank rank) -> std::string {
+        const std::string name =
+            prepare_provider(rank.rank == 0 ? "sockets that demands no_data" : "sockets that demands late=2");
+        const auto fabric = engine::open_fabric(name, "127.0.0.1");
+        const auto addresses = rank.job.all_gather(fabric->local_address(), 5s);
+        try {
+            fabric->connect(addresses, for_seconds(5));
+        } catch (const Error& error) {
+            return error.what();
+        }
+        return "connected";
+    });
+    for (std::size_t rank = 0; rank < outcomes.size(); ++rank)
+        CHECK_THAT(outcomes[rank].text,
+                   Catch::Contains(fmt::format("on this rank or on rank {}, and not on both", 1 - rank)));
 }
 
 TEST_CASE("registrations end with their messages, though they are bound to the endpoint") {
