@@ -52,6 +52,21 @@ void connect_or_die(int, siginfo_t*, void* context) {
     errno = before;
 }
 
+std::atomic<bool>* has_begun_to_hang;
+const std::atomic<bool>* is_let_go_again;
+
+// Handles process_vm_readv(2) and process_vm_writev(2), which the filter traps.
+void hang(int, siginfo_t*, void* context) {
+    *has_begun_to_hang = true;
+    while (!*is_let_go_again) usleep(1000);
+    auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+    registers.gregs[REG_RAX] = -ESRCH;
+#else
+    registers.regs[0] = static_cast<unsigned long long>(-ESRCH);
+#endif
+}
+
 }  // namespace
 
 bool refuse_cross_memory_access() {
@@ -60,6 +75,23 @@ bool refuse_cross_memory_access() {
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    return filter_system_calls(program);
+}
+
+bool hang_in_cross_memory_access(std::atomic<bool>& has_begun, const std::atomic<bool>& is_let_go) {
+    has_begun_to_hang = &has_begun;
+    is_let_go_again = &is_let_go;
+    struct sigaction action {};
+    action.sa_sigaction = hang;
+    action.sa_flags = SA_SIGINFO;
+    if (sigaction(SIGSYS, &action, nullptr) != 0) return false;
+    sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     return filter_system_calls(program);

@@ -127,6 +127,9 @@ std::string awaited_text(const Execution& execution, const dsl::Op& await) {
 
 std::string action(const Execution& execution, const dsl::Op& op) {
     if (const auto rank = execution.run().awaited_at_start()) return waiting_for_start(*rank);
+    if (const auto rank = execution.run().awaited_helper())
+        return fmt::format("waiting for rank {}, which makes a part of this copy of {}", *rank,
+                           region(execution, op));
     if (op.kind == dsl::Op::Kind::send)
         return fmt::format("sending {} to rank {}", region(execution, op), op.peer);
     if (op.kind == dsl::Op::Kind::receive)
@@ -311,7 +314,7 @@ record::Place place_of(const Execution& execution) {
         const dsl::RankProgram& program = execution.plan().program();
         const dsl::Op& op = program.ops[*id];
         place.doing = action(execution, op);
-        place.waits_for = op.peer;
+        place.waits_for = execution.run().awaited_helper().value_or(op.peer);
         place.step = *id + 1;
         place.steps = program.ops.size();
         place.location = program.origins[op.origin].location;

@@ -38,6 +38,9 @@ class DirectRun final : public Run {
     bool is_complete(dsl::OpId op) const override { return begun_ && begun_->is_complete(op); }
     std::optional<dsl::OpId> first_incomplete() const override;
     std::optional<dsl::Rank> awaited_at_start() const override;
+    std::optional<dsl::Rank> awaited_helper() const override {
+        return begun_ ? begun_->awaited_helper() : std::nullopt;
+    }
     std::optional<dsl::Rank> awaited_at_end() const override {
         return begun_ ? begun_->awaited_at_end() : std::nullopt;
     }

@@ -222,6 +222,10 @@ class LocalPeers {
     // true once all is done.
     bool open_joint(const PrivateCopy& copy);
     bool advance_joint();
+    // The member that has taken blocks of this rank's open copy, and is not at their end.
+    std::optional<Member> awaited_helper() const {
+        return open_ ? std::optional(open_->copy.member) : std::nullopt;
+    }
     // The blocks that this rank has copied so far, of its joint copies and of others'.
     std::uint64_t joint_blocks() const { return joint_blocks_; }
     // Copies a block for a member if it has a copy with this rank open. Returns false if it has none.

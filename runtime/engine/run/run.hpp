@@ -63,6 +63,9 @@ class Run {
     // waits for it before its first operation.
     virtual std::optional<dsl::Rank> awaited_at_start() const { return std::nullopt; }
 
+    // Returns the rank that has a part of the first incomplete operation, if the run has made all the others.
+    virtual std::optional<dsl::Rank> awaited_helper() const { return std::nullopt; }
+
     // Returns a rank that the run waits for when its own operations are done.
     virtual std::optional<dsl::Rank> awaited_at_end() const { return std::nullopt; }
 

@@ -209,6 +209,12 @@ std::optional<dsl::Rank> SharedRun::awaited_at_start() const {
     return std::nullopt;
 }
 
+std::optional<dsl::Rank> SharedRun::awaited_helper() const {
+    const auto helper = stage_ == Stage::running ? oldest().awaited_helper() : std::nullopt;
+    if (!helper) return std::nullopt;
+    return start_.local_peers->ranks()[static_cast<std::size_t>(*helper)];
+}
+
 // ---- Tiles --------------------------------------------------------------------------------------
 
 void SharedRun::start_tiles() {

@@ -38,6 +38,7 @@ class SharedRun final : public Run {
     bool is_complete(dsl::OpId op) const override { return op < next_op(); }
     std::optional<dsl::OpId> first_incomplete() const override;
     std::optional<dsl::Rank> awaited_at_start() const override;
+    std::optional<dsl::Rank> awaited_helper() const override;
 
   private:
     enum class Stage : std::uint8_t { closed, rendezvous, running };

@@ -81,6 +81,10 @@ class TileRun {
     bool is_active() const { return active_; }
     std::uint64_t index() const { return index_; }
     dsl::OpId next_op() const { return next_; }
+    // The member that has a part of the next operation, a copy whose other parts are done.
+    std::optional<Member> awaited_helper() const {
+        return crossing_.is_open ? start_.local_peers->awaited_helper() : std::nullopt;
+    }
     const std::shared_ptr<const Binding>& binding() const { return binding_; }
 
   private:
