@@ -2,7 +2,7 @@
 """Trains logistic regression with the parameter service, from NumPy.
 
     python3 examples/params.py --workers 3 --servers 2                          # starts all of them on this host, as processes
-    HOCKET_SECRET=some-text python3 examples/params.py serve 0.0.0.0:7000       # or each by itself: a server,
+    HOCKET_SECRET=some-text python3 examples/params.py serve [::]:7000          # or each by itself: a server,
     HOCKET_SECRET=some-text python3 examples/params.py work 10.0.0.4:7000 --workers 2     # and two workers, on any hosts
 
 Each worker has samples of its own. A step pulls the weights, computes a gradient from 64 samples, and pushes it; servers take the

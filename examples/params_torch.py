@@ -2,7 +2,7 @@
 """Trains a PyTorch model whose weights are on the servers of a parameter service: the loop is that of any optimizer.
 
     python3 examples/params_torch.py --workers 2                         # a server in this process, and two workers, as processes
-    HOCKET_SECRET=some-text build/tools/hocket-params serve --listen 0.0.0.0:7000        # or servers of their own, on any hosts,
+    HOCKET_SECRET=some-text build/tools/hocket-params serve --listen :7000               # or servers of their own, on any hosts,
     HOCKET_SECRET=some-text python3 examples/params_torch.py --address 10.0.0.4:7000 --workers 2      # and each worker by itself
 
 A sample is a bag of 10 words of 2,000. Each word has a number that nobody knows; the question is whether their sum is above 0. Of the embedding only

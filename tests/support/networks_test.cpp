@@ -432,10 +432,12 @@ TEST_CASE("of a name that leads nowhere each address is told, with what went wro
     });
 }
 
-TEST_CASE("rank 0 is found by its host's name, which is loopback there") {
-    // Debian's; with the address behind it; and that of a container in its host's network.
-    const std::string there = GENERATE("127.0.1.1 node\n", "127.0.1.1 node\n10.77.0.1 node\n",
-                                       "127.0.0.1 localhost node\n", "::1 node\n");
+TEST_CASE("rank 0 is found by its host's name, which is loopback or one of several addresses there") {
+    // Debian's; with the address behind it; that of a container in its host's network; and one of a host with
+    // several addresses, of which the others know one.
+    const std::string there =
+        GENERATE("127.0.1.1 node\n", "127.0.1.1 node\n10.77.0.1 node\n", "127.0.0.1 localhost node\n",
+                 "::1 node\n", "10.66.0.1 node\n10.77.0.1 node\n", "fd00::1 node\n10.77.0.1 node\n");
     in_own_network([&]() -> std::string {
         const Folder folder;
         fs::create_directories(folder.path);
@@ -464,7 +466,9 @@ TEST_CASE("rank 0 is found by its host's name, which is loopback there") {
         });
         arrived.await(1);
         expect(lay_cable("cable", fmt::format("cable netns {}", others.pid(0))), "a cable");
-        expect(ip("addr add 10.77.0.1/24 dev cable"), "an address");
+        expect(ip("addr add 10.77.0.1/24 dev cable") && ip("addr add 10.66.0.1/24 dev cable") &&
+                   ip("addr add fd00::1/64 dev cable nodad"),
+               "addresses");
         plugged.add();
         others.start([&] { return run_rank(2); });
         const std::string mine = run_rank(0);

@@ -30,7 +30,7 @@ void set_environment(const JobSpec& job, int rank) {
     set("WORLD_SIZE", std::to_string(job.ranks));
     set("LOCAL_RANK", std::to_string(rank));
     set("LOCAL_WORLD_SIZE", std::to_string(job.ranks));
-    set("MASTER_ADDR", "127.0.0.1");
+    set("MASTER_ADDR", job.address);
     set("MASTER_PORT", std::to_string(job.port));
     set("HOCKET_SECRET", job.secret);
     if (!job.recordings.empty()) set("HOCKET_FLIGHT_RECORDER", job.recordings);
@@ -83,20 +83,38 @@ int read_exec_error(int pipe) {
     return got == sizeof error ? error : 0;
 }
 
+// Returns false, with errno set, if this host has no such address. port: of `address`.
+template <class Address>
+bool listen_at(Address& address, const in_port_t& port, const char* text, JobSpec& job) {
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    const int fd = socket(any->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t length = sizeof address;
+    if (fd < 0) return false;
+    if (bind(fd, any, length) != 0 || listen(fd, std::max(job.ranks, 16)) != 0 ||
+        getsockname(fd, any, &length) != 0) {
+        const int error = errno;
+        close(fd);
+        errno = error;
+        return false;
+    }
+    job.listen_fd = fd;
+    job.port = ntohs(port);
+    job.address = text;
+    return true;
+}
+
 }  // namespace
 
 void listen_on_loopback(JobSpec& job) {
-    job.listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (job.listen_fd < 0) fail("cannot make a socket");
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    if (bind(job.listen_fd, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-        listen(job.listen_fd, std::max(job.ranks, 16)) != 0 ||
-        getsockname(job.listen_fd, reinterpret_cast<sockaddr*>(&address), &length) != 0)
-        fail("cannot listen on 127.0.0.1");
-    job.port = ntohs(address.sin_port);
+    sockaddr_in ipv4{};
+    ipv4.sin_family = AF_INET;
+    ipv4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in6 ipv6{};
+    ipv6.sin6_family = AF_INET6;
+    ipv6.sin6_addr = in6addr_loopback;
+    if (listen_at(ipv4, ipv4.sin_port, "127.0.0.1", job) || listen_at(ipv6, ipv6.sin6_port, "::1", job))
+        return;
+    fail("cannot listen on 127.0.0.1, nor on ::1; is the interface lo up? The last reason");
 }
 
 std::string random_secret() {

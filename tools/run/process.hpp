@@ -18,6 +18,7 @@ struct JobSpec {
     std::string recordings = {};    // HOCKET_FLIGHT_RECORDER; "": not changed
     std::string traces = {};        // HOCKET_TRACE; "": not changed
     int listen_fd = -1, port = -1;  // rank 0's socket, already listening
+    std::string address = {};       // where it listens
 };
 
 struct Process {
@@ -25,7 +26,8 @@ struct Process {
     int output[2] = {-1, -1};  // read ends of its stdout and stderr; -1 if not captured
 };
 
-// Opens a listening socket on a free loopback port; fills in listen_fd and port. Throws std::runtime_error.
+// Opens a listening socket on a free port of loopback, by IPv6 on a host without IPv4; fills in listen_fd,
+// port and address. Throws std::runtime_error.
 void listen_on_loopback(JobSpec& job);
 
 // Returns 32 hexadecimal digits from the kernel's random source.

@@ -12,6 +12,7 @@
 
 #include "runtime/base/environment.hpp"
 #include "runtime/cache/peers/service.hpp"
+#include "runtime/transport/net/listening.hpp"
 #include "runtime/transport/net/socket.hpp"
 
 namespace hocket::cache {
@@ -174,9 +175,9 @@ int serve(Cache& cache, const std::string& host, int port, const std::string& se
                     "open it without a decoder");
     auto service = service_of(
         cache, -1, secret_or_default(secret),
-        transport::listen_on({host, port}, transport::Clock::now() + patience,
-                             "it must be an address of this host, such as 0.0.0.0, and a port that "
-                             "nobody else uses"),
+        transport::listen_for_others({host, port}, transport::Clock::now() + patience,
+                                     "it must be an address of this host, or ::, which is all of them, and a "
+                                     "port that nobody else uses"),
         false);
     const int bound = service->endpoint().port;
     cache.add_guests(std::move(service));

@@ -21,7 +21,7 @@ transport::Endpoint endpoint_of(const transport::Socket& listener) {
     auto at = transport::bound_to(listener);
     if (!at)
         throw Error(Status::invalid_argument, "the socket that peers are to connect to is not one of TCP");
-    if (at->is_any_address()) at->host = transport::reachable_address();
+    if (at->is_any_address()) at->host = transport::own_address();
     return *at;
 }
 

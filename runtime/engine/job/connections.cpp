@@ -17,6 +17,7 @@
 #include "runtime/engine/job/open_fabric.hpp"
 #include "runtime/engine/job/planning.hpp"
 #include "runtime/engine/reports/notice.hpp"
+#include "runtime/transport/net/listening.hpp"
 #include "runtime/transport/net/nics.hpp"
 #include "runtime/transport/net/own_address.hpp"
 
@@ -31,8 +32,7 @@ constexpr auto verdict_on_failure_within = 1s;  // time for rank 0 to say which 
 // network where they meet, which need not be true of another one.
 std::string address_for_recovery(const Options& options) {
     const std::string& rendezvous = options.master_addr;
-    if (rendezvous.starts_with("127.") || rendezvous == "localhost") return "127.0.0.1";
-    if (rendezvous == "::1") return rendezvous;
+    if (transport::means_loopback(rendezvous)) return transport::loopback_address();
     if (!transport::chosen_address().empty()) return transport::chosen_address();
     for (const transport::Nic& nic : transport::reachable_nics())
         if (transport::is_in_subnet(rendezvous, nic)) return nic.address;
@@ -191,8 +191,8 @@ void Connections::open_fabric(const std::vector<std::string>& wanted_nics) {
     if (wants_card) fabric_ = open_card_of_all(wanted_nics);
     const bool is_unnamed = options_.provider.empty() || wants_card;
     if (!fabric_)
-        fabric_ = engine::open_fabric(is_unnamed ? "tcp" : options_.provider, one_host_ ? "127.0.0.1" : "",
-                                      wanted_nics);
+        fabric_ = engine::open_fabric(is_unnamed ? "tcp" : options_.provider,
+                                      one_host_ ? transport::loopback_address() : "", wanted_nics);
     connect_all(*bootstrap_, *fabric_, patience_of(*bootstrap_, options_));
     provider_why_ += (provider_why_.empty() ? "" : "; ") + fabric_->why();
     provider_ = (local_peers_ ? provider_ + ", " : "") + fabric_->provider();
@@ -233,7 +233,8 @@ JobShape Connections::shape() const {
 }
 
 std::string Connections::own_address() const {
-    return one_host_ && transport::chosen_address().empty() ? "127.0.0.1" : transport::own_address();
+    return one_host_ && transport::chosen_address().empty() ? transport::loopback_address()
+                                                            : transport::own_address();
 }
 
 // Rank 0 says which failure was the first.

@@ -10,6 +10,7 @@
 #include "runtime/base/thread.hpp"
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
+#include "runtime/transport/net/listening.hpp"
 #include "runtime/transport/net/own_address.hpp"
 
 namespace hocket::params {
@@ -37,8 +38,8 @@ void check(const ShardTerms& terms) {
 
 ServerService::ServerService(ServerOptions options)
     : options_(std::move(options)),
-      listener_(transport::listen_on(options_.listen, Time::now() + options_.timeout,
-                                     "choose another address or port (--listen)")),
+      listener_(transport::listen_for_others(options_.listen, Time::now() + options_.timeout,
+                                             "choose another address or port (--listen)")),
       endpoint_(transport::bound_to(listener_).value()),
       first_deadline_(Time::now() + options_.timeout) {
     if (options_.secret.empty())

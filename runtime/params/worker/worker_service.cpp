@@ -10,6 +10,7 @@
 #include "runtime/params/links/copy.hpp"
 #include "runtime/params/service/gate_of.hpp"
 #include "runtime/params/service/identity.hpp"
+#include "runtime/transport/net/listening.hpp"
 #include "runtime/transport/net/own_address.hpp"
 #include "runtime/transport/net/texts.hpp"
 

@@ -11,6 +11,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/forks.hpp"
 #include "runtime/base/random.hpp"
+#include "runtime/transport/net/listening.hpp"
 
 namespace hocket::transport {
 namespace {

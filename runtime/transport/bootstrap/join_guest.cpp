@@ -4,6 +4,7 @@
 #include "runtime/base/caught.hpp"
 #include "runtime/transport/bootstrap/join.hpp"
 #include "runtime/transport/net/dial.hpp"
+#include "runtime/transport/net/listening.hpp"
 #include "runtime/transport/net/texts.hpp"
 
 namespace hocket::transport {

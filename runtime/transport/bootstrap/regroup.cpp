@@ -17,6 +17,7 @@
 #include "runtime/transport/bootstrap/link.hpp"
 #include "runtime/transport/net/admission.hpp"
 #include "runtime/transport/net/dial.hpp"
+#include "runtime/transport/net/listening.hpp"
 #include "runtime/transport/net/texts.hpp"
 
 namespace hocket::transport {

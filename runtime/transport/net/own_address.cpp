@@ -2,13 +2,14 @@
 
 #include <cstdlib>
 
+#include "runtime/transport/net/listening.hpp"
 #include "runtime/transport/net/nics.hpp"
 
 namespace hocket::transport {
 
 std::string reachable_address(const std::filesystem::path& interfaces) {
     const auto nics = reachable_nics(interfaces);
-    return nics.empty() ? "127.0.0.1" : nics[0].address;
+    return nics.empty() ? loopback_address() : nics[0].address;
 }
 
 std::string chosen_address() {

@@ -20,67 +20,13 @@
 #include <vector>
 
 #include "runtime/base/error.hpp"
+#include "runtime/transport/net/resolving.hpp"
 #include "runtime/transport/net/sealing.hpp"
 
 namespace hocket::transport {
 namespace {
 
 using namespace std::chrono_literals;
-
-using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-// The memory that the C library's resolver uses on its own thread until the lookup has ended.
-struct Lookup {
-    Lookup(const Endpoint& endpoint, int flags) : host(endpoint.host), port(std::to_string(endpoint.port)) {
-        hints.ai_family = AF_UNSPEC;
-        hints.ai_socktype = SOCK_STREAM;
-        hints.ai_flags = flags | AI_NUMERICSERV;
-        request.ar_name = host.c_str();
-        request.ar_service = port.c_str();
-        request.ar_request = &hints;
-    }
-    const std::string host, port;
-    addrinfo hints{};
-    gaicb request{};
-};
-
-// Returns 0 or an EAI_ code; EAI_INPROGRESS if the deadline has passed.
-int look_up(Lookup& lookup, Clock::time_point deadline) {
-    gaicb* request = &lookup.request;
-    if (const int code = getaddrinfo_a(GAI_NOWAIT, &request, 1, nullptr)) return code;
-    for (;;) {
-        const int code = gai_error(request);
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-        if (code != EAI_INPROGRESS || left <= 0) return code;
-        const timespec wait{left / 1000, left % 1000 * 1'000'000};
-        gai_suspend(&request, 1, &wait);
-    }
-}
-
-// Returns null for errors that may pass (EAI_AGAIN and the like).
-AddressList resolve(const Endpoint& endpoint, int flags, Clock::time_point deadline, std::string& why) {
-    auto lookup = std::make_unique<Lookup>(endpoint, flags | AI_NUMERICHOST);
-    // An address needs no name server, so this cannot block.
-    int code =
-        getaddrinfo(lookup->host.c_str(), lookup->port.c_str(), &lookup->hints, &lookup->request.ar_result);
-    if (code == EAI_NONAME) {
-        lookup = std::make_unique<Lookup>(endpoint, flags);
-        code = look_up(*lookup, deadline);
-    }
-    if (code == 0) return AddressList(lookup->request.ar_result, freeaddrinfo);
-    why = gai_strerror(code);
-    if (code == EAI_INPROGRESS) {
-        why = "its name was not resolved in time (does the name server answer?)";
-        // A lookup that has begun cannot be cancelled, so the memory that it still uses is leaked.
-        gai_cancel(&lookup->request) == EAI_NOTCANCELED ? void(lookup.release())
-                                                        : freeaddrinfo(lookup->request.ar_result);
-    }
-    return AddressList(nullptr, freeaddrinfo);
-}
-
-Socket open_socket(const addrinfo& address) {
-    return Socket(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
-}
 
 void send_at_once(int fd) {
     const int on = 1;
@@ -144,100 +90,6 @@ int poll_open(std::span<pollfd> set, Clock::time_point deadline) {
     return ready;
 }
 
-// Converts IPv4-mapped addresses to IPv4, also on sockets of IPv6 that accept both.
-void unmap(sockaddr_storage& address, socklen_t& size) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
-    if (address.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) return;
-    sockaddr_in v4{};
-    v4.sin_family = AF_INET;
-    v4.sin_port = v6.sin6_port;
-    std::memcpy(&v4.sin_addr, v6.sin6_addr.s6_addr + 12, sizeof v4.sin_addr);
-    std::memcpy(&address, &v4, sizeof v4);
-    size = sizeof v4;
-}
-
-std::optional<Endpoint> numeric(sockaddr_storage address, socklen_t size) {
-    unmap(address, size);
-    char host[NI_MAXHOST], port[NI_MAXSERV];
-    if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
-                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-        return std::nullopt;
-    return Endpoint{host, std::atoi(port)};
-}
-
-// Returns the numeric address; "" if that fails.
-std::string host_of(const addrinfo& address) {
-    sockaddr_storage storage{};
-    std::memcpy(&storage, address.ai_addr, std::min<std::size_t>(address.ai_addrlen, sizeof storage));
-    return numeric(storage, address.ai_addrlen).value_or(Endpoint{"", 0}).host;
-}
-
-bool is_loopback(const addrinfo& address) {
-    if (address.ai_family == AF_INET)
-        return ntohl(reinterpret_cast<const sockaddr_in*>(address.ai_addr)->sin_addr.s_addr) >> 24 == 127;
-    return address.ai_family == AF_INET6 &&
-           IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr);
-}
-
-// Returns the numeric address of `host`; null if it is a name, or empty.
-AddressList numbers_of(const std::string& host, const char* port = nullptr, int flags = 0) {
-    addrinfo hints{}, *list = nullptr;
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = flags | AI_NUMERICHOST | AI_NUMERICSERV;
-    if (getaddrinfo(host.c_str(), port, &hints, &list) != 0) list = nullptr;
-    return AddressList(list, freeaddrinfo);
-}
-
-// Returns true for the names of loopback in Debian's and others' /etc/hosts, and those of RFC 6761.
-bool is_name_of_loopback(std::string host) {
-    for (char& letter : host) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-    if (host.ends_with('.')) host.pop_back();
-    const std::string first = host.substr(0, host.find('.'));
-    constexpr std::string_view names[] = {"localhost", "localhost4", "localhost6", "ip6-localhost",
-                                          "ip6-loopback"};
-    return host.ends_with(".localhost") ||
-           std::find(std::begin(names), std::end(names), first) != std::end(names);
-}
-
-// Returns a closed socket, with errno set, if that is impossible.
-Socket listen_at(const addrinfo& address) {
-    Socket socket = open_socket(address);
-    const int on = 1, off = 0;
-    if (!socket.is_open()) return socket;
-    if (address.ai_family == AF_INET6 && (address.ai_flags & AI_V4MAPPED))
-        setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    if (setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-        bind(socket.fd(), address.ai_addr, address.ai_addrlen) == 0 && listen(socket.fd(), SOMAXCONN) == 0)
-        return socket;
-    const int error = errno;
-    socket.close();
-    errno = error;
-    return socket;
-}
-
-Socket listen_at_one_of(const addrinfo* list, std::string& why) {
-    for (const addrinfo* address = list; address; address = address->ai_next) {
-        if (Socket socket = listen_at(*address); socket.is_open()) return socket;
-        why = advised_text(errno);
-    }
-    return Socket();
-}
-
-// Listens by IPv6 and IPv4, where this host has both.
-Socket listen_everywhere(int port, std::string& why) {
-    const std::string service = std::to_string(port);
-    for (const char* any : {"::", "0.0.0.0"}) {
-        const AddressList list = numbers_of(any, service.c_str(), AI_PASSIVE);
-        if (list) list->ai_flags |= AI_V4MAPPED;
-        if (Socket socket = listen_at_one_of(list.get(), why); socket.is_open()) return socket;
-    }
-    return Socket();
-}
-
-Error cannot_listen(const Endpoint& at, const std::string& why, const std::string& advice) {
-    return {Status::bootstrap, fmt::format("cannot listen at {}: {}; {}", at.text(), why, advice)};
-}
-
 // Returns 0 or an errno.
 int start_from(const Socket& socket, const Source& from) {
     if (!from.interface.empty())
@@ -274,11 +126,11 @@ Socket connect_to_one(const addrinfo& to, const Patience& patience, std::string&
     return socket;
 }
 
-std::ptrdiff_t length_of(const addrinfo* list) {
-    return list == nullptr ? 0 : 1 + length_of(list->ai_next);
-}
-
 }  // namespace
+
+Socket open_socket(const addrinfo& address) {
+    return Socket(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
+}
 
 std::string error_text(int number) {
     return std::generic_category().message(number);
@@ -343,41 +195,9 @@ std::string Endpoint::text() const {
                                        : fmt::format("[{}]:{}", host, port);
 }
 
-Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::string& advice) {
-    std::string why;
-    if (at.host == "::") {
-        if (Socket socket = listen_everywhere(at.port, why); socket.is_open()) return socket;
-        throw cannot_listen(at, why, advice);
-    }
-    const AddressList list = resolve(at, AI_PASSIVE, deadline, why);
-    if (Socket socket = listen_at_one_of(list.get(), why); socket.is_open()) return socket;
-    throw cannot_listen(at, why, advice);
-}
-
-Socket listen_for_others(const Endpoint& at, Clock::time_point deadline, const std::string& advice) {
-    if (numbers_of(at.host) || is_name_of_loopback(at.host)) return listen_on(at, deadline, advice);
-    std::string why;
-    const AddressList list = resolve(at, AI_PASSIVE, deadline, why);
-    bool has_loopback = false;
-    for (const addrinfo* address = list.get(); address; address = address->ai_next)
-        has_loopback = has_loopback || is_loopback(*address);
-    Socket socket = has_loopback ? listen_everywhere(at.port, why) : listen_at_one_of(list.get(), why);
-    if (socket.is_open()) return socket;
-    throw cannot_listen(at, why, advice);
-}
-
-Socket listen_at_all(std::string& why) {
-    return listen_everywhere(0, why);
-}
-
 int keep_to_interface(const Socket& socket, const std::string& interface) {
     const auto size = static_cast<socklen_t>(interface.size());
     return setsockopt(socket.fd(), SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(), size) == 0 ? 0 : errno;
-}
-
-bool means_loopback(const std::string& host) {
-    const AddressList numbers = numbers_of(host);
-    return numbers ? is_loopback(*numbers) : is_name_of_loopback(host);
 }
 
 Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why, const Source& from) {

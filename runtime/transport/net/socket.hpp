@@ -17,6 +17,8 @@
 #include "runtime/base/error.hpp"
 #include "runtime/base/forks.hpp"
 
+struct addrinfo;
+
 namespace hocket::transport {
 
 using Clock = std::chrono::steady_clock;
@@ -77,23 +79,6 @@ struct Endpoint {
 // Returns the numeric address to which a socket is bound; nullopt if it is not a TCP socket.
 std::optional<Endpoint> bound_to(const Socket& socket);
 
-// Binds and listens; at "::" by IPv6 and IPv4, where this host has both. Throws Error(bootstrap), also if the
-// host name is not resolved by the deadline; the text ends with the advice.
-Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::string& advice);
-
-// As listen_on, for sockets that other hosts must reach. A host's own name is often a loopback address in its
-// own /etc/hosts (Debian: 127.0.1.1), but its real address elsewhere. So if `at` is such a name, it listens
-// at all addresses of this host; numbers, and names that mean loopback everywhere (localhost), are used
-// unchanged.
-Socket listen_for_others(const Endpoint& at, Clock::time_point deadline, const std::string& advice);
-
-// Listens at all addresses of this host, at a port that the kernel chooses. On failure the socket is closed
-// and `why` says what went wrong.
-Socket listen_at_all(std::string& why);
-
-// Returns true for an address of loopback, or a name that means loopback on every host. Resolves nothing.
-bool means_loopback(const std::string& host);
-
 // The end of a connection on this host; where it is empty, the kernel chooses by its routes.
 struct Source {
     std::string address = {};    // numeric
@@ -142,6 +127,9 @@ struct Answers {
     Clock::duration last_sent{};    // time since data were last sent, for the first time or again
 };
 Answers answers_of(const Socket& connection);
+
+// Returns a socket of the address's family that is bound to nothing yet; closed, with errno set, on failure.
+Socket open_socket(const addrinfo& address);
 
 // Returns how many open connections may be unproved: most descriptors are for the program's own use.
 std::size_t most_strangers();

@@ -14,6 +14,7 @@
 #include "runtime/base/environment.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/transport/net/listening.hpp"
 #include "runtime/transport/net/socket_loop.hpp"
 #include "runtime/transport/net/texts.hpp"
 #include "runtime/transport/streams/rail_search.hpp"
@@ -91,7 +92,7 @@ Socket listen_at_all_addresses(int& port) {
 std::vector<Nic> nics_to_tell_of(const std::string& source_address) {
     if (!source_address.empty()) return {nic_at(source_address)};
     std::vector<Nic> nics = reachable_nics();
-    if (nics.empty()) nics.push_back(nic_at("127.0.0.1"));
+    if (nics.empty()) nics.push_back(nic_at(loopback_address()));
     return nics;
 }
 

@@ -14,6 +14,7 @@
 
 #include "runtime/cache/cache.hpp"
 #include "runtime/cache/peers/service.hpp"
+#include "runtime/transport/net/listening.hpp"
 #include "runtime/transport/net/socket.hpp"
 #include "tests/runtime/cache/samples.hpp"
 #include "tests/support/eventually.hpp"

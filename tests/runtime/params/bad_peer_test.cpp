@@ -10,6 +10,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/params/protocol/wire.hpp"
+#include "runtime/transport/net/listening.hpp"
 #include "tests/runtime/params/notes.hpp"
 #include "tests/runtime/params/peer.hpp"
 #include "tests/runtime/params/training.hpp"

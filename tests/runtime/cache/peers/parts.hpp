@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "runtime/cache/peers/service.hpp"
+#include "runtime/transport/net/listening.hpp"
 #include "tests/runtime/transport/net/handshakes.hpp"
 
 namespace hocket::test {

@@ -9,6 +9,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/transport/bootstrap/lobby.hpp"
 #include "runtime/transport/bootstrap/silence.hpp"
+#include "runtime/transport/net/listening.hpp"
 #include "tests/runtime/transport/bootstrap/exchange.hpp"
 #include "tests/support/networks.hpp"
 #include "tests/support/tally.hpp"
