@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "runtime/transport/net/dial.hpp"
 #include "runtime/transport/net/own_address.hpp"
 #include "runtime/transport/streams/mesh.hpp"
 #include "runtime/transport/streams/streams.hpp"
@@ -429,6 +430,32 @@ TEST_CASE("of a name that leads nowhere each address is told, with what went wro
             return "";
         }
         throw std::runtime_error("rank 0 was found where nobody is");
+    });
+}
+
+TEST_CASE("what went wrong first is told, too, where attempts fail for several reasons") {
+    in_own_network([]() -> std::string {
+        const Folder folder;
+        fs::create_directories(folder.path);
+        std::ofstream(folder.path / "hosts") << "10.99.0.9 twin\nfd00::9 twin\n";
+        if (!replace_hosts_file(folder.path / "hosts")) return "skip";
+        expect(lay_cable("cable", "end") && plug_in("end") && ip("addr add 10.77.0.1/24 dev cable"),
+               "a cable");
+        int attempts = 0;
+        const auto close_the_way = [&]() -> std::optional<std::string> {
+            if (++attempts == 5) expect(ip("route add prohibit 10.99.0.9/32"), "another reason");
+            return std::nullopt;
+        };
+        try {
+            dial({.to = {"twin", 29500}, .secret = "a secret", .gone_for = 1h},
+                 {Clock::now() + 2s, close_the_way});
+        } catch (const DialError& error) {
+            expect_parts(error.what(),
+                         {"fd00::9: Network is unreachable; 10.99.0.9: Network is unreachable, then "});
+            expect(error.kind == DialError::Kind::unreachable, "that nobody is there");
+            return "";
+        }
+        throw std::runtime_error("somebody was found where nobody is");
     });
 }
 

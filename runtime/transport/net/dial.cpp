@@ -13,13 +13,16 @@ namespace {
 using namespace std::chrono_literals;
 using Kind = DialError::Kind;
 
+// Time is over, and the host has not answered.
+struct Silent {};
+
 // One attempt to connect.
 class Call {
   public:
     Call(const Dial& call, const Patience& patience, Socket& socket)
         : call_(call), patience_(patience), socket_(socket) {}
 
-    // Also throws HungUp.
+    // Also throws HungUp, and Silent.
     void prove() {
         const std::uint32_t ciphers = call_.encrypts ? known_ciphers() : 0;
         const KeyHalves own = call_.encrypts ? fresh_key_halves() : KeyHalves{};
@@ -42,8 +45,7 @@ class Call {
         std::optional<Frame> frame;
         while (!(frame = take_frame(socket_, parser_))) {
             pollfd entry{socket_.fd(), POLLIN, 0};
-            if (!patience_.wait({&entry, 1}))
-                throw DialError(Kind::silent, "it accepts connections but does not answer");
+            if (!patience_.wait({&entry, 1})) throw Silent();
         }
         if (frame->type == FrameType::refused) throw DialError(Kind::refused, printable(frame->payload));
         if (frame->type != type) throw ProtocolError("it sent an unexpected message");
@@ -62,24 +64,34 @@ std::string attempt(const Dial& call, const Patience& patience, Socket& socket) 
     return "";
 } catch (const HungUp&) {
     return "it closes connections before it has answered them";
+} catch (const Silent&) {
+    return "it accepts connections but does not answer";
 } catch (const ProtocolError& error) {
     throw DialError(Kind::impostor, printable(error.what()));
+}
+
+// As connect_to() names it.
+std::string address_of(const std::optional<Endpoint>& reached, const Endpoint& asked) {
+    return !reached || reached->host == asked.host ? "" : reached->host;
 }
 
 }  // namespace
 
 Socket dial(const Dial& call, Patience patience) {
-    std::string why = "time is over";
+    Reasons reasons;
     bool is_there = false;
     auto gone_by = Clock::time_point::max();
     auto pause = 10ms;
     do {
-        Socket socket = call.connect ? call.connect(patience, why) : connect_to(call.to, patience, why);
+        Socket socket =
+            call.connect ? call.connect(patience, reasons) : connect_to(call.to, patience, reasons);
         if (socket.is_open()) {
             if (!std::exchange(is_there, true)) patience.deadline += call.last_word;
             gone_by = Clock::time_point::max();
-            why = attempt(call, patience, socket);
+            const auto reached = connected_to(socket);
+            const std::string why = attempt(call, patience, socket);
             if (why.empty()) return socket;
+            reasons.add(address_of(reached, call.to), why);
         } else {
             gone_by = std::min(gone_by, Clock::now() + call.gone_for);
             if (Clock::now() >= gone_by) break;
@@ -87,7 +99,8 @@ Socket dial(const Dial& call, Patience patience) {
         patience.look({}, pause);
         pause = std::min(2 * pause, 200ms);
     } while (!patience.is_over());
-    throw DialError(is_there && Clock::now() < gone_by ? Kind::silent : Kind::unreachable, why);
+    throw DialError(is_there && Clock::now() < gone_by ? Kind::silent : Kind::unreachable,
+                    reasons.are_known() ? reasons.text() : "time is over");
 }
 
 }  // namespace hocket::transport

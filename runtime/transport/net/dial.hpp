@@ -12,7 +12,7 @@ namespace hocket::transport {
 struct Dial {
     Endpoint to;
     // One attempt at a connection instead of connect_to(to, ...), with the same results.
-    std::function<Socket(const Patience&, std::string& why)> connect = {};
+    std::function<Socket(const Patience&, Reasons&)> connect = {};
     std::string secret;  // both sides must know it; never sent
     std::uint32_t rank = 0, world_size = 0;
     std::string identity = {};
@@ -24,7 +24,8 @@ struct Dial {
     bool encrypts = encrypts_connections();  // the host must have the same
 };
 
-// The reason why there is no connection, in words about the host ("it ...") or in the kernel's words.
+// The reason why there is no connection, in words about the host ("it ...") or in the kernel's words. If it
+// is unreachable or silent: the reasons of all attempts, by address.
 struct DialError : std::runtime_error {
     enum class Kind {
         unreachable,  // nothing listens there

@@ -200,23 +200,32 @@ int keep_to_interface(const Socket& socket, const std::string& interface) {
     return setsockopt(socket.fd(), SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(), size) == 0 ? 0 : errno;
 }
 
-Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why, const Source& from) {
-    const AddressList list = resolve(to, 0, patience.deadline, why);
-    std::string tried;  // each address, and why it failed
+Socket connect_to(const Endpoint& to, const Patience& patience, Reasons& reasons, const Source& from) {
+    std::string unresolved;
+    const AddressList list = resolve(to, 0, patience.deadline, unresolved);
+    if (!list) reasons.add("", unresolved);
     for (const addrinfo* address = list.get(); address; address = address->ai_next) {
         const auto now = Clock::now();
         const Patience share{now + (patience.deadline - now) / length_of(address), patience.abandoned};
         std::string failure;
         Socket socket = connect_to_one(*address, share, failure, from);
+        const int error = errno;
         if (socket.is_open()) return socket;
         // A name may resolve to another address here than elsewhere.
         const std::string found = host_of(*address);
-        tried += (tried.empty() ? "" : "; ") + (found == to.host ? "" : found + ": ") + failure;
-        why = tried;
-        if (is_lack_of_descriptors(errno))
-            throw Error(Status::transport, fmt::format("cannot connect to {}: {}", to.text(), why));
+        reasons.add(found == to.host ? "" : found, failure);
+        if (is_lack_of_descriptors(error))
+            throw Error(Status::transport,
+                        fmt::format("cannot connect to {}: {}", to.text(), reasons.text()));
     }
     return Socket();
+}
+
+Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why) {
+    Reasons reasons;
+    Socket socket = connect_to(to, patience, reasons);
+    why = reasons.text();
+    return socket;
 }
 
 std::optional<Endpoint> bound_to(const Socket& socket) {

@@ -16,6 +16,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/forks.hpp"
+#include "runtime/transport/net/reasons.hpp"
 
 struct addrinfo;
 
@@ -86,10 +87,12 @@ struct Source {
 };
 
 // Makes one attempt at each address of the host name; they share the time. On failure the socket is closed
-// and `why` says what went wrong with each of them, and where from: "10.0.0.1: Connection refused (from
+// and the reasons have what went wrong with each of them, and where from: "10.0.0.1: Connection refused (from
 // 10.0.0.2); fd00::1: Network is unreachable". Throws Error(transport) if no descriptor is left, which would
 // fail every other attempt, too.
-Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why, const Source& from = {});
+Socket connect_to(const Endpoint& to, const Patience& patience, Reasons& reasons, const Source& from = {});
+// The same for a lone attempt: `why` is the text of its reasons.
+Socket connect_to(const Endpoint& to, const Patience& patience, std::string& why);
 
 // Returns the numeric address of the other end; nullopt if it is not a TCP socket, or not connected.
 std::optional<Endpoint> connected_to(const Socket& socket);

@@ -172,12 +172,12 @@ void StreamMesh::add_lanes(const std::vector<Rail>& rails, const MeshAddress& pe
     for (const Rail& rail : std::span(rails).first(count).subspan(1)) try {
             Dial further = call;
             further.identity = fmt::format("lane {}", lanes.size());
-            further.connect = [&](const Patience& time, std::string& why) {
+            further.connect = [&](const Patience& time, Reasons& why) {
                 const Patience turn{std::min(time.deadline, Clock::now() + lane_connects_within),
                                     time.abandoned};
                 Socket socket =
                     connect_to({rail.there.address, peer.port}, turn, why, source_of(rail, bound));
-                if (!socket.is_open()) throw DialError(DialError::Kind::unreachable, why);
+                if (!socket.is_open()) throw DialError(DialError::Kind::unreachable, why.text());
                 return socket;
             };
             lanes.push_back(dial(further, patience));
@@ -198,7 +198,7 @@ StreamMesh::Lanes StreamMesh::visit(std::size_t rank, std::size_t self,
     std::stable_partition(rails.begin(), rails.end(), is_hopeful);
     RailSearch search(rails, peer.port, bound);
     Dial call{.to = {peer.nics[0].address, peer.port},
-              .connect = [&](const Patience& time, std::string& why) { return search.connect(time, why); },
+              .connect = [&](const Patience& time, Reasons&) { return search.connect(time); },
               .secret = peer.key,
               .rank = static_cast<std::uint32_t>(self),
               .world_size = static_cast<std::uint32_t>(invitations.size()),

@@ -25,10 +25,10 @@ RailSearch::RailSearch(std::vector<Rail> rails, int port, bool bound) : port_(po
 }
 
 Socket RailSearch::try_one(Tried& tried, const Patience& patience) const {
-    return connect_to(end_of(tried), patience, tried.why, source_of(tried.rail, bound_));
+    return connect_to(end_of(tried), patience, tried.reasons, source_of(tried.rail, bound_));
 }
 
-Socket RailSearch::connect(const Patience& patience, std::string& why) {
+Socket RailSearch::connect(const Patience& patience) {
     auto turn = rails_.size() > 1 ? first_turn : whole_time;
     for (bool is_any_silent = true; is_any_silent && !patience.is_over(); turn *= 2) {
         is_any_silent = false;
@@ -44,7 +44,6 @@ Socket RailSearch::connect(const Patience& patience, std::string& why) {
             is_any_silent |= rails_[i].is_silent;
         }
     }
-    why = rails_[last_].why;
     return Socket();
 }
 
@@ -56,17 +55,22 @@ std::vector<std::string> RailSearch::silent_nics() const {
 }
 
 bool RailSearch::give_up(const std::string& why) {
-    rails_[last_].why = why;
+    rails_[last_].reasons.add("", why);
     rails_[last_].is_given_up = true;
     return std::any_of(rails_.begin(), rails_.end(), [](const Tried& tried) { return !tried.is_given_up; });
 }
 
+std::string RailSearch::why_not(const Tried& tried) const {
+    return tried.reasons.are_known() ? tried.reasons.text() : "not tried";
+}
+
 std::string RailSearch::failure() const {
-    if (rails_.size() == 1) return fmt::format("{}: {}; ", end_of(rails_[0]).text(), rails_[0].why);
+    if (rails_.size() == 1) return fmt::format("{}: {}; ", end_of(rails_[0]).text(), why_not(rails_[0]));
     std::string text = "any of its addresses";
     for (const Tried& tried : rails_)
-        text += fmt::format("\n  {} from {}: {}", end_of(tried).text(),
-                            tried.rail.here ? tried.rail.here->text() : "where the routes say", tried.why);
+        text +=
+            fmt::format("\n  {} from {}: {}", end_of(tried).text(),
+                        tried.rail.here ? tried.rail.here->text() : "where the routes say", why_not(tried));
     return text + "\n  hint: ";
 }
 

@@ -22,7 +22,7 @@ class RailSearch {
     // Tries one rail after the other until a connection is made. A rail that does not answer has a second at
     // first, then the others have their turn; each further turn is twice as long. Returns a closed socket
     // when all rails are refused or lead nowhere, or time is over. Throws as connect_to.
-    Socket connect(const Patience& patience, std::string& why);
+    Socket connect(const Patience& patience);
 
     // Gives up the rail of the last connection: another process is at its end. Returns false if it was the
     // last one.
@@ -32,17 +32,18 @@ class RailSearch {
     std::vector<std::string> silent_nics() const;
 
     // Returns where the search led, and why it failed, for people: "10.0.0.1:4000: Connection refused"; of
-    // several rails each, with this host's end. A hint may follow.
+    // several rails each, with this host's end, and of several attempts each reason. A hint may follow.
     std::string failure() const;
 
   private:
     struct Tried {
         Rail rail;
-        std::string why = "not tried";
+        Reasons reasons = {};
         bool is_given_up = false, is_silent = false;
     };
 
     Socket try_one(Tried& tried, const Patience& patience) const;
+    std::string why_not(const Tried& tried) const;
     Endpoint end_of(const Tried& tried) const { return {tried.rail.there.address, port_}; }
 
     std::vector<Tried> rails_;

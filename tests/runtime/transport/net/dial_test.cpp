@@ -1,10 +1,15 @@
 // The guest's side of a handshake: peers that are no hosts, that do not answer, that do not exist.
 #include "runtime/transport/net/dial.hpp"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <map>
+#include <random>
 #include <thread>
+#include <vector>
 
 #include "runtime/base/error.hpp"
 #include "tests/runtime/transport/net/handshakes.hpp"
@@ -123,6 +128,72 @@ TEST_CASE("a host at which nobody listens is tried again for as long as the gues
     const Doorstep silent;
     questions = 0;
     CHECK_THROWS_WITH(dial(call_of(silent.endpoint()), {Clock::now() + 1h, bad_news}), "rank 7 was lost");
+}
+
+TEST_CASE("each reason of all attempts is told once, by its address, in the order in which they came") {
+    int attempts = 0;
+    Dial call = call_of({"node", 29500});
+    call.gone_for = 1h;
+    call.connect = [&](const Patience&, Reasons& reasons) {
+        reasons.add("10.0.0.1", attempts++ == 1 ? "Connection timed out" : "Connection refused");
+        reasons.add("fd00::1", "Network is unreachable");
+        return Socket();
+    };
+    CHECK(error_of(call, {Clock::now() + 300ms}) ==
+          "unreachable: 10.0.0.1: Connection refused, then Connection timed out; fd00::1: Network is "
+          "unreachable");
+    CHECK(attempts > 2);
+}
+
+TEST_CASE("a host that answers no more keeps the reasons of earlier attempts") {
+    Processes processes;
+    const Doorstep host;
+    processes.start([&]() -> std::string {
+        next_guest(host.fd());  // is closed
+        const Socket guest = next_guest(host.fd());
+        std::this_thread::sleep_for(1s);
+        return "";
+    });
+    Dial call = call_of(host.endpoint());
+    call.gone_for = 1h;
+    call.connect = [&, attempts = 0](const Patience& patience, Reasons& reasons) mutable {
+        if (attempts++ > 0) return connect_to(host.endpoint(), patience, reasons);
+        reasons.add("", "Connection refused");
+        return Socket();
+    };
+    CHECK_THAT(error_of(call, {Clock::now() + 600ms}),
+               Contains("silent: Connection refused, then it closes connections before it has answered them, "
+                        "then it accepts connections but does not answer"));
+    processes.wait();
+}
+
+TEST_CASE("any reasons are told once by address, and of too many the first, with a word on the others") {
+    std::mt19937 random(11);
+    for (int round = 0; round < 500; ++round) {
+        Reasons reasons;
+        std::vector<std::string> addresses;                    // in the order in which they came
+        std::map<std::string, std::vector<std::string>> whys;  // the same, of each
+        const unsigned kinds = 1 + random() % 12, count = random() % 60;
+        for (unsigned i = 0; i < count; ++i) {
+            const std::string address = fmt::format("10.0.0.{}", random() % kinds),
+                              why = fmt::format("<{}>", random() % kinds);
+            reasons.add(address, why);
+            auto& known = whys[address];
+            if (known.empty()) addresses.push_back(address);
+            if (std::find(known.begin(), known.end(), why) == known.end()) known.push_back(why);
+        }
+        std::string expected;
+        for (std::size_t i = 0; i < std::min<std::size_t>(addresses.size(), 8); ++i) {
+            const auto& all = whys[addresses[i]];
+            expected += (i > 0 ? "; " : "") + addresses[i] + ": ";
+            for (std::size_t j = 0; j < std::min<std::size_t>(all.size(), 4); ++j)
+                expected += (j > 0 ? ", then " : "") + all[j];
+            if (all.size() > 4) expected += ", and for other reasons";
+        }
+        if (addresses.size() > 8) expected += "; and other addresses";
+        CHECK(reasons.text() == expected);
+        CHECK(reasons.are_known() == (count > 0));
+    }
 }
 
 TEST_CASE("a host that is there has the last word when time is over") {
