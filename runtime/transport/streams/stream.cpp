@@ -33,6 +33,17 @@ static_assert(segments_a_call <= IOV_MAX);
 // kernel knows the link's delay.
 constexpr int send_buffer_on_one_host = 256 * 1024;
 
+// The kernel begins with a window of 64 KiB: a message of 64 KiB and its header would wait for an
+// acknowledgement. It enlarges the buffer in steps while messages wait.
+constexpr int receive_room_on_one_host = 2 * 1024 * 1024;
+
+// Enlarges the buffer to receive this many bytes in, as far as the kernel's limit for its own choice allows
+// (tcp_rmem). SO_RCVBUF has another limit (rmem_max), which is mostly smaller, and keeps the kernel from
+// enlarging the buffer further. The mark itself is of no use here: a reader wants the first byte.
+void make_room_to_receive(int fd, int bytes) {
+    for (const int mark : {bytes, 1}) setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof mark);
+}
+
 std::size_t room_in(std::span<const iovec> parts) {
     std::size_t bytes = 0;
     for (const iovec& part : parts) bytes += part.iov_len;
@@ -63,9 +74,11 @@ Completion received(Message* message, std::size_t bytes, std::uint32_t checksum,
 Stream::Stream(Socket socket, RailNotes* notes)
     : socket_(std::move(socket)), notes_(notes), stage_(new std::byte[stage_size]) {
     keep_alive(socket_);
-    if (is_on_this_host(socket_))
+    if (is_on_this_host(socket_)) {
         setsockopt(socket_.fd(), SOL_SOCKET, SO_SNDBUF, &send_buffer_on_one_host,
                    sizeof send_buffer_on_one_host);
+        make_room_to_receive(socket_.fd(), receive_room_on_one_host);
+    }
     outgoing_.reserve(usual_messages);
     wanted_.reserve(usual_messages);
     unasked_.reserve(usual_messages);

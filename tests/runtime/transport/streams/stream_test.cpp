@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <random>
 
 #include "runtime/transport/streams/stream.hpp"
@@ -307,6 +309,30 @@ TEST_CASE("an idle connection is kept alive") {
     REQUIRE(getsockopt(watched.fd(), IPPROTO_TCP, TCP_KEEPIDLE, &seconds, &size) == 0);
     CHECK(on == 1);
     CHECK(seconds <= 60);
+}
+
+TEST_CASE(
+    "on one host a connection takes 2 MiB before anything is read, and wakes its reader at the first byte") {
+    std::ifstream limits("/proc/sys/net/ipv4/tcp_rmem");
+    std::size_t least = 0, first = 0, most = 0;
+    REQUIRE(limits >> least >> first >> most);
+    const std::size_t room = std::min<std::size_t>(2 << 20, most / 2);
+    ConnectedPair pair;
+    const Socket watched(dup(pair.ours.fd()));
+    const Stream stream(std::move(pair.ours));
+    const int small = 16 * 1024;  // what waits here is not counted
+    REQUIRE(setsockopt(pair.theirs.fd(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
+    say(pair.theirs, "x", 1);
+    pollfd entry{watched.fd(), POLLIN, 0};
+    CHECK(poll(&entry, 1, 5000) == 1);
+    const std::vector<char> bytes(16 * 1024);
+    std::size_t sent = 1;
+    pollfd writable{pair.theirs.fd(), POLLOUT, 0};
+    while (sent < 2 * room && poll(&writable, 1, 300) == 1)
+        sent += static_cast<std::size_t>(
+            std::max<ssize_t>(0, send(pair.theirs.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL)));
+    INFO(sent << " bytes of " << room);
+    CHECK(sent > room / 4 * 3);  // the kernel counts more than the bytes
 }
 
 TEST_CASE("arbitrary bytes from a member, and arbitrary moments, break nothing (seeded)") {
