@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """All operations of torch.distributed on the backend hocket, compared with plain arithmetic."""
 import datetime
+import inspect
 import os
 import threading
 import time
@@ -245,7 +246,7 @@ def several_at_once(rank, size):
             dist.reduce_scatter_tensor(piece, out)
     for i, piece in enumerate(pieces):
         same(piece, torch.full((2,), float(size * (rank + i))), "reduce_scatter_tensor, coalesced")
-    if hasattr(torch._C._distributed_c10d, "Backend"):  # torch 2: a program may take the backend itself
+    if hocket.torch.Backend is not None:  # a program may take the backend itself
         backend = dist.group.WORLD._get_backend(torch.device("cpu"))
         x, y = torch.ones(2), torch.ones(3)
         backend.start_coalescing()
@@ -345,7 +346,7 @@ def groups(rank, size):
 
 def splitting(rank, size):
     """By the communicator's own split: groups of groups, in other orders, beside each other."""
-    if not hasattr(dist, "split_group"):
+    if not hasattr(dist, "split_group") or hocket.torch.Backend is None:  # torch splits backends
         return
     lists = [[2, 0], [1, 3]]
     mine = lists[rank % 2]
@@ -509,8 +510,9 @@ def other_devices(rank, size):
 
 def barriers(rank, size):
     dist.barrier()
-    # torch 1.13's own function refuses other backends than Gloo.
-    monitored_barrier = dist.monitored_barrier if HAS_2 else dist.group.WORLD.monitored_barrier
+    # The function of older versions of torch refuses other backends than Gloo.
+    refuses = "only implemented for GLOO" in inspect.getsource(dist.monitored_barrier)
+    monitored_barrier = dist.group.WORLD.monitored_barrier if refuses else dist.monitored_barrier
     monitored_barrier()
     monitored_barrier(timeout=datetime.timedelta(seconds=30), wait_all_ranks=True)
 
@@ -538,6 +540,11 @@ def beside_another(rank, size):
         dist.all_reduce(x, group=part)
 
 
+def not_beside_another(rank, size):
+    for backend in ("cpu:hocket,cuda:gloo", "cuda:gloo,cpu:hocket"):
+        refused(ValueError, "cannot stand beside another one", lambda: dist.new_group(backend=backend))
+
+
 class Operations(ranks.TestCase):
     def test_reductions(self):
         for size in (1, 2, 3):
@@ -563,9 +570,13 @@ class Operations(ranks.TestCase):
     def test_factors(self):
         self.check(3, factors)
 
-    @unittest.skipUnless(HAS_2, "torch 1.13 has one backend for all devices")
+    @unittest.skipIf(hocket.torch.Backend is None, "this torch has no backends in Python")
     def test_beside_another(self):
         self.check(2, beside_another)
+
+    @unittest.skipUnless(HAS_2 and hocket.torch.Backend is None, "this torch has backends in Python, or one for all devices")
+    def test_not_beside_another(self):
+        self.check(2, not_beside_another)
 
     @unittest.skipUnless(HAS_2, "torch 1.13 has one backend for all devices")
     def test_other_devices(self):

@@ -416,8 +416,8 @@ def _of_splits(tensor, splits, size):
 
 
 def recent_works():
-    """The most recent works. torch before 2.6 does not keep the Python part of a work that C++ holds, and asks it for a
+    """The most recent works. torch before 2.7 does not keep the Python part of a work that C++ holds, and asks it for a
     future right after the start: until then it must stay alive, even if the operation has ended."""
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 6):
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 7):
         return None
     return collections.deque(maxlen=16)

@@ -70,11 +70,45 @@ class Group(Operations):
         return made
 
 
-class ProcessGroup(Group, c10d.ProcessGroup):
+def _python_can_be_a_backend():
+    """torch 1.13 has no class for it, and in others, such as 2.6, it cannot be made from Python."""
+    if not hasattr(c10d, "Backend"):
+        return False
+    try:
+        type("Probe", (c10d.Backend,), {})(0, 1)
+    except TypeError:
+        return False
+    return True
+
+
+class _WithoutBackends:
+    """What torch asks a group's backends, or stores in them, for a group that has none. The names are those of C++, but
+    for the first."""
+
+    _device_types = property(lambda self: [torch.device("cpu")])
+    _group_name = _group_desc = ""
+
+    def getGroupName(self):
+        return self._group_name
+
+    def setGroupName(self, name):
+        self._group_name = name
+
+    def getGroupDesc(self):
+        return self._group_desc
+
+    def setGroupDesc(self, text):
+        self._group_desc = text
+
+
+_HAVE_BACKENDS = _python_can_be_a_backend()
+
+
+class ProcessGroup(Group, *(() if _HAVE_BACKENDS else (_WithoutBackends,)), c10d.ProcessGroup):  # type: ignore[misc]
     """Its operations are Python's."""
 
 
-if hasattr(c10d, "Backend"):
+if _HAVE_BACKENDS:
 
     class Backend(Operations, c10d.Backend):
         def __init__(self, communicator, options):
@@ -103,7 +137,7 @@ if hasattr(c10d, "Backend"):
         def eager_connect_single_device(self, device):
             """Does nothing: the ranks are connected."""
 
-else:  # torch 1.13
+else:
     Backend = None  # type: ignore[assignment,misc]  # which is asked for with "is None"
 
 
@@ -126,6 +160,9 @@ def create(given, options):
     if others and backends.get("cpu") != NAME:  # torch 2.0 gives a backend that is named alone all devices
         raise ValueError(f"hocket: the backend takes tensors of the CPU, and not of {', '.join(others)}: name it for the CPU, beside another "
                          f"backend, as in \"cpu:hocket,{others[0]}:nccl\", or alone (\"hocket\")")
+    if Backend is None and len(set(backends.values())) > 1:
+        raise ValueError(f"hocket: torch {torch.__version__} has no backends in Python, so Hocket cannot stand beside another one in {backends}: "
+                         "name it alone (\"hocket\"), make a group for each of them, or use a later torch")
     members = tuple(given.global_ranks_in_group or ())  # empty: the whole job
     if Backend is not None and len(set(backends.values())) > 1:
         options = options if isinstance(options, Options) else Options()  # or the other backend's options
