@@ -26,6 +26,15 @@ def has(module):
     return subprocess.run([sys.executable, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode == 0
 
 
+def is_running(process):
+    """False also for one that has ended, and nobody has asked how."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
 def free_port():
     """None that the kernel would give to a connection: between this call and the port's use other tests make many."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as limits:

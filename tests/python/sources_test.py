@@ -438,12 +438,20 @@ class Given(Case):
         self.token = os.path.join(folder, "token")
         with open(self.token, "w") as file:
             file.write(self.service.token + "\n")
+        self.config = os.path.join(folder, "config")
+        self.set_command(f"{sys.executable} '{os.path.join(running.HERE, 'key_command.py')}' {self.service.url} {self.token}")
         self.ways = {
             "instance": {"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.service.url + "/"},
             "container": {"AWS_CONTAINER_CREDENTIALS_FULL_URI": self.service.url + "/v2/container",
                           "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": self.token},
             "identity": {"AWS_WEB_IDENTITY_TOKEN_FILE": self.token, "AWS_ROLE_ARN": "arn:aws:iam::1:role/r", "AWS_ENDPOINT_URL_STS": self.service.url},
+            "command": {"AWS_CONFIG_FILE": self.config},
         }
+
+    def set_command(self, command):
+        with open(self.config, "w") as file:
+            file.write(f"[default]\ncredential_process = {command}\n[profile ours]\nregion = eu-1\n"
+                       "[profile role]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = default\n[profile login]\nsso_session = s\n")
 
     def enterContext(self, context):  # unittest has it from Python 3.11 on
         entered = context.__enter__()
@@ -458,7 +466,7 @@ class Given(Case):
         for way in self.ways:
             with self.subTest(way=way), self.open(way) as cache:
                 self.assertEqual(content(cache), [self.objects[name] for name in sorted(self.objects)])
-        self.assertEqual(self.service.given, 3)
+        self.assertEqual(self.service.given, len(self.ways))
 
     def test_a_token_of_the_environment(self):
         with self.open("container", AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE="", AWS_CONTAINER_AUTHORIZATION_TOKEN=self.service.token) as cache:
@@ -514,6 +522,41 @@ class Given(Case):
         self.refused(hocket.IOError, "answered 400.*the role trusts the token", lambda: self.open("identity"), without=("another token",))
         os.remove(self.token)
         self.refused(hocket.IOError, "in AWS_WEB_IDENTITY_TOKEN_FILE cannot be read", lambda: self.open("identity"))
+
+    def test_commands_that_fail(self):
+        """Errors name the profile, and have neither the command nor what it has written."""
+        keys = '{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "' + SECRET + '"}'
+        for command, words in (
+                (f"echo {SECRET}; exit 3", "profile default: it ended with the exit code 3; run it by hand"),
+                ("kill -9 $$", "signal 9 ended it"), ("/there/is/none", "exit code 127"), ("true", "no object of JSON"),
+                (f"echo '{keys.replace('1', '2')}'", "another version than 1"), (f"echo '{keys.replace('AccessKeyId', 'Id')}'", "no keys in its answer"),
+                ("yes", "writes more than keys are")):
+            with self.subTest(command=command):
+                self.set_command(command)
+                self.refused(hocket.IOError, words, lambda: self.open("command"), without=(SECRET, command))
+        for profile, words in (("role", "role_arn.*credential_process = aws configure export-credentials --profile role"),
+                               ("login", "sso_session.*--profile login"), ("ours", "no profile of this name with")):
+            self.refused(hocket.InvalidArgumentError, words, lambda profile=profile: self.open("command", AWS_PROFILE=profile))
+
+    def test_a_command_that_does_not_end(self):
+        """While keys are renewed: closing the source ends it, and what it has started."""
+        begun = self.config + ".begun"
+        first = f"{sys.executable} '{os.path.join(running.HERE, 'key_command.py')}' {self.service.url} {self.token}"
+        self.set_command(f"test -e {begun}.1 || {{ touch {begun}.1; exec {first}; }}; sleep 1000 & echo $! >{begun}; wait")
+        self.objects |= objects_of([f"more{number}" for number in range(300)])
+        self.service.lifetime_s = 20
+        with self.open("command") as cache:
+            until = time.monotonic() + 60
+            keys = itertools.count()
+            while not (os.path.exists(begun) and whole(begun).endswith(b"\n")):
+                self.assertLess(time.monotonic(), until)
+                bytes(cache[next(keys)])
+                time.sleep(0.06)
+        with open(begun) as file:
+            child = int(file.read())
+        while running.is_running(child):
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.01)
 
     def test_no_service(self):
         """An instance without a role, and none at all: requests are not signed."""

@@ -65,13 +65,33 @@ class KeyFinder {
         if (id && secret)
             return Keys{*id, *secret, value("aws_session_token").value_or(""),
                         fmt::format("profile {} of {}", profile_, path_)};
-        if (chosen_)
-            throw Error(
-                Status::invalid_argument,
-                fmt::format("AWS_PROFILE is {}, but {} has no profile of this name with "
-                            "aws_access_key_id and aws_secret_access_key; add it, or unset AWS_PROFILE",
-                            one_line(profile_, 80), path_));
         return std::nullopt;
+    }
+
+    std::optional<KeyService> command_of_profile() const {
+        if (auto command = of_profile("credential_process")) return service_of_command(*command, profile_);
+        return std::nullopt;
+    }
+
+    // To be called where the profile has neither: one that was asked for by its name must have them.
+    void check_not_chosen() const {
+        if (!chosen_) return;
+        const std::string name = one_line(profile_, 80);
+        for (const char* other : {"role_arn", "sso_session", "sso_start_url"})
+            if (of_profile(other))
+                throw Error(
+                    Status::invalid_argument,
+                    fmt::format(
+                        "AWS_PROFILE is {0}, whose keys are those of a role or a login ({1}), which Hocket "
+                        "does not ask for; name a profile with the line credential_process = aws configure "
+                        "export-credentials --profile {0}",
+                        name, other));
+        throw Error(
+            Status::invalid_argument,
+            fmt::format(
+                "AWS_PROFILE is {}, but {} has no profile of this name with aws_access_key_id and "
+                "aws_secret_access_key, nor one with a credential_process; add it, or unset AWS_PROFILE",
+                name, path_));
     }
 
     std::string region() const {
@@ -137,7 +157,11 @@ S3Settings find_s3_settings(const Environment& environment) {
     settings.service = find_web_identity(environment, settings.region);
     if (settings.service) return settings;
     settings.keys = finder.keys_of_profile();
-    if (!settings.keys) settings.service = find_local_service(environment);
+    if (settings.keys) return settings;
+    settings.service = finder.command_of_profile();
+    if (settings.service) return settings;
+    finder.check_not_chosen();
+    settings.service = find_local_service(environment);
     return settings;
 }
 

@@ -26,12 +26,12 @@ std::optional<std::string> profile_value(std::string_view file, std::string_view
 
 // Keys are those of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, else those of a web
 // identity's role, else those of AWS_PROFILE (default) in AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials),
-// else those of the container or instance, which are to be asked for, as those of the role. The region is
-// AWS_REGION or AWS_DEFAULT_REGION, else that of the profile in AWS_CONFIG_FILE (~/.aws/config), else
-// us-east-1. The endpoint is AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, else that of the profile. Reads the
-// files anew each time, and asks nobody. Throws Error(invalid_argument) for one half of a pair of keys, for
-// AWS_PROFILE if there is no such profile, for an endpoint that is none, and what the functions of
-// key_service.hpp throw.
+// else those that the profile's credential_process writes, there or in AWS_CONFIG_FILE, else those of the
+// container or instance, which are to be asked for, as those of the role. The region is AWS_REGION or
+// AWS_DEFAULT_REGION, else that of the profile in AWS_CONFIG_FILE (~/.aws/config), else us-east-1. The
+// endpoint is AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, else that of the profile. Reads the files anew each
+// time, and asks nobody. Throws Error(invalid_argument) for one half of a pair of keys, for AWS_PROFILE if
+// there is no such profile, for an endpoint that is none, and what the functions of key_service.hpp throw.
 S3Settings find_s3_settings(const Environment& environment);
 
 }  // namespace hocket::cache

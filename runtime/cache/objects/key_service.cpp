@@ -11,6 +11,7 @@
 
 #include "dsl/base/named_file.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/cache/objects/key_command.hpp"
 #include "runtime/cache/objects/site.hpp"
 #include "runtime/cache/objects/url.hpp"
 
@@ -20,7 +21,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t largest_answer = 1 << 20, largest_token = 1 << 16;
-constexpr std::chrono::milliseconds usual_patience = 10s, pause_after_failure = 200ms;
+constexpr std::chrono::milliseconds usual_patience = 10s, patience_with_command = 60s,
+                                    pause_after_failure = 200ms;
 constexpr unsigned most_attempts = 3;
 
 std::string without_end(std::string text) {
@@ -108,6 +110,18 @@ class Asking {
                      "the role " + one_line(service_.role, 120));
     }
 
+    Keys of_process() {
+        std::string output;
+        try {
+            output = output_of_command(service_.command, service_.patience,
+                                       [this] { return transfers_.has_ended(); });
+        } catch (const Error& error) {
+            throw refused(error.what());
+        }
+        return named(read(parse_keys_json, output),
+                     "the credential_process of the profile " + one_line(service_.profile, 80));
+    }
+
   private:
     static constexpr int ok = 200, not_found = 404;
     // No answer; what an instance without the service says, and what others have at its address.
@@ -154,6 +168,13 @@ class Asking {
     }
 
     Error refused(const std::string& why) const {
+        if (service_.kind == KeyService::Kind::process)  // its arguments may have what is secret
+            return Error(
+                Status::io,
+                fmt::format("keys were asked of the credential_process of the profile {}: {}; run it by "
+                            "hand: it writes {{\"Version\": 1, \"AccessKeyId\": ..., "
+                            "\"SecretAccessKey\": ...}}",
+                            one_line(service_.profile, 80), why));
         const char* const advice =
             service_.kind == KeyService::Kind::web_identity
                 ? "check AWS_ROLE_ARN, that the role trusts the token in AWS_WEB_IDENTITY_TOKEN_FILE, and "
@@ -187,7 +208,9 @@ std::optional<KeyService> find_web_identity(const Environment& environment, cons
                       .token_file = *file,
                       .authorization = "",
                       .role = *role,
-                      .session = reader.text("AWS_ROLE_SESSION_NAME").value_or("hocket")};
+                      .session = reader.text("AWS_ROLE_SESSION_NAME").value_or("hocket"),
+                      .command = "",
+                      .profile = ""};
 }
 
 std::optional<KeyService> find_local_service(const Environment& environment) {
@@ -202,7 +225,9 @@ std::optional<KeyService> find_local_service(const Environment& environment) {
                           .token_file = reader.text("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").value_or(""),
                           .authorization = reader.text("AWS_CONTAINER_AUTHORIZATION_TOKEN").value_or(""),
                           .role = "",
-                          .session = ""};
+                          .session = "",
+                          .command = "",
+                          .profile = ""};
     }
     if (lower(reader.text("AWS_EC2_METADATA_DISABLED").value_or("")) == "true") return std::nullopt;
     std::string url = reader.text("AWS_EC2_METADATA_SERVICE_ENDPOINT").value_or("http://169.254.169.254");
@@ -213,7 +238,21 @@ std::optional<KeyService> find_local_service(const Environment& environment) {
                       .token_file = "",
                       .authorization = "",
                       .role = "",
-                      .session = ""};
+                      .session = "",
+                      .command = "",
+                      .profile = ""};
+}
+
+KeyService service_of_command(std::string command, std::string profile) {
+    return KeyService{.kind = KeyService::Kind::process,
+                      .url = "",
+                      .patience = patience_with_command,
+                      .token_file = "",
+                      .authorization = "",
+                      .role = "",
+                      .session = "",
+                      .command = std::move(command),
+                      .profile = std::move(profile)};
 }
 
 std::optional<Keys> ask_for_keys(const KeyService& service, Transfers& transfers) {
@@ -223,6 +262,8 @@ std::optional<Keys> ask_for_keys(const KeyService& service, Transfers& transfers
             return asking.of_instance();
         case KeyService::Kind::container:
             return asking.of_container();
+        case KeyService::Kind::process:
+            return asking.of_process();
         case KeyService::Kind::web_identity:
             break;
     }

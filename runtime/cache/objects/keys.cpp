@@ -46,9 +46,13 @@ Keys parse_keys_json(std::string_view text) {
         const auto found = answer.find(name);
         return found != answer.end() && found->is_string() ? found->get<std::string>() : std::string();
     };
+    const auto version = answer.find("Version");
+    if (version != answer.end() && *version != 1)
+        throw Error(Status::io, "its answer is of another version than 1");
+    const std::string token = value("SessionToken");
     return checked({.id = value("AccessKeyId"),
                     .secret = value("SecretAccessKey"),
-                    .token = value("Token"),
+                    .token = token.empty() ? value("Token") : token,
                     .origin = ""},
                    value("Expiration"));
 }

@@ -20,9 +20,9 @@ struct Keys {
     std::string shown() const;
 };
 
-// Reads the answers of the services of instances and containers (JSON), and of STS (XML). Keys without a time
-// are kept without one. Throws Error(io) with the reason, which has nothing secret, if there are no keys in
-// it.
+// Reads the answers of the services of instances and containers and what a credential_process writes (JSON),
+// and the answers of STS (XML). Keys without a time are kept without one. Throws Error(io) with the reason,
+// which has nothing secret, if there are no keys in it.
 Keys parse_keys_json(std::string_view text);
 Keys parse_keys_xml(std::string_view text);
 

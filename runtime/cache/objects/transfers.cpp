@@ -273,6 +273,11 @@ void Transfers::end() {
     curl().multi_wakeup(multi_.get());
 }
 
+bool Transfers::has_ended() {
+    const std::lock_guard lock(mutex_);
+    return is_ending_;
+}
+
 void Transfers::run() {
     while (take_news()) {
         begin_due();

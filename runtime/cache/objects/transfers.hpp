@@ -80,6 +80,7 @@ class Transfers {
 
     // Ends what is under way, and what is started later, with was_ended. Returns at once.
     void end();
+    bool has_ended();  // end() was called
 
   private:
     struct Transfer;

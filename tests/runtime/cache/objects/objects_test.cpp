@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <fstream>
 #include <future>
 #include <map>
 #include <random>
@@ -20,6 +21,7 @@
 #include "runtime/cache/objects/site.hpp"
 #include "runtime/cache/objects/transfers.hpp"
 #include "runtime/cache/objects/url.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -160,6 +162,25 @@ TEST_CASE("services that give keys are found in their turn") {
         values["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = far;
         CHECK_THROWS_WITH(kind(), Contains("from this host, or by https"));
     }
+}
+
+TEST_CASE("the command of a profile comes after its keys, and before services") {
+    const test::TemporaryFolder folder;
+    const std::string config = folder.path() + "/config", credentials = folder.path() + "/credentials";
+    std::map<std::string, std::string> values{{"AWS_CONFIG_FILE", config},
+                                              {"AWS_SHARED_CREDENTIALS_FILE", credentials},
+                                              {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/x"}};
+    std::ofstream(config)
+        << ("[default]\ncredential_process = /bin/keys --of \"a b\"\n[profile p]\nregion = r\n");
+    const S3Settings found = find_s3_settings(environment_of(values));
+    CHECK_FALSE(found.keys);
+    CHECK(found.service->kind == KeyService::Kind::process);
+    CHECK(found.service->command == "/bin/keys --of \"a b\"");
+    std::ofstream(credentials) << ("[default]\naws_access_key_id = i\naws_secret_access_key = s\n");
+    CHECK(find_s3_settings(environment_of(values)).keys->id == "i");
+    values["AWS_PROFILE"] = "p";
+    CHECK_THROWS_WITH(find_s3_settings(environment_of(values)),
+                      Contains("nor one with a credential_process"));
 }
 
 TEST_CASE("times at which keys end are read, or are none") {
