@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_map>
 #include <utility>
 
 namespace hocket::dsl {
@@ -51,6 +52,32 @@ void Estimate::add_links() {
     }
 }
 
+// Numbers the clocks of ranks in strands.
+class Estimate::ClockNumbers {
+  public:
+    ClockNumbers(Estimate& estimate, const StepGraph& graph) : estimate_(estimate), graph_(graph) {
+        for (std::uint32_t rank = 0; rank < std::uint32_t(graph.ranks); ++rank)
+            estimate_.clocks_.push_back({.parent = rank, .block = 0});
+    }
+    std::uint32_t of(std::uint32_t strand, Rank rank) {
+        const auto counted = static_cast<std::uint32_t>(estimate_.one_for_all_.value_or(rank));
+        if (strand == 0) return counted;
+        const std::uint64_t key = std::uint64_t{strand} << 32 | counted;
+        if (const auto known = numbers_.find(key); known != numbers_.end()) return known->second;
+        const Strand& definition = graph_.strands[strand];
+        const std::uint32_t parent = of(definition.parent, rank);
+        const auto number = static_cast<std::uint32_t>(estimate_.clocks_.size());
+        estimate_.clocks_.push_back({.parent = parent, .block = definition.block});
+        numbers_.emplace(key, number);
+        return number;
+    }
+
+  private:
+    Estimate& estimate_;
+    const StepGraph& graph_;
+    std::unordered_map<std::uint64_t, std::uint32_t> numbers_;  // by strand and rank
+};
+
 // rounds: by step.
 void Estimate::add_moves(const StepGraph& graph, const std::vector<std::uint32_t>& rounds) {
     // Data that a rank moves within its own buffers take as long as a copy in its host's memory, if the
@@ -59,6 +86,7 @@ void Estimate::add_moves(const StepGraph& graph, const std::vector<std::uint32_t
         std::find_if(links_.begin(), links_.end(), [](const Link& link) { return link.memory; });
     const std::vector<std::uint32_t> order = in_order(graph, rounds, memory != links_.end());
     moves_.reserve(order.size());
+    ClockNumbers clocks(*this, graph);
     // An arrival is all that reaches one rank in one phase. In it, all but a source's first move go along.
     std::size_t arrival = 0;
     std::vector<std::size_t> sent_in(static_cast<std::size_t>(graph.ranks), 0);  // by source: an arrival
@@ -75,6 +103,8 @@ void Estimate::add_moves(const StepGraph& graph, const std::vector<std::uint32_t
         stretches_ += double(graph.regions[step.region].size());
         moves_.push_back({.source = step.source,
                           .destination = step.destination,
+                          .source_clock = clocks.of(step.strand, step.source),
+                          .destination_clock = clocks.of(step.strand, step.destination),
                           .region = step.region,
                           .level = step.source == step.destination
                                        ? static_cast<int>(memory - links_.begin())
@@ -99,10 +129,12 @@ class Estimate::Clocks {
         : estimate_(estimate),
           bytes_(bytes),
           ranks_(static_cast<std::size_t>(estimate.topology_.ranks())),
-          clocks_(ranks_),
+          clocks_(estimate.clocks_.size()),
           loads_(ranks_ * estimate.links_.size()),
+          carried_(loads_.size()),
           messages_(ranks_),
-          passes_(ranks_) {}
+          in_memory_(ranks_),
+          passes_(estimate.clocks_.size()) {}
     double run(const Deadline& deadline);
 
   private:
@@ -122,26 +154,32 @@ class Estimate::Clocks {
     struct Messages {
         std::size_t sent = 0, received = 0;
     };
-    // A rank's work in memory.
+    // The bytes that an end carries in all.
+    struct Carried {
+        double sent = 0, received = 0;
+    };
+    // A strand's work in memory: it begins once its data are there.
     struct Pass {
-        double start = 0, latency = 0, seconds = 0;
+        double start = 0, latency = 0;
     };
     struct Clock {
         double time = 0;
-        double later = 0;      // after the current round
-        bool is_busy = false;  // in this round
+        double later = 0;         // after the current round
+        bool is_busy = false;     // in this round
+        bool has_begun = false;   // of a strand
+        std::uint32_t block = 0;  // the last `parallel` in it,
+        double before = 0;        // and the time when that began
     };
 
     Load& end_of(int level, Rank rank) { return loads_[estimate_.end_of(level, rank)]; }
     double bytes_of(const Move& move) const { return estimate_.regions_[move.region] * bytes_; }
     const Link& link_of(const Move& move) const { return estimate_.links_[move.level]; }
-    // Returns the rank whose clock and messages stand for this one's.
+    // Returns the rank whose messages stand for this one's.
     Rank like(Rank rank) const { return estimate_.one_for_all_.value_or(rank); }
-    Clock& clock(Rank rank) { return clocks_[static_cast<std::size_t>(like(rank))]; }
-    double now(Rank rank) { return clock(rank).time; }
-    void finish(Rank rank, double time) {
-        Clock& own = clock(rank);
-        if (!own.is_busy) busy_.push_back(like(rank));
+    double now(std::uint32_t clock);
+    void finish(std::uint32_t clock, double time) {
+        Clock& own = clocks_[clock];
+        if (!own.is_busy) busy_.push_back(clock);
         own.is_busy = true;
         own.later = std::max(own.later, time);
     }
@@ -151,21 +189,35 @@ class Estimate::Clocks {
     void run_round(std::size_t begin, std::size_t end);
     void advance_clocks();
     void forget_round(std::size_t begin, std::size_t end);
+    double until_all_is_carried() const;  // by each end
 
     const Estimate& estimate_;
     double bytes_;
     std::size_t ranks_;
-    std::vector<Clock> clocks_;  // by rank
-    // Of the current round: by end, and by rank. Each estimate makes them anew, as many as there are ranks
+    std::vector<Clock> clocks_;
+    // Of the current round: by end, rank or clock. Each estimate makes them anew, as many as there are ranks
     // and levels, however few take part.
     std::vector<Load> loads_;
+    std::vector<Carried> carried_;  // by end, of all rounds
     std::vector<Messages> messages_;
+    std::vector<double> in_memory_;  // seconds of a rank's work in memory, in all its strands
     std::vector<Pass> passes_;
-    std::vector<Rank> busy_;  // whose clocks advance
+    std::vector<std::uint32_t> busy_;  // the clocks that advance
 };
 
 double Estimate::seconds(double bytes, const Deadline& deadline) const {
     return Clocks(*this, bytes).run(deadline);
+}
+
+double Estimate::Clocks::now(std::uint32_t clock) {
+    Clock& own = clocks_[clock];
+    const auto [parent, block] = estimate_.clocks_[clock];
+    if (parent == clock || own.has_begun) return own.time;
+    const double arrived = now(parent);
+    Clock& above = clocks_[parent];
+    if (std::exchange(above.block, block) != block) above.before = arrived;
+    own.has_begun = true;
+    return own.time = above.before;
 }
 
 void Estimate::Clocks::load(const Move& move) {
@@ -183,10 +235,10 @@ void Estimate::Clocks::load(const Move& move) {
 
 void Estimate::Clocks::fetch(const Move& move) {
     const double touched = touched_bytes(move.combines, move.again);
-    Pass& pass = passes_[move.destination];
-    pass.start = std::max({pass.start, now(move.source), now(move.destination)});
+    Pass& pass = passes_[move.destination_clock];
+    pass.start = std::max({pass.start, now(move.source_clock), now(move.destination_clock)});
     if (move.source != move.destination) pass.latency = std::max(pass.latency, link_of(move).latency);
-    pass.seconds += touched * bytes_of(move) / link_of(move).bandwidth;
+    in_memory_[move.destination] += touched * bytes_of(move) / link_of(move).bandwidth;
 }
 
 void Estimate::Clocks::message(const Move& move) {
@@ -197,16 +249,20 @@ void Estimate::Clocks::message(const Move& move) {
                       incoming = messages_[like(move.destination)].received;
     const auto busy = [&](std::size_t messages) { return link.latency * message_share * double(messages); };
     const double latency = link.latency * (1 - message_share) + busy(std::max(outgoing, incoming));
-    const double begun = now(move.source);
-    finish(move.destination, begun + latency + std::max(sent, received) / link.bandwidth);
-    finish(move.source, begun + busy(outgoing) + sent / link.bandwidth);
+    const double begun = now(move.source_clock);
+    now(move.destination_clock);  // begins the strand, if it is its first phase
+    finish(move.destination_clock, begun + latency + std::max(sent, received) / link.bandwidth);
+    finish(move.source_clock, begun + busy(outgoing) + sent / link.bandwidth);
 }
 
 void Estimate::Clocks::advance_clocks() {
-    for (const Rank rank : busy_) {
-        Clock& own = clock(rank);
+    for (const std::uint32_t clock : busy_) {
+        Clock& own = clocks_[clock];
         own.time = std::max(own.time, std::exchange(own.later, 0));
         own.is_busy = false;
+        for (std::uint32_t below = clock, above; (above = estimate_.clocks_[below].parent) != below;
+             below = above)
+            clocks_[above].time = std::max(clocks_[above].time, own.time);
     }
     busy_.clear();
 }
@@ -218,8 +274,8 @@ void Estimate::Clocks::run_round(std::size_t begin, std::size_t end) {
         if (!link_of(moves[i]).memory) {
             message(moves[i]);
         } else {
-            const Pass& pass = passes_[moves[i].destination];
-            finish(moves[i].destination, pass.start + pass.latency + pass.seconds);
+            const Pass& pass = passes_[moves[i].destination_clock];
+            finish(moves[i].destination_clock, pass.start + pass.latency + in_memory_[moves[i].destination]);
         }
     }
     advance_clocks();
@@ -230,10 +286,14 @@ void Estimate::Clocks::forget_round(std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
         const Move& move = estimate_.moves_[i];
         for (const Rank rank : {move.source, move.destination}) {
-            end_of(move.level, rank) = {};
+            const std::size_t end_of_link = estimate_.end_of(move.level, rank);
+            const Load load = std::exchange(loads_[end_of_link], {});
+            carried_[end_of_link].sent += load.sent;
+            carried_[end_of_link].received += load.received_crowded();
             messages_[rank] = {};
         }
-        passes_[move.destination] = {};
+        in_memory_[move.destination] = 0;
+        passes_[move.destination_clock] = {};
     }
 }
 
@@ -245,8 +305,17 @@ double Estimate::Clocks::run(const Deadline& deadline) {
         run_round(begin, end);
         begin = end;
     }
+    double last = until_all_is_carried();
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) last = std::max(last, now(rank));
+    return last;
+}
+
+double Estimate::Clocks::until_all_is_carried() const {
     double last = 0;
-    for (Rank rank = 0; rank < estimate_.topology_.ranks(); ++rank) last = std::max(last, now(rank));
+    for (std::size_t i = 0; i < carried_.size(); ++i) {
+        const Link& link = estimate_.links_[i / ranks_];
+        last = std::max(last, std::max(carried_[i].sent, carried_[i].received) / link.bandwidth);
+    }
     return last;
 }
 

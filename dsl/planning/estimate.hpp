@@ -12,7 +12,8 @@
 
 namespace hocket::dsl {
 
-// The estimate is the time until the last rank is done. Every rank has a clock, which the phases advance:
+// The estimate is the time until the last rank is done. Every rank has a clock in each of its strands, which
+// the phases advance:
 //
 // - Two ranks are joined by the outermost level in which their coordinates differ. Levels of medium memory
 //   count only if no other level differs.
@@ -28,7 +29,9 @@ namespace hocket::dsl {
 //   source, its own operand and the result; a copy touches both sides. If a host has fewer cores than
 //   ranks, both times grow in proportion. Copies within a rank's own buffers wait for no other rank.
 // - Strands run side by side, and so do groups of ranks that share no rank: the n-th phases of all of them
-//   share the links.
+//   share the links. A strand's first phase begins once the rank has come to the `parallel`, and its next
+//   phase after the `parallel` once all its strands are done.
+// - No end is done before it has carried all its bytes, however its phases overlap.
 //
 // With `seen_from`, the graph holds the steps of that rank only (ElaborateOptions::only), and the rank stands
 // for all: the others on its links carry as much as it does, and phases without it take no time.
@@ -58,12 +61,19 @@ class Estimate {
     // The facts about a step that the estimate needs.
     struct Move {
         Rank source, destination;
+        std::uint32_t source_clock, destination_clock;  // indices into clocks_
         std::uint32_t region;
         int level;
         bool combines;
         bool again;       // the previous move brought the same region to the same rank in the same phase
         bool goes_along;  // it is part of an earlier move's message
     };
+    // A rank's clock in a strand. The first ones, by rank, are those of strand 0.
+    struct StrandClock {
+        std::uint32_t parent;  // the rank's clock in the strand of the `parallel`
+        std::uint32_t block;   // number of the `parallel`
+    };
+    class ClockNumbers;
     class Clocks;
 
     void add_links();
@@ -73,8 +83,9 @@ class Estimate {
 
     Topology topology_;
     std::optional<Rank> one_for_all_;
-    std::vector<Link> links_;          // by level
-    std::vector<double> regions_;      // their lengths, as fractions of x
+    std::vector<Link> links_;      // by level
+    std::vector<double> regions_;  // their lengths, as fractions of x
+    std::vector<StrandClock> clocks_;
     std::vector<Move> moves_;          // round by round
     double stretches_ = 0;             // of all moves
     std::vector<std::size_t> rounds_;  // the end of each round

@@ -251,6 +251,37 @@ TEST_CASE("where an estimate and a calibrated prediction model the same, they ar
           Approx(dsl::estimate(strands->graph(), strands->levels(), bytes)).epsilon(0.01));
 }
 
+TEST_CASE("an estimate lets each strand of a rank go its own way, as a prediction does") {
+    // Each rank is inside one tree and a leaf of the other, which its messages reach later.
+    for (const Collective collective : {Collective::broadcast, Collective::reduce})
+        for (const char* schedule : {"double_tree(1)", "double_tree(8)", "double_tree(64)"})
+            for (const char* topology : {"5h", "16h", "33h", "64h", "4mx8h@1Gb/s"})
+                for (const double size : {double(64 << 10), double(4 << 20), 1e9}) {
+                    const auto checked = dsl::check_schedule(test::request(collective, schedule, topology));
+                    const double estimated = dsl::estimate(checked->graph(), checked->levels(), size);
+                    const double seconds = predicted(schedule, topology, "", {}, size, collective).seconds;
+                    INFO(schedule << " on " << topology << " at " << size);
+                    CHECK(estimated > 0.75 * seconds);
+                    CHECK(estimated < 1.35 * seconds);
+                }
+}
+
+TEST_CASE("no end carries more at once than it can, however strands overlap") {
+    // Strands have 1, 8 and 64 rounds, so the last message of each is in a round of its own.
+    const test::TemporarySchedule file(
+        "algorithm staggered reduce(x, root) over g {\n"
+        "    parallel t in 0 ..< 3 {\n"
+        "        let y = x.part(t of 3)\n"
+        "        for i in 0 ..< 8**t {\n"
+        "            let z = y.part(i of 8**t)\n"
+        "            each q in 2 ..< g.size z : q +> 1 }\n"
+        "        y : 1 +> root } }\n"
+        "schedule staggered reduce(x, root) { reduce x over world to root using staggered }");
+    const auto checked = dsl::check_schedule(test::request(Collective::reduce, file.path(), "4h"));
+    const dsl::Estimate estimate(checked->graph(), checked->levels());
+    CHECK(estimate.seconds(1e9) >= estimate.busiest_link() * 1e9 / rate);
+}
+
 TEST_CASE("a rank works for the messages of its strands one after the other") {
     const test::TemporarySchedule file(
         "schedule s all_reduce(x) {\n"
