@@ -133,7 +133,8 @@ TEST_CASE("a synthesized schedule is right, laid out, runs, and is predicted bes
                         "-o", path});
             INFO(collective << ": " << made.err);
             REQUIRE(made.exit_code == 0);
-            CHECK_THAT(made.err, Contains("bound: ") && Contains("of the bound"));
+            CHECK_THAT(made.err,
+                       Contains("bound: ") && Contains("of the bound") && Contains("the library's best: "));
             CHECK(schedc({"fmt", "--check", path}).exit_code == 0);
             for (const char* provider : {"", "tcp"}) {
                 const Finished ran = hocket::test::run({HOCKET_RUN, "-n", "4", HOCKET_BENCH, collective, "-b",
@@ -143,6 +144,22 @@ TEST_CASE("a synthesized schedule is right, laid out, runs, and is predicted bes
                 CHECK(ran.exit_code == 0);
             }
         }
+}
+
+TEST_CASE("synthesize tells when the library is faster") {
+    const auto made = [](const char* bytes) {
+        return schedc({"synthesize", "all_gather", "-n", "8", "-N", "torus(2,2,2)@100GB/s,1us", "-b", bytes,
+                       "-o", "/dev/null", "--seconds", "5"})
+            .err;
+    };
+    CHECK_THAT(made("1G"), Contains("the library's best: ") && !Contains("prefer it"));
+    const std::string small = made("8");
+    INFO(small);
+    const std::regex line(
+        "predicted: ([0-9.]+) us[^\n]*\nthe library's best: ([0-9.]+) us, by ([^;\n]*)(;?)");
+    std::smatch match;
+    REQUIRE(std::regex_search(small, match, line));
+    CHECK((std::stod(match[2]) < std::stod(match[1])) == (match[4] == ";"));
 }
 
 TEST_CASE("synthesize says what the bound is, and what is wrong") {

@@ -4,10 +4,15 @@
 
 #include <csignal>
 #include <cstdio>
+#include <memory>
+#include <optional>
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/quantities.hpp"
 #include "dsl/elaboration/find.hpp"
+#include "dsl/planning/choose.hpp"
+#include "dsl/planning/compile.hpp"
+#include "dsl/planning/predictable.hpp"
 #include "dsl/synthesis/synthesize.hpp"
 #include "tools/result_place.hpp"
 #include "tools/schedc/predict.hpp"
@@ -18,8 +23,10 @@ namespace {
 
 using namespace dsl;
 
-constexpr std::size_t most_quoted = 200;  // letters of a network
-constexpr std::size_t most_named = 8;     // ranks and links of a cut that are printed
+constexpr std::size_t most_quoted = 200;    // letters of a network
+constexpr std::size_t most_named = 8;       // ranks and links of a cut that are printed
+constexpr std::size_t most_of_library = 8;  // schedules of the library that are predicted,
+constexpr double most_for_library = 10;     // and the seconds that this may take
 
 volatile std::sig_atomic_t is_interrupted = 0;
 
@@ -82,6 +89,54 @@ std::string share(double part, double whole) {
     return whole > 0 ? fmt::format(" ({:.3f} of the bound)", part / whole) : "";
 }
 
+struct LibrarysBest {
+    std::string name;
+    double seconds = 0;
+};
+
+// Returns the fastest of the library's schedules on the network, of the first that the topology's estimate
+// ranks, as far as the time allows. None: none could be predicted.
+std::optional<LibrarysBest> best_of_library(const SynthesizeRequest& request, const Synthesizer& synthesizer,
+                                            const SynthesisRequest& synthesis) {
+    PlanRequest plan;
+    plan.collective = synthesis.collective;
+    plan.topology = synthesis.topology;
+    plan.ranks = synthesis.ranks;
+    plan.search_path = synthesis.search_path;
+    plan.root = synthesis.root;
+    plan.bytes = synthesis.bytes;
+    plan.deadline =
+        Deadline(std::chrono::duration<double>(std::min(request.seconds, most_for_library)), request.waiting);
+    const auto network_of = [&](const Topology& topology) {
+        return std::make_shared<const Network>(find_network(request.network, topology));
+    };
+    std::optional<LibrarysBest> best;
+    try {
+        Planner planner;
+        Library library = planner.library(synthesis.search_path);
+        const std::vector<std::string> names =
+            candidate_names(library, synthesizer.topology(), plan.collective, plan.root, plan.bytes);
+        for (std::size_t i = 0; i < std::min(names.size(), most_of_library); ++i) {
+            plan.schedule = names[i];
+            PredictableSchedule laid_out(planner.to_predict(plan, network_of, WhoseSteps::by_size),
+                                         {.deadline = plan.deadline});
+            const double seconds = laid_out.predict(static_cast<double>(plan.bytes), plan.deadline).seconds;
+            if (!best || seconds < best->seconds) best = {names[i], seconds};
+        }
+    } catch (const DeadlineError&) {    // the best so far
+    } catch (const DiagnosticError&) {  // the library has none that runs there and can be predicted
+    }
+    return best;
+}
+
+std::string library_text(const std::optional<LibrarysBest>& best, const Synthesized& found) {
+    if (!best) return "";
+    std::string text = fmt::format("the library's best: {}, by {}", text_of_time(best->seconds), best->name);
+    if (best->seconds < found.seconds)
+        text += "; it is faster than what was synthesized, so prefer it for this size";
+    return text + "\n";
+}
+
 int synthesize(const SynthesizeRequest& request) {
     if (!request.output.empty() && !request.only_bound) check_place(request.output);
     Interruptible watcher(request.waiting);
@@ -108,6 +163,8 @@ int synthesize(const SynthesizeRequest& request) {
         return 0;
     }
     const Synthesized found = synthesizer.synthesize();
+    const std::optional<LibrarysBest> best =
+        is_interrupted ? std::nullopt : best_of_library(request, synthesizer, synthesis);
     if (request.waiting) request.waiting->end();
     const std::string text = comment(request, found, topology) + found.text;
     if (request.output.empty())
@@ -121,10 +178,10 @@ int synthesize(const SynthesizeRequest& request) {
                 : fmt::format("some searches did not end in their share of {:g} s", request.seconds));
     if (found.left_out > 0)
         say("note: {} of what was tried could not be had, at first: {}", found.left_out, found.why_left_out);
-    fmt::print(stderr, "{}{}\nbusiest link: {}{}\npredicted: {}{}; {} schedules tried\n",
+    fmt::print(stderr, "{}{}\nbusiest link: {}{}\npredicted: {}{}; {} schedules tried\n{}",
                bound_text(bound, request, topology), found.way, text_of_time(found.busiest),
                share(found.busiest, bound.seconds), text_of_time(found.seconds),
-               share(found.seconds, bound.seconds), found.tried);
+               share(found.seconds, bound.seconds), found.tried, library_text(best, found));
     return 0;
 }
 
