@@ -53,7 +53,9 @@ Report report_of(const Diagnostic& diagnostic) {
 }
 
 std::string render(const Report& report, const Palette& palette) {
-    std::string text = report_line(report.place, "error", palette.error, report.message, palette);
+    std::string text = report.is_warning
+                           ? report_line(report.place, "warning", palette.warning, report.message, palette)
+                           : report_line(report.place, "error", palette.error, report.message, palette);
     for (const auto& [place, note] : report.notes)
         text += report_line(place, "note", palette.note, note, palette);
     if (!report.hint.empty()) text += report_line({}, "hint", palette.hint, report.hint, palette);

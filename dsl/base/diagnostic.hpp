@@ -1,4 +1,4 @@
-// The compiler's messages for a schedule that it refuses.
+// The compiler's messages: for a schedule that it refuses, and warnings.
 #pragma once
 
 #include <stdexcept>
@@ -37,15 +37,17 @@ struct Report {
     std::string message;
     std::vector<std::pair<Place, std::string>> notes;
     std::string hint;
+    bool is_warning = false;  // nothing is refused
 };
 Report report_of(const Diagnostic& diagnostic);
 
 // What to write before a part of a rendered report, as escapes of a terminal; all empty: no colours.
 struct Palette {
-    std::string_view error, note, hint, place, plain;
+    std::string_view error, warning, note, hint, place, plain;
 };
 
-// Returns "file:line:column: error: message", the source line with a caret, the notes and the hint.
+// Returns "file:line:column: error: message" (or warning), the source line with a caret, the notes and the
+// hint.
 std::string render(const Report& report, const Palette& palette = {});
 std::string render(const Diagnostic& diagnostic);
 

@@ -15,6 +15,7 @@
 #include "dsl/elaboration/promises.hpp"
 #include "dsl/elaboration/updates.hpp"
 #include "dsl/planning/compile.hpp"
+#include "dsl/planning/needless.hpp"
 
 namespace hocket::dsl {
 namespace {
@@ -101,8 +102,20 @@ class Checker {
         const std::string& path = named.empty() ? reference : named;
         CheckCalls calls(path == reference ? "" : reference.substr(path.size() + 1), options_.with);
         Library library = folders();
-        check_file(path, load(path, library), library, calls);
+        const ast::File& file = load(path, library);
+        const int wrong_before = result_.wrong;
+        needless_.emplace(path);
+        check_file(path, file, library, calls);
         calls.require_all_used(path);
+        if (result_.wrong == wrong_before) warn(file);
+    }
+
+    void warn(const ast::File& file) {
+        for (const Report& report : needless_->warnings(file)) {
+            if (!said_.insert(render(report)).second) continue;
+            ++result_.warnings;
+            listener_.wrong(report);
+        }
     }
 
     const ast::File& load(const std::string& path, Library& library) const {
@@ -169,7 +182,8 @@ class Checker {
             const std::vector<Rank> sizes =
                 sizes_to_try(is_tried, algorithm.where || !own ? algorithm.where : own->where);
             for (const Rank size : sizes)
-                verify_algorithm(runnable, library, size, roots_to_try(size), deadline());
+                verify_algorithm(runnable, library, size, roots_to_try(size), deadline(),
+                                 [&](const StepGraph& graph) { needless_->look_at(graph, deadline()); });
             return {fmt::format("algorithm {} {}", runnable.name, name_of(algorithm.collective)),
                     "groups of " + folded(sizes) + (algorithm.root ? roots_tried(sizes) : "")};
         });
@@ -236,12 +250,17 @@ class Checker {
                             0,
                             0};
         request.deadline = deadline();
-        const Rank ranks = planner.check(request)->levels().ranks();
+        const auto check = [&] {
+            const auto checked = planner.check(request);
+            needless_->look_at(checked->graph(), deadline());
+            return checked->levels().ranks();
+        };
+        const Rank ranks = check();
         if (!contract_of(schedule.collective).has_root()) return ranks;
         for (const Rank root : roots_to_try(ranks)) {
             request.root = root;
             request.deadline = deadline();
-            planner.check(request);
+            check();
         }
         return ranks;
     }
@@ -318,6 +337,7 @@ class Checker {
     const CheckOptions& options_;
     const CheckListener& listener_;
     std::optional<Library> folders_;
+    std::optional<Needless> needless_;  // of the file that is being checked
     CheckResult result_;
     std::set<std::string> said_;
 };

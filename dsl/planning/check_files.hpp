@@ -37,11 +37,13 @@ std::string text_of(const RightDefinition& definition);
 // Receives results as they are found. Exceptions that these functions throw are passed on.
 struct CheckListener {
     std::function<void(const RightDefinition& definition)> right;
-    std::function<void(const Report& report)> wrong;  // each text is reported once
+    std::function<void(const Report& report)> wrong;  // each text is reported once. Warnings, too: once
+                                                      // a file's definitions have all been right
 };
 
 struct CheckResult {
     int right = 0, wrong = 0;  // counts definitions, and files that cannot be read
+    int warnings = 0;
 };
 
 CheckResult check_files(const CheckOptions& options, const CheckListener& listener);

@@ -104,17 +104,20 @@ std::set<Rank> roots_to_try(Rank ranks) {
 }
 
 void verify_algorithm(const Runnable& runnable, const Library& library, Rank size,
-                      const std::set<Rank>& roots, const Deadline& deadline) {
+                      const std::set<Rank>& roots, const Deadline& deadline,
+                      const std::function<void(const StepGraph&)>& on_right) {
     const ast::Algorithm& algorithm = *runnable.algorithm;
     const Topology topology = flat_topology(size);
     for (const Rank root : algorithm.root ? roots : std::set<Rank>{0}) {
         ElaborateOptions options;
         options.root = root;
         options.deadline = deadline;
-        verify(elaborate_on(topology, runnable, library, options),
+        const StepGraph graph = elaborate_on(topology, runnable, library, options);
+        verify(graph,
                fmt::format("algorithm {} {} on {} ranks{}", runnable.name, name_of(algorithm.collective),
                            size, root_text(algorithm.collective, root)),
                deadline);
+        if (on_right) on_right(graph);
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -27,9 +28,10 @@ std::set<Rank> roots_to_try(Rank ranks);
 std::set<Rank> ends_and_middle(Rank ranks);
 
 // Verifies the algorithm by itself, on one level of this many ranks; if it has a root, with each of these.
-// Throws DiagnosticError, DeadlineError.
+// `on_right`, if given, is told each graph that is right. Throws DiagnosticError, DeadlineError.
 void verify_algorithm(const Runnable& algorithm, const Library& library, Rank size,
-                      const std::set<Rank>& roots, const Deadline& deadline = no_deadline);
+                      const std::set<Rank>& roots, const Deadline& deadline = no_deadline,
+                      const std::function<void(const StepGraph&)>& on_right = {});
 
 // Returns a chooser that makes these choices, in this order.
 Chooser chooser_of(std::vector<Choice> choices);

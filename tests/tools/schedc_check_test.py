@@ -74,7 +74,7 @@ class Files(Check):
         self.assertEqual((status, [line.get("definition") for line in lines]), (0, ["algorithm tree(2) broadcast", None]))
         status, lines = self.lines(f"{path}:tree(3)")
         self.assertEqual(lines[0]["definition"], "algorithm tree(3) broadcast")
-        self.assertEqual(lines[-1], {"kind": "sum", "right": 1, "wrong": 0})
+        self.assertEqual(lines[-1], {"kind": "sum", "right": 1, "wrong": 0, "warnings": 0})
         status, lines = self.lines(f"{path}:tree(1)")
         self.assertEqual((status, lines[0]["kind"]), (1, "error"))
         status, lines = self.lines(f"{path}:bush")
@@ -92,7 +92,7 @@ class Files(Check):
         _, lines = self.lines("--with", "radix=2", path, path)
         self.assertEqual(lines[-1]["right"], 4)
         status, lines = self.lines("--with", "radix=2,1", path)
-        self.assertEqual((status, lines[-1]), (1, {"kind": "sum", "right": 2, "wrong": 1}))
+        self.assertEqual((status, lines[-1]), (1, {"kind": "sum", "right": 2, "wrong": 1, "warnings": 0}))
         flat = os.path.join(SCHEDULES, "flat.sched")
         _, lines = self.lines("--with", "scatter=ring,direct", "--with", "gather=ring,direct", flat)
         self.assertEqual([line.get("definition") for line in lines][:-1],
@@ -110,7 +110,7 @@ class Files(Check):
         self.file("b/one.sched", RIGHT)
         self.file("b/deep/two.sched", RIGHT)
         status, lines = self.lines(os.path.join(self.folder, "b"))
-        self.assertEqual((status, lines[-1]), (0, {"kind": "sum", "right": 4, "wrong": 0}))
+        self.assertEqual((status, lines[-1]), (0, {"kind": "sum", "right": 4, "wrong": 0, "warnings": 0}))
         status, lines = self.lines("-", text=RIGHT)
         self.assertEqual((status, lines[0]["file"], lines[-1]["right"]), (0, "<stdin>", 2))
         status, lines = self.lines("-", "--with", "radix=5", text=RIGHT)
@@ -134,11 +134,47 @@ class Files(Check):
         self.assertRegex(out, r"\Aschedc \d+\.\d+\.\d+\n\Z")
 
 
+NEEDLESS = """algorithm a reduce(x, root; k = 2) over g {
+    each q in g where q != root
+        x : q +> root
+    each q in g where q != root
+        x : root -> q
+}
+"""
+
+
+class Warnings(Check):
+    def test_they_have_places_and_refuse_nothing_but_strictly(self):
+        path = self.file("needless.sched", NEEDLESS)
+        status, lines = self.lines(path)
+        self.assertEqual((status, [line["kind"] for line in lines]), (0, ["right", "warning", "warning", "sum"]))
+        self.assertEqual([line["line"] for line in lines[1:3]], [1, 5])
+        self.assertEqual(lines[-1], {"kind": "sum", "right": 1, "wrong": 0, "warnings": 2})
+        self.assertIn(f"{path}:5:9: warning: ", lines[2]["rendered"])
+        self.assertEqual(self.lines("--strict", path)[0], 1)
+        status, out, err = schedc("check", path)
+        self.assertEqual((status, out.splitlines()[-1]), (0, "1 definitions are right, with 2 warnings"))
+        self.assertEqual(err.count("warning: "), 2)
+
+    def test_sarif_has_their_level(self):
+        path = self.file("needless.sched", NEEDLESS)
+        status, out, _ = schedc("check", "--message-format", "sarif", path)
+        run = json.loads(out)["runs"][0]
+        self.assertEqual(status, 0)
+        self.assertEqual([(result["ruleId"], result["level"]) for result in run["results"]], [("needless", "warning")] * 2)
+        self.assertIn("needless", [rule["id"] for rule in run["tool"]["driver"]["rules"]])
+
+    def test_a_wrong_file_has_none(self):
+        path = self.file("wrong.sched", NEEDLESS.replace("x : q +> root", "x : q -> root"))
+        status, lines = self.lines(path)
+        self.assertEqual((status, [line["kind"] for line in lines]), (1, ["error", "sum"]))
+
+
 class Forms(Check):
     def test_json_has_places_hints_and_notes(self):
         path = self.file("a.sched", WRONG)
         status, (error, total) = self.lines(path)
-        self.assertEqual((status, total), (1, {"kind": "sum", "right": 0, "wrong": 1}))
+        self.assertEqual((status, total), (1, {"kind": "sum", "right": 0, "wrong": 1, "warnings": 0}))
         self.assertEqual({key: error[key] for key in ("kind", "file", "line", "column", "end_line", "end_column")},
                          {"kind": "error", "file": path, "line": 3, "column": 18, "end_line": 3, "end_column": 19})
         self.assertIn("comment begins with '#'", error["hint"])

@@ -26,13 +26,16 @@ void resolve_files(dsl::CheckOptions& options) {
 void print_sum(const dsl::CheckResult& result, const MessageOptions& options) {
     const int all = result.right + result.wrong;
     if (options.format == MessageFormat::json)
-        fmt::print(
-            "{}\n",
-            nlohmann::ordered_json{{"kind", "sum"}, {"right", result.right}, {"wrong", result.wrong}}.dump());
+        fmt::print("{}\n", nlohmann::ordered_json{{"kind", "sum"},
+                                                  {"right", result.right},
+                                                  {"wrong", result.wrong},
+                                                  {"warnings", result.warnings}}
+                               .dump());
     else if (options.format == MessageFormat::human && result.wrong > 0)
         say("{} of {} definitions refused", result.wrong, all);
     else if (options.format == MessageFormat::human && !options.quiet)
-        fmt::print("{} definitions are right\n", result.right);
+        fmt::print("{} definitions are right{}\n", result.right,
+                   result.warnings > 0 ? fmt::format(", with {} warnings", result.warnings) : "");
 }
 
 }  // namespace
@@ -64,14 +67,14 @@ int run_check(CheckRequest request) {
         resolve_files(request.options);
         result = dsl::check_files(
             request.options, {[&](const dsl::RightDefinition& definition) { messages.right(definition); },
-                              [&](const dsl::Report& report) { messages.wrong(report); }});
+                              [&](const dsl::Report& report) { messages.say_of(report); }});
         print_sum(result, request.messages);
     } catch (const std::runtime_error& error) {
         messages.wrong(error);
         result.wrong = 1;
     }
     messages.end();
-    return result.wrong > 0;
+    return result.wrong > 0 || (request.is_strict && result.warnings > 0);
 }
 
 }  // namespace hocket::tools

@@ -74,8 +74,9 @@ Json location_of(const dsl::Place& place) {
 
 Json result_of(const dsl::Report& report) {
     const std::string hint = report.hint.empty() ? "" : "\nhint: " + report.hint;
-    Json result{
-        {"ruleId", "refused"}, {"level", "error"}, {"message", {{"text", text_of(report.message + hint)}}}};
+    Json result{{"ruleId", report.is_warning ? "needless" : "refused"},
+                {"level", report.is_warning ? "warning" : "error"},
+                {"message", {{"text", text_of(report.message + hint)}}}};
     if (!report.place.path.empty()) result["locations"] = {location_of(report.place)};
     for (const auto& [place, text] : report.notes) {
         if (place.path.empty()) continue;
@@ -90,7 +91,7 @@ Json result_of(const dsl::Report& report) {
 
 dsl::Palette palette_of(Colour colour) {
     if (!wants_colour(colour)) return {};
-    return {"\x1b[1;31m", "\x1b[1;36m", "\x1b[1;32m", "\x1b[1m", "\x1b[0m"};
+    return {"\x1b[1;31m", "\x1b[1;33m", "\x1b[1;36m", "\x1b[1;32m", "\x1b[1m", "\x1b[0m"};
 }
 
 dsl::Report report_of(const std::exception& error) {
@@ -99,7 +100,7 @@ dsl::Report report_of(const std::exception& error) {
 }
 
 std::string json_of(const dsl::Report& report) {
-    Json json{{"kind", "error"}, {"message", text_of(report.message)}};
+    Json json{{"kind", report.is_warning ? "warning" : "error"}, {"message", text_of(report.message)}};
     add_place(json, report.place);
     if (!report.hint.empty()) json["hint"] = text_of(report.hint);
     json["notes"] = Json::array();
@@ -126,7 +127,11 @@ std::string sarif_of(const std::vector<dsl::Report>& reports) {
     const Json rule{{"id", "refused"},
                     {"shortDescription", {{"text", "A schedule file, or a definition in it, is refused."}}},
                     {"defaultConfiguration", {{"level", "error"}}}};
-    const Json driver{{"name", "schedc"}, {"version", HOCKET_VERSION}, {"rules", {rule}}};
+    const Json needless{
+        {"id", "needless"},
+        {"shortDescription", {{"text", "A right definition has a part that it does not need."}}},
+        {"defaultConfiguration", {{"level", "warning"}}}};
+    const Json driver{{"name", "schedc"}, {"version", HOCKET_VERSION}, {"rules", {rule, needless}}};
     const Json run{{"tool", {{"driver", driver}}}, {"columnKind", "unicodeCodePoints"}, {"results", results}};
     return Json{{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},
                 {"version", "2.1.0"},
@@ -139,7 +144,7 @@ void Messages::right(const dsl::RightDefinition& definition) {
     fmt::print("{}\n", is_for_people() ? text_of(definition) : json_of(definition));
 }
 
-void Messages::wrong(const dsl::Report& report) {
+void Messages::say_of(const dsl::Report& report) {
     if (options_.format == MessageFormat::human)
         say("{}", render(report, palette_));
     else if (options_.format == MessageFormat::json)

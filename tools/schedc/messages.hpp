@@ -25,7 +25,7 @@ dsl::Palette palette_of(Colour colour);
 // Returns the report in an error; of one that has none, its text.
 dsl::Report report_of(const std::exception& error);
 
-// An object, without a line break: what is wrong, or what is right.
+// An object, without a line break: an error or a warning, or what is right.
 std::string json_of(const dsl::Report& report);
 std::string json_of(const dsl::RightDefinition& definition);
 // A log of one run with all reports (SARIF 2.1.0).
@@ -39,8 +39,8 @@ class Messages {
         : options_(options), palette_(palette_of(options.colour)) {}
 
     void right(const dsl::RightDefinition& definition);
-    void wrong(const dsl::Report& report);
-    void wrong(const std::exception& error) { wrong(report_of(error)); }
+    void say_of(const dsl::Report& report);  // an error, or a warning
+    void wrong(const std::exception& error) { say_of(report_of(error)); }
     bool is_for_people() const { return options_.format == MessageFormat::human; }
     void end();  // before the tool ends
 

@@ -7,7 +7,7 @@
 namespace hocket::tools::lsp {
 namespace {
 
-constexpr int error_severity = 1, information_severity = 3;
+constexpr int error_severity = 1, warning_severity = 2, information_severity = 3;
 
 Json json_of(EditorPosition position) {
     return {{"line", position.line}, {"character", position.character}};
@@ -77,7 +77,9 @@ Json Document::fault(const dsl::Report& report) const {
         text = report.place.path + ":" + std::to_string(report.place.begin.line) + ": " + text;
     if (!report.hint.empty()) text += "\nhint: " + report.hint;
     Json fault{{"range", is_here ? range_of(report.place) : range(0, 0)},
-               {"severity", report.place.path.empty() ? information_severity : error_severity},
+               {"severity", report.is_warning           ? warning_severity
+                            : report.place.path.empty() ? information_severity
+                                                        : error_severity},
                {"source", "schedc"},
                {"message", dsl::readable(text)}};
     for (const auto& [place, note] : report.notes) {
