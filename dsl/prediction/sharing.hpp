@@ -19,9 +19,6 @@
 
 namespace hocket::dsl {
 
-// For DeadlineError.
-inline constexpr const char* sharing_links = "predicting how messages share links";
-
 using RouteId = std::uint32_t;
 // A link's part for one priority.
 using LaneId = std::uint32_t;
