@@ -50,7 +50,7 @@ hkt_status hkt_schedule_check(const char* file, const char* topology, const char
         std::string right, wrong;
         const dsl::CheckListener listener{
             [&](const dsl::RightDefinition& definition) { right += text_of(definition) + "\n"; },
-            [&](const dsl::Report& report) { wrong += render(report) + "\n"; }};
+            [&](const dsl::Report& report) { (report.is_warning ? right : wrong) += render(report) + "\n"; }};
         if (dsl::check_files(options, listener).wrong > 0) throw Error(Status::schedule, wrong);
         give(std::move(right), text);
         return HKT_SUCCESS;

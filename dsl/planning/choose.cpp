@@ -291,9 +291,9 @@ double estimate_as_candidate(const StepGraph& graph, const Topology& topology, d
 }
 
 std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,
-                                         Rank root, std::uint64_t bytes) {
-    Proofs proofs(library, topology);
-    return Choices(library, topology, proofs).names(collective, root, bytes);
+                                         Rank root, std::uint64_t bytes, const Deadline& deadline) {
+    Proofs proofs(library, topology, deadline);
+    return Choices(library, topology, proofs, deadline).names(collective, root, bytes);
 }
 
 }  // namespace hocket::dsl

@@ -101,6 +101,7 @@ Chosen choose_schedule(Library& library, const Topology& topology, Collective co
 double estimate_as_candidate(const StepGraph& graph, const Topology& topology, double bytes,
                              const Deadline& deadline = no_deadline, double value_bytes = usual_value_bytes);
 std::vector<std::string> candidate_names(Library& library, const Topology& topology, Collective collective,
-                                         Rank root, std::uint64_t bytes);
+                                         Rank root, std::uint64_t bytes,
+                                         const Deadline& deadline = no_deadline);
 
 }  // namespace hocket::dsl

@@ -134,6 +134,7 @@ class Estimate::Clocks {
           carried_(loads_.size()),
           messages_(ranks_),
           in_memory_(ranks_),
+          work_(ranks_),
           passes_(estimate.clocks_.size()) {}
     double run(const Deadline& deadline);
 
@@ -157,6 +158,11 @@ class Estimate::Clocks {
     // The bytes that an end carries in all.
     struct Carried {
         double sent = 0, received = 0;
+    };
+    // The seconds that a rank works in all: for the messages that it sends, for those that it receives, and
+    // in memory.
+    struct Work {
+        double sending = 0, receiving = 0, in_memory = 0;
     };
     // A strand's work in memory: it begins once its data are there.
     struct Pass {
@@ -189,7 +195,7 @@ class Estimate::Clocks {
     void run_round(std::size_t begin, std::size_t end);
     void advance_clocks();
     void forget_round(std::size_t begin, std::size_t end);
-    double until_all_is_carried() const;  // by each end
+    double until_all_is_done() const;  // by each end and each rank, if nothing else kept them
 
     const Estimate& estimate_;
     double bytes_;
@@ -201,6 +207,7 @@ class Estimate::Clocks {
     std::vector<Carried> carried_;  // by end, of all rounds
     std::vector<Messages> messages_;
     std::vector<double> in_memory_;  // seconds of a rank's work in memory, in all its strands
+    std::vector<Work> work_;         // by rank, of all rounds
     std::vector<Pass> passes_;
     std::vector<std::uint32_t> busy_;  // the clocks that advance
 };
@@ -231,6 +238,8 @@ void Estimate::Clocks::load(const Move& move) {
     if (move.goes_along) return;
     ++messages_[move.source].sent;
     ++messages_[move.destination].received;
+    work_[move.source].sending += message_share * link.latency;
+    work_[move.destination].receiving += message_share * link.latency;
 }
 
 void Estimate::Clocks::fetch(const Move& move) {
@@ -292,7 +301,7 @@ void Estimate::Clocks::forget_round(std::size_t begin, std::size_t end) {
             carried_[end_of_link].received += load.received_crowded();
             messages_[rank] = {};
         }
-        in_memory_[move.destination] = 0;
+        work_[move.destination].in_memory += std::exchange(in_memory_[move.destination], 0);
         passes_[move.destination_clock] = {};
     }
 }
@@ -305,17 +314,18 @@ double Estimate::Clocks::run(const Deadline& deadline) {
         run_round(begin, end);
         begin = end;
     }
-    double last = until_all_is_carried();
+    double last = until_all_is_done();
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) last = std::max(last, now(rank));
     return last;
 }
 
-double Estimate::Clocks::until_all_is_carried() const {
+double Estimate::Clocks::until_all_is_done() const {
     double last = 0;
     for (std::size_t i = 0; i < carried_.size(); ++i) {
         const Link& link = estimate_.links_[i / ranks_];
         last = std::max(last, std::max(carried_[i].sent, carried_[i].received) / link.bandwidth);
     }
+    for (const Work& work : work_) last = std::max({last, work.sending, work.receiving, work.in_memory});
     return last;
 }
 

@@ -31,7 +31,8 @@ namespace hocket::dsl {
 // - Strands run side by side, and so do groups of ranks that share no rank: the n-th phases of all of them
 //   share the links. A strand's first phase begins once the rank has come to the `parallel`, and its next
 //   phase after the `parallel` once all its strands are done.
-// - No end is done before it has carried all its bytes, however its phases overlap.
+// - No end is done before it has carried all its bytes, and no rank before it has worked for all its messages
+//   and moved all its bytes in memory, however its phases overlap.
 //
 // With `seen_from`, the graph holds the steps of that rank only (ElaborateOptions::only), and the rank stands
 // for all: the others on its links carry as much as it does, and phases without it take no time.

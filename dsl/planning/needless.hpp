@@ -22,21 +22,31 @@ class Needless {
     // path: of the file. What other files' transfers bring is theirs.
     explicit Needless(std::string path) : path_(std::move(path)) {}
 
-    // Looks at a graph that is right. Its transfers stand for themselves if they are the algorithm's, or the
-    // schedule's own; otherwise for the statement that ran their algorithm. Throws DeadlineError.
+    // Looks at a graph that is right. Its transfers stand for themselves, and for the statement that ran
+    // their algorithm, as far as these are in the file. A graph that cannot be followed in time, or at all,
+    // ends the warnings about transfers: it is right nevertheless.
     void look_at(const StepGraph& graph, const Deadline& deadline);
     // Returns the warnings, in the order of the text. Empty places if the file has none.
     std::vector<Report> warnings(const ast::File& file) const;
 
   private:
+    using Key = std::pair<std::uint32_t, std::uint32_t>;  // begin and end in the file
     struct Statement {
         Place place;
         bool runs_algorithm = false;
         Brought brought;
+        bool is_needed = false;  // somewhere the proof needs it: without it, something undefined is read
+    };
+    struct InGraph {
+        Brought brought;
+        std::vector<std::uint32_t> origins;
     };
 
+    void add(const StepGraph& graph, const std::vector<Brought>& brought, const Deadline& deadline);
+
     const std::string path_;
-    std::map<std::pair<std::uint32_t, std::uint32_t>, Statement> statements_;  // by begin and end
+    std::map<Key, Statement> statements_;
+    bool gave_up_ = false;
 };
 
 }  // namespace hocket::dsl

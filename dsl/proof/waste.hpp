@@ -13,7 +13,14 @@ namespace hocket::dsl {
 struct Brought {
     std::size_t all = 0;
     std::size_t there = 0;     // the very value that was in the place already, bit for bit
-    std::size_t unneeded = 0;  // what no rank sends on, and no result holds
+    std::size_t unneeded = 0;  // not there, but no result depends on it
+
+    Brought& operator+=(const Brought& other) {
+        all += other.all;
+        there += other.there;
+        unneeded += other.unneeded;
+        return *this;
+    }
 };
 
 // Returns them by origin of the graph, which must hold all ranks' steps and be proved. Empty for a graph with

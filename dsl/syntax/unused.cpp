@@ -148,8 +148,13 @@ class Finder {
         use(state.like);
         declare(state.name, "state");
     }
+    // A place that is written is not used by that, but what says where it is.
     void visit(const ast::Assign& assign) {
-        use(assign.target);
+        const ast::Expression* target = &assign.target;
+        while (!target->args.empty()) {
+            for (std::size_t i = 1; i < target->args.size(); ++i) use(target->args[i]);
+            target = &target->args[0];
+        }
         use(assign.value);
     }
     void visit(const ast::Level& level) { use(level.size); }

@@ -280,6 +280,10 @@ TEST_CASE("no end carries more at once than it can, however strands overlap") {
     const auto checked = dsl::check_schedule(test::request(Collective::reduce, file.path(), "4h"));
     const dsl::Estimate estimate(checked->graph(), checked->levels());
     CHECK(estimate.seconds(1e9) >= estimate.busiest_link() * 1e9 / rate);
+    // Rank 1 combines two others' x, in memory too, where it touches at least twice each byte that it gets.
+    const auto local = dsl::check_schedule(test::request(Collective::reduce, file.path(), "4m/4"));
+    const double memory = local->levels().levels[0].bandwidth;
+    CHECK(dsl::estimate(local->graph(), local->levels(), 1e9) >= 4e9 / memory);
 }
 
 TEST_CASE("a rank works for the messages of its strands one after the other") {

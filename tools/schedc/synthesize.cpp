@@ -5,7 +5,6 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
-#include <optional>
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/quantities.hpp"
@@ -92,12 +91,12 @@ std::string share(double part, double whole) {
 struct LibrarysBest {
     std::string name;
     double seconds = 0;
+    std::size_t predicted = 0, candidates = 0;
 };
 
-// Returns the fastest of the library's schedules on the network, of the first that the topology's estimate
-// ranks, as far as the time allows. None: none could be predicted.
-std::optional<LibrarysBest> best_of_library(const SynthesizeRequest& request, const Synthesizer& synthesizer,
-                                            const SynthesisRequest& synthesis) {
+// Predicts schedules of the library on the network: those first that the topology's estimate ranks first, as
+// far as the time allows. watcher: what it throws ends the comparison.
+LibrarysBest best_of_library(const SynthesisRequest& synthesis, const Topology& topology, Watcher& watcher) {
     PlanRequest plan;
     plan.collective = synthesis.collective;
     plan.topology = synthesis.topology;
@@ -105,34 +104,40 @@ std::optional<LibrarysBest> best_of_library(const SynthesizeRequest& request, co
     plan.search_path = synthesis.search_path;
     plan.root = synthesis.root;
     plan.bytes = synthesis.bytes;
-    plan.deadline =
-        Deadline(std::chrono::duration<double>(std::min(request.seconds, most_for_library)), request.waiting);
-    const auto network_of = [&](const Topology& topology) {
-        return std::make_shared<const Network>(find_network(request.network, topology));
+    plan.deadline = Deadline(std::chrono::duration<double>(most_for_library), &watcher);
+    const auto network_of = [&](const Topology& levels) {
+        return std::make_shared<const Network>(find_network(synthesis.network, levels));
     };
-    std::optional<LibrarysBest> best;
+    LibrarysBest best;
+    const auto predict = [&](Planner& planner, const std::string& name) {
+        plan.schedule = name;
+        PredictableSchedule laid_out(planner.to_predict(plan, network_of, WhoseSteps::by_size),
+                                     {.deadline = plan.deadline});
+        const double seconds = laid_out.predict(static_cast<double>(plan.bytes), plan.deadline).seconds;
+        ++best.predicted;
+        if (best.predicted == 1 || seconds < best.seconds) best.name = name, best.seconds = seconds;
+    };
     try {
         Planner planner;
         Library library = planner.library(synthesis.search_path);
         const std::vector<std::string> names =
-            candidate_names(library, synthesizer.topology(), plan.collective, plan.root, plan.bytes);
-        for (std::size_t i = 0; i < std::min(names.size(), most_of_library); ++i) {
-            plan.schedule = names[i];
-            PredictableSchedule laid_out(planner.to_predict(plan, network_of, WhoseSteps::by_size),
-                                         {.deadline = plan.deadline});
-            const double seconds = laid_out.predict(static_cast<double>(plan.bytes), plan.deadline).seconds;
-            if (!best || seconds < best->seconds) best = {names[i], seconds};
-        }
+            candidate_names(library, topology, plan.collective, plan.root, plan.bytes, plan.deadline);
+        best.candidates = names.size();
+        for (std::size_t i = 0; i < std::min(names.size(), most_of_library); ++i) try {
+                predict(planner, names[i]);
+            } catch (const DiagnosticError&) {  // too large to be predicted
+            }
     } catch (const DeadlineError&) {    // the best so far
-    } catch (const DiagnosticError&) {  // the library has none that runs there and can be predicted
+    } catch (const DiagnosticError&) {  // the library has none for it
     }
     return best;
 }
 
-std::string library_text(const std::optional<LibrarysBest>& best, const Synthesized& found) {
-    if (!best) return "";
-    std::string text = fmt::format("the library's best: {}, by {}", text_of_time(best->seconds), best->name);
-    if (best->seconds < found.seconds)
+std::string library_text(const LibrarysBest& best, double synthesized) {
+    if (best.predicted == 0) return "the library's best: none could be predicted in time\n";
+    std::string text = fmt::format("the library's best: {}, by {} ({} of {} predicted)",
+                                   text_of_time(best.seconds), best.name, best.predicted, best.candidates);
+    if (best.seconds < synthesized)
         text += "; it is faster than what was synthesized, so prefer it for this size";
     return text + "\n";
 }
@@ -163,8 +168,6 @@ int synthesize(const SynthesizeRequest& request) {
         return 0;
     }
     const Synthesized found = synthesizer.synthesize();
-    const std::optional<LibrarysBest> best =
-        is_interrupted ? std::nullopt : best_of_library(request, synthesizer, synthesis);
     if (request.waiting) request.waiting->end();
     const std::string text = comment(request, found, topology) + found.text;
     if (request.output.empty())
@@ -178,10 +181,14 @@ int synthesize(const SynthesizeRequest& request) {
                 : fmt::format("some searches did not end in their share of {:g} s", request.seconds));
     if (found.left_out > 0)
         say("note: {} of what was tried could not be had, at first: {}", found.left_out, found.why_left_out);
-    fmt::print(stderr, "{}{}\nbusiest link: {}{}\npredicted: {}{}; {} schedules tried\n{}",
+    fmt::print(stderr, "{}{}\nbusiest link: {}{}\npredicted: {}{}; {} schedules tried\n",
                bound_text(bound, request, topology), found.way, text_of_time(found.busiest),
                share(found.busiest, bound.seconds), text_of_time(found.seconds),
-               share(found.seconds, bound.seconds), found.tried, library_text(best, found));
+               share(found.seconds, bound.seconds), found.tried);
+    if (is_interrupted) return 0;
+    const LibrarysBest best = best_of_library(synthesis, synthesizer.topology(), watcher);
+    if (request.waiting) request.waiting->end();
+    fmt::print(stderr, "{}", library_text(best, found.seconds));
     return 0;
 }
 

@@ -36,10 +36,13 @@ TEST_CASE("a killed or stopped peer can be given up at once, and the buffers are
             if (r == 2) kill(getpid(), signal);  // with receives posted
             std::deque<Message> messages(201);
             std::string end = "no failure seen";
+            // A killed process's connections break, which only some providers tell soon.
+            const bool is_told = provider == "tcp" && signal == SIGKILL;
+            const double start = now();
             try {
                 fabric->send(2, 1, 0, all_of_large, messages[200]);
-                for (int i = 0; i < 200; ++i) {
-                    fabric->send(2, 100 + i, 0, all_of_small, messages[i]);
+                for (int i = 0; i < 200 || (is_told && now() < start + 5); ++i) {
+                    if (i < 200) fabric->send(2, 100 + i, 0, all_of_small, messages[i]);
                     while (flow.progress())
                         if (!flow.done().back().ok) throw Error(Status::transport, flow.done().back().error);
                     fabric->wait({}, 1ms);
