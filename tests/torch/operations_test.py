@@ -249,10 +249,10 @@ def several_at_once(rank, size):
     if hocket.torch.Backend is not None:  # a program may take the backend itself
         backend = dist.group.WORLD._get_backend(torch.device("cpu"))
         x, y = torch.ones(2), torch.ones(3)
-        backend.start_coalescing()
+        backend._start_coalescing()
         backend.allreduce([x])
         backend.allreduce([y])
-        backend.end_coalescing().wait()
+        backend._end_coalescing().wait()
         same(torch.cat([x, y]), torch.full((5,), float(size)), "operations of a backend that are coalesced")
 
 
@@ -506,6 +506,7 @@ def other_devices(rank, size):
     """The backend is refused for devices whose tensors it does not take."""
     for backend in ("cuda:hocket", "cpu:gloo,cuda:hocket"):
         refused(ValueError, "takes tensors of the CPU, and not of cuda", lambda: dist.new_group(backend=backend))
+        dist.barrier()  # a rank that has ended would end Gloo's meeting on the others
 
 
 def barriers(rank, size):

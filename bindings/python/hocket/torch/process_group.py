@@ -115,8 +115,10 @@ if _HAVE_BACKENDS:
             c10d.Backend.__init__(self, communicator.rank, communicator.size)
             self._begin(communicator, options)
 
-        def start_coalescing(self):  # without a device, which torch's process group gives
-            self._start_coalescing("cpu")
+        def _start_coalescing(self, *_):  # torch gives process groups alone a device
+            super()._start_coalescing("cpu")
+
+        start_coalescing = _start_coalescing
 
         supports_coalescing = supports_shrinking = False
         supports_splitting = True
