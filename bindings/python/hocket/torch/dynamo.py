@@ -18,8 +18,11 @@ def _skip(code):
     if hasattr(_frames, "set_code_exec_strategy"):
         skip = _frames._FrameAction.SKIP
         _frames.set_code_exec_strategy(code, _frames._FrameExecStrategy(skip, skip))
-    elif hasattr(_frames, "skip_code"):  # before torch 2.7
+    elif hasattr(_frames, "skip_code"):  # before torch 2.7, and not for what it calls
         _frames.skip_code(code)
+        for inner in code.co_consts:
+            if isinstance(inner, types.CodeType):
+                _skip(inner)
 
 
 def _functions_of(space):
