@@ -73,25 +73,24 @@ class KeyFinder {
         return std::nullopt;
     }
 
-    // To be called where the profile has neither: one that was asked for by its name must have them.
-    void check_not_chosen() const {
-        if (!chosen_) return;
+    // To be called where the profile has neither: then Hocket cannot get the keys that it is meant to give,
+    // and one that was asked for by its name must give some.
+    void check_profile() const {
         const std::string name = one_line(profile_, 80);
         for (const char* other : {"role_arn", "sso_session", "sso_start_url"})
             if (of_profile(other))
-                throw Error(
-                    Status::invalid_argument,
-                    fmt::format(
-                        "AWS_PROFILE is {0}, whose keys are those of a role or a login ({1}), which Hocket "
-                        "does not ask for; name a profile with the line credential_process = aws configure "
-                        "export-credentials --profile {0}",
-                        name, other));
-        throw Error(
-            Status::invalid_argument,
-            fmt::format(
-                "AWS_PROFILE is {}, but {} has no profile of this name with aws_access_key_id and "
-                "aws_secret_access_key, nor one with a credential_process; add it, or unset AWS_PROFILE",
-                name, path_));
+                throw Error(Status::invalid_argument,
+                            fmt::format("the keys of profile {0} are those of a role or a login ({1}), which "
+                                        "Hocket does not ask for; name another one by AWS_PROFILE, with the "
+                                        "line credential_process = aws configure export-credentials "
+                                        "--profile {0}",
+                                        name, other));
+        if (chosen_)
+            throw Error(Status::invalid_argument,
+                        fmt::format("AWS_PROFILE is {}, but {} has no profile of this name with "
+                                    "aws_access_key_id and aws_secret_access_key, nor one with a "
+                                    "credential_process; add it, or unset AWS_PROFILE",
+                                    name, path_));
     }
 
     std::string region() const {
@@ -160,7 +159,7 @@ S3Settings find_s3_settings(const Environment& environment) {
     if (settings.keys) return settings;
     settings.service = finder.command_of_profile();
     if (settings.service) return settings;
-    finder.check_not_chosen();
+    finder.check_profile();
     settings.service = find_local_service(environment);
     return settings;
 }

@@ -31,7 +31,8 @@ std::optional<std::string> profile_value(std::string_view file, std::string_view
 // AWS_DEFAULT_REGION, else that of the profile in AWS_CONFIG_FILE (~/.aws/config), else us-east-1. The
 // endpoint is AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, else that of the profile. Reads the files anew each
 // time, and asks nobody. Throws Error(invalid_argument) for one half of a pair of keys, for AWS_PROFILE if
-// there is no such profile, for an endpoint that is none, and what the functions of key_service.hpp throw.
+// there is no such profile, for a profile whose keys are those of a role or a login, for an endpoint that is
+// none, and what the functions of key_service.hpp throw.
 S3Settings find_s3_settings(const Environment& environment);
 
 }  // namespace hocket::cache

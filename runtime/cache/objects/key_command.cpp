@@ -11,8 +11,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "runtime/base/error.hpp"
+#include "runtime/base/forks.hpp"
 
 namespace hocket::cache {
 namespace {
@@ -20,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t most_output = 1 << 20;
-constexpr int between_looks_ms = 100;
+constexpr int between_looks_ms = 10;
 
 [[noreturn]] void cannot_start(int error) {
     throw Error(Status::io, fmt::format("it cannot be started: {}", std::strerror(error)));
@@ -30,25 +33,46 @@ class Pipe {
   public:
     Pipe() {
         if (::pipe2(ends_.data(), O_CLOEXEC) != 0) cannot_start(errno);
+        for (const int end : ends_) forks::close_in_children(end);
+        // Not the other end, which is the command's.
+        ::fcntl(ends_[0], F_SETFL, O_NONBLOCK);
     }
     ~Pipe() {
-        close_writing();
-        ::close(ends_[0]);
+        for (int& end : ends_) close(end);
     }
     Pipe(const Pipe&) = delete;
 
-    int reading() const { return ends_[0]; }
     int writing() const { return ends_[1]; }
-    void close_writing() {
-        if (ends_[1] >= 0) ::close(ends_[1]);
-        ends_[1] = -1;
+    void close_writing() { close(ends_[1]); }
+
+    // Waits until there is something to take; the whole time if all have closed their ends.
+    void await(int at_most_ms) const {
+        pollfd news{ends_[0], POLLIN, 0};
+        ::poll(&news, 1, at_most_ms);
+    }
+    // Takes all that is there.
+    void take(std::string& into) {
+        std::array<char, 4096> piece{};
+        while (ends_[0] >= 0) {
+            const ssize_t count = ::read(ends_[0], piece.data(), piece.size());
+            if (count < 0 && errno == EINTR) continue;
+            if (count < 0) return;
+            if (count == 0) return close(ends_[0]);
+            into.append(piece.data(), static_cast<std::size_t>(count));
+            if (into.size() > most_output) throw Error(Status::io, "it writes more than keys are");
+        }
     }
 
   private:
+    static void close(int& end) {
+        if (end >= 0) forks::close(std::exchange(end, -1));
+    }
+
     std::array<int, 2> ends_{-1, -1};
 };
 
-// The command in a process group of its own, which ends with this object.
+// The shell that runs the command, in a process group of its own. If it has not ended by then, the group ends
+// with this object.
 class Child {
   public:
     Child(const std::string& command, int output) {
@@ -70,32 +94,24 @@ class Child {
         if (failed != 0) cannot_start(failed);
     }
     ~Child() {
+        if (has_ended_) return;  // another group may have the number now
         ::kill(-id_, SIGKILL);
-        if (!has_ended_) wait();
+        while (::waitpid(id_, nullptr, 0) < 0 && errno == EINTR) continue;
     }
     Child(const Child&) = delete;
 
-    // Once its output has ended. Returns its status, as waitpid(2) gives it; nothing where somebody else has
-    // asked for it, such as a program that ignores SIGCHLD.
-    int wait() {
+    // Returns its status, as waitpid(2) gives it, once it has ended; 0 where somebody else has asked for it,
+    // such as a program that ignores SIGCHLD.
+    std::optional<int> status() {
         int status = 0;
-        while (::waitpid(id_, &status, 0) < 0 && errno == EINTR) continue;
-        has_ended_ = true;
-        return status;
+        has_ended_ = ::waitpid(id_, &status, WNOHANG) != 0;
+        return has_ended_ ? std::optional(status) : std::nullopt;
     }
 
   private:
     pid_t id_ = -1;
     bool has_ended_ = false;
 };
-
-// Returns false at the end of the output.
-bool read_more(int from, std::string& into) {
-    std::array<char, 4096> piece{};
-    const ssize_t count = ::read(from, piece.data(), piece.size());
-    if (count > 0) into.append(piece.data(), static_cast<std::size_t>(count));
-    return count > 0 || (count < 0 && errno == EINTR);
-}
 
 }  // namespace
 
@@ -106,15 +122,16 @@ std::string output_of_command(const std::string& command, std::chrono::milliseco
     Child child(command, pipe.writing());
     pipe.close_writing();
     std::string output;
-    for (bool is_more = true; is_more;) {
+    std::optional<int> ended;
+    while (!ended) {
         if (is_ended()) throw Error(Status::io, "the source is being closed");
         if (Clock::now() >= until)
             throw Error(Status::io, fmt::format("it has not ended within {} ms", limit.count()));
-        pollfd news{pipe.reading(), POLLIN, 0};
-        if (::poll(&news, 1, between_looks_ms) > 0) is_more = read_more(pipe.reading(), output);
-        if (output.size() > most_output) throw Error(Status::io, "it writes more than keys are");
+        pipe.await(between_looks_ms);
+        ended = child.status();  // the shell's output is in the pipe by then
+        pipe.take(output);
     }
-    const int status = child.wait();
+    const int status = *ended;
     if (WIFSIGNALED(status)) throw Error(Status::io, fmt::format("signal {} ended it", WTERMSIG(status)));
     if (WEXITSTATUS(status) != 0)
         throw Error(Status::io, fmt::format("it ended with the exit code {}", WEXITSTATUS(status)));

@@ -29,6 +29,43 @@ Keys checked(Keys keys, const std::string& time) {
     return keys;
 }
 
+// Reads the numbers of a text in this form, in which a 0 stands for each of their digits.
+template <std::size_t count>
+std::optional<std::array<unsigned, count>> numbers_in(std::string_view text, std::string_view form) {
+    if (text.size() != form.size()) return std::nullopt;
+    std::array<unsigned, count> numbers{};
+    std::size_t filled = 0, begin = 0;
+    for (std::size_t i = 0; i <= form.size(); ++i) {
+        if (i < form.size() && form[i] == '0') continue;
+        const auto number = whole_number(text.substr(begin, i - begin));
+        if (!number || (i < form.size() && text[i] != form[i])) return std::nullopt;
+        numbers[filled++] = static_cast<unsigned>(*number);
+        begin = i + 1;
+    }
+    return numbers;
+}
+
+constexpr unsigned hours_of_a_day = 24, sixty = 60;
+
+// Takes what says how far a time is ahead of UTC off its end: "Z", "+01:00", "-01:00".
+std::optional<std::chrono::minutes> take_offset(std::string_view& time) {
+    using namespace std::chrono;
+    if (time.ends_with('Z')) {
+        time.remove_suffix(1);
+        return minutes(0);
+    }
+    constexpr std::string_view form = "00:00";
+    if (time.size() <= form.size()) return std::nullopt;
+    const auto parts = numbers_in<2>(time.substr(time.size() - form.size()), form);
+    const char sign = time[time.size() - form.size() - 1];
+    if (!parts || (sign != '+' && sign != '-')) return std::nullopt;
+    const auto [hour, minute] = *parts;
+    if (hour >= hours_of_a_day || minute >= sixty) return std::nullopt;
+    time.remove_suffix(form.size() + 1);
+    const minutes offset = hours(hour) + minutes(minute);
+    return sign == '-' ? -offset : offset;
+}
+
 }  // namespace
 
 std::string Keys::shown() const {
@@ -73,26 +110,19 @@ Keys parse_keys_xml(std::string_view text) {
 }
 
 std::optional<Keys::Clock::time_point> parse_time(std::string_view text) {
-    constexpr std::string_view form = "0000-00-00T00:00:00";
-    if (text.size() <= form.size() || text.back() != 'Z') return std::nullopt;
-    const std::string_view rest = text.substr(form.size(), text.size() - form.size() - 1);
-    if (!rest.empty() && (rest.front() != '.' || !whole_number(rest.substr(1)))) return std::nullopt;
-    std::array<unsigned, 6> parts{};
-    std::size_t part = 0, begin = 0;
-    for (std::size_t i = 0; i <= form.size(); ++i) {
-        if (i < form.size() && form[i] == '0') continue;
-        const auto number = whole_number(text.substr(begin, i - begin));
-        if (!number || (i < form.size() && text[i] != form[i])) return std::nullopt;
-        parts[part++] = static_cast<unsigned>(*number);
-        begin = i + 1;
-    }
     using namespace std::chrono;
-    const auto [years, months, days, hour, minute, second] = parts;
+    constexpr std::string_view form = "0000-00-00T00:00:00";
+    const auto offset = take_offset(text);
+    const auto parts = numbers_in<6>(text.substr(0, form.size()), form);
+    if (!offset || !parts) return std::nullopt;
+    const std::string_view fraction = text.substr(form.size());
+    if (!fraction.empty() && (fraction.front() != '.' || !whole_number(fraction.substr(1))))
+        return std::nullopt;
+    const auto [years, months, days, hour, minute, second] = *parts;
     const year_month_day date{year(static_cast<int>(years)), month(months), day(days)};
-    constexpr unsigned hours_of_a_day = 24, sixty = 60;
     if (!date.ok() || hour >= hours_of_a_day || minute >= sixty || second > sixty) return std::nullopt;
     // A clock of nanoseconds reaches from 1677 to 2262; what ended before 1970 has ended just as well then.
-    const sys_seconds time = sys_days(date) + hours(hour) + minutes(minute) + seconds(second);
+    const sys_seconds time = sys_days(date) + hours(hour) + minutes(minute) + seconds(second) - *offset;
     return std::clamp(time, sys_seconds(), floor<seconds>(Keys::Clock::time_point::max()));
 }
 

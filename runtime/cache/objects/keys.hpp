@@ -26,8 +26,9 @@ struct Keys {
 Keys parse_keys_json(std::string_view text);
 Keys parse_keys_xml(std::string_view text);
 
-// "2026-11-29T06:00:00Z"; a fraction of the second is dropped. Times before 1970 become its
-// beginning, and those that the clock does not reach become its last second.
+// "2026-11-29T06:00:00Z", or, as Python writes it, "2026-11-29T07:00:00+01:00"; a fraction of the second is
+// dropped. Times before 1970 become its beginning, and those that the clock does not reach become its last
+// second.
 std::optional<Keys::Clock::time_point> parse_time(std::string_view text);
 
 }  // namespace hocket::cache

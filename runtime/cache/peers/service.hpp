@@ -42,8 +42,8 @@ class PeerService final : public CachePeers {
     // address. Askers that are answered here must not keep asking again.
     ~PeerService() override;
 
-    // Returns the address at which others reach this process: the listener's, or reachable_address() if it is
-    // bound to any address. Port 0: there is none.
+    // Returns the address at which others reach this process: the listener's, or own_address() if it is bound
+    // to any address. Port 0: there is none.
     transport::Endpoint endpoint() const { return endpoint_; }
 
     // Sets the peers to ask, by index. Call it once, before anything else. Makes no connection yet.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <ctime>
 #include <fstream>
@@ -16,6 +17,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/cache/objects/checksums.hpp"
 #include "runtime/cache/objects/credentials.hpp"
+#include "runtime/cache/objects/key_command.hpp"
 #include "runtime/cache/objects/keys.hpp"
 #include "runtime/cache/objects/listing.hpp"
 #include "runtime/cache/objects/site.hpp"
@@ -183,16 +185,72 @@ TEST_CASE("the command of a profile comes after its keys, and before services") 
                       Contains("nor one with a credential_process"));
 }
 
+TEST_CASE("the profile in use is refused if its keys are those of a role or a login, named or not") {
+    const test::TemporaryFolder folder;
+    const std::string config = folder.path() + "/config";
+    for (const char* line : {"role_arn = r", "sso_session = s", "sso_start_url = u"})
+        for (const char* name : {"default", "p"}) {
+            std::ofstream(config) << "[default]\n" << line << "\n[profile p]\n" << line << "\n";
+            std::map<std::string, std::string> values{{"HOME", "/nonexistent"}, {"AWS_CONFIG_FILE", config}};
+            if (name == std::string("p")) values["AWS_PROFILE"] = name;
+            CHECK_THROWS_WITH(find_s3_settings(environment_of(values)),
+                              Contains(std::string("export-credentials --profile ") + name));
+            values["AWS_ACCESS_KEY_ID"] = values["AWS_SECRET_ACCESS_KEY"] = "k";
+            CHECK(find_s3_settings(environment_of(values)).keys);
+        }
+}
+
+TEST_CASE("a command that gives keys ends with its shell, whatever becomes of its output") {
+    using namespace std::chrono_literals;
+    const auto never = [] { return false; };
+    // Its child has the output open.
+    const std::string child = output_of_command("sleep 1000 & echo $!", 60s, never);
+    const auto left = static_cast<pid_t>(std::stoi(child));
+    CHECK(::kill(left, 0) == 0);
+    ::kill(left, SIGKILL);
+    const std::string silent = "echo keys; exec >&-; sleep 1000";
+    CHECK_THROWS_WITH(output_of_command(silent, 200ms, never), Contains("has not ended within 200 ms"));
+    int questions = 0;
+    CHECK_THROWS_WITH(output_of_command(silent, 1h, [&] { return ++questions > 5; }),
+                      Contains("being closed"));
+    CHECK(output_of_command("echo early; exec >&-; sleep 0.1", 60s, never) == "early\n");
+    CHECK_THROWS_WITH(output_of_command("exec >&-; exit 3", 60s, never), Contains("the exit code 3"));
+    const std::string many(100'000, 'k');  // more than a pipe holds
+    CHECK(output_of_command("printf %100000s | tr ' ' k", 60s, never) == many);
+}
+
 TEST_CASE("times at which keys end are read, or are none") {
     using namespace std::chrono;
     CHECK(parse_time("2026-11-29T06:07:08Z") == sys_days(2026y / November / 29) + 6h + 7min + 8s);
     CHECK(parse_time("2026-11-29T06:07:08.125Z") == parse_time("2026-11-29T06:07:08Z"));
     CHECK(parse_time("9999-12-31T23:59:59Z") == floor<seconds>(system_clock::time_point::max()));
     CHECK(parse_time("0001-01-01T00:00:00Z") == system_clock::time_point());
-    for (const char* none :
-         {"", "Z", "2026-11-29", "2026-11-29T06:07:08", "2026-13-29T06:07:08Z", "2026-02-30T06:07:08Z",
-          "2026-11-29T24:07:08Z", "2026-11-29T06:60:08Z", "2026-11-29T06:07:08+01:00Z",
-          "2026-11-29T06:07:08.Z", "2026-11-29 06:07:08Z", "-026-11-29T06:07:08Z"})
+    const auto six = parse_time("2026-11-29T06:00:00Z");
+    for (const char* same : {"2026-11-29T06:00:00+00:00", "2026-11-29T06:00:00-00:00",
+                             "2026-11-29T07:30:00.000001+01:30", "2026-11-28T20:00:00-10:00"})
+        CHECK(parse_time(same) == six);
+    CHECK(parse_time("1970-01-01T01:00:00+02:00") == system_clock::time_point());
+    for (const char* none : {"",
+                             "Z",
+                             "+00:00",
+                             "2026-11-29",
+                             "2026-11-29T06:07:08",
+                             "2026-13-29T06:07:08Z",
+                             "2026-02-30T06:07:08Z",
+                             "2026-11-29T24:07:08Z",
+                             "2026-11-29T06:60:08Z",
+                             "2026-11-29T06:07:08+01:00Z",
+                             "2026-11-29T06:07:08.Z",
+                             "2026-11-29 06:07:08Z",
+                             "-026-11-29T06:07:08Z",
+                             "2026-11-29T06:07:08+0100",
+                             "2026-11-29T06:07:08 01:00",
+                             "2026-11-29T06:07:08+24:00",
+                             "2026-11-29T06:07:08+01:60",
+                             "2026-11-29T06:07:08+-1:00",
+                             "2026-11-29T06:07:08.+01:00",
+                             "2026-11-29T06:07+01:00",
+                             "2026-11-29T06:07:08++01:00"})
         CHECK_FALSE(parse_time(none));
     // Every second of some days, written by another hand.
     std::mt19937 random(3);
