@@ -22,6 +22,7 @@ struct MessageMemory::Held {
     std::uint32_t unregistered_header = 0;  // where the caller's segments need not be registered
     std::byte* header = nullptr;            // right before the copy, if there is one; null: no header
     std::byte* copy = nullptr;              // of the message
+    bool is_for_all_attempts = false;       // the copy, if the provider refuses the message
     std::vector<Registered> registrations;  // of `memory`, or of each segment
 };
 
@@ -107,7 +108,7 @@ void MessageMemory::take_header(Completion& completion) const {
 bool MessageMemory::prepare(std::span<const Segment> segments, Direction direction, std::size_t header,
                             Message& message) {
     const std::size_t bytes = bytes_in(segments);
-    if (header + bytes > most_bytes_) refuse_size(bytes);
+    if (header + bytes > most_bytes_) refuse_size(bytes, most_bytes_ - header);
     const bool holds =
         registrations_.are_needed() || header > 0 || segments.size() > most_segments(direction);
     if (!message.held && holds) message.held = hold(segments, bytes, direction, header);
@@ -125,6 +126,7 @@ std::shared_ptr<MessageMemory::Held> MessageMemory::hold(std::span<const Segment
         held->slot = registrations_.take_slot();
         if (!held->slot.memory) return nullptr;
     }
+    held->is_for_all_attempts = is_copied && segments.size() > 1;
     if (is_copied) held->memory = std::make_unique_for_overwrite<std::byte[]>(header + bytes);
     std::byte* const begin = is_copied ? held->memory.get() : held->slot.memory;
     if (is_short || is_copied) held->copy = begin + header;
@@ -177,7 +179,7 @@ bool MessageMemory::expose(Message& message, const Places& places, std::span<Rem
 
 void MessageMemory::refused(Message& message) {
     auto* held = static_cast<Held*>(message.held.get());
-    if (!held || held->memory) return;
+    if (!held || held->is_for_all_attempts) return;
     let_go(*held);
     message.held.reset();
 }
@@ -198,13 +200,13 @@ void MessageMemory::let_go(Held& held) {
     if (held.slot.memory) registrations_.give_back(held.slot);
 }
 
-void MessageMemory::refuse_size(std::size_t bytes) const {
+void MessageMemory::refuse_size(std::size_t bytes, std::size_t most) const {
     throw Error(
         Status::transport,
         fmt::format(
             "libfabric's provider '{}' takes messages of at most {} bytes, and this one has "
             "{}; send less at a time, use a schedule that divides the buffer further, or another provider",
-            provider_, most_bytes_, bytes));
+            provider_, most, bytes));
 }
 
 }  // namespace hocket::transport

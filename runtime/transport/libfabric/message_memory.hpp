@@ -86,7 +86,7 @@ class MessageMemory {
     bool register_all(std::span<const Segment> segments, std::size_t bytes, Direction direction, Held& held);
     std::uint64_t access_of(std::size_t bytes, Direction direction) const;
     void let_go(Held& held);
-    [[noreturn]] void refuse_size(std::size_t bytes) const;
+    [[noreturn]] void refuse_size(std::size_t bytes, std::size_t most) const;
     std::size_t most_segments(Direction direction) const {
         return direction == Direction::send ? most_sent_segments_ : most_received_segments_;
     }

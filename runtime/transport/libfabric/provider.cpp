@@ -17,6 +17,7 @@
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/log.hpp"
@@ -39,8 +40,8 @@ constexpr const char* tells_nothing_by_writes = "cxi";
 // Where the kernel lists network cards with RDMA: of InfiniBand, RoCE, EFA and Omni-Path; of Slingshot.
 constexpr const char* lists_of_cards[] = {"/sys/class/infiniband", "/sys/class/cxi"};
 
-// The bytes that are to be carried beside a message (remote CQ data), best first: the next one is asked for
-// only where nothing is found, because some providers take the room from tags.
+// The bytes that are to be carried beside a message (remote CQ data), best first: some providers take the
+// room from tags, so the next one is asked for where nothing with long tags is found.
 constexpr std::size_t data_sizes[] = {sizeof(std::uint32_t), 0};
 
 Info make_hints(const std::string& provider, std::size_t data_bytes) {
@@ -102,14 +103,35 @@ bool has_long_tags(const fi_info& info) {
     return format == 0 || std::bit_width(format) >= needed_tag_bits;
 }
 
-Info find_provider(const std::string& provider, const std::string& source_address) {
-    const bool is_layered = provider.find(';') != provider.npos;
-    for (const std::size_t data_bytes : data_sizes) {
-        Info list = query(make_hints(provider, data_bytes), source_address);
-        if (!list && !is_layered) list = query(make_hints(provider + ";ofi_rxm", data_bytes), source_address);
-        if (list) return list;
+// Takes those with long tags out of the list.
+Info take_with_long_tags(Info& list) {
+    Info taken, left;
+    fi_info *taken_end = nullptr, *left_end = nullptr;
+    const auto append = [](Info& to, fi_info*& end, fi_info* info) {
+        end ? void(end->next = info) : to.reset(info);
+        end = info;
+    };
+    for (fi_info* info = list.release(); info;) {
+        fi_info* const next = std::exchange(info->next, nullptr);
+        has_long_tags(*info) ? append(taken, taken_end, info) : append(left, left_end, info);
+        info = next;
     }
-    return nullptr;
+    list = std::move(left);
+    return taken;
+}
+
+// Returns infos with long tags, if there are any; else those that there are.
+Info find_provider(const std::string& provider, const std::string& source_address) {
+    std::vector<std::string> names = {provider};
+    if (provider.find(';') == provider.npos) names.push_back(provider + ";ofi_rxm");
+    Info others;
+    for (const std::size_t data_bytes : data_sizes)
+        for (const std::string& name : names) {
+            Info list = query(make_hints(name, data_bytes), source_address);
+            if (Info found = take_with_long_tags(list)) return found;
+            if (!others) others = std::move(list);
+        }
+    return others;
 }
 
 bool is_down(const fi_info& info) {

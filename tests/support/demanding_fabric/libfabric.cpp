@@ -30,6 +30,8 @@
 //
 //   no_data     nothing is carried beside messages and writes (cq_data_size is 0)
 //
+//   data_or_tags  as no_data, except for programs that ask for data: they have it, and tags of 32 bits
+//
 //   no_delivery writes cannot wait until they are delivered (FI_DELIVERY_COMPLETE)
 //
 //   card        looks like a network card of its own, as of verbs
@@ -529,7 +531,7 @@ extern "C" {
         hints && hints->tx_attr && (hints->tx_attr->op_flags & FI_DELIVERY_COMPLETE) != 0;
     if (asks_for_delivery && s.demands.no_delivery) return -FI_ENODATA;
     const bool asks_for_data = hints && hints->domain_attr && hints->domain_attr->cq_data_size > 0;
-    if (asks_for_data && s.demands.no_data) return -FI_ENODATA;
+    if (asks_for_data && s.demands.no_data && !s.demands.data_or_tags) return -FI_ENODATA;
     std::optional<Undemanding> passed;
     if (hints && hints->domain_attr && hints->tx_attr && hints->rx_attr) passed.emplace(*hints);
     // The provider's own modes of registration are offered to it, too.
@@ -542,7 +544,8 @@ extern "C" {
         each->tx_attr->iov_limit = std::min(each->tx_attr->iov_limit, s.demands.segments);
         each->rx_attr->iov_limit = std::min(each->rx_attr->iov_limit, s.demands.segments);
         each->ep_attr->max_msg_size = std::min(each->ep_attr->max_msg_size, s.demands.most);
-        if (s.demands.no_data) each->domain_attr->cq_data_size = 0;
+        if (s.demands.no_data && !asks_for_data) each->domain_attr->cq_data_size = 0;
+        if (s.demands.data_or_tags && asks_for_data) each->ep_attr->mem_tag_format = any_tag >> 32;
         if (s.demands.card) each->nic = card();
         if (s.demands.tag_bits < 64) each->ep_attr->mem_tag_format = any_tag >> (64 - s.demands.tag_bits);
         if (s.demands.cxi) {

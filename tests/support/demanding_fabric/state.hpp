@@ -33,8 +33,8 @@ namespace demanding {
 
 struct Demands {
     int mr_mode = 0;
-    bool rma = false, rx_cq_data = false, no_data = false, no_delivery = false, card = false, cxi = false,
-         down_first = false;
+    bool rma = false, rx_cq_data = false, no_data = false, data_or_tags = false, no_delivery = false,
+         card = false, cxi = false, down_first = false;
     unsigned tag_bits = 64, live = 0;
     std::size_t segments = SIZE_MAX, most = SIZE_MAX, sent = SIZE_MAX, locked = SIZE_MAX;
     unsigned again = 0, late = 0;
@@ -48,6 +48,7 @@ struct Demands {
             take(rest.substr(0, comma));
             rest = comma == rest.npos ? "" : rest.substr(comma + 1);
         }
+        no_data |= data_or_tags;
     }
 
     void take(const std::string& word) {
@@ -56,13 +57,15 @@ struct Demands {
                                                          {"prov_key", FI_MR_PROV_KEY},
                                                          {"virt_addr", FI_MR_VIRT_ADDR},
                                                          {"allocated", FI_MR_ALLOCATED}};
-        static const std::map<std::string, bool Demands::*> traits = {{"rma", &Demands::rma},
-                                                                      {"rx_cq_data", &Demands::rx_cq_data},
-                                                                      {"no_data", &Demands::no_data},
-                                                                      {"no_delivery", &Demands::no_delivery},
-                                                                      {"card", &Demands::card},
-                                                                      {"cxi", &Demands::cxi},
-                                                                      {"down_first", &Demands::down_first}};
+        static const std::map<std::string, bool Demands::*> traits = {
+            {"rma", &Demands::rma},
+            {"rx_cq_data", &Demands::rx_cq_data},
+            {"no_data", &Demands::no_data},
+            {"data_or_tags", &Demands::data_or_tags},
+            {"no_delivery", &Demands::no_delivery},
+            {"card", &Demands::card},
+            {"cxi", &Demands::cxi},
+            {"down_first", &Demands::down_first}};
         if (const auto trait = traits.find(word); trait != traits.end()) {
             this->*trait->second = true;
             return;

@@ -409,8 +409,12 @@ TEST_CASE("registrations end with their messages, and messages wait for room") {
 // As a packet does: what could not be sent is sent later, and something more urgent goes first.
 TEST_CASE("a message that is refused may have other bytes in the next attempt") {
     constexpr int count = 40;
-    require_success(run_job(2, [](Rank rank) {
-        const auto fabric = open_connected(rank, "ofi+tcp that demands local,again=2");
+    const std::string provider =
+        GENERATE("ofi+tcp that demands local,again=2", "ofi+tcp that demands no_data,again=2",
+                 "net that demands no_data,again=2,segments=1");
+    INFO(provider);
+    require_success(run_job(2, [&](Rank rank) {
+        const auto fabric = open_connected(rank, provider);
         std::deque<std::vector<char>> texts;
         std::deque<Message> messages(count);
         Flow flow(*fabric);
@@ -470,6 +474,9 @@ TEST_CASE("what libfabric's provider cannot take is refused with what to do") {
     CHECK_THAT(said("ofi+tcp that demands most=1000000", 1'000'001),
                Catch::Contains("at most 1000000 bytes, and this one has 1000001"));
     CHECK(said("ofi+tcp that demands most=1000000", 1'000'000).empty());
+    CHECK_THAT(said("ofi+tcp that demands no_data,most=1000000", 1'000'000),
+               Catch::Contains("at most 999996 bytes, and this one has 1000000"));
+    CHECK(said("ofi+tcp that demands no_data,most=1000000", 999'996).empty());
 }
 
 TEST_CASE("a message that failed leaves the others alone") {

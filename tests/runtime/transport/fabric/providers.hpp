@@ -31,7 +31,7 @@ inline const std::vector<std::string> providers = {
     "sockets that demands rma,sent=16384,rx_cq_data,card,local,again=5,late=9",
     "cxi that demands "
     "cxi,tag_bits=48,rma,sent=16384,card,endpoint,live=300,prov_key,segments=1,again=9,late=9",
-    "net that demands no_data,late=9",
+    "net that demands data_or_tags,late=9",
     "ofi+tcp that demands no_data,local,endpoint,again=3,late=20,segments=2",
     "sockets that demands no_data,local,again=5,segments=1",
     "sockets that demands no_data,rma,sent=16388,card,local,virt_addr,again=4,late=20",
