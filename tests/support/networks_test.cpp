@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "runtime/transport/net/dial.hpp"
+#include "runtime/transport/net/listening.hpp"
 #include "runtime/transport/net/own_address.hpp"
 #include "runtime/transport/streams/mesh.hpp"
 #include "runtime/transport/streams/streams.hpp"
@@ -503,6 +504,34 @@ TEST_CASE("rank 0 is found by its host's name, which is loopback or one of sever
         if (mine == "skip") return mine;
         for (const Outcome& outcome : outcomes)
             expect(mine == "found" && outcome.text == "found", "all to meet: " + outcome.text);
+        return "";
+    });
+}
+
+TEST_CASE("a name is listened at, and told of, by its addresses that are this host's") {
+    in_own_network([]() -> std::string {
+        const Folder folder;
+        fs::create_directories(folder.path);
+        std::ofstream(folder.path / "hosts")
+            << "127.0.1.1 here\n10.99.0.9 here\n10.77.0.1 here\n10.66.0.1 here\n127.0.1.1 loop\n"
+               "10.99.0.8 far\n10.99.0.9 far\n10.99.0.9 single\n";
+        if (!replace_hosts_file(folder.path / "hosts")) return "skip";
+        expect(lay_cable("cable", "end") && plug_in("end") && ip("addr add 10.66.0.1/24 dev cable") &&
+                   ip("addr add 10.77.0.1/24 dev cable"),
+               "addresses");
+        const auto told = [](const std::string& host) { return address_for_others(host, Clock::now() + 5s); };
+        expect(told("here") == "10.77.0.1", "its first address of this host, not " + told("here"));
+        for (const std::string host : {"loop", "far", "10.77.0.1", "::", "0.0.0.0"})
+            expect(told(host).empty(), host + " to have none, not " + told(host));
+        for (const std::string host : {"here", "loop"})
+            expect(listen_for_others({host, 0}, Clock::now() + 5s, "").is_open(), "to listen at " + host);
+        for (const std::string host : {"far", "single"}) try {
+                listen_for_others({host, 29500}, Clock::now() + 5s, "choose another");
+                throw std::runtime_error(host + " is listened at, which is another host");
+            } catch (const Error& error) {
+                expect_parts(error.what(), {"cannot listen at " + host +
+                                            ":29500: Cannot assign requested address; choose another"});
+            }
         return "";
     });
 }

@@ -113,9 +113,8 @@ std::string lone_process(const Choices& choices, const Reader& reader) {
 }
 
 void resolve_rendezvous_point(Options& options, const Choices& choices, const Reader& reader) {
-    options.master_addr = choices.master_addr
-                              ? *choices.master_addr
-                              : reader.text("MASTER_ADDR").value_or(transport::loopback_address());
+    const auto meets_at = choices.master_addr ? choices.master_addr : reader.text("MASTER_ADDR");
+    options.master_addr = meets_at ? *meets_at : transport::loopback_address();
     options.secret = choices.secret ? *choices.secret : reader.text("HOCKET_SECRET").value_or("");
     if (options.world_size == 1) return;
     options.master_addr = host_from(options.master_addr, choices.master_addr ? "master_addr" : "MASTER_ADDR");

@@ -149,8 +149,9 @@ bool LocalPeers::copy_private(const PrivateCopy& copy) {
 bool LocalPeers::open_joint(const PrivateCopy& copy) {
     if (open_ || !JointCopy::is_worth_it(copy.bytes)) return false;
     JointCopy& joint = board(self()).joint;
-    open_ = {copy, JointCopy::blocks_of(copy.bytes),
-             joint.copied_by_others().load(std::memory_order_relaxed)};
+    open_ = OpenCopy{.copy = copy,
+                     .left = JointCopy::blocks_of(copy.bytes),
+                     .copied_by_others = joint.copied_by_others().load(std::memory_order_relaxed)};
     publish_to(
         copy.member, joint.next(),
         joint.prepare({reinterpret_cast<std::uint64_t>(copy.own),
@@ -168,6 +169,7 @@ bool LocalPeers::advance_joint() {
         --open_->left;
         ++joint_blocks_;
     }
+    open_->are_all_taken = true;
     if (!joint.have_others_copied(open_->left, open_->copied_by_others)) return false;
     open_.reset();
     return true;

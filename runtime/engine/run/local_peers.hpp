@@ -222,9 +222,10 @@ class LocalPeers {
     // true once all is done.
     bool open_joint(const PrivateCopy& copy);
     bool advance_joint();
-    // The member that has taken blocks of this rank's open copy, and is not at their end.
+    // The member that has taken blocks of this rank's open copy, and is not at their end; none while this
+    // rank itself has blocks to take.
     std::optional<Member> awaited_helper() const {
-        return open_ ? std::optional(open_->copy.member) : std::nullopt;
+        return open_ && open_->are_all_taken ? std::optional(open_->copy.member) : std::nullopt;
     }
     // The blocks that this rank has copied so far, of its joint copies and of others'.
     std::uint64_t joint_blocks() const { return joint_blocks_; }
@@ -293,6 +294,7 @@ class LocalPeers {
     struct OpenCopy {
         PrivateCopy copy;
         std::uint64_t left, copied_by_others;
+        bool are_all_taken = false;
     };
     std::optional<OpenCopy> open_;
     std::uint64_t joint_blocks_ = 0;

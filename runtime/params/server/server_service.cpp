@@ -32,6 +32,12 @@ void check(const ShardTerms& terms) {
                                 terms.return_for.count(), terms.silence.count()));
 }
 
+// For others, where the server listens at all addresses of its host.
+std::string address_to_tell(const std::string& listen, Time::time_point deadline) {
+    const std::string named = transport::address_for_others(listen, deadline);
+    return named.empty() ? transport::own_address() : named;
+}
+
 }  // namespace
 
 // ---- Beginning and end -----------------------------------------------------------------------------------
@@ -49,7 +55,7 @@ ServerService::ServerService(ServerOptions options)
     check(options_.terms);
     if (!options_.checkpoints.folder.empty())
         require_folder(options_.checkpoints.folder, !options_.checkpoints.restore);
-    if (endpoint_.is_any_address()) endpoint_.host = transport::own_address();
+    if (endpoint_.is_any_address()) endpoint_.host = address_to_tell(options_.listen.host, first_deadline_);
     if (options_.rack.empty()) options_.rack = endpoint_.host;
     options_.checkpoints.every = std::max<std::uint64_t>(options_.checkpoints.every, 1);
     if (options_.checkpoints.restore) restore();

@@ -92,6 +92,7 @@ Socket dial(const Dial& call, Patience patience) {
             const std::string why = attempt(call, patience, socket);
             if (why.empty()) return socket;
             reasons.add(address_of(reached, call.to), why);
+            if (call.note) call.note(why);
         } else {
             gone_by = std::min(gone_by, Clock::now() + call.gone_for);
             if (Clock::now() >= gone_by) break;

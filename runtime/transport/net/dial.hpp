@@ -13,6 +13,8 @@ struct Dial {
     Endpoint to;
     // One attempt at a connection instead of connect_to(to, ...), with the same results.
     std::function<Socket(const Patience&, Reasons&)> connect = {};
+    // Is told why a connection was of no use, if another attempt may follow. May be empty.
+    std::function<void(const std::string& why)> note = {};
     std::string secret;  // both sides must know it; never sent
     std::uint32_t rank = 0, world_size = 0;
     std::string identity = {};

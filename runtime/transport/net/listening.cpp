@@ -51,7 +51,25 @@ Socket listen_at_one_of(const addrinfo* list, std::string& why) {
     return Socket();
 }
 
-// Returns true if an errno of listen_at() says that this host has no address of that family.
+// Returns 0 if this host has the numeric address, or else the errno of bind(2).
+int error_of_binding(const std::string& address) {
+    const AddressList number = numbers_of(address, "0");
+    if (!number) return EADDRNOTAVAIL;
+    const Socket socket = open_socket(*number);
+    return socket.is_open() && bind(socket.fd(), number->ai_addr, number->ai_addrlen) == 0 ? 0 : errno;
+}
+
+// Returns true if this host has one of the addresses; else `why` says why not.
+bool has_one_of(const addrinfo* list, std::string& why) {
+    for (const addrinfo* address = list; address; address = address->ai_next) {
+        const int error = error_of_binding(host_of(*address));
+        if (error == 0) return true;
+        why = advised_text(error);
+    }
+    return false;
+}
+
+// Returns true if an errno of bind(2) says that this host has no address of that family.
 bool is_without_family(int error) {
     return error == EAFNOSUPPORT || error == EPROTONOSUPPORT || error == EADDRNOTAVAIL;
 }
@@ -97,11 +115,20 @@ Socket listen_for_others(const Endpoint& at, Clock::time_point deadline, const s
     if (numbers_of(at.host) || is_name_of_loopback(at.host)) return listen_on(at, deadline, advice);
     std::string why;
     const AddressList list = resolve(at, AI_PASSIVE, deadline, why);
+    if (!has_one_of(list.get(), why)) throw cannot_listen(at, why, advice);
     const bool is_one_for_others = length_of(list.get()) == 1 && !is_loopback(*list);
-    Socket socket =
-        list && !is_one_for_others ? listen_everywhere(at.port, why) : listen_at_one_of(list.get(), why);
+    Socket socket = is_one_for_others ? listen_at_one_of(list.get(), why) : listen_everywhere(at.port, why);
     if (socket.is_open()) return socket;
     throw cannot_listen(at, why, advice);
+}
+
+std::string address_for_others(const std::string& host, Clock::time_point deadline) {
+    if (numbers_of(host)) return "";
+    std::string why;
+    const AddressList list = resolve({host, 0}, AI_PASSIVE, deadline, why);
+    for (const addrinfo* address = list.get(); address; address = address->ai_next)
+        if (!is_loopback(*address) && error_of_binding(host_of(*address)) == 0) return host_of(*address);
+    return "";
 }
 
 Socket listen_at_all(std::string& why) {
@@ -114,10 +141,7 @@ bool means_loopback(const std::string& host) {
 }
 
 std::string loopback_address() {
-    const AddressList ipv4 = numbers_of("127.0.0.1", "0");
-    const Socket socket = open_socket(*ipv4);
-    const bool has_it = socket.is_open() && bind(socket.fd(), ipv4->ai_addr, ipv4->ai_addrlen) == 0;
-    return has_it || is_lack_of_descriptors(errno) ? "127.0.0.1" : "::1";
+    return is_without_family(error_of_binding("127.0.0.1")) ? "::1" : "127.0.0.1";
 }
 
 }  // namespace hocket::transport

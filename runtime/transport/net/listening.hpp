@@ -14,9 +14,13 @@ Socket listen_on(const Endpoint& at, Clock::time_point deadline, const std::stri
 
 // As listen_on, for sockets that other hosts must reach. A host's own name is often a loopback address in its
 // own /etc/hosts (Debian: 127.0.1.1), but its real address elsewhere; or it has several addresses, of which
-// other hosts may take any. So if `at` is such a name, it listens at all addresses of this host; numbers, and
-// names that mean loopback everywhere (localhost), are used unchanged.
+// other hosts may take any. So if `at` is such a name, it listens at all addresses of this host, of which the
+// name must have one; numbers, and names that mean loopback everywhere (localhost), are used unchanged.
 Socket listen_for_others(const Endpoint& at, Clock::time_point deadline, const std::string& advice);
+
+// Returns the first address of the name that is this host's, and not of loopback, for others to be told of.
+// "" if there is none, or it is not resolved by the deadline, or `host` is no name.
+std::string address_for_others(const std::string& host, Clock::time_point deadline);
 
 // Listens at all addresses of this host, at a port that the kernel chooses. On failure the socket is closed
 // and `why` says what went wrong.

@@ -172,6 +172,7 @@ void StreamMesh::add_lanes(const std::vector<Rail>& rails, const MeshAddress& pe
     for (const Rail& rail : std::span(rails).first(count).subspan(1)) try {
             Dial further = call;
             further.identity = fmt::format("lane {}", lanes.size());
+            further.note = {};  // the reasons are told below
             further.connect = [&](const Patience& time, Reasons& why) {
                 const Patience turn{std::min(time.deadline, Clock::now() + lane_connects_within),
                                     time.abandoned};
@@ -199,6 +200,7 @@ StreamMesh::Lanes StreamMesh::visit(std::size_t rank, std::size_t self,
     RailSearch search(rails, peer.port, bound);
     Dial call{.to = {peer.nics[0].address, peer.port},
               .connect = [&](const Patience& time, Reasons&) { return search.connect(time); },
+              .note = [&](const std::string& why) { search.note(why); },
               .secret = peer.key,
               .rank = static_cast<std::uint32_t>(self),
               .world_size = static_cast<std::uint32_t>(invitations.size()),
@@ -212,12 +214,10 @@ StreamMesh::Lanes StreamMesh::visit(std::size_t rank, std::size_t self,
             for (const std::string& nic : search.silent_nics()) silent_.insert(nic);
             return lanes;
         } catch (const DialError& error) {
-            const bool is_connected = error.kind != DialError::Kind::unreachable;
-            const bool has_others = is_connected && search.give_up(error.what());
             // Hosts that are no part of the job may have the same address, as bridges of containers do.
             const bool is_other =
                 error.kind == DialError::Kind::impostor || error.kind == DialError::Kind::refused;
-            if (is_other && has_others) continue;
+            if (is_other && search.give_up(error.what())) continue;
             throw Error(error.kind == DialError::Kind::silent ? Status::timeout : Status::transport,
                         fmt::format("cannot connect to rank {} at {}HOCKET_FABRIC_ADDR chooses the address "
                                     "at which a rank can be reached",

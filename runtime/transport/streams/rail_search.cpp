@@ -55,7 +55,7 @@ std::vector<std::string> RailSearch::silent_nics() const {
 }
 
 bool RailSearch::give_up(const std::string& why) {
-    rails_[last_].reasons.add("", why);
+    note(why);
     rails_[last_].is_given_up = true;
     return std::any_of(rails_.begin(), rails_.end(), [](const Tried& tried) { return !tried.is_given_up; });
 }

@@ -24,6 +24,9 @@ class RailSearch {
     // when all rails are refused or lead nowhere, or time is over. Throws as connect_to.
     Socket connect(const Patience& patience);
 
+    // Keeps the reason why the last connection was of no use; its rail may be tried again.
+    void note(const std::string& why) { rails_[last_].reasons.add("", why); }
+
     // Gives up the rail of the last connection: another process is at its end. Returns false if it was the
     // last one.
     bool give_up(const std::string& why);

@@ -15,6 +15,7 @@
 #include "tests/runtime/transport/net/handshakes.hpp"
 #include "tests/runtime/transport/streams/stream_pair.hpp"
 #include "tests/support/processes.hpp"
+#include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -148,12 +149,15 @@ TEST_CASE("each reason of all attempts is told once, by its address, in the orde
 TEST_CASE("a host that answers no more keeps the reasons of earlier attempts") {
     Processes processes;
     const Doorstep host;
+    const Tally running, told;
     processes.start([&]() -> std::string {
+        running.add();
         next_guest(host.fd());  // is closed
         const Socket guest = next_guest(host.fd());
-        std::this_thread::sleep_for(1s);
+        told.await(1);
         return "";
     });
+    running.await(1);
     Dial call = call_of(host.endpoint());
     call.gone_for = 1h;
     call.connect = [&, attempts = 0](const Patience& patience, Reasons& reasons) mutable {
@@ -161,10 +165,11 @@ TEST_CASE("a host that answers no more keeps the reasons of earlier attempts") {
         reasons.add("", "Connection refused");
         return Socket();
     };
-    CHECK_THAT(error_of(call, {Clock::now() + 600ms}),
+    CHECK_THAT(error_of(call, {Clock::now() + 2s}),
                Contains("silent: Connection refused, then it closes connections before it has answered them, "
                         "then it accepts connections but does not answer"));
-    processes.wait();
+    told.add();
+    require_success(processes.wait());
 }
 
 TEST_CASE("any reasons are told once by address, and of too many the first, with a word on the others") {

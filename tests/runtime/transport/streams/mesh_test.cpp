@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <memory>
+
 #include "runtime/base/error.hpp"
 #include "runtime/transport/net/frame.hpp"
 #include "runtime/transport/net/transfer.hpp"
@@ -103,6 +105,26 @@ TEST_CASE("a rank that is there but does not answer is named when time is over")
     CHECK_THAT(error_of([&] { guest.connect(all, {Clock::now() + 200ms}); }),
                Catch::Contains("-7: cannot connect to rank 0 at " + host.invitation.at.text()) &&
                    Catch::Contains("does not answer"));
+}
+
+TEST_CASE("a rank that has closed a connection, and is gone, is told of with both reasons") {
+    Processes processes;
+    auto host = std::make_unique<Doorstep>();
+    processes.start([&]() -> std::string {
+        const Socket guest = next_guest(host->fd());
+        hear_frame(guest);
+        return "";
+    });
+    StreamMesh guest("127.0.0.1");
+    MeshAddress invitation = MeshAddress::decode(guest.invitation());
+    invitation.port = host->endpoint().port;
+    host.reset();  // it lives on in the other process
+    const std::vector<std::string> all{invitation.encode(), guest.invitation()};
+    CHECK_THAT(error_of([&] { guest.connect(all, patience()); }),
+               Catch::Contains("-5: cannot connect to rank 0 at 127.0.0.1:") &&
+                   Catch::Contains(": it closes connections before it has answered them, then ") &&
+                   Catch::Contains("Connection refused"));
+    require_success(processes.wait());
 }
 
 TEST_CASE("bad news ends the making of connections on both sides") {
