@@ -33,8 +33,8 @@ inline const std::vector<std::string> providers = {
     "cxi,tag_bits=48,rma,sent=16384,card,endpoint,live=300,prov_key,segments=1,again=9,late=9",
     "net that demands data_or_tags,late=9",
     "ofi+tcp that demands no_data,local,endpoint,again=3,late=20,segments=2",
-    "sockets that demands no_data,local,again=5,segments=1",
-    "sockets that demands no_data,rma,sent=16388,card,local,virt_addr,again=4,late=20",
+    "net that demands no_data,local,again=5,segments=1",
+    "ofi+tcp that demands no_data,rma,sent=16388,card,local,virt_addr,again=4,late=20",
     "net that demands no_data,rma,sent=16388,card,local,prov_key,segments=1,late=9",
     "ofi+tcp that demands no_data,no_delivery,rma,card,local,late=9",
 };
@@ -49,7 +49,7 @@ inline const std::vector<std::string> few_providers = {
     "net by RMA",
     "ofi+tcp that demands rma,sent=16384,card,local,virt_addr,prov_key,again=3,late=20",
     "ofi+tcp that demands rma,sent=16384,rx_cq_data,card,local,late=9",
-    "sockets that demands no_data,local,again=2,segments=1,late=9",
+    "net that demands no_data,local,again=2,segments=1,late=9",
     "ofi+tcp that demands no_data,rma,sent=16388,card,local,late=20",
 };
 

@@ -27,7 +27,7 @@ const std::vector<std::string> rma_providers = {
     "net that demands rma,sent=16384,card,local,endpoint,late=9,segments=2",
     "ofi+tcp that demands rma,sent=16384,rx_cq_data,card,local,again=4,late=20",
     "cxi that demands cxi,tag_bits=48,rma,sent=16384,card,endpoint,live=300,prov_key,segments=1,late=9",
-    "sockets that demands no_data,rma,sent=16388,card,prov_key,again=4,late=20",
+    "ofi+tcp that demands no_data,rma,sent=16388,card,prov_key,again=4,late=20",
     "net that demands no_data,rma,sent=16388,card,local,endpoint,segments=1,late=9",
 };
 
