@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/transport/net/socket.hpp"
+#include "runtime/transport/net/endpoint.hpp"
 
 namespace hocket::transport {
 

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <climits>
 #include <cstring>
 #include <memory>
@@ -176,28 +175,6 @@ std::size_t Socket::bytes_begun() const {
 
 bool Socket::has_more() const {
     return sealed_ && sealed_->has_more();
-}
-
-std::optional<Endpoint> Endpoint::parse(std::string_view text) {
-    const std::size_t colon = text.rfind(':');
-    if (colon == std::string_view::npos) return std::nullopt;
-    std::string host(text.substr(0, colon));
-    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-    int port = -1;
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, port);
-    if (host.empty() || error != std::errc() || stop != end || port < 0 || port > 65535) return std::nullopt;
-    return Endpoint{std::move(host), port};
-}
-
-std::string Endpoint::text() const {
-    return host.find(':') == host.npos ? fmt::format("{}:{}", host, port)
-                                       : fmt::format("[{}]:{}", host, port);
-}
-
-int keep_to_interface(const Socket& socket, const std::string& interface) {
-    const auto size = static_cast<socklen_t>(interface.size());
-    return setsockopt(socket.fd(), SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(), size) == 0 ? 0 : errno;
 }
 
 Socket connect_to(const Endpoint& to, const Patience& patience, Reasons& reasons, const Source& from) {

@@ -16,13 +16,12 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/base/forks.hpp"
+#include "runtime/transport/net/endpoint.hpp"
 #include "runtime/transport/net/reasons.hpp"
 
 struct addrinfo;
 
 namespace hocket::transport {
-
-using Clock = std::chrono::steady_clock;
 
 class SealedBytes;
 
@@ -66,15 +65,6 @@ struct Patience {
     Clock::time_point next_look(std::chrono::milliseconds most = look_again) const;
     bool wait(std::span<pollfd> set) const;
     bool look(std::span<pollfd> set, std::chrono::milliseconds most) const;
-};
-
-struct Endpoint {
-    std::string host;
-    int port;
-    std::string text() const;  // "127.0.0.1:29500", "[::1]:29500"
-    bool is_any_address() const { return host == "0.0.0.0" || host == "::"; }
-    // Parses what text() returns, also with a host's name. Returns nullopt for anything else.
-    static std::optional<Endpoint> parse(std::string_view text);
 };
 
 // Returns the numeric address to which a socket is bound; nullopt if it is not a TCP socket.
