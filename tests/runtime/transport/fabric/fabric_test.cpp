@@ -467,7 +467,7 @@ TEST_CASE("what libfabric's provider cannot take is refused with what to do") {
         return processes.wait().front().text;
     };
     CHECK_THAT(said("ofi+tcp that demands local,locked=1000", 100),
-               Catch::Contains("status -5") && Catch::Contains("cannot register 1048576 bytes") &&
+               Catch::Contains("status -5") && Catch::Contains("cannot register 1052672 bytes") &&
                    Catch::Contains("ulimit -l"));
     CHECK_THAT(said("ofi+tcp that demands local,locked=2000000", 3'000'000),
                Catch::Contains("cannot register 3000000 bytes"));
