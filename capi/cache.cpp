@@ -351,7 +351,9 @@ hkt_status hkt_cache_serve(hkt_cache* cache, const char* host, int32_t port, con
     return capi::guarded([&] {
         cache::Cache& of = opened(cache, "hkt_cache_serve");
         if (host == nullptr || *host == '\0')
-            capi::refuse("hkt_cache_serve: host is not set: the address to listen at, such as ::, which is all of this host's");
+            capi::refuse(
+                "hkt_cache_serve: host is not set: the address to listen at, such as ::, which is all of "
+                "this host's");
         if (port < 0 || port > 65535)
             capi::refuse(fmt::format("hkt_cache_serve: port is {}; it must be 0 to 65535", port));
         const int at = cache::serve(of, host, port, capi::text_of(secret));

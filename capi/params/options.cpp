@@ -108,7 +108,9 @@ params::WorkerOptions options_of_worker(const char* function, const GivenModel& 
 params::ServerOptions options_of_server(const hkt_params_server_options& given) {
     params::ServerOptions options;
     if (capi::text_of(given.listen).empty())
-        refuse("hkt_params_server_options.listen is not set: the address to listen at, such as [::]:7000, which is all of this host's");
+        refuse(
+            "hkt_params_server_options.listen is not set: the address to listen at, such as [::]:7000, which "
+            "is all of this host's");
     std::string listen = given.listen;
     if (listen.front() == ':') listen = "[::]" + listen;
     options.rack = capi::text_of(given.rack);
