@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,6 +34,7 @@ struct DeviceUse {
     // cannot be launched by one process.
     bool launches_block = false;
     std::chrono::nanoseconds timeout{};  // of a start
+    std::string code_folder = "";        // keeps compiled code of kernels; "": none does
 };
 
 class Devices {
@@ -47,19 +47,6 @@ class Devices {
     bool may_export() const { return use_.may_export; }
     ByHost& by_host() { return by_host_; }
     const ByHost& by_host() const { return by_host_; }
-
-    // Starts whose kernels wait for other ranks run one after another, on all ranks in the same order: two
-    // kernels at a time could each keep the other rank's from running. join() takes the last place; `user`
-    // has its turn when all before it have left. Other starts take no turns: they may allocate and open
-    // memory while this process's kernel runs, and then wait for it. Not thread-safe.
-    void join(const void* user) { turns_.push_back(user); }
-    bool has_turn(const void* user) const { return turns_.front() == user; }
-    void leave(const void* user) { std::erase(turns_, user); }
-
-    // Another rank of the communicator is a thread of this process, so there are no kernels that wait for
-    // other ranks. Not thread-safe.
-    void note_shared_process() { shares_process_ = true; }
-    bool shares_process() const { return shares_process_; }
 
     // The calling thread's stream for this communicator; null: the default stream. Thread-safe.
     void set_stream(Stream stream);
@@ -76,8 +63,6 @@ class Devices {
 
     const DeviceUse use_;
     ByHost by_host_;
-    std::deque<const void*> turns_;
-    bool shares_process_ = false;
     const std::uint64_t serial_;  // unique in the process, also among destroyed communicators
     const Driver* driver_ = nullptr;
     struct Primary {

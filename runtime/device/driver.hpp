@@ -40,6 +40,7 @@ struct IpcHandle {  // names an allocation to other processes
     X(stream_get_context, cuStreamGetCtx, (Stream, Context*))                                          \
     X(stream_query, cuStreamQuery, (Stream))                                                           \
     X(stream_is_capturing, cuStreamIsCapturing, (Stream, int*))                                        \
+    X(stream_get_capture_info, cuStreamGetCaptureInfo, (Stream, int*, unsigned long long*))            \
     X(stream_wait_event, cuStreamWaitEvent, (Stream, Event, unsigned))                                 \
     X(event_create, cuEventCreate, (Event*, unsigned))                                                 \
     X(event_destroy, cuEventDestroy_v2, (Event))                                                       \
@@ -78,6 +79,7 @@ inline constexpr int CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_
                      CUDA_ERROR_INVALID_HANDLE = 400, CUDA_ERROR_NOT_READY = 600,
                      CUDA_ERROR_TOO_MANY_PEERS = 711, CUDA_ERROR_NOT_PERMITTED = 800,
                      CUDA_ERROR_NOT_SUPPORTED = 801;
+inline constexpr int CU_STREAM_CAPTURE_STATUS_ACTIVE = 1;
 inline constexpr unsigned CU_MEMORYTYPE_DEVICE = 2, CU_MEMHOSTALLOC_PORTABLE = 1, CU_STREAM_NON_BLOCKING = 1,
                           CU_EVENT_DISABLE_TIMING = 2, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1;
 inline constexpr int CU_POINTER_ATTRIBUTE_CONTEXT = 1, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,

@@ -8,9 +8,8 @@
 
 namespace hocket::device {
 
-LoadedKernel::LoadedKernel(const Driver& driver, KernelImage image, const Block& memory, const Block& pinned,
-                           const std::string& doing)
-    : driver_(driver), image_(std::move(image)), memory_(memory), pinned_(pinned) {
+LoadedKernel::LoadedKernel(const Driver& driver, KernelImage image, const std::string& doing)
+    : driver_(driver), image_(std::move(image)) {
     load(doing);
     int most = 0;
     // A driver that loads code late brings it when it is asked about the kernel.

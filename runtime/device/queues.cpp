@@ -40,11 +40,8 @@ Queues::~Queues() {
             let_go(idle.block);
             events_.insert(events_.end(), idle.fences.begin(), idle.fences.end());
         }
-        for (auto& [key, kernel] : kernels_) {
-            kernel->is_lost() ? void(left += kernel->memory().bytes) : let_go(kernel->memory());
-            let_go(kernel->pinned());
-            if (!all_ended) (void)kernel.release();  // its code may still run
-        }
+        if (!all_ended)
+            for (auto& [key, kernel] : kernels_) (void)kernel.release();  // its code may still run
         kernels_.clear();
         // Other processes may be using work areas of starts that failed, and say nothing when they are done.
         for (const Block& block : lost_) block.is_of_device ? void(left += block.bytes) : let_go(block);
@@ -61,6 +58,7 @@ Queues::~Queues() {
 
 // A failure counts as an end: copies in a broken context do nothing more.
 bool Queues::copies_have_ended() noexcept {
+    if (has_endless_) return false;
     const auto until = std::chrono::steady_clock::now() + copies_end_within;
     const auto is_busy = [this](Stream stream) {
         return driver_.stream_query(stream) == CUDA_ERROR_NOT_READY;
@@ -70,6 +68,22 @@ bool Queues::copies_have_ended() noexcept {
         if (std::chrono::steady_clock::now() >= until) return false;
         std::this_thread::sleep_for(1ms);
     }
+}
+
+int Queues::attribute(int which, const std::string& doing) const {
+    int handle = 0, value = 0;
+    driver_.require(driver_.device_get(&handle, device_), "cuDeviceGet", doing);
+    driver_.require(driver_.device_get_attribute(&value, which, handle), "cuDeviceGetAttribute", doing);
+    return value;
+}
+
+int Queues::processors(const std::string& doing) const {
+    return attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, doing);
+}
+
+int Queues::capability(const std::string& doing) const {
+    return 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, doing) +
+           attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, doing);
 }
 
 Stream Queues::take_stream(const std::string& doing) {
@@ -139,36 +153,15 @@ void Queues::free(const Block& block) const {
 }
 
 LoadedKernel& Queues::kernel(const std::string& key, const std::function<KernelImage()>& make_image,
-                             std::uint64_t memory_bytes, std::uint64_t pinned_bytes,
                              const std::string& doing) {
     if (const auto known = kernels_.find(key); known != kernels_.end()) return *known->second;
     if (const auto refused = refused_kernels_.find(key); refused != refused_kernels_.end())
         throw refused->second;
     try {
-        auto image = images_.find(key);
-        if (image == images_.end()) image = images_.emplace(key, make_image()).first;
-        auto loaded = load(image->second, memory_bytes, pinned_bytes, doing);
-        images_.erase(image);
+        auto loaded = std::make_unique<LoadedKernel>(driver_, make_image(), doing);
         return *kernels_.emplace(key, std::move(loaded)).first->second;
     } catch (const Error& error) {
-        if (error.status() != Status::out_of_memory) {
-            images_.erase(key);
-            refused_kernels_.emplace(key, error);
-        }
-        throw;
-    }
-}
-
-std::unique_ptr<LoadedKernel> Queues::load(const KernelImage& image, std::uint64_t memory_bytes,
-                                           std::uint64_t pinned_bytes, const std::string& doing) {
-    const Block memory = take_block(memory_bytes, doing, true);
-    Block pinned;
-    try {
-        pinned = take_block(pinned_bytes, doing);
-        return std::make_unique<LoadedKernel>(driver_, image, memory, pinned, doing);
-    } catch (...) {
-        give_back(memory, {});
-        if (pinned.begin) give_back(pinned, {});
+        if (error.status() != Status::out_of_memory) refused_kernels_.emplace(key, error);
         throw;
     }
 }

@@ -38,6 +38,8 @@ class Queues {
     const Driver& driver() const { return driver_; }
     Context context() const { return context_; }
     int device() const { return device_; }
+    int processors(const std::string& doing) const;  // multiprocessors of the device
+    int capability(const std::string& doing) const;  // 80 for 8.0
 
     // Takes a stream without work. Each start has its own streams, one for each direction, so that none waits
     // for another's work. A stream may be given back while it has work. Call within the context.
@@ -58,12 +60,12 @@ class Queues {
     // Keeps the block and never lends it again, because it is not known when its copies end.
     void set_aside(const Block& block) { lost_.push_back(block); }
 
-    // Returns the kernel that the caller names `key`. The first call loads it, with so many bytes of the
-    // device's memory and of pinned memory. Also throws what make_image throws; a kernel that was refused is
-    // not tried again, except for lack of memory, and then its image is not made again. Call within the
-    // context.
+    // Returns the kernel that the caller names `key`. The first call makes its image and loads it, and throws
+    // what make_image throws; a kernel that was refused is not tried again. Call within the context.
     LoadedKernel& kernel(const std::string& key, const std::function<KernelImage()>& make_image,
-                         std::uint64_t memory_bytes, std::uint64_t pinned_bytes, const std::string& doing);
+                         const std::string& doing);
+    // Notes that a kernel may never end, so that its code and all other resources stay.
+    void note_endless() { has_endless_ = true; }
 
     // Other processes' memory, opened in this context.
     Mappings& mappings() { return mappings_; }
@@ -74,10 +76,9 @@ class Queues {
         std::vector<Event> fences;
     };
 
+    int attribute(int which, const std::string& doing) const;
     bool has_ended(Idle& idle);
     std::uint64_t grown(std::uint64_t bytes, bool of_device) const;
-    std::unique_ptr<LoadedKernel> load(const KernelImage& image, std::uint64_t memory_bytes,
-                                       std::uint64_t pinned_bytes, const std::string& doing);
     Block make_block(std::uint64_t bytes, const std::string& doing, bool of_device) const;
     void free(const Block& block) const;
     bool copies_have_ended() noexcept;
@@ -90,8 +91,8 @@ class Queues {
     std::vector<Idle> idle_;
     std::vector<Block> lost_;
     std::map<std::string, std::unique_ptr<LoadedKernel>> kernels_;
-    std::map<std::string, KernelImage> images_;  // of kernels that there was no memory for
     std::map<std::string, Error> refused_kernels_;
+    bool has_endless_ = false;
     Mappings mappings_;
 };
 

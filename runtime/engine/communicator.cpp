@@ -53,7 +53,7 @@ Communicator::Communicator(std::shared_ptr<Connections> connections)
                                            connections_->fabric(), options().timeout)),
       recorder_(std::make_unique<Recorder>(origin_of(*connections_), options().recording, *progress_)),
       log_(options().log, record::name_of(recorder_->origin())),
-      plans_(*connections_, log_, *progress_),
+      plans_(*connections_, log_, *progress_, [this](const Plan& plan) { devices_.load_kernel(plan); }),
       devices_(options(), log_, connections_->window(), *progress_),
       exchanges_(*connections_, plans_, *progress_) {
     progress_->call(record::name_of_communicator(recorder_->origin()));
@@ -68,6 +68,7 @@ Communicator::Communicator(std::shared_ptr<Connections> connections)
 }
 
 Communicator::~Communicator() {
+    progress_->finish_on_stream();
     background_.reset();
     const std::uint64_t started = progress_->started();
     if (size() > 1) exchanges_.say_goodbye();

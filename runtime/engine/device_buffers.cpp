@@ -1,12 +1,16 @@
 #include "runtime/engine/device_buffers.hpp"
 
+#include "runtime/device/running_kernels.hpp"
+#include "runtime/engine/run/shared_kernels.hpp"
+
 namespace hocket::engine {
 
 DeviceBuffers::DeviceBuffers(const Options& options, const RankLog& log, const transport::Window& window,
                              Progress& progress)
     : devices_({.may_export = options.cuda_ipc,
                 .launches_block = options.cuda_launches_block,
-                .timeout = options.timeout},
+                .timeout = options.timeout,
+                .code_folder = options.cuda_code},
                [&log](const std::string& reason) {
                    log.log(LogLevel::info, "data of devices go by way of the host: {}", reason);
                }),
@@ -52,6 +56,23 @@ std::optional<device::Buffers> DeviceBuffers::of(const MessageStart& message) {
         progress_.cannot_start(error);
         throw;
     }
+}
+
+void DeviceBuffers::load_kernel(const Plan& plan) {
+    const device::Driver* driver = device::known_driver();
+    if (!driver || !SharedKernels::suits(plan)) return;
+    int device = 0;
+    if (driver->context_get_device(&device) != device::CUDA_SUCCESS) return;  // the thread uses none yet
+    progress_.while_still([&] {
+        const auto held = device::RunningKernels::of_process().hold_if_none();
+        if (!held) return;  // then the first start does
+        try {
+            SharedKernels::load(plan, devices_.queues(*driver, {nullptr, device}),
+                                devices_.use().code_folder);
+        } catch (const Error& error) {
+            if (error.status() == Status::device) throw;
+        }
+    });
 }
 
 void DeviceBuffers::set_stream(device::Stream stream) {

@@ -32,6 +32,11 @@ class DeviceBuffers {
     // (invalid_argument: this process has no driver).
     void set_stream(device::Stream stream);
 
+    // Loads the kernel of a plan onto the device of the calling thread's context, if its starts run as
+    // kernels, so that none of them has to. A plan that cannot be a kernel there says so at its first start.
+    // Throws hocket::Error (device).
+    void load_kernel(const Plan& plan);
+
     // Returns why starts on memory of devices went by way of the host, a line for each reason.
     const std::string& by_host() const { return devices_.by_host().text(); }
 

@@ -10,7 +10,9 @@ std::unique_ptr<SizedPlans> Plans::lazy(const PlanChoice& choice) const {
         element_size(choice.type) * (is_by_rank ? static_cast<std::uint64_t>(ranks_) : 1);
     return std::make_unique<SizedPlans>(bytes_of_one,
                                         [this, choice](std::uint64_t bytes, const SizedPlans::Made& made) {
-                                            return maker_.make(choice, bytes, made);
+                                            SizedPlans::Sized sized = maker_.make(choice, bytes, made);
+                                            made_(*sized.plan);
+                                            return sized;
                                         });
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,9 +22,10 @@ namespace hocket::engine {
 // Thread-safe; throws hocket::Error.
 class Plans {
   public:
-    // progress: learns of a plan that cannot be made.
-    Plans(const Connections& connections, const RankLog& log, Progress& progress)
-        : maker_(connections, log), ranks_(connections.size()), progress_(progress) {}
+    // progress: learns of a plan that cannot be made. made: called for each plan that has been made.
+    Plans(const Connections& connections, const RankLog& log, Progress& progress,
+          std::function<void(const Plan&)> made)
+        : maker_(connections, log), ranks_(connections.size()), progress_(progress), made_(std::move(made)) {}
 
     const PlanMaker& maker() const { return maker_; }
 
@@ -66,6 +68,7 @@ class Plans {
     PlanMaker maker_;
     const int ranks_;
     Progress& progress_;
+    const std::function<void(const Plan&)> made_;
     std::mutex mutex_;
     std::map<Key, std::unique_ptr<SizedPlans>> plans_;
     // The communicator's own choices with root 0, which are found without a lock.

@@ -53,6 +53,12 @@ const Cuda& Cuda::load() {
         find(found.stream_destroy, "cuStreamDestroy_v2");
         find(found.stream_synchronize, "cuStreamSynchronize");
         find(found.launch_host_function, "cuLaunchHostFunc");
+        find(found.begin_capture, "cuStreamBeginCapture_v2");
+        find(found.end_capture, "cuStreamEndCapture");
+        find(found.graph_instantiate, "cuGraphInstantiateWithFlags");
+        find(found.graph_launch, "cuGraphLaunch");
+        find(found.graph_destroy, "cuGraphDestroy");
+        find(found.executable_destroy, "cuGraphExecDestroy");
         find(found.fail, "fake_cuda_fail", false);
         find(found.count, "fake_cuda_count", false);
         find(found.capture, "fake_cuda_capture", false);
@@ -134,6 +140,29 @@ void DeviceStream::be_busy(int ms) {
     };
     must(cuda_.launch_host_function(handle_, wait, reinterpret_cast<void*>(static_cast<std::intptr_t>(ms))),
          "cuLaunchHostFunc");
+}
+
+DeviceGraph::DeviceGraph(const Cuda& cuda, void* stream, const std::function<void()>& body) : cuda_(cuda) {
+    constexpr int by_thread = 1;
+    must(cuda.begin_capture(stream, by_thread), "cuStreamBeginCapture");
+    try {
+        body();
+    } catch (...) {
+        cuda.end_capture(stream, &graph_);
+        if (graph_ != nullptr) cuda.graph_destroy(graph_);
+        throw;
+    }
+    must(cuda.end_capture(stream, &graph_), "cuStreamEndCapture");
+    must(cuda.graph_instantiate(&executable_, graph_, 0), "cuGraphInstantiate");
+}
+
+DeviceGraph::~DeviceGraph() {
+    cuda_.executable_destroy(executable_);
+    cuda_.graph_destroy(graph_);
+}
+
+void DeviceGraph::launch(void* stream) const {
+    must(cuda_.graph_launch(executable_, stream), "cuGraphLaunch");
 }
 
 }  // namespace hocket::test

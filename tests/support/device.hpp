@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,12 @@ struct Cuda {
     int (*stream_destroy)(void*);
     int (*stream_synchronize)(void*);
     int (*launch_host_function)(void*, void (*)(void*), void*);
+    int (*begin_capture)(void*, int);
+    int (*end_capture)(void*, void**);
+    int (*graph_instantiate)(void**, void*, unsigned long long);
+    int (*graph_launch)(void*, void*);
+    int (*graph_destroy)(void*);
+    int (*executable_destroy)(void*);
 
     // A function of the tests' driver; null with a real one.
     void (*fail)(const char* function, int after, int result);
@@ -91,6 +98,20 @@ class DeviceStream {
     const Cuda& cuda_;
     void* handle_ = nullptr;
     std::atomic<bool> is_held_ = false;
+};
+
+// What a stream is given while it is being captured.
+class DeviceGraph {
+  public:
+    DeviceGraph(const Cuda& cuda, void* stream, const std::function<void()>& body);
+    ~DeviceGraph();
+    DeviceGraph(const DeviceGraph&) = delete;
+
+    void launch(void* stream) const;
+
+  private:
+    const Cuda& cuda_;
+    void *graph_ = nullptr, *executable_ = nullptr;
 };
 
 }  // namespace hocket::test

@@ -71,11 +71,10 @@ int print_ptx(const RankProgram& program, const ExplainOptions& options) {
     if (const auto why = jit::why_no_device_kernel(program))
         throw NotFoundError(
             fmt::format("no kernel of a device runs {} by itself: {}", program.schedule, *why));
-    const bool copies = jit::copies_input(program, options.op, {}, false);
     fmt::print("// {} by {} on {}, {}: one kernel for the device of rank {} of {}\n{}",
                name_of(program.collective), program.schedule, program.topology, name_of(options.type),
                program.rank, program.ranks,
-               jit::Compiler().ptx(jit::device_shape_of(program, options.type, options.op, {}, copies)));
+               jit::Compiler().ptx(jit::device_shape_of(program, options.type, options.op, {})));
     return 0;
 }
 

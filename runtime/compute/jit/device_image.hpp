@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/compute/jit/code_cache.hpp"
 #include "runtime/compute/jit/interface/device_plan.hpp"
 
 namespace hocket::jit {
@@ -20,8 +21,9 @@ inline constexpr int least_capability = 80;
 // text, and behind it the address of a TwinCode in hexadecimal digits.
 inline constexpr const char* twin_image = "hocket twin ";
 
-// capability: the device's compute capability, 80 for 8.0. Throws NoCompiler, or hocket::Error
+// capability: the device's compute capability, 80 for 8.0. cache: is asked before anything is compiled, but
+// for the processor. Throws NoCompiler, or hocket::Error
 // (invalid_argument: the device is too old; internal: LLVM's message).
-DeviceImage device_image(const DeviceShape& shape, int capability);
+DeviceImage device_image(const DeviceShape& shape, int capability, const CodeCache& cache);
 
 }  // namespace hocket::jit

@@ -20,18 +20,19 @@ bool multiplies(const dsl::RankProgram& program, ReduceOp op, const dsl::Formula
 
 class ShapeMaker {
   public:
-    ShapeMaker(const dsl::RankProgram& program, DataType type, ReduceOp op, const dsl::Formula& defined,
-               bool copies)
-        : program_(program), type_(type), op_(op), defined_(defined), copies_(copies), before_(ops()) {
+    ShapeMaker(const dsl::RankProgram& program, DataType type, ReduceOp op, const dsl::Formula& defined)
+        : program_(program), type_(type), op_(op), defined_(defined), before_(ops()) {
         for (dsl::OpId id = 0; id < ops(); ++id)
             for (const dsl::OpId next : program.ops[id].successors) before_[next].push_back(id);
     }
 
     DeviceShape make() {
-        shape_.areas = static_cast<std::uint32_t>(program_.areas()) + 1;
+        shape_.areas = static_cast<std::uint32_t>(areas_of_kernel(program_));
         shape_.peers = static_cast<std::uint32_t>(program_.local_peers.size());
-        if (copies_ && program_.input() != dsl::Share::none) copy_input();
+        copy_input();
         for (dsl::OpId id = 0; id < ops(); ++id) add(id);
+        meet();
+        copy_output();
         return std::move(shape_);
     }
 
@@ -45,24 +46,52 @@ class ShapeMaker {
     }
 
     void copy_input() {
-        const std::uint32_t begin = program_.input_origin, callers = shape_.areas - 1;
-        const dsl::Rational last = program_.input() == dsl::Share::own
-                                       ? dsl::Rational(program_.rank + 1, program_.ranks)
-                                       : dsl::Rational(1);
+        if (program_.input() == dsl::Share::none) return;
+        copy(dsl::input_area, callers_input(program_), program_.input_origin,
+             last_of(program_.input(), dsl::Rational(0)),
+             multiplies(program_, op_, defined_) ? KernelShape::product_of(type_) : one_operand());
+        has_new_copy_ = true;
+    }
+
+    void copy_output() {
+        if (!stages_output(program_)) return;
+        copy(callers_output(program_), dsl::output_area, program_.output_origin,
+             last_of(program_.output(), dsl::Rational(program_.buffers - 1)), one_operand());
+        shape_.steps.back().synchronizes = true;
+    }
+
+    KernelShape one_operand() const { return KernelShape::of(type_, op_, 1, 1); }
+
+    dsl::Rational last_of(dsl::Share share, const dsl::Rational& first) const {
+        return first + (share == dsl::Share::own ? dsl::Rational(program_.rank + 1, program_.ranks)
+                                                 : dsl::Rational(1));
+    }
+
+    void copy(dsl::AreaId to, dsl::AreaId from, dsl::BoundaryId begin, const dsl::Rational& last,
+              const KernelShape& kernel) {
         const auto& boundaries = program_.boundaries;
         const auto end = std::ranges::lower_bound(boundaries, last);
-        if (end == boundaries.end() || *end != last) refuse(0, "its input ends at no boundary");
+        if (end == boundaries.end() || *end != last) refuse(0, "its input or output ends at no boundary");
         shape_.steps.push_back({.kind = DeviceStep::Kind::elements,
                                 .operation = 0,
-                                .kernel = multiplies(program_, op_, defined_)
-                                              ? KernelShape::product_of(type_)
-                                              : KernelShape::of(type_, op_, 1, 1),
-                                .areas = {dsl::input_area, callers},
+                                .kernel = kernel,
+                                .areas = {to, from},
                                 .operands = 1,
                                 .begin = begin,
                                 .end = static_cast<std::uint32_t>(end - boundaries.begin())});
-        has_new_copy_ = true;
     }
+
+    // A stripe ends when all ranks are done with it: nobody reads or writes another rank's memory any more.
+    void meet() {
+        const std::uint32_t signal = program_.signals + 1;
+        forget_steps();
+        shape_.steps.push_back({.kind = DeviceStep::Kind::signal, .operation = end(), .message = signal});
+        for (std::uint32_t peer = 0; peer < shape_.peers; ++peer)
+            shape_.steps.push_back(
+                {.kind = DeviceStep::Kind::await, .operation = end(), .peer = peer, .message = signal});
+    }
+
+    std::uint32_t end() const { return static_cast<std::uint32_t>(ops()); }
 
     void add(dsl::OpId id) {
         const dsl::Op& op = program_.ops[id];
@@ -72,7 +101,7 @@ class ShapeMaker {
                 return shape_.steps.push_back(
                     {.kind = DeviceStep::Kind::signal, .operation = id, .message = op.message});
             case Kind::await:
-                if (!is_needed(op)) return;
+                if (op.guards_buffers) return;  // the ranks meet at the end
                 forget_steps();
                 return shape_.steps.push_back({.kind = DeviceStep::Kind::await,
                                                .operation = id,
@@ -86,15 +115,6 @@ class ShapeMaker {
             case Kind::compute:
                 refuse(id, "no kernel does this");
         }
-    }
-
-    // A wait that only keeps the rank's input lent is not needed if local peers read a copy: copies of even
-    // and odd epochs are apart, and a local peer that the next start waits for has ended this one.
-    bool is_needed(const dsl::Op& await) const {
-        if (!await.guards_buffers || !copies_ || program_.shares_output) return true;
-        return std::ranges::none_of(program_.ops, [&](const dsl::Op& op) {
-            return op.kind == Kind::await && !op.guards_buffers && op.peer == await.peer;
-        });
     }
 
     void add_elements(dsl::OpId id) {
@@ -139,7 +159,6 @@ class ShapeMaker {
     const DataType type_;
     const ReduceOp op_;
     const dsl::Formula& defined_;
-    const bool copies_;
     std::vector<std::vector<dsl::OpId>> before_;  // by operation: those that it waits for
     std::set<dsl::OpId> new_steps_;               // since the last barrier
     bool has_new_copy_ = false;
@@ -149,9 +168,9 @@ class ShapeMaker {
 }  // namespace
 
 std::optional<std::string> why_no_device_kernel(const dsl::RankProgram& program) {
-    if (program.signals > most_signals)
+    if (program.signals >= most_signals)
         return fmt::format("it has {} signals, and a device's lines count to {}", program.signals,
-                           most_signals);
+                           most_signals - 1);
     for (const dsl::Op& op : program.ops) {
         if (op.is_message())
             return fmt::format("ranks {} and {} share no memory: messages are the host's", program.rank,
@@ -163,13 +182,13 @@ std::optional<std::string> why_no_device_kernel(const dsl::RankProgram& program)
     return std::nullopt;
 }
 
-bool copies_input(const dsl::RankProgram& program, ReduceOp op, const dsl::Formula& defined, bool must_copy) {
-    return must_copy || program.protocol == dsl::Protocol::latency || multiplies(program, op, defined);
+bool stages_output(const dsl::RankProgram& program) {
+    return program.shares_output && program.output() != dsl::Share::none;
 }
 
 DeviceShape device_shape_of(const dsl::RankProgram& program, DataType type, ReduceOp op,
-                            const dsl::Formula& defined, bool copies) {
-    return ShapeMaker(program, type, op, defined, copies).make();
+                            const dsl::Formula& defined) {
+    return ShapeMaker(program, type, op, defined).make();
 }
 
 std::uint64_t most_stripes_of(const dsl::RankProgram& program) {

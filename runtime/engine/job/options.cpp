@@ -227,16 +227,20 @@ std::vector<std::string> schedule_path_from(std::string_view named) {
     return folders;
 }
 
+// Returns the place of a file or folder of this user's; "" if there is none.
+std::string place_in_cache(const Environment& environment, const std::string& file) {
+    const Reader reader(environment);
+    // The XDG Base Directory Specification says that a relative path is to be ignored.
+    if (const auto cache = reader.text("XDG_CACHE_HOME"); cache && cache->front() == '/')
+        return *cache + "/hocket/" + file;
+    const auto home = reader.text("HOME");
+    return home ? *home + "/.cache/hocket/" + file : "";
+}
+
 }  // namespace
 
 std::string default_tuning_file(const Environment& environment) {
-    const Reader reader(environment);
-    const std::string file = "hocket/tuning.json";
-    // The XDG Base Directory Specification says that a relative path is to be ignored.
-    if (const auto cache = reader.text("XDG_CACHE_HOME"); cache && cache->front() == '/')
-        return *cache + "/" + file;
-    const auto home = reader.text("HOME");
-    return home ? *home + "/.cache/" + file : "";
+    return place_in_cache(environment, "tuning.json");
 }
 
 std::optional<std::string> library_folder() {
@@ -280,6 +284,8 @@ Options resolve(const Choices& choices, const Environment& environment) {
         choices.shares_buffers ? *choices.shares_buffers : reader.is_on("HOCKET_SHARE_BUFFERS", false);
     options.cuda_ipc = reader.is_on("HOCKET_CUDA_IPC", true);
     options.cuda_plans = reader.is_on("HOCKET_CUDA_PLANS", false);
+    const auto code = reader.text("HOCKET_CUDA_CODE");
+    options.cuda_code = !code ? place_in_cache(environment, "kernels") : *code == "off" ? "" : *code;
     options.cuda_launches_block = reader.text("CUDA_LAUNCH_BLOCKING").value_or("0") == "1";
     reader.is_on(transport::encryption_variable, false);  // read where connections are made; refused here
     options.hand_over = hand_over_from(reader);

@@ -10,7 +10,7 @@
 #include "runtime/engine/messages/stage_message.hpp"
 #include "runtime/engine/plan/plan.hpp"
 #include "runtime/engine/reports/in_flight.hpp"
-#include "runtime/engine/run/direct_start.hpp"
+#include "runtime/engine/run/kernel_start.hpp"
 #include "runtime/engine/run/small_run.hpp"
 #include "runtime/engine/run/staged.hpp"
 #include "runtime/engine/run/startable_plan.hpp"
@@ -30,7 +30,8 @@ constexpr auto attended_for = 500ms;   // after a call, for programs that test r
 constexpr auto watch_interval = 10ms;  // between checks of the job's health while messages flow
 
 constexpr auto longest_sleep = 1s;
-constexpr std::uint64_t elsewhere = 0x656c736577686572;  // identity of operations outside Progress
+constexpr std::uint64_t elsewhere = 0x656c736577686572;   // identity of operations outside Progress
+constexpr std::uint64_t on_devices = 0x6f6e646576696365;  // of starts that all ranks run as kernels
 constexpr auto sleep_after_departure = 20ms;
 constexpr auto sleep_beside_copies = 100us;  // a device rings no bell
 
@@ -109,6 +110,9 @@ Execution& Progress::start(const std::shared_ptr<StartablePlan>& plan, const Ext
     Gate::Visit visit(gate_);
     const Presence presence(*this);
     Execution& execution = begin(plan, extent, send, recv, factor, limit, buffers);
+    // One that is to come on the caller's stream does so in the call; the first of a plan waits for all
+    // ranks.
+    wait_for_others(visit, Clock::time_point::max(), [&] { return !execution.holds_call(); });
     if (execution.status_of_all() == Status::in_progress) left_alone_.note_start();
     return execution;
 }
@@ -120,8 +124,36 @@ void Progress::run(const std::shared_ptr<StartablePlan>& plan, const Extent& ext
     if (may_end_at_once && run_at_once(*plan, extent, send, recv, factor)) return;
     const Presence presence(*this);
     Execution& execution = begin(plan, extent, send, recv, factor, std::nullopt, buffers);
-    wait_for_others(visit, Clock::time_point::max(), HasEnded(execution));
+    const HasEnded has_ended(execution);
+    wait_for_others(visit, Clock::time_point::max(), [&] { return execution.is_on_stream() || has_ended(); });
+    if (!has_ended()) return leave_on_stream(execution);
     finish(execution);
+}
+
+// Nobody waits for the execution's end: retire() gives it back, and a failure is told by the next call.
+void Progress::leave_on_stream(Execution& execution) {
+    left_on_stream_.push_back(&execution);
+    left_alone_.note_start();
+}
+
+std::optional<Failure> Progress::failure() {
+    Gate::Visit visit(gate_);
+    if (!failure_ && !is_alone())
+        if (auto news = bad_news()) fail(std::move(*news));
+    // Nobody else may look at starts that have been left on streams.
+    if (!failure_ && !left_on_stream_.empty() && !gate_.driven()) {
+        const Presence presence(*this);
+        step();
+        watch(Clock::now());
+    }
+    if (!failure_) watch_graphs();
+    return failure_;
+}
+
+void Progress::finish_on_stream() {
+    Gate::Visit visit(gate_);
+    const Presence presence(*this);
+    wait_for_others(visit, Clock::time_point::max(), [&] { return left_on_stream_.empty() || failure_; });
 }
 
 // Returns false if it has done nothing that begin() would not do again.
@@ -150,17 +182,21 @@ Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, const Ext
                            const device::Buffers* buffers) {
     if (failure_) throw Error(failure_->status, failure_->text);
     if (plan->computer() || extent.arguments) plan->check_arguments(extent.arguments.get(), extent.count);
-    const std::uint64_t history = mix(history_, plan->identity(extent));
+    const bool is_kernel = buffers && KernelStart::is_for(*plan, extent, *buffers);
+    const std::uint64_t identity = plan->identity(extent);
+    const std::uint64_t history = mix(history_, is_kernel ? mix(identity, on_devices) : identity);
     Start start{.plan = plan.get(),
                 .count = extent.count,
                 .uneven = extent.uneven,
                 .send = static_cast<const std::byte*>(send),
                 .recv = static_cast<std::byte*>(recv),
+                .is_kernel = is_kernel,
                 .factor = factor,
                 .arguments = extent.arguments,
                 .number = started_,
                 .sequence = next_sequence_,
-                .checksum = static_cast<std::uint32_t>(history >> 32)};
+                .checksum = static_cast<std::uint32_t>(history >> 32),
+                .identity = identity};
     flight_.begin(plan->label(), started_, extent.count, start.checksum);
     const record::Moment began = tracer_ ? Tracer::now() : 0;
     Execution& execution = make_execution(*plan, start, buffers);
@@ -184,7 +220,8 @@ Execution& Progress::make_execution(StartablePlan& plan, Start& start, const dev
         if (buffer_uses_ && !buffers) buffer_uses_->note(start);
         const bool has_adopted = local_peers_ && local_peers_->window().has_adopted();
         if (buffers || has_adopted)
-            resolved = ResolvedBuffers(start, buffers, has_adopted ? &local_peers_->window() : nullptr);
+            resolved =
+                ResolvedBuffers(start, buffers, kernels_, has_adopted ? &local_peers_->window() : nullptr);
         lent_.reserve(lent_.size() + 1);
         in_flight_.reserve(in_flight_.size() + start.tiles());
         Execution& execution =

@@ -26,6 +26,7 @@
 #include "runtime/engine/reports/failure.hpp"
 #include "runtime/engine/reports/tracer.hpp"
 #include "runtime/engine/run/execution.hpp"
+#include "runtime/engine/run/shared_kernels.hpp"
 #include "runtime/engine/start/buffer_uses.hpp"
 #include "runtime/transport/bootstrap/bootstrap.hpp"
 #include "runtime/transport/fabric/fabric.hpp"
@@ -51,7 +52,8 @@ class Progress {
                      std::optional<std::chrono::milliseconds> limit = std::nullopt,
                      const device::Buffers* buffers = nullptr);
 
-    // Does start() and wait() in one call.
+    // Does start() and wait() in one call. But a start that runs as kernels of devices returns once it is on
+    // the caller's stream; a failure is told by later calls.
     void run(const std::shared_ptr<StartablePlan>& plan, const Extent& extent, const void* send, void* recv,
              double factor = 1, const device::Buffers* buffers = nullptr);
 
@@ -80,6 +82,9 @@ class Progress {
     // progress on them.
     void finish_collectives();
 
+    // Waits until all starts have ended that run() has left on streams; before a rank leaves.
+    void finish_on_stream();
+
     // Makes progress until nothing is in flight, or the time has come. Returns true if nothing is in flight.
     bool move_until(Clock::time_point until);
 
@@ -100,7 +105,7 @@ class Progress {
 
     void while_still(const std::function<void()>& action);
 
-    // Returns the failure, if any. Never throws; checks the job's health, but not the fabric.
+    // Returns the failure, if any. Never throws; checks the job's health, and starts left on streams.
     std::optional<Failure> failure();
 
     // Enclose a collective operation that makes its progress elsewhere. It takes a number among the
@@ -134,6 +139,7 @@ class Progress {
                      const device::Buffers* buffers);
     Execution& make_execution(StartablePlan& plan, Start& start, const device::Buffers* buffers);
     void put_in_flight(Execution& execution, const Start& start);
+    void leave_on_stream(Execution& execution);
     void advance_begun(Execution& execution, const Start& start, std::chrono::milliseconds limit);
     void set_deadlines(Execution& execution, std::chrono::milliseconds limit) const;
     MessageRequest& begin(MessageStart message, const device::Buffers* buffers);
@@ -159,7 +165,9 @@ class Progress {
     std::size_t window() const;
     void require_lent(const Request& request) const;
     void announce();
+    std::uint64_t completed() const;
     void retire();
+    void give_back_ended();
     // Return the tensors still to be copied to the caller, without the gate; null if there are none.
     std::unique_ptr<GatheredTensors> finish(Execution& execution);
     std::unique_ptr<GatheredTensors> finish(MessageRequest& request);
@@ -171,6 +179,7 @@ class Progress {
     void sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_point until);
     void watch(Clock::time_point now);
     void watch_deadlines(Clock::time_point now);
+    void watch_graphs();
     void watch_departures(Clock::time_point now);
     void watch_standstill(Clock::time_point now);
     std::optional<transport::Account> account_of(std::uint64_t number);  // locks the gate
@@ -202,9 +211,10 @@ class Progress {
     std::chrono::milliseconds timeout_;
     Clock::duration spin_time_, long_yield_;
 
-    Gate gate_;                          // guards all members below
-    std::vector<Execution*> in_flight_;  // oldest first
-    std::vector<Execution*> lent_;       // to the caller: in flight, or ended but not yet collected
+    Gate gate_;                               // guards all members below
+    std::vector<Execution*> in_flight_;       // oldest first
+    std::vector<Execution*> lent_;            // to the caller: in flight, or ended but not yet collected
+    std::vector<Execution*> left_on_stream_;  // of them: those that nobody will collect
     std::vector<transport::Completion> completions_;
     std::uint64_t started_ = 0, next_sequence_ = 0;  // so far; the next tile's sequence number
     std::uint64_t history_ = 0;         // hash of all starts: once ranks differ, they never agree again
@@ -229,6 +239,7 @@ class Progress {
     int waits_without_yield_ = 0;
 
     DeadlineClock deadline_clock_;
+    SharedKernels kernels_;
 
     PointToPoint messages_;
     Sibling sibling_;

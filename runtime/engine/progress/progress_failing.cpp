@@ -43,17 +43,34 @@ std::string latest_of(const transport::Account& account) {
 
 }  // namespace
 
-std::optional<Failure> Progress::failure() {
-    Gate::Visit visit(gate_);
-    if (!failure_ && !is_alone())
-        if (auto news = bad_news()) fail(std::move(*news));
-    return failure_;
+// Starts in graphs are no operations in flight. One that has given up because another rank has is told by
+// that rank.
+void Progress::watch_graphs() {
+    using Reason = jit::DeviceReport::Reason;
+    const auto given_up = kernels_.given_up_in_graph();
+    if (!given_up || std::ranges::any_of(in_flight_, &Execution::is_on_stream)) return;
+    const auto reason = static_cast<Reason>(given_up->report.reason);
+    if (reason != Reason::deadline && reason != Reason::mismatch) return;
+    const std::string what = fmt::format("{} by {} in a graph", given_up->collective, given_up->schedule);
+    const std::string where = given_up->location.empty() ? "" : fmt::format(" at {}", given_up->location);
+    if (reason == Reason::mismatch)
+        return fail(could_not_go_on(
+            Status::mismatch,
+            fmt::format("{}: rank {} has started something else{}", what, given_up->peer, where),
+            bootstrap_.rank(), in_flight()));
+    fail(could_not_go_on(Status::timeout,
+                         fmt::format("{} did not finish within {} ms: it waited for rank {}{}; launch such a "
+                                     "graph on all ranks, in the same order among all starts",
+                                     what, timeout_.count(), given_up->peer, where),
+                         bootstrap_.rank(), in_flight()));
 }
 
 // Checks for everything that can keep an operation from ever ending.
 void Progress::watch(Clock::time_point now) {
     if (failure_) return;
     if (auto news = bad_news()) return fail(std::move(*news));
+    watch_graphs();
+    if (failure_) return;
     watch_departures(now);
     if (!failure_) watch_deadlines(now);
     if (!failure_) watch_standstill(now);
@@ -269,6 +286,7 @@ std::optional<Failure> Progress::bad_news() const {
 // this check the operation could still succeed here, with data sent before the failure. Reported mismatches
 // are skipped: the mismatched operation detects them itself, and can name both sides' operations.
 void Progress::hear_bad_news() {
+    if (!failure_) watch_graphs();
     if (failure_ || !bootstrap_.has_bad_news()) return;
     auto news = bad_news();
     if (news && news->status != Status::mismatch) fail(std::move(*news));
@@ -365,6 +383,7 @@ void Progress::fail(Failure failure) {
 // window.
 void Progress::let_go() {
     bool others_may_copy = messages_.let_go();
+    kernels_.give_up();
     for (Execution* execution : in_flight_) others_may_copy |= execution->let_go();
     if (others_may_copy) local_peers_->withdraw(Clock::now() + others_copies_end_within);
 }

@@ -95,14 +95,24 @@ void Progress::look_at_messages() {
 // same operations in the same order, so the oldest one that any rank waits for may advance on every rank.
 std::size_t Progress::window() const {
     std::size_t messages = 0, end = 0;
-    while (end < in_flight_.size()) {
-        messages += in_flight_[end]->messages();
-        if (end > 0 && messages > dsl::window_messages) break;
+    const Execution* oldest = nullptr;
+    for (; end < in_flight_.size(); ++end) {
+        const Execution& execution = *in_flight_[end];
+        if (execution.is_on_stream()) continue;  // it uses no slot, and sends nothing
+        messages += execution.messages();
+        if (oldest && messages > dsl::window_messages) break;
+        if (!oldest) oldest = &execution;
         // A slot can be reused once its last tile and all tiles before that are complete.
-        if (in_flight_[end]->sequence() - in_flight_.front()->sequence() >= LocalPeers::slots) break;
-        ++end;
+        if (execution.sequence() - oldest->sequence() >= LocalPeers::slots) break;
     }
     return end;
+}
+
+// Returns the sequence number before which no start uses a slot.
+std::uint64_t Progress::completed() const {
+    const auto first = std::ranges::find_if(
+        in_flight_, [](const Execution* execution) { return !execution->is_on_stream(); });
+    return first == in_flight_.end() ? next_sequence_ : (*first)->sequence();
 }
 
 void Progress::arrived(const transport::Completion& completion) {
@@ -132,6 +142,9 @@ void Progress::retire() {
     const auto first = std::find_if(in_flight_.begin(), in_flight_.end(), ended);
     if (first == in_flight_.end()) return;
     const record::Moment now = record::coarse_now();
+    const bool stream_moves = std::any_of(first, in_flight_.end(), [&](const Execution* execution) {
+        return ended(execution) && execution->is_on_stream();
+    });
     const auto rest = std::remove_if(first, in_flight_.end(), [&](const Execution* execution) {
         if (!ended(execution)) return false;
         flight_.end(execution->number(), execution->status(), now);
@@ -139,9 +152,23 @@ void Progress::retire() {
         return true;
     });
     in_flight_.erase(rest, in_flight_.end());
-    if (local_peers_)
-        local_peers_->complete(in_flight_.empty() ? next_sequence_ : in_flight_.front()->sequence());
+    if (local_peers_) local_peers_->complete(completed());
+    // What is behind it on a stream could not begin before.
+    if (stream_moves)
+        for (Execution* execution : in_flight_)
+            if (execution->is_on_stream()) set_deadlines(*execution, timeout_);
+    give_back_ended();
     announce();
+}
+
+// Those that nobody will collect.
+void Progress::give_back_ended() {
+    std::erase_if(left_on_stream_, [this](Execution* execution) {
+        if (execution->status() != Status::success) return false;
+        std::erase(lent_, execution);
+        give_back(*execution);
+        return true;
+    });
 }
 
 }  // namespace hocket::engine

@@ -280,6 +280,8 @@ std::string describe(const Execution& execution) {
 std::string details_of(const Execution& execution) {
     const Plan& plan = execution.plan();
     std::string text = record::source_text(*plan.label());
+    if (plan.runs_on_devices() && plan.reduces())
+        text += execution.start().is_kernel ? ", on devices" : ", in memory of the host";
     const auto& arguments = execution.start().arguments;
     if (arguments && !arguments->parameters.empty())
         text += fmt::format(", with parameters {}", list(std::span<const double>(arguments->parameters)));

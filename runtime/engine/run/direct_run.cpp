@@ -1,6 +1,5 @@
 #include "runtime/engine/run/direct_run.hpp"
 
-#include "runtime/engine/run/device_run.hpp"
 #include "runtime/engine/run/execution.hpp"
 #include "runtime/engine/run/staged.hpp"
 #include "runtime/engine/start/start_buffers.hpp"
@@ -23,8 +22,10 @@ void DirectRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_
     begun_ = nullptr;
     disagreement_.reset();
     met_ = 0;
-    is_done_ = false;
-    stage_ = Stage::closed;
+    is_done_ = is_on_stream_ = false;
+    holds_call_ = start.direct && start.direct->is_on_stream();
+    // Where all ranks must be alike, nobody looks for one whose buffers are on the host.
+    stage_ = start.direct || !SharedKernels::suits(*start.plan) ? Stage::closed : Stage::running;
     if (start.direct)
         binding_ = start.plan->bind(layout_of(start));
     else
@@ -35,6 +36,8 @@ void DirectRun::begin_run(Run& run) {
     run.begin(start_, tile_, local_peers_);
     begun_ = &run;
     is_done_ = run.is_done();
+    is_on_stream_ = run.is_on_stream();
+    holds_call_ = false;
     binding_.reset();
 }
 
@@ -75,6 +78,10 @@ bool DirectRun::advance_run(transport::Fabric* fabric, std::uint64_t& budget) {
 }
 
 bool DirectRun::enter() {
+    if (start_.direct && start_.direct->has_met()) {
+        run_on_devices();
+        return true;
+    }
     if (!local_peers_->is_free(sequence_)) return false;
     if (start_.direct && !start_.direct->may_be_used(local_peers_->members())) return false;
     LocalPeers::Shown& own = local_peers_->shown(local_peers_->self(), sequence_);
@@ -131,10 +138,7 @@ void DirectRun::open() {
 }
 
 void DirectRun::run_on_devices() {
-    if (!on_devices_ && start_.direct->launch())
-        on_devices_ = std::make_unique<DeviceRun>();
-    else if (!on_devices_)
-        on_devices_ = std::make_unique<GraphRun>(*start_.plan, execution_);
+    if (!on_devices_) on_devices_ = start_.direct->make_run(execution_);
     begin_run(*on_devices_);
     stage_ = Stage::running;
 }

@@ -1,9 +1,10 @@
 // One start on one host: from device to device if all ranks can, otherwise the usual way. A rank that cannot,
-// because its buffers are on the host, publishes that and waits for no other rank.
+// because its buffers are on the host, publishes that and waits for no other rank. Starts that are kernels
+// (KernelStart) meet once; later ones are launched at once.
 //
 // The ranks pass two marks. At the first, each rank publishes its areas, or that it cannot go direct; at the
 // second, that it has opened the memory that it needs, or could not. Only if all could does each rank run its
-// program on the devices: as copies (GraphRun), or as a kernel (DeviceRun). Nothing has been copied before
+// program on the devices: as copies (GraphRun), or as a kernel (KernelRun). Nothing has been copied before
 // that, so the usual run, too, starts from nothing.
 #pragma once
 
@@ -12,9 +13,10 @@
 #include <optional>
 
 #include "runtime/base/layout.hpp"
-#include "runtime/engine/run/direct_start.hpp"
+#include "runtime/engine/run/device_start.hpp"
 #include "runtime/engine/run/graph_run.hpp"
 #include "runtime/engine/run/run.hpp"
+#include "runtime/engine/run/shared_kernels.hpp"
 
 namespace hocket::engine {
 

@@ -68,6 +68,10 @@ class Execution : public Request {
 
     bool let_go() { return run_->let_go(); }
 
+    // As in Run, while it is in progress.
+    bool is_on_stream() const { return run_->is_on_stream(); }
+    bool holds_call() const { return status_ == Status::in_progress && run_->holds_call(); }
+
     // Returns true if the next step is a device's, which rings no bell. awaited_of_device() describes it, for
     // people. All tiles of a start share its staging, which the first tile keeps.
     bool waits_for_device() const {

@@ -86,7 +86,7 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_p
         start.plan->bind(start.uneven ? *start.uneven : Layout(tile_.elements()), start.arguments.get());
     arguments_ = start.arguments;
     local_peers_ = local_peers;
-    direct_ = start.direct;
+    direct_ = static_cast<DirectStart*>(start.direct);  // kernels have a run of their own
     send_ = start.send;
     recv_ = start.recv;
     factor_ = start.factor;

@@ -29,6 +29,19 @@ namespace hocket::engine {
 
 using Member = int;  // index of a rank of the host, in the order of ranks
 
+// The memory by which a rank's kernel works with those of other ranks (SharedKernel), as they see it.
+struct KernelCard {
+    device::Exported memory;
+    std::uint64_t context;  // of the device, in the rank's process
+    // The offsets of its input, output and work area in the memory, and the boundaries of x at which the
+    // first two begin.
+    std::array<std::uint64_t, 3> areas;
+    std::array<std::uint32_t, 2> origins;
+    // The most that the rank's device runs at a time, and the most stripes that its program allows.
+    std::uint32_t blocks, threads;
+    std::uint64_t stripes;
+};
+
 class LocalPeers {
   public:
     static constexpr std::uint64_t slots = 8;
@@ -72,10 +85,7 @@ class LocalPeers {
         // that lie before it (the memory less these bytes is the area's virtual base).
         std::array<device::Exported, dsl::areas_of_a_rank> areas;
         std::array<std::uint64_t, dsl::areas_of_a_rank> skipped;
-        // Of a start that is to be a kernel of the device: the memory where others' signals go, the starts
-        // with it so far, and how many stripes this rank takes at most.
-        device::Exported signals;
-        std::uint64_t starts, most_stripes;
+        KernelCard kernel;  // of a start that is to be a kernel of the device
     };
 
     // The state that a rank publishes for one start. A tiny input lies in the line itself, so that only one

@@ -1,6 +1,7 @@
 #include "runtime/engine/run/resolved_buffers.hpp"
 
 #include "runtime/engine/run/direct_start.hpp"
+#include "runtime/engine/run/kernel_start.hpp"
 #include "runtime/engine/run/staged.hpp"
 
 namespace hocket::engine {
@@ -10,9 +11,12 @@ ResolvedBuffers::~ResolvedBuffers() = default;
 ResolvedBuffers::ResolvedBuffers(ResolvedBuffers&&) noexcept = default;
 ResolvedBuffers& ResolvedBuffers::operator=(ResolvedBuffers&&) noexcept = default;
 
-ResolvedBuffers::ResolvedBuffers(Start& start, const device::Buffers* on_device,
+ResolvedBuffers::ResolvedBuffers(Start& start, const device::Buffers* on_device, SharedKernels& kernels,
                                  const transport::Window* window) {
-    if (on_device) direct_ = DirectStart::begin(start, *on_device);
+    if (start.is_kernel)
+        direct_ = std::make_unique<KernelStart>(start, *on_device, kernels);
+    else if (on_device)
+        direct_ = DirectStart::begin(start, *on_device);
     start.direct = direct_.get();
     if (on_device && !direct_) staging_ = stage(start, *on_device);
     start.staging = staging_.get();

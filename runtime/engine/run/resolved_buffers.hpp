@@ -6,7 +6,8 @@
 //   registered memory, with outer pages    the window's own memory (OuterPages)
 //     that the window does not have
 //   memory of a device                     the same memory while all ranks can copy from device to device
-//                                          (DirectStart); else pinned memory of the host (device::Staging)
+//                                          (DirectStart), or if kernels of all ranks run the start
+//                                          (KernelStart); else pinned memory of the host (device::Staging)
 //   anything else                          the buffer itself
 //
 // Local peers may need a copy of a part of a buffer; the run makes that copy, because it knows which part
@@ -23,13 +24,18 @@
 
 namespace hocket::engine {
 
+class DeviceStart;
+class SharedKernels;
+
 class ResolvedBuffers {
   public:
     ResolvedBuffers();
     // Replaces the start's buffers by the memory that operations work on, and fills it; the start refers to
-    // this object from then on. on_device: null if both buffers are on the host. window: null if it has
-    // adopted no memory. Throws hocket::Error like device::Staging and device::DirectBuffer.
-    ResolvedBuffers(Start& start, const device::Buffers* on_device, const transport::Window* window);
+    // this object from then on. on_device: null if both buffers are on the host. kernels: of the
+    // communicator. window: null if it has adopted no memory. Throws hocket::Error like
+    // device::Staging and device::DirectBuffer.
+    ResolvedBuffers(Start& start, const device::Buffers* on_device, SharedKernels& kernels,
+                    const transport::Window* window);
     ~ResolvedBuffers();
     ResolvedBuffers(ResolvedBuffers&&) noexcept;
     ResolvedBuffers& operator=(ResolvedBuffers&&) noexcept;
@@ -52,7 +58,7 @@ class ResolvedBuffers {
     std::unique_ptr<GatheredTensors> take_tensors() { return std::move(tensors_); }
 
   private:
-    std::unique_ptr<DirectStart> direct_;
+    std::unique_ptr<DeviceStart> direct_;
     std::unique_ptr<device::Staging> staging_;
     OuterPages outer_pages_;
     std::unique_ptr<GatheredTensors> tensors_;

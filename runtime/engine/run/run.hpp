@@ -44,6 +44,11 @@ class Run {
     virtual void complete(dsl::OpId op) = 0;
 
     bool is_done() const { return is_done_; }
+    // Returns true if the caller's stream will have the result, so that nobody needs to wait here.
+    bool is_on_stream() const { return is_on_stream_; }
+    // Returns true while a start has not been put on the caller's stream that is to come there: the call that
+    // starts it waits for that.
+    bool holds_call() const { return holds_call_; }
     const std::optional<Disagreement>& disagreement() const { return disagreement_; }
 
     // Call after a failure, before the end: stops this rank's devices from copying from or to others. Returns
@@ -74,7 +79,7 @@ class Run {
 
   protected:
     // Members instead of virtual functions, because they are read after every step.
-    bool is_done_ = true;
+    bool is_done_ = true, is_on_stream_ = false, holds_call_ = false;
     std::optional<Disagreement> disagreement_;
 };
 

@@ -1,128 +1,19 @@
-// Collectives that combine memory of devices as kernels of the devices (HOCKET_CUDA_PLANS).
-#include <algorithm>
-#include <cmath>
-#include <csignal>
+// Collectives that combine memory of devices as kernels of the devices: the host's bits.
 #include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <vector>
 
-#include "capi/vocabulary.hpp"
-#include "tests/capi/device/messages.hpp"
+#include "tests/capi/device/plans.hpp"
 #include "tests/runtime/engine/random_schedules.hpp"
-#include "tests/support/random_elements.hpp"
 #include "tests/support/tally.hpp"
 #include "tests/support/temporary_folder.hpp"
-#include "tests/support/test.hpp"
 
 using namespace hocket;
 using namespace hocket::test;
 
 namespace {
-
-using Environment = std::map<std::string, std::string>;
-const Environment on = {{"HOCKET_CUDA_PLANS", "on"}};
-
-Environment with(Environment more) {
-    more.insert(on.begin(), on.end());
-    return more;
-}
-
-struct Combining {
-    hkt_collective collective;
-    std::string schedule;
-    DataType type = DataType::float32;
-    hkt_op op = HKT_SUM;
-    std::size_t count = 20'011;  // as the collective's function takes it
-    int root = 0;
-    bool in_place = false;
-};
-
-// In elements; and where the one buffer begins in the other in place.
-struct Sizes {
-    std::size_t send, recv, in_place = 0;
-};
-
-Sizes sizes_of(const Combining& what, int rank, int ranks) {
-    const std::size_t all = what.count * static_cast<std::size_t>(ranks);
-    switch (what.collective) {
-        case HKT_REDUCE_SCATTER:
-            return {all, what.count, what.count * static_cast<std::size_t>(rank)};
-        case HKT_REDUCE:
-            return {what.count, rank == what.root ? what.count : 0};
-        default:
-            return {what.count, what.count};
-    }
-}
-
-struct DestroyPlan {
-    void operator()(hkt_plan* plan) const { hkt_plan_destroy(plan); }
-};
-using Plan = std::unique_ptr<hkt_plan, DestroyPlan>;
-
-Plan plan_of(hkt_comm* comm, const Combining& what) {
-    hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
-    options.schedule = what.schedule.c_str();
-    options.root = what.root;
-    hkt_plan* plan = nullptr;
-    const hkt_type type = capi::all_types[static_cast<std::size_t>(what.type)];
-    must(comm, hkt_plan_create(comm, what.collective, type, what.op, &options, &plan));
-    return Plan(plan);
-}
-
-Bytes random_elements(DataType type, std::size_t count, std::uint64_t seed) {
-    Bytes bytes(count * element_size(type));
-    std::mt19937_64 random(seed);
-    fill_with_random(type, bytes.data(), count, random);
-    return bytes;
-}
-
-// Launches of plans' kernels by this process, where that can be counted.
-std::size_t launches(const Cuda& cuda) {
-    return Cuda::is_fake() ? cuda.count("cuLaunchKernel") : 0;
-}
-
-// The same start on memory of the host and on a device, twice. kernels: by each start on a device; nullopt:
-// any number.
-void check(const Cuda& cuda, hkt_comm* comm, const Combining& what, std::optional<std::size_t> kernels = 1) {
-    const int rank = hkt_comm_rank(comm);
-    const std::size_t element = element_size(what.type);
-    const Sizes sizes = sizes_of(what, rank, hkt_comm_size(comm));
-    const Plan plan = plan_of(comm, what);
-    const bool is_one = what.in_place && sizes.recv > 0;
-    for (int start = 0; start < 2; ++start) {
-        Bytes from = random_elements(what.type, sizes.send, static_cast<std::uint64_t>(97 * rank + start));
-        Bytes to(sizes.recv * element, std::byte{0x77});
-        const DeviceMemory send(cuda, std::max<std::size_t>(1, from.size())),
-            recv(cuda, std::max<std::size_t>(1, to.size()));
-        send.write(from);
-        recv.write(to);
-        std::byte* const own = is_one ? from.data() + sizes.in_place * element : to.data();
-        must(comm, hkt_plan_start(plan.get(), from.data(), own, what.count, nullptr));
-        const std::size_t before = launches(cuda);
-        must(comm, hkt_plan_start(plan.get(), send.data(),
-                                  is_one ? send.data() + sizes.in_place * element : recv.data(), what.count,
-                                  nullptr));
-        if (Cuda::is_fake() && kernels)
-            expect(launches(cuda) - before == *kernels, std::to_string(launches(cuda) - before) + " kernels");
-        Bytes sent = send.read(), received = recv.read();
-        sent.resize(from.size());
-        received.resize(to.size());
-        // In place, nobody promises what the rest of send becomes.
-        if (is_one) {
-            const auto part = [&](Bytes& bytes) {
-                const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(sizes.in_place * element);
-                return Bytes(begin, begin + static_cast<std::ptrdiff_t>(sizes.recv * element));
-            };
-            expect(part(sent) == part(from), what.schedule + ": another result on a device, in place");
-        } else {
-            expect(sent == from, what.schedule + ": it wrote to what it sends");
-            expect(received == to, what.schedule + ": another result on a device");
-        }
-    }
-}
 
 std::vector<Combining> library_for(int ranks) {
     std::vector<Combining> all;
@@ -141,57 +32,7 @@ std::vector<Combining> library_for(int ranks) {
     return all;
 }
 
-void expect_in(const std::string& text, const std::string& part) {
-    expect(text.find(part) != std::string::npos, "\"" + part + "\" is not in: " + text);
-}
-
-// Ranks of one host, which may fail, and then may leave something behind.
-std::vector<Outcome> run_on_a_host(int ranks, Environment more,
-                                   const std::function<void(int, const Cuda&)>& body) {
-    more.emplace("FAKE_CUDA_DELAY_US", "60");
-    return run_ranks({ranks, with(std::move(more)), 50}, [&](int rank) {
-        setenv("HOCKET_HOST_ID", "a", 1);
-        body(rank, Cuda::load());
-    });
-}
-
-// Each rank is a thread; ranks_of: by process.
-void run_threads(const std::vector<int>& ranks_of, const std::function<void(const Cuda&, hkt_comm*)>& body) {
-    int all = 0;
-    for (const int ranks : ranks_of) all += ranks;
-    const auto outcomes =
-        run_on_a_host(static_cast<int>(ranks_of.size()), {}, [&](int process, const Cuda& cuda) {
-            int first = 0;
-            for (int before = 0; before < process; ++before)
-                first += ranks_of[static_cast<std::size_t>(before)];
-            const int own = ranks_of[static_cast<std::size_t>(process)];
-            std::vector<std::string> errors(static_cast<std::size_t>(own));
-            std::vector<std::thread> threads;
-            for (int i = 0; i < own; ++i)
-                threads.emplace_back([&, i] {
-                    try {
-                        cuda.use_device(0);
-                        hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
-                        options.rank = first + i;
-                        options.world_size = all;
-                        const Comm comm = join(&options);
-                        body(cuda, comm.get());
-                    } catch (const std::exception& error) {
-                        errors[static_cast<std::size_t>(i)] = error.what();
-                    }
-                });
-            for (std::thread& thread : threads) thread.join();
-            for (const std::string& error : errors) expect(error.empty(), error);
-            if (!Cuda::is_fake()) return;
-            for (const char* what : {"pinned", "streams", "events", "opened"})
-                expect(cuda.count(what) == 0, std::string("left behind: ") + what);
-        });
-    CHECK(problems(outcomes) == "");
-}
-
 }  // namespace
-
-// ---- The host's bits ----------------------------------------------------------------------------
 
 TEST_CASE("the library's schedules that combine give the host's bits as kernels of devices") {
     for (const std::string hosts : {"aa", "aaa", "aaaa"}) {
@@ -352,38 +193,31 @@ TEST_CASE("random counts of several types, started in turn, give the host's bits
               on) == "");
 }
 
-// The other threads may allocate while a kernel waits, and wait for it.
-TEST_CASE("ranks that are threads of one process combine by way of the host, and say so") {
-    for (const std::vector<int>& ranks_of : {std::vector{3}, std::vector{2, 2}, std::vector{1, 2}}) {
+// To free memory waits for the device, and so for ranks that are ahead.
+TEST_CASE("ranks that are threads of one process give the host's bits as kernels of devices") {
+    for (const std::vector<int>& ranks_of : {std::vector{3}, std::vector{2, 1}}) {
         INFO(ranks_of.size() << " processes");
         run_threads(ranks_of, [&](const Cuda& cuda, hkt_comm* comm) {
-            for (const bool in_place : {false, true})
-                for (const char* schedule : {"direct", "ring"}) {
-                    const Combining what{
-                        .collective = HKT_ALL_REDUCE, .schedule = schedule, .in_place = in_place};
-                    const std::size_t element = 4;
-                    const Plan plan = plan_of(comm, what);
+            const Combining what{.collective = HKT_ALL_REDUCE};
+            const DeviceMemory send(cuda, 4 * what.count), recv(cuda, 4 * what.count);
+            DeviceStream stream(cuda);
+            must(comm, hkt_comm_set_stream(comm, stream.handle()));
+            for (const char* schedule : {"direct", "ring", "double_tree"})
+                for (const bool in_place : {false, true}) {
+                    const Plan plan = plan_of(comm, {.collective = HKT_ALL_REDUCE, .schedule = schedule});
                     for (int start = 0; start < 3; ++start) {
                         Bytes from = random_elements(what.type, what.count,
                                                      static_cast<std::uint64_t>(hkt_comm_rank(comm) + start));
-                        Bytes to(what.count * element);
-                        const DeviceMemory send(cuda, from.size()), recv(cuda, from.size());
                         send.write(from);
-                        must(comm, hkt_plan_start(plan.get(), from.data(), to.data(), what.count, nullptr));
                         const DeviceMemory& result = in_place ? send : recv;
                         must(comm,
                              hkt_plan_start(plan.get(), send.data(), result.data(), what.count, nullptr));
-                        expect(result.read() == to, "another result on a device");
+                        must(comm, hkt_plan_start(plan.get(), from.data(), from.data(), what.count, nullptr));
+                        expect(result.read(stream.handle()) == from, "another result on a device");
                     }
                 }
-            expect(launches(cuda) == 0, "a kernel waits for threads of its process");
-            const std::string told = hkt_comm_info(comm, "by_host");
-            const bool is_alone = ranks_of[0] == 1 && hkt_comm_rank(comm) == 0;
-            for (const char* schedule : {"direct", "ring"})
-                if (!is_alone)
-                    expect_in(told, std::string("all_reduce by ") + schedule +
-                                        ": ranks of the host are threads of one process");
-            if (is_alone) expect_in(told, "cannot go from device to device");
+            expect(hkt_comm_info(comm, "by_host") == std::string(), hkt_comm_info(comm, "by_host"));
+            must(comm, hkt_barrier(comm));
         });
     }
 }
@@ -445,7 +279,9 @@ TEST_CASE("a warm start allocates, loads and opens nothing") {
                   const Plan plan = plan_of(comm, {.collective = HKT_ALL_REDUCE, .schedule = "ring"});
                   const DeviceMemory memory(cuda, 400'000);
                   const auto start = [&] {
-                      must(comm, hkt_plan_start(plan.get(), memory.data(), memory.data(), 100'000, nullptr));
+                      hkt_request* request = nullptr;
+                      must(comm, hkt_plan_start(plan.get(), memory.data(), memory.data(), 100'000, &request));
+                      must(comm, hkt_wait(request));
                   };
                   start();
                   const auto counts = [&] {
@@ -453,7 +289,7 @@ TEST_CASE("a warm start allocates, loads and opens nothing") {
                       for (const char* function :
                            {"cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemFreeHost", "cuModuleLoadData",
                             "cuIpcOpenMemHandle", "cuIpcCloseMemHandle", "cuStreamCreate", "cuEventCreate",
-                            "cuMemsetD8Async"})
+                            "cuMemsetD8Async", "cuMemcpyHtoDAsync"})
                           all.push_back(cuda.count(function));
                       return all;
                   };
@@ -485,335 +321,22 @@ TEST_CASE("plans that ranks have made at different times start together") {
               on) == "");
 }
 
-// A kernel's memory is of one context, so there rank 1's kernel has been started less often than the others'.
-TEST_CASE("a rank that changes to another context of its device combines with the others") {
-    CHECK(
-        run_on_devices(
-            "aa",
-            [&](const Cuda& cuda, hkt_comm* comm) {
-                const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
-                const Plan plan = plan_of(comm, what);
-                void* other = nullptr;
-                must(cuda.context_create(&other, 0, 0), "cuCtxCreate");
-                for (int i = 0; i < 5; ++i) {
-                    if (hkt_comm_rank(comm) == 1 && i % 2 == 1)
-                        must(cuda.context_set_current(other), "cuCtxSetCurrent");
-                    else
-                        cuda.use_device(0);
-                    Bytes wanted = random_elements(what.type, what.count, static_cast<std::uint64_t>(i));
-                    const DeviceMemory memory(cuda, wanted.size());
-                    memory.write(wanted);
-                    const std::size_t before = launches(cuda);
-                    must(comm, hkt_plan_start(plan.get(), memory.data(), memory.data(), what.count, nullptr));
-                    if (Cuda::is_fake()) expect(launches(cuda) == before + 1, "it is no kernel");
-                    must(comm, hkt_plan_start(plan.get(), wanted.data(), wanted.data(), what.count, nullptr));
-                    expect(memory.read() == wanted, "another result");
-                }
-            },
-            with({{"HOCKET_TIMEOUT_MS", "8000"}})) == "");
-}
-
-// ---- By way of the host -------------------------------------------------------------------------
-
-TEST_CASE("starts that cannot be kernels go by way of the host, and say why once") {
-    if (!Cuda::is_fake()) HOCKET_SKIP("a real device can");
-    struct Way {
-        const char* name;
-        Environment more;  // of rank 1
-        std::string told[2];
-    };
-    const std::string other = "rank 1 cannot go from device to device";
-    const Way ways[] = {
-        {"no IPC", {{"HOCKET_CUDA_IPC", "off"}}, {other, "all_reduce by ring: HOCKET_CUDA_IPC is off"}},
-        {"blocking launches",
-         {{"CUDA_LAUNCH_BLOCKING", "1"}},
-         {other, "with CUDA_LAUNCH_BLOCKING=1 kernels"}},
-        {"an old device",
-         {{"FAKE_CUDA_CAPABILITY", "75"}},
-         {other, "the device has compute capability 7.5, and kernels of plans need 8.0"}},
-        {"a driver that refuses PTX", {{"FAKE_CUDA_CAPABILITY", "90"}}, {other, "cuModuleLoadData failed"}},
-        {"no compiler", {{"HOCKET_JIT_LIBRARY", "/nonexistent.so"}}, {other, "/nonexistent.so"}},
-    };
-    for (const Way& way : ways) {
-        INFO(way.name);
-        const auto outcomes = run_on_a_host(2, {}, [&](int rank, const Cuda& cuda) {
-            if (rank == 1)
-                for (const auto& [name, value] : way.more) setenv(name.c_str(), value.c_str(), 1);
-            const Comm comm = join();
-            for (int i = 0; i < 2; ++i)
-                check(cuda, comm.get(), {.collective = HKT_ALL_REDUCE, .schedule = "ring"}, 0);
-            const std::string told = hkt_comm_info(comm.get(), "by_host");
-            expect_in(told, way.told[rank]);
-            expect(std::ranges::count(told, '\n') == 0, "it says so more than once: " + told);
-        });
-        CHECK(problems(outcomes) == "");
-    }
-}
-
-TEST_CASE("a rank whose buffers are on the host takes the others with it") {
-    CHECK(run_on_devices(
-              "aaa",
-              [&](const Cuda& cuda, hkt_comm* comm) {
-                  constexpr std::size_t count = 20'000;
-                  const Plan plan = plan_of(comm, {.collective = HKT_ALL_REDUCE, .schedule = "direct"});
-                  for (int start = 0; start < 6; ++start) {
-                      const bool is_on_host = start % 3 != 2 && hkt_comm_rank(comm) == start % 3;
-                      Bytes wanted = random_elements(DataType::float32, count,
-                                                     static_cast<std::uint64_t>(start + hkt_comm_rank(comm)));
-                      Bytes host = wanted;
-                      const DeviceMemory memory(cuda, 4 * count);
-                      memory.write(host);
-                      void* const data = is_on_host ? host.data() : memory.data();
-                      const std::size_t before = launches(cuda);
-                      must(comm, hkt_plan_start(plan.get(), data, data, count, nullptr));
-                      if (Cuda::is_fake())
-                          expect(launches(cuda) - before == (start % 3 == 2 ? 1u : 0u), "the other way");
-                      must(comm, hkt_plan_start(plan.get(), wanted.data(), wanted.data(), count, nullptr));
-                      expect((is_on_host ? host : memory.read()) == wanted, "another result");
-                  }
-              },
-              on) == "");
-}
-
-TEST_CASE("without HOCKET_CUDA_PLANS combining goes by way of the host") {
-    CHECK(run_on_devices("aa", [&](const Cuda& cuda, hkt_comm* comm) {
-              check(cuda, comm, {.collective = HKT_ALL_REDUCE, .schedule = "ring"}, 0);
-              expect_in(hkt_comm_info(comm, "by_host"), "HOCKET_CUDA_PLANS is off");
-          }) == "");
-}
-
-TEST_CASE("ranks that differ in HOCKET_CUDA_PLANS are refused") {
-    const auto outcomes = run_ranks({2, {}, 50}, [&](int rank) {
-        setenv("HOCKET_CUDA_PLANS", rank == 0 ? "on" : "off", 1);
-        hkt_comm* comm = nullptr;
-        expect(hkt_comm_create(nullptr, &comm) == HKT_ERROR_MISMATCH, "it was not refused");
-        expect_in(hkt_last_error(), "the ranks differ in HOCKET_CUDA_PLANS");
-    });
-    CHECK(problems(outcomes) == "");
-}
-
-// ---- Failures -----------------------------------------------------------------------------------
-
-namespace {
-
-constexpr std::size_t count = 50'000;
-
-hkt_status start_ring(hkt_comm* comm, const DeviceMemory& memory, std::size_t elements,
-                      hkt_request** request) {
-    const Plan plan = plan_of(comm, {.collective = HKT_ALL_REDUCE, .schedule = "ring"});
-    hkt_request* made = nullptr;
-    hkt_status status = hkt_plan_start(plan.get(), memory.data(), memory.data(), elements, &made);
-    if (status != HKT_SUCCESS) return status;
-    if (request != nullptr) {
-        *request = made;
-        return HKT_SUCCESS;
-    }
-    return hkt_wait(made);
-}
-
-void expect_nothing_left(const Cuda& cuda) {
-    for (const char* what : {"pinned", "streams", "events", "opened"})
-        expect(cuda.count(what) == 0, std::string("left behind: ") + what);
-}
-
-}  // namespace
-
-TEST_CASE("a rank that does not start is named when the deadline comes") {
-    const Tally done;
-    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "1000"}}, [&](int rank, const Cuda& cuda) {
-        {
-            const DeviceMemory memory(cuda, 4 * count);
-            const Comm comm = join();
-            if (rank == 1) {
-                done.await(2);
-                return;
-            }
-            const hkt_status status = start_ring(comm.get(), memory, count, nullptr);
-            done.add();
-            const std::string text = hkt_comm_last_error(comm.get());
-            expect(status == HKT_ERROR_TIMEOUT, std::string(hkt_error_string(status)) + ": " + text);
-            expect_in(text, "rank 1");
-        }
-        if (Cuda::is_fake()) expect_nothing_left(cuda);
-    });
-    CHECK(problems(outcomes) == "");
-}
-
-TEST_CASE("a rank that is late is waited for") {
-    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "20000"}}, [&](int rank, const Cuda& cuda) {
+TEST_CASE("a rank that changes to another context of its device is told so, and the others, too") {
+    const auto outcomes = run_on_a_host(2, {{"HOCKET_TIMEOUT_MS", "8000"}}, [&](int rank, const Cuda& cuda) {
         const Comm comm = join();
-        for (int late = 0; late < 3; ++late) {
-            if (rank == late) std::this_thread::sleep_for(std::chrono::milliseconds(400));
-            check(cuda, comm.get(), {.collective = HKT_ALL_REDUCE, .schedule = "ring"});
-        }
-    });
-    CHECK(problems(outcomes) == "");
-}
-
-TEST_CASE("ranks that start different things on devices are told so") {
-    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "5000"}}, [&](int rank, const Cuda& cuda) {
-        const DeviceMemory memory(cuda, 4 * count);
-        const Comm comm = join();
-        const hkt_status status = start_ring(comm.get(), memory, rank == 2 ? count - 1 : count, nullptr);
-        const std::string text = hkt_comm_last_error(comm.get());
-        expect(status == HKT_ERROR_MISMATCH, std::string(hkt_error_string(status)) + ": " + text);
-        expect_in(text, "rank 2");
-    });
-    CHECK(problems(outcomes) == "");
-}
-
-TEST_CASE("a rank that dies while kernels wait for it is named, with the step that waits") {
-    if (!Cuda::is_fake()) HOCKET_SKIP("a real driver cannot hold a kernel");
-    const Tally launched;
-    const auto outcomes = run_on_a_host(3, {}, [&](int rank, const Cuda& cuda) {
-        {
-            const DeviceMemory memory(cuda, 4 * count);
-            const Comm comm = join();
-            if (rank == 1) cuda.hold_kernels(1);
-            hkt_request* request = nullptr;
-            must(comm.get(), start_ring(comm.get(), memory, count, &request));
-            hkt_status status = HKT_IN_PROGRESS;
-            expect(eventually([&] {
-                       status = hkt_test(request);
-                       return status != HKT_IN_PROGRESS || launches(cuda) > 0;
-                   }),
-                   "it does not launch");
-            launched.add();
-            if (rank == 1) {
-                launched.await(3);
-                std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the others' kernels wait
-                raise(SIGKILL);
-            }
-            if (status == HKT_IN_PROGRESS) status = hkt_wait(request);
-            const std::string text = hkt_comm_last_error(comm.get());
-            expect(status == HKT_ERROR_PEER_LOST, std::string(hkt_error_string(status)) + ": " + text);
-            expect_in(text, "rank 1 was lost");
-            expect_in(text, "ring.sched:");
-        }
-        expect_nothing_left(cuda);
-    });
-    CHECK(outcomes[1].signal == SIGKILL);
-    CHECK(outcomes[0].text + outcomes[2].text == "");
-    CHECK((outcomes[0].ok && outcomes[2].ok));
-}
-
-// Rank 2 combines what rank 3 has with its own for rank 0, and then rank 3's kernel has nothing more to do.
-TEST_CASE("a start ends when the kernels of all ranks have") {
-    if (!Cuda::is_fake()) HOCKET_SKIP("a real driver cannot hold a kernel");
-    const Tally launched, looked;
-    const auto outcomes = run_on_a_host(4, {}, [&](int rank, const Cuda& cuda) {
-        const DeviceMemory memory(cuda, 4 * count);
-        const Comm comm = join();
-        const Plan plan = plan_of(comm.get(), {.collective = HKT_REDUCE, .schedule = "binomial"});
-        if (rank == 0) cuda.hold_kernels(1);
+        const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
+        const Plan plan = plan_of(comm.get(), what);
+        const DeviceMemory first(cuda, 4 * what.count);
+        must(comm.get(), hkt_plan_start(plan.get(), first.data(), first.data(), what.count, nullptr));
+        must(comm.get(), hkt_barrier(comm.get()));
+        void* other = nullptr;
+        if (rank == 1) must(cuda.context_create(&other, 0, 0), "cuCtxCreate");
+        const DeviceMemory second(cuda, 4 * what.count);
         hkt_request* request = nullptr;
-        must(comm.get(), hkt_plan_start(plan.get(), memory.data(), memory.data(), count, &request));
-        expect(eventually([&] {
-                   (void)hkt_test(request);
-                   return launches(cuda) > 0;
-               }),
-               "it does not launch");
-        launched.meet(4);
-        for (int i = 0; rank == 3 && i < 300; ++i) {
-            expect(hkt_test(request) == HKT_IN_PROGRESS, "it has ended");
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }
-        looked.meet(4);
-        cuda.hold_kernels(0);
-        must(comm.get(), hkt_wait(request));
+        hkt_status status = hkt_plan_start(plan.get(), second.data(), second.data(), what.count, &request);
+        if (status == HKT_SUCCESS) status = hkt_wait(request);
+        expect(status == HKT_ERROR_DEVICE, hkt_error_string(status));
+        expect_in(hkt_comm_last_error(comm.get()), "in another context");
     });
     CHECK(problems(outcomes) == "");
-}
-
-TEST_CASE("a kernel that does not come is a timeout on all ranks, which names rank and line") {
-    if (!Cuda::is_fake()) HOCKET_SKIP("a real driver cannot hold a kernel");
-    for (const bool in_calls : {true, false}) {
-        INFO((in_calls ? "the hosts wait" : "the hosts are in no call"));
-        const auto outcomes =
-            run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "1500"}}, [&](int rank, const Cuda& cuda) {
-                const DeviceMemory memory(cuda, 4 * count);
-                {
-                    const Comm comm = join();
-                    if (rank == 1) cuda.hold_kernels(1);
-                    hkt_request* request = nullptr;
-                    hkt_status status = start_ring(comm.get(), memory, count, &request);
-                    if (status == HKT_SUCCESS) {
-                        status = HKT_IN_PROGRESS;
-                        eventually([&] {
-                            status = hkt_test(request);
-                            return status != HKT_IN_PROGRESS || launches(cuda) > 0;
-                        });
-                    }
-                    if (!in_calls) {
-                        // Meanwhile the clock of the host's deadline stands still, and a few tests do not
-                        // take it there: the kernel's own deadline has passed.
-                        std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-                        for (int i = 0; rank != 1 && status == HKT_IN_PROGRESS && i < 5; ++i) {
-                            status = hkt_test(request);
-                            if (status == HKT_IN_PROGRESS)
-                                std::this_thread::sleep_for(std::chrono::milliseconds(100));
-                        }
-                        expect(rank == 1 || status != HKT_IN_PROGRESS, "its kernel has no deadline");
-                    }
-                    if (status == HKT_IN_PROGRESS) status = hkt_wait(request);
-                    cuda.hold_kernels(0);
-                    const std::string text = hkt_comm_last_error(comm.get());
-                    expect(status == HKT_ERROR_TIMEOUT, std::string(hkt_error_string(status)) + ": " + text);
-                    if (rank != 1) {
-                        expect_in(text, "ring.sched:");
-                        expect_in(text, "waiting for rank ");
-                    }
-                    // What is behind the kernel on the caller's stream goes on.
-                    (void)memory.read();
-                }
-                // Rank 1's kernel had not ended when it had to go on, so other ranks' memory stays open
-                // there.
-                if (rank != 1) expect_nothing_left(cuda);
-            });
-        CHECK(problems(outcomes) == "");
-    }
-}
-
-TEST_CASE("a device that lacks memory for a kernel is asked again, and says why once") {
-    if (!Cuda::is_fake()) HOCKET_SKIP("a real driver does not fail on demand");
-    const auto outcomes = run_on_a_host(2, {}, [&](int rank, const Cuda& cuda) {
-        const DeviceMemory first(cuda, 4 * count), second(cuda, 4 * count);
-        const Comm comm = join();
-        constexpr int out_of_memory = 2;
-        if (rank == 1) cuda.fail("cuMemAlloc", 0, out_of_memory);
-        for (const DeviceMemory* memory : {&first, &second})
-            must(comm.get(), start_ring(comm.get(), *memory, count, nullptr));
-        expect(launches(cuda) == 0, "a kernel without memory");
-        const std::string told = hkt_comm_info(comm.get(), "by_host");
-        expect_in(told, rank == 1 ? "there is no memory for loading the kernel of all_reduce by ring"
-                                  : "rank 1 cannot go from device to device");
-        expect(std::ranges::count(told, '\n') == 0, "it says so more than once: " + told);
-        if (rank == 1) cuda.fail("", 0, 0);
-        must(comm.get(), start_ring(comm.get(), first, count, nullptr));
-        expect(launches(cuda) == 1, "it is no kernel");
-    });
-    CHECK(problems(outcomes) == "");
-}
-
-TEST_CASE("where the driver fails in a start that is a kernel, every rank is told") {
-    if (!Cuda::is_fake()) HOCKET_SKIP("a real driver does not fail on demand");
-    for (const char* function :
-         {"cuLaunchKernel", "cuMemsetD8Async", "cuDeviceGetAttribute", "cuModuleLoadData",
-          "cuFuncGetAttribute", "cuIpcOpenMemHandle", "cuEventRecord"}) {
-        INFO(function);
-        const Tally ready;
-        const auto outcomes =
-            run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "8000"}}, [&](int rank, const Cuda& cuda) {
-                const DeviceMemory memory(cuda, 4 * count);
-                const Comm comm = join();
-                ready.meet(3);
-                if (rank == 0) cuda.fail(function, 0, 719);
-                const hkt_status status = start_ring(comm.get(), memory, count, nullptr);
-                const std::string text = hkt_comm_last_error(comm.get());
-                if (rank == 0) cuda.fail("", 0, 0);
-                expect(status == HKT_ERROR_DEVICE, std::string(hkt_error_string(status)) + ": " + text);
-                expect_in(text, std::string(function) + " failed: CUDA_ERROR_LAUNCH_FAILED");
-            });
-        CHECK(problems(outcomes) == "");
-    }
 }

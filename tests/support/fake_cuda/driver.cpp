@@ -82,6 +82,7 @@ T value_of(void* at, T value) {
 int copy(void* host, unsigned long long device, std::size_t bytes, void* handle, bool to_host) {
     Stream* stream = stream_of(handle);
     if (stream == nullptr || &stream->context != current.back()) return invalid_handle;
+    if (stream->capture) return not_supported;  // by this driver
     auto* memory = reinterpret_cast<void*>(device);
     std::byte* shadow = shadow_of(memory, bytes);
     if (shadow == nullptr || !is_pinned(host, bytes)) return invalid_value;
@@ -101,6 +102,7 @@ int copy(void* host, unsigned long long device, std::size_t bytes, void* handle,
 int copy_inside(unsigned long long to, unsigned long long from, std::size_t bytes, void* handle) {
     Stream* stream = stream_of(handle);
     if (stream == nullptr || &stream->context != current.back()) return invalid_handle;
+    if (stream->capture) return not_supported;  // by this driver
     auto *target = reinterpret_cast<void*>(to), *source = reinterpret_cast<void*>(from);
     std::byte *written = shadow_of(target, bytes), *read = shadow_of(source, bytes);
     if (written == nullptr || read == nullptr) return invalid_value;
@@ -175,17 +177,21 @@ FAKE_CUDA_API unsigned long long fake_cuda_count(const char* what) {
     return static_cast<unsigned long long>(calls[name]);
 }
 
-// While a stream captures, its kernels become a graph instead of running.
+// Capture a graph of the stream, and launch it.
+FAKE_CUDA_API int cuStreamBeginCapture_v2(void* handle, int mode);
+FAKE_CUDA_API int cuStreamEndCapture(void* handle, Graph** graph);
+FAKE_CUDA_API int cuGraphLaunch(Graph* graph, void* handle);
+
 FAKE_CUDA_API void fake_cuda_capture(void* handle, int captures) {
     Stream* stream = stream_of(handle);
-    if (captures != 0) stream->captured.clear();
-    stream->is_capturing = captures != 0;
+    if (captures != 0)
+        cuStreamBeginCapture_v2(handle, 0);
+    else
+        cuStreamEndCapture(handle, &stream->captured);
 }
 
-// Enqueues the captured operations of the stream.
 FAKE_CUDA_API void fake_cuda_replay(void* handle) {
-    Stream* stream = stream_of(handle);
-    for (const auto& work : stream->captured) stream->enqueue(work);
+    cuGraphLaunch(stream_of(handle)->captured, handle);
 }
 
 FAKE_CUDA_API void fake_cuda_hold_copies(int holds) {
@@ -375,6 +381,7 @@ FAKE_CUDA_API int cuMemsetD8Async(unsigned long long device, unsigned char value
     BEGIN_IN_CONTEXT("cuMemsetD8Async")
     Stream* stream = stream_of(handle);
     if (stream == nullptr || &stream->context != current.back()) return invalid_handle;
+    if (stream->capture) return not_supported;  // by this driver
     auto* memory = reinterpret_cast<void*>(device);
     std::byte* shadow = shadow_of(memory, bytes);
     if (shadow == nullptr) return invalid_value;
@@ -490,10 +497,7 @@ FAKE_CUDA_API int fake_cuda_launch(void* handle, std::function<void()> work) {
         }
         close_memory(opened);
     };
-    if (stream->is_capturing)
-        stream->captured.emplace_back(run);
-    else
-        stream->enqueue(run);
+    stream->put(run);
     return success;
 }
 
@@ -564,10 +568,7 @@ FAKE_CUDA_API int cuLaunchKernel(PlanModule* function, unsigned blocks, unsigned
         run_plan(*function, blocks, threads, argument);
         close_memory(opened);
     };
-    if (stream->is_capturing)
-        stream->captured.emplace_back(run);
-    else
-        stream->enqueue(run);
+    stream->put(run);
     return success;
 }
 
@@ -598,19 +599,96 @@ FAKE_CUDA_API int cuStreamGetCtx(void* handle, Context** context) {
     return success;
 }
 
+// ---- Graphs -------------------------------------------------------------------------------------
+
+FAKE_CUDA_API int cuStreamBeginCapture_v2(void* handle, int) {
+    BEGIN_IN_CONTEXT("cuStreamBeginCapture")
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    // The default stream cannot be captured.
+    if (reinterpret_cast<std::uintptr_t>(handle) <= 1) return capture_unsupported;
+    if (stream->capture) return illegal_state;
+    stream->capture = std::make_shared<Capture>(handle);
+    return success;
+}
+
+FAKE_CUDA_API int cuStreamEndCapture(void* handle, Graph** graph) {
+    BEGIN_IN_CONTEXT("cuStreamEndCapture")
+    Stream* stream = stream_of(handle);
+    *graph = nullptr;
+    if (stream == nullptr) return invalid_handle;
+    if (!stream->capture || stream->capture->origin != handle) return illegal_state;
+    const std::shared_ptr<Capture> ended = std::move(stream->capture);
+    {
+        const std::lock_guard lock(mutex);
+        for (Stream* other : streams)
+            if (other->capture == ended) other->capture.reset();
+    }
+    if (ended->is_invalid) return capture_invalidated;
+    *graph = new Graph{std::move(ended->nodes)};
+    return success;
+}
+
+FAKE_CUDA_API int cuGraphInstantiateWithFlags(Graph** executable, Graph* graph, unsigned long long) {
+    BEGIN_IN_CONTEXT("cuGraphInstantiate")
+    *executable = new Graph(*graph);
+    return success;
+}
+
+// The nodes come behind the stream's work, and before what follows.
+FAKE_CUDA_API int cuGraphLaunch(Graph* graph, void* handle) {
+    BEGIN_IN_CONTEXT("cuGraphLaunch")
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr || graph == nullptr) return invalid_handle;
+    for (const auto& node : graph->nodes) stream->put(node);
+    return success;
+}
+
+FAKE_CUDA_API int cuGraphDestroy(Graph* graph) {
+    delete graph;
+    return success;
+}
+
+FAKE_CUDA_API int cuGraphExecDestroy(Graph* graph) {
+    delete graph;
+    return success;
+}
+
 FAKE_CUDA_API int cuStreamIsCapturing(void* handle, int* is_capturing) {
     BEGIN_IN_CONTEXT("cuStreamIsCapturing")
     Stream* stream = stream_of(handle);
     if (stream == nullptr) return invalid_handle;
-    *is_capturing = stream->is_capturing ? 1 : 0;
+    *is_capturing = stream->capture ? 1 : 0;
     return success;
 }
 
+FAKE_CUDA_API int cuStreamGetCaptureInfo(void* handle, int* status, unsigned long long* number) {
+    BEGIN_IN_CONTEXT("cuStreamGetCaptureInfo")
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr) return invalid_handle;
+    *status = stream->capture ? 1 : 0;
+    if (stream->capture) *number = stream->capture->number;
+    return success;
+}
+
+// ---- Streams and events, between which captures are carried --------------------------------------
+
+// A stream that waits for a captured event joins the capture. One that is being captured can wait for no
+// other event.
 FAKE_CUDA_API int cuStreamWaitEvent(void* handle, void* event_handle, unsigned) {
     BEGIN_IN_CONTEXT("cuStreamWaitEvent")
     Stream* stream = stream_of(handle);
     Event* event = event_of(event_handle);
     if (stream == nullptr || event == nullptr) return invalid_handle;
+    if (event->is_captured || stream->capture) {
+        const std::shared_ptr<Capture> capture = event->capture.lock();
+        if (event->is_captured && capture && (!stream->capture || stream->capture == capture)) {
+            stream->capture = capture;
+            return success;
+        }
+        if (stream->capture) stream->capture->is_invalid = true;
+        return capture_isolation;
+    }
     if (const auto mark = event->mark) stream->enqueue([mark] { mark->wait(); });
     return success;
 }
@@ -619,6 +697,7 @@ FAKE_CUDA_API int cuStreamQuery(void* handle) {
     BEGIN_IN_CONTEXT("cuStreamQuery")
     Stream* stream = stream_of(handle);
     if (stream == nullptr) return invalid_handle;
+    if (stream->capture) return stream->capture->is_invalid = true, capture_unsupported;
     return stream->is_idle() ? success : not_ready;
 }
 
@@ -626,6 +705,7 @@ FAKE_CUDA_API int cuStreamSynchronize(void* handle) {
     BEGIN_IN_CONTEXT("cuStreamSynchronize")
     Stream* stream = stream_of(handle);
     if (stream == nullptr) return invalid_handle;
+    if (stream->capture) return stream->capture->is_invalid = true, capture_unsupported;
     const auto mark = std::make_shared<Mark>();
     stream->enqueue([mark] { mark->set(); });
     mark->wait();
@@ -636,7 +716,7 @@ FAKE_CUDA_API int cuLaunchHostFunc(void* handle, void (*function)(void*), void* 
     BEGIN_IN_CONTEXT("cuLaunchHostFunc")
     Stream* stream = stream_of(handle);
     if (stream == nullptr) return invalid_handle;
-    stream->enqueue([=] { function(argument); });
+    stream->put([=] { function(argument); });
     return success;
 }
 
@@ -662,6 +742,9 @@ FAKE_CUDA_API int cuEventRecord(void* event_handle, void* handle) {
     Stream* stream = stream_of(handle);
     Event* event = event_of(event_handle);
     if (stream == nullptr || event == nullptr || &stream->context != &event->context) return invalid_handle;
+    event->capture = stream->capture;
+    event->is_captured = stream->capture != nullptr;
+    if (event->is_captured) return success;
     event->mark = std::make_shared<Mark>();
     stream->enqueue([mark = event->mark] { mark->set(); });
     return success;
@@ -671,5 +754,6 @@ FAKE_CUDA_API int cuEventQuery(void* event_handle) {
     BEGIN_IN_CONTEXT("cuEventQuery")
     Event* event = event_of(event_handle);
     if (event == nullptr) return invalid_handle;
+    if (event->is_captured) return captured_event;
     return event->mark == nullptr || event->mark->is_set() ? success : not_ready;
 }

@@ -45,7 +45,9 @@ namespace fake_cuda {
 
 constexpr int success = 0, invalid_value = 1, out_of_memory = 2, not_initialized = 3, invalid_device = 101,
               invalid_image = 200, invalid_context = 201, invalid_handle = 400, not_found = 500,
-              not_ready = 600, launch_failed = 719, not_supported = 801;
+              not_ready = 600, launch_failed = 719, not_supported = 801, capture_unsupported = 900,
+              capture_invalidated = 901, capture_unjoined = 904, capture_isolation = 905,
+              captured_event = 907, illegal_state = 401;
 constexpr int devices = 2;
 // Few, and not a power of two, so that blocks and threads are all that tests can wait for.
 constexpr int processors = 6, most_threads = 3;
@@ -138,17 +140,35 @@ class Mark {
     std::atomic<bool> set_ = false;
 };
 
+// Work of streams that are being captured, in the order of the calls, which is one of the orders that a real
+// graph allows.
+struct Capture {
+    explicit Capture(void* stream) : origin(stream) {}
+    const unsigned long long number = next_number();
+    void* const origin;  // the stream that began it
+    std::atomic<bool> is_invalid = false;
+    std::vector<std::function<void()>> nodes;
+
+    static unsigned long long next_number();
+};
+
+struct Graph {
+    std::vector<std::function<void()>> nodes;
+};
+
 class Stream {
   public:
     explicit Stream(Context& of);
     ~Stream();  // once all operations have ended
     void enqueue(std::function<void()> operation);
+    // The same, or a node of the graph if the stream is being captured.
+    void put(std::function<void()> operation);
     void be_late();  // called by an operation
     bool is_idle();
 
     Context& context;
-    std::atomic<bool> is_capturing = false;
-    std::vector<std::function<void()>> captured;  // a graph; of the thread that captures
+    std::shared_ptr<Capture> capture;  // null: none. Of the thread that captures
+    Graph* captured = nullptr;         // for fake_cuda_replay()
 
   private:
     void run();
@@ -185,7 +205,9 @@ void run_plan(PlanModule& module, unsigned blocks, unsigned threads, unsigned lo
 
 struct Event {
     Context& context;
-    std::shared_ptr<Mark> mark;  // null: never recorded
+    std::shared_ptr<Mark> mark;           // null: never recorded
+    std::weak_ptr<Capture> capture = {};  // it was recorded in this one
+    bool is_captured = false;             // it was last recorded in a capture, which may be over
 };
 
 }  // namespace fake_cuda

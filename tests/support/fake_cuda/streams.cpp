@@ -52,6 +52,18 @@ void Stream::enqueue(std::function<void()> operation) {
     changed_.notify_all();
 }
 
+void Stream::put(std::function<void()> operation) {
+    if (capture)
+        capture->nodes.push_back(std::move(operation));
+    else
+        enqueue(std::move(operation));
+}
+
+unsigned long long Capture::next_number() {
+    static std::atomic<unsigned long long> last{0};
+    return ++last;
+}
+
 void Stream::be_late() {
     if (longest_delay() > 0)
         std::this_thread::sleep_for(std::chrono::microseconds(random_() % longest_delay()));

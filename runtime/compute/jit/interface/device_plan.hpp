@@ -27,7 +27,7 @@ struct DeviceStep {
         await,     // waits until the local peer `peer` has reached its signal `message`
     };
     Kind kind;
-    std::uint32_t operation;                // its index in the rank's program, for reports
+    std::uint32_t operation;                // its index in the rank's program, or their number: for reports
     KernelShape kernel = {};                // elements
     std::vector<std::uint32_t> areas = {};  // elements: the destinations', then the operands'
     std::uint32_t operands = 0;             // elements
@@ -45,7 +45,7 @@ struct DeviceStep {
 // Everything on which the code depends. Counts are not part of it.
 struct DeviceShape {
     std::vector<DeviceStep> steps;
-    std::uint32_t areas = 0;  // of the program, and one more: the caller's input
+    std::uint32_t areas = 0;  // of the program, and two more: the caller's input and output
     std::uint32_t peers = 0;  // the other ranks
 
     auto operator<=>(const DeviceShape&) const = default;
@@ -105,7 +105,8 @@ struct DeviceReport {
     std::uint32_t peer;       // index among the local peers, or at_no_wait
     std::uint64_t stripe;
     std::uint64_t seen;  // the sequence that the local peer has reached
-    // A wait that has lasted for a while, also of one that has ended since: wait_of(). 0: none has.
+    // A wait of the start that runs now which has lasted for a while, also one that has ended since:
+    // wait_of(). 0: none has.
     std::uint64_t waiting;
 };
 constexpr std::uint64_t wait_of(std::uint32_t operation, std::uint32_t peer) {
@@ -114,14 +115,16 @@ constexpr std::uint64_t wait_of(std::uint32_t operation, std::uint32_t peer) {
 constexpr std::uint32_t operation_of_wait(std::uint64_t waiting) {
     return static_cast<std::uint32_t>((waiting >> 32) - 1);
 }
+constexpr std::uint32_t peer_of_wait(std::uint64_t waiting) {
+    return static_cast<std::uint32_t>(waiting);
+}
 
 // In memory of the device. The same for all starts with the same buffers and count, so that graphs replay.
 //
-// Lines, areas: of even epochs, then those of odd ones. A rank that is one start ahead of a local peer
-// touches nothing that the local peer still reads, if its copies differ in even and odd epochs.
+// Lines: of even epochs, then those of odd ones, because a rank may be one start ahead of a local peer.
 struct DeviceArguments {
-    // The virtual bases of areas (dsl/projection/rank_program.hpp): shape.areas for even epochs, then as many
-    // for odd ones. The last of each is the caller's input, if the program reads a copy of it.
+    // The virtual bases of areas (dsl/projection/rank_program.hpp), and behind them those of the caller's
+    // input and output: shape.areas.
     std::byte* const* areas;
     const std::uint64_t* boundaries;    // in bytes
     const std::uint64_t* stretches;     // the bytes of a stripe, by atom: stretches_of()

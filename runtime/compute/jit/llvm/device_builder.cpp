@@ -67,6 +67,7 @@ class DeviceBuilder {
     llvm::Function* kernel(const KernelShape& shape);
     void leave();
     void report_given_up_by_peer();
+    void forget_waits();
 
     const DeviceShape& shape_;
     const DeviceTarget& target_;
@@ -226,8 +227,7 @@ void DeviceBuilder::run_elements(const DeviceStep& step) {
         };
         Value* const begin = at_most(bytes, ir_.CreateMul(kept(ticket_word), stretch));
         Value* const length = at_most(ir_.CreateSub(bytes, begin), stretch);
-        Value* const areas = element_address(ir_, ir_.getPtrTy(), argument(offsetof(DeviceArguments, areas)),
-                                             if_odd(ir_.getInt64(shape_.areas)));
+        Value* const areas = argument(offsetof(DeviceArguments, areas));
         ir_.CreateCall(code,
                        {areas, area_ids, ir_.CreateAdd(from, begin), length, ir_.getInt64(step.operands),
                         ir_.getInt64(step.destinations()), factor, context_});
@@ -259,12 +259,19 @@ void DeviceBuilder::leave() {
         Value* const is_last = ir_.CreateICmpEQ(ir_.CreateZExt(earlier, ir_.getInt64Ty()), last, "is_last");
         emit_if(ir_, is_last, [&] {
             emit_if(ir_, ir_.CreateICmpNE(abort(), ir_.getInt32(0)), [&] { report_given_up_by_peer(); });
+            emit_if(ir_, ir_.CreateICmpEQ(kept(given_up_word), ir_.getInt64(0)), [&] { forget_waits(); });
             ir_.CreateStore(ir_.getInt32(0), control(offsetof(DeviceControl, ticket)));
             ir_.CreateStore(ir_.getInt32(0), control(offsetof(DeviceControl, left)));
             ir_.CreateStore(ir_.CreateAdd(kept(epoch_word), ir_.getInt64(1)),
                             control(offsetof(DeviceControl, epoch)));
         });
     });
+}
+
+// The host would take them for waits of the next start.
+void DeviceBuilder::forget_waits() {
+    Value* const report = argument(offsetof(DeviceArguments, report));
+    target_.release(ir_, member_address(ir_, report, offsetof(DeviceReport, waiting)), ir_.getInt64(0));
 }
 
 void DeviceBuilder::report_given_up_by_peer() {

@@ -27,8 +27,7 @@ std::string ptx_of(const char* schedule, dsl::Rank ranks, DataType type, ReduceO
     request.protocol = protocol;
     const dsl::RankProgram program = dsl::check_schedule(request)->project(ranks - 1);
     REQUIRE(!jit::why_no_device_kernel(program));
-    const bool copies = jit::copies_input(program, op, defined, false);
-    return jit::Compiler().ptx(jit::device_shape_of(program, type, op, defined, copies));
+    return jit::Compiler().ptx(jit::device_shape_of(program, type, op, defined));
 }
 
 // Returns the assembler's place, or "".

@@ -36,14 +36,12 @@ struct DeviceRanks::Rank {
     std::shared_ptr<const engine::Binding> binding;
     std::unique_ptr<jit::Compiler> compiler;
     jit::TwinCode code = nullptr;
-    bool copies = false;
     std::uint64_t shift = 0;                          // of the output, in bytes
     std::uint64_t begin = 0;                          // in place: of the input in the output, in bytes
     std::uint64_t input = 0, output = 0;              // elements
     Bytes send, recv, memory;                         // memory: the work area and scratch
-    std::array<Bytes, 2> copy;                        // of the input
-    std::array<std::vector<std::byte*>, 2> areas;     // of even and odd epochs
-    std::vector<std::byte*> all_areas;                // both, as the kernel has them
+    Bytes copy, staged;                               // of the input; of the output
+    std::vector<std::byte*> areas;                    // as the kernel has them
     std::vector<std::vector<jit::DeviceLine>> lines;  // by local peer: for this rank
     std::vector<const jit::DeviceLine*> inboxes;
     std::vector<jit::DeviceLine*> outboxes;
@@ -138,9 +136,7 @@ DeviceRanks::DeviceRanks(const std::vector<dsl::RankProgram>& programs, DataType
     for (const auto& rank : ranks_) place(*rank);
     for (std::size_t r = 0; r < ranks(); ++r) {
         Rank& rank = *ranks_[r];
-        for (std::size_t parity = 0; parity < 2; ++parity) place_areas(r, rank.areas[parity], parity);
-        rank.all_areas = rank.areas[0];
-        rank.all_areas.insert(rank.all_areas.end(), rank.areas[1].begin(), rank.areas[1].end());
+        place_areas(rank);
         const auto& peers = rank.plan->program().local_peers;
         for (std::size_t p = 0; p < peers.size(); ++p) {
             Rank& peer = *ranks_[static_cast<std::size_t>(peers[p])];
@@ -151,7 +147,7 @@ DeviceRanks::DeviceRanks(const std::vector<dsl::RankProgram>& programs, DataType
             rank.outboxes.push_back(peer.lines[own].data());
             rank.peer_aborts.push_back(&peer.control.abort);
         }
-        rank.arguments = {.areas = rank.all_areas.data(),
+        rank.arguments = {.areas = rank.areas.data(),
                           .boundaries = rank.binding->byte_offsets.data(),
                           .stretches = nullptr,
                           .inboxes = rank.inboxes.data(),
@@ -214,29 +210,25 @@ void DeviceRanks::place(Rank& rank) {
         rank.begin =
             Layout(rank.plan->elements_of_x(count_)).piece_begin(program.rank, program.ranks) * element;
     rank.memory.resize(rank.binding->memory_bytes);
-    for (Bytes& copy : rank.copy) copy.resize(rank.input * element);
+    rank.copy.resize(rank.input * element);
+    rank.staged.resize(jit::stages_output(program) ? rank.output * element : 0);
     rank.lines.assign(program.local_peers.size(), std::vector<jit::DeviceLine>(2 * most_stripes));
-    // Positions after exchanges differ, so an input that is overwritten is copied.
-    const bool must_copy = is_one && program.buffers > 1;
     const dsl::Formula formula = op_.defined() ? op_.defined()->formula : dsl::Formula();
-    const ReduceOp built_in = op_.built_in();
-    rank.copies = jit::copies_input(program, built_in, formula, must_copy);
     rank.compiler = std::make_unique<jit::Compiler>();
-    rank.code = rank.compiler->compile_twin(
-        jit::device_shape_of(program, type_, built_in, formula, rank.copies), watcher_ != nullptr);
+    rank.code = rank.compiler->compile_twin(jit::device_shape_of(program, type_, op_.built_in(), formula),
+                                            watcher_ != nullptr);
 }
 
-void DeviceRanks::place_areas(std::size_t r, std::vector<std::byte*>& areas, std::size_t parity) {
-    Rank& rank = *ranks_[r];
+void DeviceRanks::place_areas(Rank& rank) {
     const dsl::RankProgram& program = rank.plan->program();
     const auto& offsets = rank.binding->byte_offsets;
-    areas.resize(program.areas() + 1);
+    std::vector<std::byte*>& areas = rank.areas;
+    areas.resize(jit::areas_of_kernel(program));
     const auto place_rank = [&](Rank& owner, dsl::AreaId first) {
         const dsl::RankProgram& own = owner.plan->program();
-        areas[first + dsl::input_area] = engine::virtual_base(
-            owner.copies ? owner.copy[parity].data() : owner.input_memory(), offsets[own.input_origin]);
-        areas[first + dsl::output_area] =
-            engine::virtual_base(owner.output_memory(), offsets[own.output_origin]);
+        std::byte* const output = jit::stages_output(own) ? owner.staged.data() : owner.output_memory();
+        areas[first + dsl::input_area] = engine::virtual_base(owner.copy.data(), offsets[own.input_origin]);
+        areas[first + dsl::output_area] = engine::virtual_base(output, offsets[own.output_origin]);
         areas[first + dsl::work_area] = owner.memory.data();
     };
     place_rank(rank, 0);
@@ -248,7 +240,10 @@ void DeviceRanks::place_areas(std::size_t r, std::vector<std::byte*>& areas, std
             engine::virtual_base(engine::address(rank.memory.data(), rank.binding->slot_offsets[i]),
                                  offsets[program.scratch[i].begin]);
     engine::place_shifted(program, offsets.data(), areas.data());
-    areas.back() = engine::virtual_base(rank.input_memory(), offsets[program.input_origin]);
+    areas[jit::callers_input(program)] =
+        engine::virtual_base(rank.input_memory(), offsets[program.input_origin]);
+    areas[jit::callers_output(program)] =
+        engine::virtual_base(rank.output_memory(), offsets[program.output_origin]);
 }
 
 void DeviceRanks::fill(std::size_t r, std::uint64_t seed) {
@@ -266,7 +261,8 @@ void DeviceRanks::fill(std::uint64_t seed) {
     for (std::size_t r = 0; r < ranks(); ++r) {
         fill(r, seed);
         std::ranges::fill(ranks_[r]->memory, mark);
-        for (Bytes& copy : ranks_[r]->copy) std::ranges::fill(copy, mark);
+        std::ranges::fill(ranks_[r]->copy, mark);
+        std::ranges::fill(ranks_[r]->staged, mark);
     }
 }
 
@@ -284,14 +280,13 @@ DeviceRanks::Bytes DeviceRanks::buffers(std::size_t rank) const {
 void DeviceRanks::copy_input(Rank& rank) {
     const std::uint64_t bytes = rank.input * rank.plan->element();
     if (rank.plan->multiplies())
-        kernels::multiply(type_, rank.copy[0].data(), rank.input_memory(), rank.input, rank.arguments.factor);
+        kernels::multiply(type_, rank.copy.data(), rank.input_memory(), rank.input, rank.arguments.factor);
     else if (bytes > 0)
-        std::memcpy(rank.copy[0].data(), rank.input_memory(), bytes);
+        std::memcpy(rank.copy.data(), rank.input_memory(), bytes);
 }
 
 void DeviceRanks::run_by_host() {
-    for (const auto& rank : ranks_)
-        if (rank->copies) copy_input(*rank);
+    for (const auto& rank : ranks_) copy_input(*rank);
     std::vector<std::size_t> next(ranks(), 0);
     std::vector<std::uint32_t> signalled(ranks(), 0);
     for (bool moved = true; moved;) {
@@ -306,13 +301,16 @@ void DeviceRanks::run_by_host() {
                     signalled[static_cast<std::size_t>(op.peer)] < op.message)
                     break;
                 if (op.is_elementwise() && offsets[op.begin] < offsets[op.end])
-                    ranks_[r]->plan->executor().run(static_cast<dsl::OpId>(next[r]),
-                                                    ranks_[r]->areas[0].data(), offsets.data());
+                    ranks_[r]->plan->executor().run(static_cast<dsl::OpId>(next[r]), ranks_[r]->areas.data(),
+                                                    offsets.data());
             }
         }
     }
     for (std::size_t r = 0; r < ranks(); ++r)
         if (next[r] < ranks_[r]->plan->program().ops.size()) throw std::logic_error("a rank is stuck");
+    for (const auto& rank : ranks_)
+        if (!rank->staged.empty())
+            std::memcpy(rank->output_memory(), rank->staged.data(), rank->staged.size());
 }
 
 // ---- By the twins -------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class DeviceRanks {
 
     void make_plans(const std::vector<dsl::RankProgram>& programs);
     void place(Rank& rank);
-    void place_areas(std::size_t rank, std::vector<std::byte*>& areas, std::size_t parity);
+    void place_areas(Rank& rank);
     void copy_input(Rank& rank);
 
     const DataType type_;

@@ -1,5 +1,5 @@
-// One start whose program is a kernel of the device, on every rank of the host. The kernels order their work
-// among themselves; the host launches one, and waits until all have ended.
+// A start that has been launched as a kernel on every rank of the host. The kernels order their work among
+// themselves, and all end together; the host waits for its own.
 //
 // The host keeps the time: if the deadline comes, it tells the kernel to give up. The kernel's own deadline
 // is for hosts that are in no call.
@@ -9,16 +9,13 @@
 #include <memory>
 #include <optional>
 
-#include "runtime/engine/run/direct_start.hpp"
+#include "runtime/engine/run/kernel_start.hpp"
 #include "runtime/engine/run/run.hpp"
 
 namespace hocket::engine {
 
-class DeviceRun final : public Run {
+class KernelRun final : public Run {
   public:
-    // The mark that a rank makes when its kernel has ended in success; it is behind those of DirectRun.
-    static constexpr std::uint64_t ended = 3;
-
     void begin(const Start& start, std::uint64_t tile, LocalPeers* local_peers) override;
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
     void complete(dsl::OpId) override {}
@@ -26,22 +23,23 @@ class DeviceRun final : public Run {
     std::uint64_t memory_bytes() const override { return 0; }
 
     const Binding& binding() const override { return *binding_; }
-    bool is_complete(dsl::OpId) const override { return has_ended_; }
-    // The operation that the kernel waits in, as far as it has told.
+    bool is_complete(dsl::OpId) const override { return is_done_; }
+    // The operation that the kernel waits in, as far as it has told; or the rank that it waits for at the
+    // end.
     std::optional<dsl::OpId> first_incomplete() const override;
     std::optional<dsl::Rank> awaited_at_end() const override;
     bool has_given_up() const override { return has_given_up_; }
 
   private:
-    bool look_at_report();
+    struct Wait {
+        std::uint32_t operation, peer;
+    };
+    std::optional<Wait> wait() const;
 
     const dsl::RankProgram* program_ = nullptr;
-    DirectStart* direct_ = nullptr;
-    LocalPeers* local_peers_ = nullptr;
+    KernelStart* start_ = nullptr;
     std::shared_ptr<const Binding> binding_;
-    std::uint64_t sequence_ = 0;
-    Member met_ = 0;  // members before it have ended
-    bool is_launched_ = false, has_ended_ = false, is_given_up_ = false, has_given_up_ = false;
+    bool is_given_up_ = false, has_given_up_ = false;
 };
 
 }  // namespace hocket::engine

@@ -1,0 +1,128 @@
+#include "runtime/engine/run/shared_kernels.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/compute/jit/device_image.hpp"
+#include "runtime/compute/jit/device_program.hpp"
+#include "runtime/engine/run/shared_run.hpp"
+
+namespace hocket::engine {
+namespace {
+
+device::KernelImage image_of(const Plan& plan, int capability, const std::string& folder) {
+    const compute::Reduction& op = plan.op();
+    const jit::DeviceShape shape = jit::device_shape_of(
+        plan.program(), plan.type(), op.built_in(), op.defined() ? op.defined()->formula : dsl::Formula());
+    jit::DeviceImage image = jit::device_image(shape, capability, jit::CodeCache(folder));
+    return {std::move(image.text), jit::device_kernel_name, std::move(image.code)};
+}
+
+}  // namespace
+
+SharedKernels::~SharedKernels() {
+    if (last_.event && last_.capture != 0) last_.queues->give_back(last_.event);
+}
+
+bool SharedKernels::suits(const Plan& plan) {
+    const dsl::RankProgram& program = plan.program();
+    return plan.runs_on_devices() && plan.reduces() && SharedRun::suits(program) && !program.computes() &&
+           !jit::why_no_device_kernel(program);
+}
+
+device::LoadedKernel& SharedKernels::load(const Plan& plan, device::Queues& queues,
+                                          const std::string& folder) {
+    const dsl::RankProgram& program = plan.program();
+    const std::string doing =
+        fmt::format("loading the kernel of {} by {} on device {}", dsl::name_of(program.collective),
+                    program.schedule, queues.device());
+    const std::string key =
+        fmt::format("{:x} {} {} {:x} {}", program.fingerprint, program.root, name_of(plan.type()),
+                    plan.op().identity(), static_cast<int>(program.protocol));
+    const device::InContext here(queues.driver(), queues.context(), doing);
+    return queues.kernel(
+        key, [&] { return image_of(plan, queues.capability(doing), folder); }, doing);
+}
+
+SharedKernels::Key SharedKernels::key_of(const Plan& plan) {
+    const dsl::RankProgram& program = plan.program();
+    return {program.fingerprint,  program.root,     plan.type(),
+            plan.op().identity(), program.protocol, plan.is_uneven()};
+}
+
+SharedKernel* SharedKernels::find(const Plan& plan) const {
+    const auto found = kernels_.find(key_of(plan));
+    return found == kernels_.end() ? nullptr : found->second.current.get();
+}
+
+SharedKernel& SharedKernels::agree(const Plan& plan, std::unique_ptr<SharedKernel> kernel) {
+    Kernels& kernels = kernels_[key_of(plan)];
+    if (kernels.current) kernels.former.push_back(std::move(kernels.current));
+    std::erase_if(kernels.former, [](const auto& former) { return !former->is_used(); });
+    if (kernels.program.ops.empty()) kernels.program = plan.program();
+    kernels.current = std::move(kernel);
+    kernels.current->agree();
+    return *kernels.current;
+}
+
+// ---- The order of launches ----------------------------------------------------------------------
+
+void SharedKernels::order(device::Queues& queues, device::Stream stream, std::uint64_t capture,
+                          const std::string& doing) {
+    // Each thread has a stream of its own under that one handle.
+    const bool is_same = stream == last_.stream && last_.queues == &queues &&
+                         reinterpret_cast<std::uintptr_t>(stream) != device::CU_STREAM_PER_THREAD;
+    if (!last_.event || last_.capture != capture || is_same) return;
+    queues.driver().require(queues.driver().stream_wait_event(stream, last_.event, 0), "cuStreamWaitEvent",
+                            doing);
+}
+
+device::Event SharedKernels::mark(device::Queues& queues, device::Stream stream, std::uint64_t capture,
+                                  const std::string& doing) {
+    const device::Event event = queues.take_event(doing);
+    const int result = queues.driver().event_record(event, stream);
+    if (result != device::CUDA_SUCCESS) queues.give_back(event);
+    queues.driver().require(result, "cuEventRecord", doing);
+    if (last_.event && last_.capture != 0) last_.queues->give_back(last_.event);
+    last_ = {&queues, stream, event, capture};
+    return event;
+}
+
+void SharedKernels::end(device::Queues& queues, device::Event event) {
+    if (last_.event == event) last_ = {};
+    queues.give_back(event);
+}
+
+// ---- Failures -----------------------------------------------------------------------------------
+
+std::optional<SharedKernels::GivenUp> SharedKernels::given_up_in_graph() const {
+    for (const auto& [key, kernels] : kernels_) {
+        const auto look = [&](const SharedKernel& kernel) -> std::optional<GivenUp> {
+            if (!kernel.is_in_graphs()) return std::nullopt;
+            const jit::DeviceReport report = kernel.report();
+            if (report.taken == 0) return std::nullopt;
+            const dsl::RankProgram& program = kernels.program;
+            GivenUp given_up{report, std::string(dsl::name_of(program.collective)), program.schedule, "", -1};
+            if (report.operation < program.ops.size())
+                given_up.location = program.origins[program.ops[report.operation].origin].location;
+            if (report.peer < program.local_peers.size()) given_up.peer = program.local_peers[report.peer];
+            return given_up;
+        };
+        if (kernels.current)
+            if (auto found = look(*kernels.current)) return found;
+        for (const auto& former : kernels.former)
+            if (auto found = look(*former)) return found;
+    }
+    return std::nullopt;
+}
+
+void SharedKernels::give_up() noexcept {
+    for (auto& [key, kernels] : kernels_) {
+        if (kernels.current) kernels.current->give_up();
+        for (const auto& former : kernels.former) former->give_up();
+    }
+}
+
+}  // namespace hocket::engine
