@@ -14,8 +14,8 @@ struct UnusedName {
     std::string name;
 };
 
-// Returns parameters, `let` names, states and given buffers that nothing in their scope reads, in the order of
-// the text for each definition. Loop variables count turns, so they are not among them.
+// Returns parameters, `let` names, states and given buffers that nothing in their scope reads, in the order
+// of the text for each definition. Loop variables count turns, so they are not among them.
 std::vector<UnusedName> unused_names(const ast::File& file);
 
 }  // namespace hocket::dsl

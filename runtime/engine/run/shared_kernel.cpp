@@ -202,9 +202,8 @@ SharedKernel::HostWords& SharedKernel::words() const {
 
 // Returns the one that has not been used for longest.
 std::size_t SharedKernel::free_slot() {
-    const auto best = std::ranges::min_element(slots_, {}, [](const Slot& slot) {
-        return std::tuple(slot.users > 0, slot.last_use);
-    });
+    const auto best = std::ranges::min_element(
+        slots_, {}, [](const Slot& slot) { return std::tuple(slot.users > 0, slot.last_use); });
     if (best->users == 0) return static_cast<std::size_t>(best - slots_.begin());
     const std::size_t next = slots_.size();
     add_chunk();

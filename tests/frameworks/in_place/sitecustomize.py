@@ -54,7 +54,7 @@ class Finder:
             run(module)
             replace(module)
 
-        spec.loader.exec_module = exec_module
+        spec.loader.exec_module = exec_module  # type: ignore[assignment]
         return spec
 
 
