@@ -76,11 +76,11 @@ void Needless::add(const StepGraph& graph, const std::vector<Brought>& brought, 
 
 std::vector<Report> Needless::warnings(const ast::File& file) const {
     std::vector<Report> reports;
-    for (const auto& [span, statement] : statements_)
-        if (std::string text = needless_text(statement.brought, statement.runs_algorithm); !text.empty())
+    for (const auto& [key, statement] : statements_)
+        if (!gave_up_ && !statement.is_needed && is_needless(statement.brought))
             reports.push_back(
-                warning(statement.place, std::move(text),
-                        "leave it out: it was so on all groups and topologies that were tried"));
+                warning(statement.place, needless_text(statement.brought, statement.runs_algorithm),
+                        "leave it out: it was so with all groups, topologies and arguments that were tried"));
     for (const UnusedName& unused : unused_names(file))
         reports.push_back(warning(place_of(unused.span),
                                   fmt::format("the {} '{}' is never used", unused.what, unused.name),

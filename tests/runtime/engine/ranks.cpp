@@ -87,7 +87,7 @@ bool names_libfabric(const Job& job) {
 }  // namespace
 
 std::vector<Outcome> run_ranks(const Job& job, const std::function<void(int)>& body) {
-    if (names_libfabric(job)) load_libfabric_for_children();
+    if (job.load_libfabric_once && names_libfabric(job)) load_libfabric_for_children();
     const Listener listener;
     std::vector<pid_t> processes;
     std::vector<int> pipes;
