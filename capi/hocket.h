@@ -914,9 +914,8 @@ HKT_API void hkt_plan_destroy(hkt_plan* plan);
 
 /* Checks every definition of the file `file`: algorithms on groups of many sizes, schedules on `topology`, or
  * on many small ones if it is null. *text (text may be null) has a line for each correct definition, with the
- * cases that were checked, and warnings of what these do not need. Errors: SCHEDULE (the diagnostics of all
- * errors, with line, caret and counter-example, or of checks that took too long), NOT_FOUND, IO,
- * INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * cases that were checked. Errors: SCHEDULE (the diagnostics of all errors, with line, caret and
+ * counter-example, or of checks that took too long), NOT_FOUND, IO, INVALID_ARGUMENT, OUT_OF_MEMORY. */
 HKT_API hkt_status hkt_schedule_check(const char* file, const char* topology, const char** text);
 
 /* Explains a schedule for rank `rank`, in words: its steps with their source lines, and how much it sends and

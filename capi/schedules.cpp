@@ -45,12 +45,13 @@ hkt_status hkt_schedule_check(const char* file, const char* topology, const char
         const engine::Options job = engine::own_options();
         dsl::CheckOptions options;
         options.files = {file}, options.search_path = job.schedule_path, options.timeout = seconds(job);
+        options.warns = false;
         if (topology != nullptr) options.topologies = {topology};
         in_dsl([&] { dsl::Library(options.search_path).load(file); });  // throws if unreadable
         std::string right, wrong;
         const dsl::CheckListener listener{
             [&](const dsl::RightDefinition& definition) { right += text_of(definition) + "\n"; },
-            [&](const dsl::Report& report) { (report.is_warning ? right : wrong) += render(report) + "\n"; }};
+            [&](const dsl::Report& report) { wrong += render(report) + "\n"; }};
         if (dsl::check_files(options, listener).wrong > 0) throw Error(Status::schedule, wrong);
         give(std::move(right), text);
         return HKT_SUCCESS;

@@ -107,7 +107,11 @@ class Checker {
         needless_.emplace(path);
         check_file(path, file, library, calls);
         calls.require_all_used(path);
-        if (result_.wrong == wrong_before) warn(file);
+        if (options_.warns && result_.wrong == wrong_before) warn(file);
+    }
+
+    void look_for_needless(const StepGraph& graph) {
+        if (options_.warns) needless_->look_at(graph, deadline());
     }
 
     void warn(const ast::File& file) {
@@ -183,7 +187,7 @@ class Checker {
                 sizes_to_try(is_tried, algorithm.where || !own ? algorithm.where : own->where);
             for (const Rank size : sizes)
                 verify_algorithm(runnable, library, size, roots_to_try(size), deadline(),
-                                 [&](const StepGraph& graph) { needless_->look_at(graph, deadline()); });
+                                 [&](const StepGraph& graph) { look_for_needless(graph); });
             return {fmt::format("algorithm {} {}", runnable.name, name_of(algorithm.collective)),
                     "groups of " + folded(sizes) + (algorithm.root ? roots_tried(sizes) : "")};
         });
@@ -252,7 +256,7 @@ class Checker {
         request.deadline = deadline();
         const auto check = [&] {
             const auto checked = planner.check(request);
-            needless_->look_at(checked->graph(), deadline());
+            look_for_needless(checked->graph());
             return checked->levels().ranks();
         };
         const Rank ranks = check();

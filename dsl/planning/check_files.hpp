@@ -22,6 +22,7 @@ struct CheckOptions {
     // If the collective has a root, every rank is tried as root; of more than 64 ranks, both ends and the
     // middle.
     std::vector<std::string> search_path;
+    bool warns = true;           // of what right definitions do not need
     double timeout = 60;         // seconds, for each definition on each group or topology
     Watcher* watcher = nullptr;  // told that it goes on; what it throws ends the check
 };
