@@ -4,9 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <vector>
 
 #include "dsl/base/named_file.hpp"
@@ -18,7 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* extension = ".kernel";
+using namespace std::chrono_literals;
+
+constexpr const char *extension = ".kernel", *unfinished = ".new";  // replace_file's
 
 std::string digest_of(const std::string& text) {
     const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
@@ -40,6 +46,25 @@ std::optional<std::string> code_in(const std::string& file, const std::string& k
     const std::string begin = fmt::format("{}\n{}", key.size(), key);
     if (file.compare(digest_end + 1, begin.size(), begin) != 0) return std::nullopt;
     return file.substr(digest_end + 1 + begin.size());
+}
+
+struct CloseFile {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+// Returns the content of a file that this user alone may write, and notes that it was used now. Returns
+// nullopt for anything else: its code would run with this user's rights.
+std::optional<std::string> read_own(const std::string& path) {
+    const int opened = open_regular(path, O_RDONLY | O_NOFOLLOW);
+    if (opened < 0) return std::nullopt;
+    const std::unique_ptr<std::FILE, CloseFile> file(fdopen(opened, "rb"));
+    struct stat facts {};
+    if (!file || fstat(opened, &facts) != 0) return std::nullopt;
+    if (facts.st_uid != geteuid() || (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0) return std::nullopt;
+    std::string text(static_cast<std::size_t>(facts.st_size), '\0');
+    if (std::fread(text.data(), 1, text.size(), file.get()) != text.size()) return std::nullopt;
+    futimens(opened, nullptr);
+    return text;
 }
 
 std::string text_of(const std::vector<dsl::Formula::Item>& items) {
@@ -72,18 +97,18 @@ std::string CodeCache::file_of(const std::string& key) const {
 
 std::optional<std::string> CodeCache::find(const std::string& key) const noexcept try {
     if (folder_.empty()) return std::nullopt;
-    const std::string path = file_of(key);
-    auto code = code_in(read_text(path), key);
-    if (code) utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // it was used now
-    return code;
+    const auto file = read_own(file_of(key));
+    return file ? code_in(*file, key) : std::nullopt;
 } catch (...) {
     return std::nullopt;
 }
 
 void CodeCache::keep(const std::string& key, const std::string& code) const noexcept try {
     if (folder_.empty() || code.size() > most_bytes_ / 2) return;
-    fs::create_directories(folder_);
-    replace_file(file_of(key), content_of(key, code), private_mode);
+    if (fs::create_directories(folder_)) fs::permissions(folder_, fs::perms::owner_all);
+    const std::string path = file_of(key);
+    fs::remove(path);  // a file that others may write would hand on its mode
+    replace_file(path, content_of(key, code), private_mode);
     make_room();
 } catch (...) {  // the disk is full, or the folder is somebody else's
 }
@@ -99,8 +124,10 @@ void CodeCache::make_room() const {
     std::uint64_t all = 0;
     std::error_code gone;  // another process removes files, too
     for (const auto& entry : fs::directory_iterator(folder_)) {
-        if (entry.path().extension() != extension) continue;
         const auto used = entry.last_write_time(gone);
+        if (entry.path().extension() == unfinished && !gone && fs::file_time_type::clock::now() - used > 1h)
+            fs::remove(entry.path(), gone);  // its writer has crashed
+        if (entry.path().extension() != extension) continue;
         const std::uint64_t bytes = gone ? 0 : entry.file_size(gone);
         if (gone) continue;
         files.push_back({used, bytes, entry.path()});

@@ -1,5 +1,8 @@
 // Code of kernels that is kept on the disk.
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -72,6 +75,45 @@ TEST_CASE("what is kept is found under its own key alone, and nothing damaged is
         cache.keep(key, code);
         CHECK(cache.find(key) == code);
     }
+}
+
+TEST_CASE("a file that another user may have written is not read, and is replaced") {
+    const test::TemporaryFolder folder;
+    const std::string below = folder.path() + "/code";
+    const jit::CodeCache cache(below);
+    const auto keep = [&] {
+        cache.keep("key", "code");
+        REQUIRE(cache.find("key") == "code");
+        REQUIRE(files_in(below).size() == 1);
+        return files_in(below)[0];
+    };
+    const fs::path file = keep();
+    CHECK((fs::status(below).permissions() & fs::perms::mask) == fs::perms::owner_all);
+    for (const fs::perms writer : {fs::perms::group_write, fs::perms::others_write}) {
+        fs::permissions(file, writer, fs::perm_options::add);
+        CHECK(!cache.find("key"));
+        CHECK(keep() == file);
+    }
+    // A link to a good file.
+    const fs::path elsewhere = folder.path() + "/elsewhere";
+    fs::rename(file, elsewhere);
+    fs::create_symlink(elsewhere, file);
+    CHECK(!cache.find("key"));
+    CHECK(keep() == file);
+    CHECK(fs::is_regular_file(fs::symlink_status(file)));
+    // A file of another user's.
+    if (chown(file.c_str(), 12345, 12345) == 0) CHECK(!cache.find("key"));
+}
+
+TEST_CASE("what a process has not finished to write is removed when it is old") {
+    const test::TemporaryFolder folder;
+    const jit::CodeCache cache(folder.path());
+    const fs::path old = folder.path() + "/a.kernel.1.new", recent = folder.path() + "/b.kernel.2.new";
+    for (const fs::path& path : {old, recent}) std::ofstream(path) << "half";
+    fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(2));
+    cache.keep("key", "code");
+    CHECK(!fs::exists(old));
+    CHECK(fs::exists(recent));
 }
 
 TEST_CASE("a folder that cannot be written, or read, is as good as none") {
