@@ -136,6 +136,25 @@ void Progress::leave_on_stream(Execution& execution) {
     left_alone_.note_start();
 }
 
+// In a program that makes blocking starts alone, nobody else looks at what they have left on streams. Kernels
+// run one after another, so the first that has not ended says enough.
+void Progress::look_at_streams() {
+    if (failure_ || left_on_stream_.empty() || gate_.driven()) return;
+    try {
+        for (Execution* execution : left_on_stream_) {
+            std::uint64_t budget = Execution::local_budget_bytes;
+            if (advance(*execution, budget)) note_movement();
+            if (failure_ || execution->status() == Status::in_progress) break;
+        }
+        retire();
+    } catch (const Error& error) {
+        fail_moving(error);
+    } catch (const std::exception& error) {
+        fail_here(error);
+    }
+    if (!left_on_stream_.empty()) watch(Clock::now());
+}
+
 std::optional<Failure> Progress::failure() {
     Gate::Visit visit(gate_);
     if (!failure_ && !is_alone())
@@ -180,6 +199,7 @@ bool Progress::run_at_once(StartablePlan& plan, const Extent& extent, const void
 Execution& Progress::begin(const std::shared_ptr<StartablePlan>& plan, const Extent& extent, const void* send,
                            void* recv, double factor, std::optional<std::chrono::milliseconds> limit,
                            const device::Buffers* buffers) {
+    look_at_streams();
     if (failure_) throw Error(failure_->status, failure_->text);
     if (plan->computer() || extent.arguments) plan->check_arguments(extent.arguments.get(), extent.count);
     const bool is_kernel = buffers && KernelStart::is_for(*plan, extent, *buffers);
@@ -290,6 +310,7 @@ void Progress::run(const MessageStart& message, const device::Buffers* buffers) 
 }
 
 MessageRequest& Progress::begin(MessageStart message, const device::Buffers* buffers) {
+    look_at_streams();
     if (failure_) throw Error(failure_->status, failure_->text);
     MessageRequest* begun = nullptr;
     try {

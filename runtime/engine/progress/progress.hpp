@@ -140,11 +140,14 @@ class Progress {
     Execution& make_execution(StartablePlan& plan, Start& start, const device::Buffers* buffers);
     void put_in_flight(Execution& execution, const Start& start);
     void leave_on_stream(Execution& execution);
+    void look_at_streams();
     void advance_begun(Execution& execution, const Start& start, std::chrono::milliseconds limit);
     void set_deadlines(Execution& execution, std::chrono::milliseconds limit) const;
     MessageRequest& begin(MessageStart message, const device::Buffers* buffers);
     bool step();  // true if anything moved
     bool advance_all();
+    bool advance(Execution& execution, std::uint64_t& budget);
+    void note_movement();
     bool advance_messages();
     void look_at_messages();
     // Both accept any type that has status_of_all().

@@ -44,8 +44,7 @@ bool Progress::step() {
         }
         moved |= advance_messages();
         moved |= advance_all();
-        if (moved) stranded_since_.reset();
-        has_moved_ |= moved;
+        if (moved) note_movement();
         retire();
         if (tracer_) tracer_->look(in_flight_);
         return moved;
@@ -58,18 +57,25 @@ bool Progress::step() {
     }
 }
 
+void Progress::note_movement() {
+    stranded_since_.reset();
+    has_moved_ = true;
+}
+
 bool Progress::advance_all() {
     bool moved = false;
     std::uint64_t budget = Execution::local_budget_bytes;
     for (std::size_t i = 0, end = window(); i < end && budget > 0 && !failure_; ++i) {
-        Execution& execution = *in_flight_[i];
-        moved |= execution.advance(fabric_, budget);
-        if (execution.run().disagreement()) {
-            fail_mismatch(execution, *execution.run().disagreement());
-            return true;
-        }
+        moved |= advance(*in_flight_[i], budget);
     }
     return moved;
+}
+
+bool Progress::advance(Execution& execution, std::uint64_t& budget) {
+    const bool moved = execution.advance(fabric_, budget);
+    if (!execution.run().disagreement()) return moved;
+    fail_mismatch(execution, *execution.run().disagreement());
+    return true;
 }
 
 bool Progress::advance_messages() {
@@ -153,10 +159,10 @@ void Progress::retire() {
     });
     in_flight_.erase(rest, in_flight_.end());
     if (local_peers_) local_peers_->complete(completed());
-    // What is behind it on a stream could not begin before.
+    // What is behind it on a stream, or waits for room there, could not begin before.
     if (stream_moves)
         for (Execution* execution : in_flight_)
-            if (execution->is_on_stream()) set_deadlines(*execution, timeout_);
+            if (execution->is_on_stream() || execution->holds_call()) set_deadlines(*execution, timeout_);
     give_back_ended();
     announce();
 }

@@ -1,6 +1,8 @@
 // Kernels of plans on the caller's stream, and in graphs.
+#include <chrono>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "tests/capi/device/plans.hpp"
@@ -71,6 +73,56 @@ TEST_CASE("a failure of a start that nobody waits for comes with a later call") 
         } else {
             done.await(2);
         }
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("blocking starts alone leave no more behind than what is in flight") {
+    if (!Cuda::is_fake()) HOCKET_SKIP("a real driver does not count events");
+    CHECK(run_on_devices(
+              "aa",
+              [&](const Cuda& cuda, hkt_comm* comm) {
+                  const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "direct", .count = 5000};
+                  const Plan plan = plan_of(comm, what);
+                  const DeviceMemory memory(cuda, 4 * what.count);
+                  DeviceStream stream(cuda);
+                  must(comm, hkt_comm_set_stream(comm, stream.handle()));
+                  for (int i = 1; i <= 200; ++i) {
+                      must(comm,
+                           hkt_plan_start(plan.get(), memory.data(), memory.data(), what.count, nullptr));
+                      if (i % 20 == 0) must(cuda.stream_synchronize(stream.handle()), "cuStreamSynchronize");
+                      if (i % 100 == 0)
+                          expect(cuda.count("events") < 50, std::to_string(cuda.count("events")) + " events");
+                  }
+              },
+              with({{"FAKE_CUDA_DELAY_US", "0"}})) == "");
+}
+
+TEST_CASE("a program that makes blocking starts alone is told of a rank that does not start") {
+    if (!Cuda::is_fake()) HOCKET_SKIP("a real device may need longer");
+    const Tally done;
+    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "1500"}}, [&](int rank, const Cuda& cuda) {
+        const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
+        const DeviceMemory memory(cuda, 4 * what.count);
+        const Comm comm = join();
+        const Plan plan = plan_of(comm.get(), what);
+        const auto start = [&] {
+            return hkt_plan_start(plan.get(), memory.data(), memory.data(), what.count, nullptr);
+        };
+        must(comm.get(), start());
+        if (rank == 1) {
+            done.await(2);
+            return;
+        }
+        hkt_status status = HKT_SUCCESS;
+        for (int i = 0; i < 20 && status == HKT_SUCCESS; ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(400));  // the host's clock stands still
+            status = start();
+        }
+        const std::string text = hkt_comm_last_error(comm.get());
+        done.add();
+        expect(status == HKT_ERROR_TIMEOUT, std::string(hkt_error_string(status)) + ": " + text);
+        expect_in(text, "waiting for rank ");
     });
     CHECK(problems(outcomes) == "");
 }
