@@ -11,7 +11,7 @@ std::unique_ptr<SizedPlans> Plans::lazy(const PlanChoice& choice) const {
     return std::make_unique<SizedPlans>(bytes_of_one,
                                         [this, choice](std::uint64_t bytes, const SizedPlans::Made& made) {
                                             SizedPlans::Sized sized = maker_.make(choice, bytes, made);
-                                            made_(*sized.plan);
+                                            if (!choice.is_for_rendezvous) made_(*sized.plan);
                                             return sized;
                                         });
 }

@@ -48,7 +48,7 @@ std::string latest_of(const transport::Account& account) {
 void Progress::watch_graphs() {
     using Reason = jit::DeviceReport::Reason;
     const auto given_up = kernels_.given_up_in_graph();
-    if (!given_up || std::ranges::any_of(in_flight_, &Execution::is_on_stream)) return;
+    if (!given_up) return;
     const auto reason = static_cast<Reason>(given_up->report.reason);
     if (reason != Reason::deadline && reason != Reason::mismatch) return;
     const std::string what = fmt::format("{} by {} in a graph", given_up->collective, given_up->schedule);
@@ -107,10 +107,10 @@ std::optional<transport::Account> Progress::account_of(std::uint64_t number) {
         if (!failure_) account = account_now(number);
         if (!account) return account;
         const bool has_started = started_ > number;
+        const auto same = std::ranges::find(in_flight_, number, &Execution::number);
+        if (same != in_flight_.end() && (*same)->is_on_stream()) return account;  // it moves without calls
         // A rank that waits in an earlier operation is itself kept waiting.
-        const bool is_open =
-            has_started ? std::ranges::find(in_flight_, number, &Execution::number) != in_flight_.end()
-                        : !in_flight_.empty();
+        const bool is_open = has_started ? same != in_flight_.end() : !in_flight_.empty();
         if (is_open ? is_attended() : has_started) return account;
     }
     account->idleness = idleness_in(*account);
@@ -384,7 +384,8 @@ void Progress::fail(Failure failure) {
 void Progress::let_go() {
     bool others_may_copy = messages_.let_go();
     kernels_.give_up();
-    for (Execution* execution : in_flight_) others_may_copy |= execution->let_go();
+    const auto until = Clock::now() + device::copies_end_within;  // of all kernels
+    for (Execution* execution : in_flight_) others_may_copy |= execution->let_go(until);
     if (others_may_copy) local_peers_->withdraw(Clock::now() + others_copies_end_within);
 }
 

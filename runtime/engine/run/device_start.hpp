@@ -1,6 +1,7 @@
 // A start whose data stay on devices: its ranks meet by marks (DirectRun) before it, unless they need not.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -27,6 +28,9 @@ class DeviceStart {
     // Returns true if the ranks need not meet; the same on all ranks. Then the next call is make_run().
     virtual bool has_met() const { return false; }
 
+    // Asked before that call: false while the start has to wait for earlier ones.
+    virtual bool has_room() { return true; }
+
     // Returns true if the caller's stream has the result once the run has begun: the call waits for that.
     virtual bool is_on_stream() const { return false; }
 
@@ -48,9 +52,10 @@ class DeviceStart {
 
     // Call once no rank uses this start's memory any more, in success.
     virtual void end() noexcept = 0;
-    // Call after a failure, if local peers have seen this rank's memory: waits up to a second for this rank's
-    // device. Returns true if local peers may be using its memory.
-    virtual bool let_go(LocalPeers& local_peers) noexcept = 0;
+    // Call after a failure, if local peers have seen this rank's memory: waits up to a second for copies of
+    // this rank's device, or until the given time for a kernel of it. Returns true if local peers may be
+    // using its memory.
+    virtual bool let_go(LocalPeers& local_peers, std::chrono::steady_clock::time_point until) noexcept = 0;
 
     // Stages the buffers through the host from now on, as the other stage() does. The start no longer refers
     // to this object.

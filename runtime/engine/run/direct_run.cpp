@@ -79,6 +79,7 @@ bool DirectRun::advance_run(transport::Fabric* fabric, std::uint64_t& budget) {
 
 bool DirectRun::enter() {
     if (start_.direct && start_.direct->has_met()) {
+        if (!start_.direct->has_room()) return false;
         run_on_devices();
         return true;
     }
@@ -149,10 +150,10 @@ void DirectRun::go_usual() {
     stage_ = Stage::running;
 }
 
-bool DirectRun::let_go() {
+bool DirectRun::let_go(Clock::time_point until) {
     const bool is_shown = start_.direct && stage_ != Stage::closed;
-    const bool devices_are_used = is_shown && start_.direct->let_go(*local_peers_);
-    const bool buffers_are_used = begun_ && begun_->let_go();
+    const bool devices_are_used = is_shown && start_.direct->let_go(*local_peers_, until);
+    const bool buffers_are_used = begun_ && begun_->let_go(until);
     return devices_are_used || buffers_are_used;
 }
 

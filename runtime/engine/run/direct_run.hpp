@@ -31,7 +31,7 @@ class DirectRun final : public Run {
     void begin(const Start& start, std::uint64_t tile, LocalPeers* local_peers) override;
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
     void complete(dsl::OpId op) override { usual_->complete(op); }
-    bool let_go() override;
+    bool let_go(Clock::time_point until) override;
     void release() override;
     std::uint64_t memory_bytes() const override { return usual_->memory_bytes(); }
     std::size_t messages() const override { return usual_->messages(); }

@@ -192,7 +192,7 @@ void DirectStart::end() noexcept {
     give_work_back();
 }
 
-bool DirectStart::let_go(LocalPeers& local_peers) noexcept {
+bool DirectStart::let_go(LocalPeers& local_peers, std::chrono::steady_clock::time_point) noexcept {
     is_lost_ = true;
     executor_->settle(local_peers);
     return program_.shares_input || program_.shares_output || program_.shares_work;

@@ -45,7 +45,7 @@ class DirectStart final : public DeviceStart {
     void note_unable(dsl::Rank rank) const override { engine::note_unable(buffers_.devices, rank); }
     std::unique_ptr<Run> make_run(Execution& execution) const override;  // in make_run.cpp
     void end() noexcept override;
-    bool let_go(LocalPeers& local_peers) noexcept override;
+    bool let_go(LocalPeers& local_peers, std::chrono::steady_clock::time_point until) noexcept override;
     std::unique_ptr<device::Staging> stage(Start& start) const override;
     bool is_waiting() const override;
     std::string awaited() const override;

@@ -66,7 +66,7 @@ class Execution : public Request {
     void set_deadline(Clock::time_point deadline) { deadline_ = deadline; }
     bool has_local_peers() const { return !plan_->program().local_peers.empty(); }
 
-    bool let_go() { return run_->let_go(); }
+    bool let_go(Clock::time_point until) { return run_->let_go(until); }
 
     // As in Run, while it is in progress.
     bool is_on_stream() const { return run_->is_on_stream(); }

@@ -23,8 +23,8 @@ std::string doing_of(const Start& start) {
 
 bool KernelStart::is_for(const Plan& plan, const Extent& extent, const device::Buffers& buffers) {
     return extent.count > 0 && SharedKernels::suits(plan) &&
-           (buffers.send || plan.input() == dsl::Share::none) &&
-           (buffers.recv || plan.output() == dsl::Share::none);
+           (buffers.send || !has_elements(plan, extent, plan.input())) &&
+           (buffers.recv || !has_elements(plan, extent, plan.output()));
 }
 
 KernelStart::KernelStart(const Start& start, const device::Buffers& buffers, SharedKernels& kernels)
@@ -55,7 +55,7 @@ KernelStart::KernelStart(const Start& start, const device::Buffers& buffers, Sha
 }
 
 KernelStart::~KernelStart() {
-    if (event_) settle();
+    if (event_) settle(Clock::now() + device::copies_end_within);
 }
 
 // ---- The first start ----------------------------------------------------------------------------
@@ -76,12 +76,16 @@ std::string KernelStart::find_obstacle(int members) {
         return "with CUDA_LAUNCH_BLOCKING=1 kernels cannot wait for each other";
     if (!buffers_.devices.may_export()) return with_name(*start_.plan, "HOCKET_CUDA_IPC is off");
     if (std::string obstacle = obstacle_of_buffers(); !obstacle.empty()) return obstacle;
+    // Once the ranks have met, another thread may launch the kernel.
+    if (reinterpret_cast<std::uintptr_t>(buffers_.stream) == device::CU_STREAM_PER_THREAD)
+        return "CU_STREAM_PER_THREAD is another stream in each thread; for the first start of a plan, or one "
+               "of more elements, name a stream of one's own";
     // Each rank's kernel needs room for a block while the others wait.
     if (const int processors = queues_->processors(doing_); processors < members)
         return fmt::format("{} ranks may share device {}, which has {} multiprocessors", members,
                            queues_->device(), processors);
     const device::DeviceUse& use = buffers_.devices.use();
-    const SharedKernel* const former = kernels_.find(*start_.plan);
+    const auto former = kernels_.find(*start_.plan);
     const std::uint64_t least = former ? former->elements() + former->elements() / 2 : 0;
     try {
         made_ = std::make_unique<SharedKernel>(*start_.plan, std::max(elements(), least), members,
@@ -135,8 +139,19 @@ std::uint64_t KernelStart::capture() const {
     return status == device::CU_STREAM_CAPTURE_STATUS_ACTIVE ? number : 0;
 }
 
+// Memory for more arguments is taken while no kernel runs, and only if graphs have all of it for ever.
+bool KernelStart::has_room() {
+    if (kernel_->has_free_slot()) return true;
+    if (!kernel_->is_full_of_graphs()) return false;
+    const auto held = device::RunningKernels::of_process().hold_if_none();
+    if (!held) return false;
+    const device::InContext here(buffers_.driver, queues_->context(), doing_);
+    kernel_->add_slots();
+    return true;
+}
+
 void KernelStart::launch() {
-    if (made_) kernel_ = &kernels_.agree(*start_.plan, std::move(made_));
+    if (made_) kernel_ = kernels_.agree(*start_.plan, std::move(made_));
     const std::uint64_t graph = capture();
     is_in_graph_ = graph != 0;
     const device::InContext here(buffers_.driver, queues_->context(), doing_);
@@ -145,7 +160,7 @@ void KernelStart::launch() {
     const auto lock = running.launch();
     place_ = kernel_->launch(start_, *binding_, buffers_.stream, is_in_graph_);
     const device::Event event = kernels_.mark(*queues_, buffers_.stream, graph, doing_);
-    if (is_in_graph_) return;
+    if (is_in_graph_) return kernel_.reset();  // the graph keeps it
     event_ = event;
     running.add(buffers_.driver, queues_->context(), event);
 }
@@ -167,21 +182,18 @@ void KernelStart::forget_launch() {
     kernel_->give_back(place_);
 }
 
-bool KernelStart::settle() noexcept {
-    const auto until = std::chrono::steady_clock::now() + device::copies_end_within;
+void KernelStart::settle(Clock::time_point until) noexcept {
     try {
         while (!has_ended()) {
-            if (std::chrono::steady_clock::now() >= until) {
+            if (Clock::now() >= until) {
                 queues_->note_endless();
-                abandon_launch();
-                return false;
+                return abandon_launch();
             }
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     } catch (...) {  // the context is gone, and so is the kernel
         abandon_launch();
     }
-    return true;
 }
 
 void KernelStart::abandon_launch() noexcept {
@@ -190,15 +202,16 @@ void KernelStart::abandon_launch() noexcept {
 }
 
 // Local peers use none of this rank's buffers.
-bool KernelStart::let_go(LocalPeers&) noexcept {
+bool KernelStart::let_go(LocalPeers&, Clock::time_point until) noexcept {
     if (kernel_) kernel_->give_up();
     if (made_) made_->give_up();
-    if (event_) settle();
+    if (event_) settle(until);
     return false;
 }
 
 std::string KernelStart::awaited() const {
-    return doing_ + (event_ ? ": the device's kernel has not ended" : ": its memory has not been cleared");
+    if (event_) return doing_ + ": the device's kernel has not ended";
+    return doing_ + (kernel_ ? ": earlier kernels have not ended" : ": its memory has not been cleared");
 }
 
 }  // namespace hocket::engine

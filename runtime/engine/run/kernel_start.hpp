@@ -2,6 +2,7 @@
 // on the caller's stream; the host only sees when it has ended.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,6 +16,8 @@ namespace hocket::engine {
 
 class KernelStart final : public DeviceStart {
   public:
+    using Clock = std::chrono::steady_clock;
+
     // Returns true if the start is to run as kernels: all buffers that this rank has are on devices. All
     // ranks must be alike in that.
     static bool is_for(const Plan& plan, const Extent& extent, const device::Buffers& buffers);
@@ -25,17 +28,18 @@ class KernelStart final : public DeviceStart {
     ~KernelStart() override;
 
     bool has_met() const override { return kernel_ != nullptr; }
+    bool has_room() override;
     bool may_be_used(int members) override;
     bool is_able() const override { return obstacle_.empty(); }
     void show(LocalPeers::Shown& own) const override { made_->show(own.kernel); }
     bool open(const LocalPeers& local_peers, std::uint64_t sequence) override;
     void note_unable(dsl::Rank rank) const override;
     std::unique_ptr<Run> make_run(Execution& execution) const override;  // in make_run.cpp
-    void end() noexcept override {}
-    bool let_go(LocalPeers& local_peers) noexcept override;
+    void end() noexcept override { kernel_.reset(); }
+    bool let_go(LocalPeers& local_peers, Clock::time_point until) noexcept override;
     std::unique_ptr<device::Staging> stage(Start& start) const override;
     bool is_on_stream() const override { return true; }
-    bool is_waiting() const override { return event_ != nullptr || made_ != nullptr; }
+    bool is_waiting() const override { return kernel_ || made_; }
     std::string awaited() const override;
 
     // Launches the kernel. Call once all ranks have met.
@@ -50,7 +54,7 @@ class KernelStart final : public DeviceStart {
     std::string find_obstacle(int members);
     void forget_launch();
     void abandon_launch() noexcept;  // its event may never occur
-    bool settle() noexcept;
+    void settle(Clock::time_point until) noexcept;
     std::uint64_t elements() const { return binding_->count; }
     std::uint64_t capture() const;
 
@@ -60,8 +64,8 @@ class KernelStart final : public DeviceStart {
     const std::shared_ptr<const Binding> binding_;
     const std::string doing_;
     device::Queues* queues_ = nullptr;
-    SharedKernel* kernel_ = nullptr;      // as agreed on; null until then
-    std::unique_ptr<SharedKernel> made_;  // until all ranks have opened its memory
+    std::shared_ptr<SharedKernel> kernel_;  // as agreed on, until the end; null before
+    std::unique_ptr<SharedKernel> made_;    // until all ranks have opened its memory
     std::string obstacle_;
     bool is_in_graph_ = false;
     std::size_t place_ = 0;          // of the arguments

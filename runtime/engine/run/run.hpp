@@ -1,6 +1,7 @@
 // Executes a plan's program: one start of it, or one tile of a large start.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,8 @@ struct Disagreement {
 
 class Run {
   public:
+    using Clock = std::chrono::steady_clock;
+
     virtual ~Run() = default;
 
     // Begins a start, which may be done at once. The caller's buffers belong to the run until it is done.
@@ -52,8 +55,8 @@ class Run {
     const std::optional<Disagreement>& disagreement() const { return disagreement_; }
 
     // Call after a failure, before the end: stops this rank's devices from copying from or to others. Returns
-    // true if others may copy from or to this rank's devices.
-    virtual bool let_go() { return false; }
+    // true if others may copy from or to this rank's devices. until: the latest time to wait for kernels.
+    virtual bool let_go(Clock::time_point /*until*/) { return false; }
 
     // Call after the end, in success or failure; keeps memory for the next start.
     virtual void release() {}

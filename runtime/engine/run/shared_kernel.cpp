@@ -28,7 +28,7 @@ static_assert(sizeof(jit::DeviceControl) <= lines_begin && sizeof(jit::DeviceArg
 
 constexpr std::uint64_t widest_access = 16;
 // Arguments are taken in chunks. Before those of the first lie the words that kernels and host share.
-constexpr std::uint64_t chunk_bytes = 64 << 10, slots_begin = 256;
+constexpr std::uint64_t chunk_bytes = 64 << 10, slots_begin = 256, least_slots = 64;
 
 constexpr std::uint64_t aligned(std::uint64_t bytes) {
     constexpr std::uint64_t unit = 256;  // as cudaMalloc aligns
@@ -115,7 +115,7 @@ SharedKernel::SharedKernel(Plan& plan, std::uint64_t elements, int members, devi
 void SharedKernel::take_memory(std::uint64_t bytes, std::uint64_t control_bytes) {
     const device::Driver& driver = queues_.driver();
     const device::InContext here(driver, queues_.context(), doing_);
-    add_chunk();
+    add_slots();
     words() = {};
     memory_ = queues_.take_block(bytes, doing_, true);
     const auto exported = device::export_memory(driver, memory_.begin, memory_.bytes, doing_);
@@ -175,10 +175,10 @@ std::optional<device::DevicePointer> SharedKernel::open(const KernelCard& card) 
 // ---- Arguments ----------------------------------------------------------------------------------
 
 std::size_t SharedKernel::slots_of_chunk() const {
-    return std::max<std::uint64_t>(1, (chunk_bytes - slots_begin) / slot_bytes_);
+    return std::max(least_slots, (chunk_bytes - slots_begin) / slot_bytes_);
 }
 
-void SharedKernel::add_chunk() {
+void SharedKernel::add_slots() {
     const std::uint64_t bytes = slots_begin + slots_of_chunk() * slot_bytes_;
     chunks_.emplace_back();
     chunks_.back().pinned = queues_.take_block(bytes, doing_);
@@ -201,13 +201,10 @@ SharedKernel::HostWords& SharedKernel::words() const {
 }
 
 // Returns the one that has not been used for longest.
-std::size_t SharedKernel::free_slot() {
+std::size_t SharedKernel::free_slot() const {
     const auto best = std::ranges::min_element(
         slots_, {}, [](const Slot& slot) { return std::tuple(slot.users > 0, slot.last_use); });
-    if (best->users == 0) return static_cast<std::size_t>(best - slots_.begin());
-    const std::size_t next = slots_.size();
-    add_chunk();
-    return next;
+    return static_cast<std::size_t>(best - slots_.begin());
 }
 
 // A stripe for each block, as long as each of its threads has an access to make. The same on all ranks.

@@ -1,7 +1,8 @@
 // The kernel of a plan and the memory by which the kernels of all ranks of a host work together
 // (runtime/compute/jit/interface/device_plan.hpp). The ranks take and open this memory when they meet at the
 // first start, or at one that is larger than all before. From then on a start is a launch, which needs no
-// other rank (docs/decisions/device-launches-on-the-stream.md): a kernel touches its rank's buffers and this memory, and nothing else.
+// other rank (docs/decisions/device-launches-on-the-stream.md): a kernel touches its rank's buffers and this
+// memory, and nothing else.
 #pragma once
 
 #include <algorithm>
@@ -49,15 +50,20 @@ class SharedKernel {
 
     // ---- Starts ----
 
-    // Launches the kernel on the stream, which is of the context of queues(). Returns the place of its
-    // arguments, which is to be given back when it has ended; a graph keeps it for ever.
+    // Returns true if there is room for the arguments of one more start. If there is none, starts in flight
+    // give it back, unless all of it is full of graphs'; then add_slots() takes memory for more.
+    bool has_free_slot() const {
+        return std::ranges::any_of(slots_, [](const Slot& slot) { return slot.users == 0; });
+    }
+    bool is_full_of_graphs() const { return std::ranges::all_of(slots_, &Slot::is_of_graph); }
+    void add_slots();
+
+    // Call if there is a free slot. Launches the kernel on the stream, which is of the context of queues().
+    // Returns the place of its arguments, which is to be given back when it has ended; a graph keeps it for
+    // ever.
     std::size_t launch(const Start& start, const Binding& binding, device::Stream stream, bool for_graph);
     void give_back(std::size_t place) { --slots_[place].users; }
 
-    // Returns true if starts are in flight, or graphs have some.
-    bool is_used() const {
-        return std::ranges::any_of(slots_, [](const Slot& slot) { return slot.users > 0; });
-    }
     bool is_in_graphs() const { return std::ranges::any_of(slots_, &Slot::is_of_graph); }
 
     // Written by kernels, one of which may be running.
@@ -83,8 +89,7 @@ class SharedKernel {
     void release_memory() noexcept;
     HostWords& words() const;
     std::size_t slots_of_chunk() const;
-    void add_chunk();
-    std::size_t free_slot();
+    std::size_t free_slot() const;
     std::byte* pinned(std::size_t place) const;
     std::byte* memory(std::size_t place) const;
     std::vector<std::byte*> areas(const Start& start, const Binding& binding) const;

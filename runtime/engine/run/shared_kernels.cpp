@@ -23,7 +23,8 @@ device::KernelImage image_of(const Plan& plan, int capability, const std::string
 }  // namespace
 
 SharedKernels::~SharedKernels() {
-    if (last_.event && last_.capture != 0) last_.queues->give_back(last_.event);
+    for (const auto& [capture, last] : last_)
+        if (capture != 0) last.queues->give_back(last.event);
 }
 
 bool SharedKernels::suits(const Plan& plan) {
@@ -52,31 +53,34 @@ SharedKernels::Key SharedKernels::key_of(const Plan& plan) {
             plan.op().identity(), program.protocol, plan.is_uneven()};
 }
 
-SharedKernel* SharedKernels::find(const Plan& plan) const {
+std::shared_ptr<SharedKernel> SharedKernels::find(const Plan& plan) const {
     const auto found = kernels_.find(key_of(plan));
-    return found == kernels_.end() ? nullptr : found->second.current.get();
+    return found == kernels_.end() ? nullptr : found->second.current;
 }
 
-SharedKernel& SharedKernels::agree(const Plan& plan, std::unique_ptr<SharedKernel> kernel) {
+std::shared_ptr<SharedKernel> SharedKernels::agree(const Plan& plan, std::unique_ptr<SharedKernel> kernel) {
     Kernels& kernels = kernels_[key_of(plan)];
     if (kernels.current) kernels.former.push_back(std::move(kernels.current));
-    std::erase_if(kernels.former, [](const auto& former) { return !former->is_used(); });
+    std::erase_if(kernels.former,
+                  [](const auto& former) { return !has_starts(former) && !former->is_in_graphs(); });
     if (kernels.program.ops.empty()) kernels.program = plan.program();
     kernels.current = std::move(kernel);
     kernels.current->agree();
-    return *kernels.current;
+    return kernels.current;
 }
 
 // ---- The order of launches ----------------------------------------------------------------------
 
 void SharedKernels::order(device::Queues& queues, device::Stream stream, std::uint64_t capture,
                           const std::string& doing) {
+    const auto last = last_.find(capture);
+    if (last == last_.end()) return;
     // Each thread has a stream of its own under that one handle.
-    const bool is_same = stream == last_.stream && last_.queues == &queues &&
+    const bool is_same = stream == last->second.stream && last->second.queues == &queues &&
                          reinterpret_cast<std::uintptr_t>(stream) != device::CU_STREAM_PER_THREAD;
-    if (!last_.event || last_.capture != capture || is_same) return;
-    queues.driver().require(queues.driver().stream_wait_event(stream, last_.event, 0), "cuStreamWaitEvent",
-                            doing);
+    if (is_same) return;
+    queues.driver().require(queues.driver().stream_wait_event(stream, last->second.event, 0),
+                            "cuStreamWaitEvent", doing);
 }
 
 device::Event SharedKernels::mark(device::Queues& queues, device::Stream stream, std::uint64_t capture,
@@ -85,13 +89,25 @@ device::Event SharedKernels::mark(device::Queues& queues, device::Stream stream,
     const int result = queues.driver().event_record(event, stream);
     if (result != device::CUDA_SUCCESS) queues.give_back(event);
     queues.driver().require(result, "cuEventRecord", doing);
-    if (last_.event && last_.capture != 0) last_.queues->give_back(last_.event);
-    last_ = {&queues, stream, event, capture};
+    const auto [last, is_first] = last_.try_emplace(capture);
+    if (!is_first && capture != 0) last->second.queues->give_back(last->second.event);
+    last->second = {&queues, stream, event};
+    forget_old_captures();
     return event;
 }
 
+// CUDA does not tell the end of a capture. Captures are numbered in the order in which they began, behind 0.
+void SharedKernels::forget_old_captures() {
+    while (last_.size() > most_captures) {
+        const auto oldest = last_.upper_bound(0);
+        oldest->second.queues->give_back(oldest->second.event);
+        last_.erase(oldest);
+    }
+}
+
 void SharedKernels::end(device::Queues& queues, device::Event event) {
-    if (last_.event == event) last_ = {};
+    if (const auto last = last_.find(0); last != last_.end() && last->second.event == event)
+        last_.erase(last);
     queues.give_back(event);
 }
 
@@ -99,9 +115,9 @@ void SharedKernels::end(device::Queues& queues, device::Event event) {
 
 std::optional<SharedKernels::GivenUp> SharedKernels::given_up_in_graph() const {
     for (const auto& [key, kernels] : kernels_) {
-        const auto look = [&](const SharedKernel& kernel) -> std::optional<GivenUp> {
-            if (!kernel.is_in_graphs()) return std::nullopt;
-            const jit::DeviceReport report = kernel.report();
+        const auto look = [&](const std::shared_ptr<SharedKernel>& kernel) -> std::optional<GivenUp> {
+            if (!kernel->is_in_graphs() || has_starts(kernel)) return std::nullopt;
+            const jit::DeviceReport report = kernel->report();
             if (report.taken == 0) return std::nullopt;
             const dsl::RankProgram& program = kernels.program;
             GivenUp given_up{report, std::string(dsl::name_of(program.collective)), program.schedule, "", -1};
@@ -111,9 +127,9 @@ std::optional<SharedKernels::GivenUp> SharedKernels::given_up_in_graph() const {
             return given_up;
         };
         if (kernels.current)
-            if (auto found = look(*kernels.current)) return found;
+            if (auto found = look(kernels.current)) return found;
         for (const auto& former : kernels.former)
-            if (auto found = look(*former)) return found;
+            if (auto found = look(former)) return found;
     }
     return std::nullopt;
 }

@@ -32,9 +32,10 @@ class SharedKernels {
 
     // Returns the kernel on whose memory the ranks have agreed for the plan; null if there is none. Plans
     // that do the same share it, so ranks may make and destroy them at different times.
-    SharedKernel* find(const Plan& plan) const;
-    // Replaces it, once all ranks have opened all memory. Starts in flight, and graphs, keep the former one.
-    SharedKernel& agree(const Plan& plan, std::unique_ptr<SharedKernel> kernel);
+    std::shared_ptr<SharedKernel> find(const Plan& plan) const;
+    // Replaces it, once all ranks have opened all memory. Starts, as long as they hold the former one, and
+    // graphs, keep it.
+    std::shared_ptr<SharedKernel> agree(const Plan& plan, std::unique_ptr<SharedKernel> kernel);
 
     // Kernels of a communicator run one after another, in the order of their launches: two at a time could
     // each keep the other rank's from running. order() makes the stream wait for the last launch on another
@@ -47,7 +48,7 @@ class SharedKernels {
                        const std::string& doing);
     void end(device::Queues& queues, device::Event event);
 
-    // The end of starts in graphs, which no start in flight tells.
+    // The end of starts in graphs, which no start in flight of the same kernel tells.
     struct GivenUp {
         jit::DeviceReport report;
         std::string collective, schedule, location;
@@ -62,19 +63,25 @@ class SharedKernels {
     static Key key_of(const Plan& plan);
 
     struct Kernels {
-        std::unique_ptr<SharedKernel> current;
-        std::vector<std::unique_ptr<SharedKernel>> former;
+        std::shared_ptr<SharedKernel> current;
+        std::vector<std::shared_ptr<SharedKernel>> former;
         dsl::RankProgram program;  // for texts
     };
     struct Launch {
         device::Queues* queues = nullptr;
         device::Stream stream = nullptr;
-        device::Event event = nullptr;  // null: it has ended
-        std::uint64_t capture = 0;
+        device::Event event = nullptr;
     };
+    // More than anybody captures at a time.
+    static constexpr std::size_t most_captures = 256;
+
+    // Returns true if starts hold the kernel.
+    static bool has_starts(const std::shared_ptr<SharedKernel>& kernel) { return kernel.use_count() > 1; }
+    void forget_old_captures();
 
     std::map<Key, Kernels> kernels_;
-    Launch last_;
+    std::map<std::uint64_t, Launch>
+        last_;  // by capture; 0: of those that are in no graph, until it has ended
 };
 
 }  // namespace hocket::engine

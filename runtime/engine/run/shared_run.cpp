@@ -192,7 +192,7 @@ bool SharedRun::meet() {
 }
 
 // Peers use the buffers as soon as they have met this rank, although it may not have met them.
-bool SharedRun::let_go() {
+bool SharedRun::let_go(Clock::time_point) {
     return is_lent_ && (stage_ == Stage::rendezvous || (stage_ == Stage::running && start_.copies_once));
 }
 

@@ -31,7 +31,7 @@ class SharedRun final : public Run {
     // Waits only a moment for each local peer.
     bool advance(transport::Fabric* fabric, std::uint64_t& budget) override;
     void complete(dsl::OpId) override {}  // no messages
-    bool let_go() override;
+    bool let_go(Clock::time_point until) override;
     std::uint64_t memory_bytes() const override { return memory_bytes_; }
 
     const Binding& binding() const override { return *binding_; }

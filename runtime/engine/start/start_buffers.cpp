@@ -30,6 +30,13 @@ Layout layout_of(const Start& start) {
     return start.uneven ? *start.uneven : Layout(start.plan->elements_of_x(start.count));
 }
 
+bool has_elements(const Plan& plan, const Extent& extent, dsl::Share share) {
+    const dsl::RankProgram& program = plan.program();
+    if (share == dsl::Share::none) return false;
+    const bool is_piece = share == dsl::Share::own && extent.uneven;
+    return (is_piece ? extent.uneven->piece_count(program.rank, program.ranks) : extent.count) > 0;
+}
+
 std::uint64_t bytes_of(const Start& start, const Layout& layout, dsl::Share share) {
     const dsl::RankProgram& program = start.plan->program();
     const bool is_own = share == dsl::Share::own;

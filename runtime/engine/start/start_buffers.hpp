@@ -14,6 +14,9 @@ using device::Stretch;
 // Returns the layout of the whole start.
 Layout layout_of(const Start& start);
 
+// Returns true if this rank's share of x has elements; if it has none, its buffer may be anywhere, and null.
+bool has_elements(const Plan& plan, const Extent& extent, dsl::Share share);
+
 // Returns the bytes of a buffer that holds all pieces, or only this rank's own.
 std::uint64_t bytes_of(const Start& start, const Layout& layout, dsl::Share share);
 

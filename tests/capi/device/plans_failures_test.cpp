@@ -1,5 +1,6 @@
 // Starts that cannot be kernels of devices, and kernels whose ranks fail.
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <map>
 #include <thread>
@@ -288,6 +289,7 @@ TEST_CASE("a kernel that does not come is a timeout on all ranks, which names ra
                         expect_in(text, "ring.sched:");
                         expect_in(text, "waiting for rank ");
                     }
+                    expect(text.find("no thread of it is in a call") == std::string::npos, text);
                     // What is behind the kernel on the caller's stream goes on.
                     (void)memory.read();
                 }
@@ -297,6 +299,29 @@ TEST_CASE("a kernel that does not come is a timeout on all ranks, which names ra
             });
         CHECK(problems(outcomes) == "");
     }
+}
+
+TEST_CASE("after a failure one second is enough for all kernels that do not end") {
+    if (!Cuda::is_fake()) HOCKET_SKIP("a real driver cannot hold a kernel");
+    const Tally started;
+    const auto outcomes = run_on_a_host(2, {}, [&](int rank, const Cuda& cuda) {
+        const DeviceMemory memory(cuda, 4 * count);
+        const Comm comm = join();
+        must(comm.get(), start_ring(comm.get(), memory, count, nullptr));
+        must(comm.get(), hkt_barrier(comm.get()));
+        cuda.hold_kernels(1);
+        hkt_request* request = nullptr;
+        for (int i = 0; i < 8; ++i) must(comm.get(), start_ring(comm.get(), memory, count, &request));
+        started.meet(2);
+        const auto began = std::chrono::steady_clock::now();
+        if (rank == 0) must(comm.get(), hkt_comm_abort(comm.get()));
+        expect(hkt_wait(request) == HKT_ERROR_ABORTED, hkt_comm_last_error(comm.get()));
+        expect(std::chrono::steady_clock::now() - began < std::chrono::seconds(4),
+               "it waits for each kernel");
+        cuda.hold_kernels(0);
+        (void)memory.read();  // waits for them
+    });
+    CHECK(problems(outcomes) == "");
 }
 
 TEST_CASE("a device that lacks memory for a kernel is asked again, and says why once") {

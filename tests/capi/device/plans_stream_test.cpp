@@ -127,6 +127,113 @@ TEST_CASE("a program that makes blocking starts alone is told of a rank that doe
     CHECK(problems(outcomes) == "");
 }
 
+TEST_CASE("a start comes behind earlier ones on other streams, also if one was captured between them") {
+    CHECK(run_on_devices(
+              "aa",
+              [&](const Cuda& cuda, hkt_comm* comm) {
+                  const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
+                  const Plan plan = plan_of(comm, what);
+                  const DeviceMemory first(cuda, 4 * what.count), second(cuda, 4 * what.count);
+                  DeviceStream one(cuda), captured(cuda), other(cuda);
+                  const auto start = [&](DeviceStream& stream, const DeviceMemory& memory,
+                                         hkt_request** request) {
+                      must(comm, hkt_comm_set_stream(comm, stream.handle()));
+                      must(comm,
+                           hkt_plan_start(plan.get(), memory.data(), memory.data(), what.count, request));
+                  };
+                  start(one, first, nullptr);
+                  must(cuda.stream_synchronize(one.handle()), "cuStreamSynchronize");
+                  one.hold();
+                  start(one, first, nullptr);
+                  const DeviceGraph graph(cuda, captured.handle(), [&] { start(captured, first, nullptr); });
+                  hkt_request* request = nullptr;
+                  start(other, second, &request);
+                  for (int i = 0; i < 100; ++i) {
+                      expect(hkt_test(request) == HKT_IN_PROGRESS, "it came before an earlier one");
+                      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                  }
+                  one.go_on();
+                  must(comm, hkt_wait(request));
+              },
+              on) == "");
+}
+
+TEST_CASE("a start waits for room for its arguments, and takes no memory while kernels run") {
+    if (!Cuda::is_fake()) HOCKET_SKIP("a real driver does not count calls");
+    CHECK(run_on_devices(
+              "aa",
+              [&](const Cuda& cuda, hkt_comm* comm) {
+                  const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring", .count = 2000};
+                  const Plan plan = plan_of(comm, what);
+                  const DeviceMemory memory(cuda, 4 * what.count);
+                  DeviceStream stream(cuda);
+                  must(comm, hkt_comm_set_stream(comm, stream.handle()));
+                  const auto start = [&](void* data, std::size_t count) {
+                      must(comm, hkt_plan_start(plan.get(), data, data, count, nullptr));
+                  };
+                  start(memory.data(), what.count);
+                  Bytes wanted =
+                      random_elements(what.type, what.count, static_cast<std::uint64_t>(hkt_comm_rank(comm)));
+                  must(cuda.stream_synchronize(stream.handle()), "cuStreamSynchronize");
+                  memory.write(wanted);
+                  const auto taken = [&] { return cuda.count("cuMemAlloc") + cuda.count("cuMemHostAlloc"); };
+                  const auto before = taken();
+                  stream.hold();
+                  std::jthread releases([&] {
+                      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                      stream.go_on();
+                  });
+                  for (std::size_t i = 0; i < 280; ++i) start(memory.data(), what.count - i);
+                  releases.join();
+                  expect(taken() == before, "it has taken memory");
+                  for (std::size_t i = 0; i < 280; ++i) start(wanted.data(), what.count - i);
+                  expect(memory.read(stream.handle()) == wanted, "another result");
+              },
+              on) == "");
+}
+
+TEST_CASE("graphs of more starts than there is room for get more of it") {
+    CHECK(run_on_devices(
+              "aa",
+              [&](const Cuda& cuda, hkt_comm* comm) {
+                  const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring", .count = 2000};
+                  const Plan plan = plan_of(comm, what);
+                  const DeviceMemory memory(cuda, 4 * what.count);
+                  DeviceStream stream(cuda);
+                  must(comm, hkt_comm_set_stream(comm, stream.handle()));
+                  const auto start_all = [&](void* data) {
+                      for (std::size_t i = 0; i < 280; ++i)
+                          must(comm, hkt_plan_start(plan.get(), data, data, what.count - i, nullptr));
+                  };
+                  must(comm, hkt_plan_start(plan.get(), memory.data(), memory.data(), what.count, nullptr));
+                  Bytes wanted =
+                      random_elements(what.type, what.count, static_cast<std::uint64_t>(hkt_comm_rank(comm)));
+                  const DeviceGraph graph(cuda, stream.handle(), [&] { start_all(memory.data()); });
+                  must(cuda.stream_synchronize(stream.handle()), "cuStreamSynchronize");
+                  memory.write(wanted);
+                  graph.launch(stream.handle());
+                  start_all(wanted.data());
+                  expect(memory.read(stream.handle()) == wanted, "another result");
+              },
+              on) == "");
+}
+
+TEST_CASE("the first start on a stream that each thread has of its own goes by way of the host") {
+    CHECK(run_on_devices(
+              "aa",
+              [&](const Cuda& cuda, hkt_comm* comm) {
+                  void* const own = reinterpret_cast<void*>(2);  // CU_STREAM_PER_THREAD
+                  must(comm, hkt_comm_set_stream(comm, own));
+                  check(cuda, comm, {.collective = HKT_ALL_REDUCE, .schedule = "ring"}, 0);
+                  expect_in(hkt_comm_info(comm, "by_host"), "CU_STREAM_PER_THREAD");
+                  must(comm, hkt_comm_set_stream(comm, nullptr));
+                  check(cuda, comm, {.collective = HKT_ALL_REDUCE, .schedule = "ring"});
+                  must(comm, hkt_comm_set_stream(comm, own));
+                  check(cuda, comm, {.collective = HKT_ALL_REDUCE, .schedule = "ring"});
+              },
+              on) == "");
+}
+
 // ---- In graphs ----------------------------------------------------------------------------------
 
 TEST_CASE("starts in graphs give the host's bits in every replay, mixed with others") {
@@ -241,6 +348,43 @@ TEST_CASE("a replay that a rank does not launch is told by hkt_comm_status, with
         expect_in(text, "all_reduce by direct in a graph");
         expect_in(text, "rank 1");
         must(cuda.stream_synchronize(stream.handle()), "cuStreamSynchronize");  // what follows goes on
+        done.add();
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("a replay that a rank does not launch is told while a start of another plan is in flight") {
+    if (!Cuda::is_fake()) HOCKET_SKIP("a real device may need longer");
+    const Tally done;
+    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "2000"}}, [&](int rank, const Cuda& cuda) {
+        const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "direct"};
+        const DeviceMemory memory(cuda, 4 * what.count), beside(cuda, 4 * what.count);
+        DeviceStream stream(cuda), held(cuda);
+        const Comm comm = join();
+        const Plan plan = plan_of(comm.get(), what),
+                   other = plan_of(comm.get(), {.collective = HKT_ALL_REDUCE, .schedule = "ring"});
+        const auto start = [&](const Plan& which, const DeviceStream& on, const DeviceMemory& data) {
+            must(comm.get(), hkt_comm_set_stream(comm.get(), on.handle()));
+            must(comm.get(), hkt_plan_start(which.get(), data.data(), data.data(), what.count, nullptr));
+        };
+        start(plan, stream, memory);
+        start(other, held, beside);
+        const DeviceGraph graph(cuda, stream.handle(), [&] { start(plan, stream, memory); });
+        must(cuda.stream_synchronize(held.handle()), "cuStreamSynchronize");
+        expect(hkt_comm_status(comm.get()) == HKT_SUCCESS, "an error before");
+        if (rank == 1) {
+            done.await(2);
+            return;
+        }
+        graph.launch(stream.handle());
+        std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+        held.hold();
+        start(other, held, beside);
+        expect(eventually([&] { return hkt_comm_status(comm.get()) != HKT_SUCCESS; }), "no error comes");
+        held.go_on();
+        const std::string text = hkt_comm_last_error(comm.get());
+        expect_in(text, "all_reduce by direct in a graph");
+        expect_in(text, "rank 1");
         done.add();
     });
     CHECK(problems(outcomes) == "");

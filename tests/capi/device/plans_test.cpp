@@ -122,6 +122,46 @@ TEST_CASE("counts by rank combine on devices as on the host") {
               on) == "");
 }
 
+TEST_CASE("a rank whose count is 0 has no recv, and combines with the others' kernels") {
+    CHECK(run_on_devices(
+              "aaa",
+              [&](const Cuda& cuda, hkt_comm* comm) {
+                  const auto rank = static_cast<std::size_t>(hkt_comm_rank(comm));
+                  const std::size_t counts[] = {7000, 0, 9000};
+                  const Bytes from = random_elements(DataType::float32, 16'000, rank);
+                  Bytes wanted(4 * counts[rank]);
+                  const DeviceMemory send(cuda, from.size()), recv(cuda, wanted.size() + 1);
+                  send.write(from);
+                  const auto reduce = [&](const void* in, void* out) {
+                      must(comm, hkt_reduce_scatter_v(in, rank == 1 ? nullptr : out, counts, HKT_FLOAT32,
+                                                      HKT_SUM, comm, nullptr));
+                  };
+                  for (int start = 0; start < 2; ++start) {
+                      reduce(from.data(), wanted.data());
+                      const std::size_t before = launches(cuda);
+                      reduce(send.data(), recv.data());
+                      if (Cuda::is_fake()) expect(launches(cuda) == before + 1, "it is no kernel");
+                      Bytes received = recv.read();
+                      received.resize(wanted.size());
+                      expect(received == wanted, "another result on a device");
+                  }
+              },
+              on) == "");
+}
+
+TEST_CASE("a barrier has no kernel") {
+    if (!Cuda::is_fake()) HOCKET_SKIP("a real driver does not count calls");
+    CHECK(run_on_devices(
+              "aa",
+              [&](const Cuda& cuda, hkt_comm* comm) {
+                  const DeviceMemory memory(cuda, 4);
+                  must(comm, hkt_comm_set_stream(comm, nullptr));  // the driver is known from now on
+                  must(comm, hkt_barrier(comm));
+                  expect(cuda.count("cuModuleLoadData") == 0, "a kernel was loaded");
+              },
+              on) == "");
+}
+
 TEST_CASE("random schedules that combine give the host's bits as kernels of devices") {
     const TemporaryFolder folder;
     const Seeds seeds = seeds_from("HOCKET_DEVICE_SEEDS", {1, 120});
