@@ -348,7 +348,9 @@ HKT_API hkt_status hkt_comm_create(const hkt_comm_options* options, hkt_comm** c
 /* Leaves the job and frees the communicator; its plans must have been destroyed before, and its unfinished
  * requests become invalid. Never waits for other ranks longer than a second. Calls of other threads end
  * first, as after hkt_comm_abort; no call may begin any more. In a forked child it only frees the child's
- * copy, and the parent's job does not notice. Null is a no-op. */
+ * copy, and the parent's job does not notice. Null is a no-op. It tells no failure: where a stream of a
+ * device has had starts (HOCKET_CUDA_PLANS), synchronise with the stream and ask hkt_comm_status before, and
+ * only then rely on recv. */
 HKT_API void hkt_comm_destroy(hkt_comm* comm);
 
 /* The ranks of comm divide themselves into groups: ranks that give the same color (0 or more) make a
@@ -439,7 +441,11 @@ HKT_API int32_t hkt_comm_rank(const hkt_comm* comm);
 HKT_API int32_t hkt_comm_size(const hkt_comm* comm);
 
 /* HKT_SUCCESS while the communicator is usable; else the error that broke it (PEER_LOST, TRANSPORT, ...),
- * which every later start and wait on it returns too. Does not wait for other ranks. */
+ * which every later start and wait on it returns too. It looks at starts that a stream of a device has
+ * (HOCKET_CUDA_PLANS), and waits for no other rank, unless it is what finds their failure: then it takes up
+ * to three seconds, in which it asks the other ranks, and waits for this rank's kernels to end. A program
+ * that makes such starts without a request asks this after it has synchronised with the stream, and before it
+ * relies on recv. */
 HKT_API hkt_status hkt_comm_status(hkt_comm* comm);
 
 /* Facts of the communicator, for logs: "provider", "provider_why" (the reason for it), "lost_rails" (the
