@@ -134,7 +134,7 @@ LibrarysBest best_of_library(const SynthesisRequest& synthesis, const Topology& 
 }
 
 std::string library_text(const LibrarysBest& best, double synthesized) {
-    if (best.predicted == 0) return "the library's best: none could be predicted in time\n";
+    if (best.predicted == 0) return "the library's best: none could be predicted\n";
     std::string text = fmt::format("the library's best: {}, by {} ({} of {} predicted)",
                                    text_of_time(best.seconds), best.name, best.predicted, best.candidates);
     if (best.seconds < synthesized)
