@@ -239,10 +239,12 @@ TEST_CASE("a start whose schedule needs memory that the device lacks goes by way
 
 TEST_CASE("where the device has no memory for a schedule because it has failed, every rank is told") {
     if (!Cuda::is_fake()) HOCKET_SKIP("a real driver does not fail on demand");
+    const Tally ready;
     const auto outcomes = run_on_a_host(4, [&](int rank, const Cuda& cuda) {
         const DeviceMemory from(cuda, count), to(cuda, 4 * count);
         const Comm comm = join();
         const Plan plan = plan_of(comm.get(), {HKT_GATHER, "binomial"});
+        ready.meet(4);  // a rank without a plan would not get one once it hears of the failure
         if (rank == 2) cuda.fail("cuMemAlloc", 0, 719);
         const hkt_status status = hkt_plan_start(plan.get(), from.data(), to.data(), count, nullptr);
         if (rank == 2) cuda.fail("", 0, 0);
