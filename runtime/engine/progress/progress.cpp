@@ -21,11 +21,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The time to spin before sleeping: several times the time to wake up. With less, two ranks that wait for
-// each other in turn would never be awake together again once one of them has slept.
-constexpr auto spin_time = 300us;
-constexpr auto long_yield = 500us;  // both are multiplied by the number of ranks that share a core
-constexpr int waits_after_long_yield = 20;
 constexpr auto attended_for = 500ms;   // after a call, for programs that test repeatedly
 constexpr auto watch_interval = 10ms;  // between checks of the job's health while messages flow
 
@@ -85,10 +80,9 @@ Progress::Progress(transport::Bootstrap& bootstrap, LocalPeers* local_peers, tra
       local_peers_(local_peers),
       fabric_(fabric),
       timeout_(timeout),
-      spin_time_(spin_time * (local_peers ? local_peers->ranks_per_core() : 1)),
-      long_yield_(long_yield * (local_peers ? local_peers->ranks_per_core() : 1)),
       completions_(64),
       agreed_(static_cast<std::size_t>(bootstrap.world_size()), -1),
+      yields_(local_peers ? local_peers->ranks_per_core() : 1),
       deadline_clock_(timeout),
       messages_(bootstrap.rank(), bootstrap.world_size(), local_peers, fabric),
       sibling_([this] { return awaited(); }),
@@ -552,27 +546,20 @@ void Progress::drive(Gate::Visit& visit, Clock::time_point until, Ended ended) {
         }
         if (moved) {
             quiet_since = Clock::time_point::max();
+            yields_.note_movement();
             continue;
         }
         quiet_since = std::min(quiet_since, now);
-        if (now - quiet_since < spin_time_ && spin(now)) continue;
+        if (yields_.may_go_on(now - quiet_since)) {
+            sched_yield();
+            yields_.note_yield(Clock::now() - now);
+            continue;
+        }
         watch(now);
-        if (!failure_) sleep(visit, now, until);
+        if (failure_) continue;
+        yields_.note_sleep();
+        sleep(visit, now, until);
     }
-}
-
-// Yields the core to a rank that this one waits for, if it has no core; this costs little if no other thread
-// needs the core. But if a program computes on this core, a yield loses a whole time slice. A sleep does not:
-// a thread that wakes up runs before the others. So after a yield that took long, no further yields are tried
-// for a while.
-bool Progress::spin(Clock::time_point now) {
-    if (waits_without_yield_ > 0) {
-        --waits_without_yield_;
-        return false;
-    }
-    sched_yield();
-    if (Clock::now() - now > long_yield_) waits_without_yield_ = waits_after_long_yield;
-    return true;
 }
 
 void Progress::sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_point until) {

@@ -21,6 +21,7 @@
 #include "runtime/engine/progress/gate.hpp"
 #include "runtime/engine/progress/left_alone.hpp"
 #include "runtime/engine/progress/siblings.hpp"
+#include "runtime/engine/progress/yields.hpp"
 #include "runtime/engine/record/flight.hpp"
 #include "runtime/engine/record/recording.hpp"
 #include "runtime/engine/reports/failure.hpp"
@@ -178,7 +179,6 @@ class Progress {
     void leave_to_device(Call hand_over);
     template <typename Ended>
     void drive(Gate::Visit& visit, Clock::time_point until, Ended ended);
-    bool spin(Clock::time_point now);  // false: it is better to sleep
     void sleep(Gate::Visit& visit, Clock::time_point now, Clock::time_point until);
     void watch(Clock::time_point now);
     void watch_deadlines(Clock::time_point now);
@@ -212,7 +212,6 @@ class Progress {
     LocalPeers* local_peers_;
     transport::Fabric* fabric_;
     std::chrono::milliseconds timeout_;
-    Clock::duration spin_time_, long_yield_;
 
     Gate gate_;                               // guards all members below
     std::vector<Execution*> in_flight_;       // oldest first
@@ -239,8 +238,7 @@ class Progress {
     bool has_moved_ = false;  // something has moved since the last check
     Clock::time_point stands_since_{};
 
-    int waits_without_yield_ = 0;
-
+    Yields yields_;
     DeadlineClock deadline_clock_;
     SharedKernels kernels_;
 
