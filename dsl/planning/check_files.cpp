@@ -118,7 +118,7 @@ class Checker {
         for (const Report& report : needless_->warnings(file)) {
             if (!said_.insert(render(report)).second) continue;
             ++result_.warnings;
-            listener_.wrong(report);
+            listener_.report(report);
         }
     }
 
@@ -335,7 +335,7 @@ class Checker {
         // A schedule repeats its algorithm's error, so each text is reported once.
         if (!said_.insert(error.what()).second) return;
         const auto* refused = dynamic_cast<const DiagnosticError*>(&error);
-        listener_.wrong(refused ? refused->report() : Report{{}, error.what(), {}, ""});
+        listener_.report(refused ? refused->report() : Report{{}, error.what(), {}, ""});
     }
 
     const CheckOptions& options_;

@@ -38,8 +38,8 @@ std::string text_of(const RightDefinition& definition);
 // Receives results as they are found. Exceptions that these functions throw are passed on.
 struct CheckListener {
     std::function<void(const RightDefinition& definition)> right;
-    std::function<void(const Report& report)> wrong;  // each text is reported once. Warnings, too: once
-                                                      // a file's definitions have all been right
+    // Errors and warnings, each text once. Warnings of a file come once its definitions have all been right.
+    std::function<void(const Report& report)> report;
 };
 
 struct CheckResult {

@@ -153,6 +153,13 @@ class Language(Conversation):
         self.change({"text": TEXT})
         self.assertEqual(self.editor.diagnostics()["diagnostics"], [])
 
+    def test_what_a_right_schedule_does_not_need_is_a_warning(self):
+        self.open("schedule idle all_reduce(x) {\n    let unused = 1\n    all_reduce x over world using ring\n}\n")
+        (warning,) = self.editor.diagnostics(until=bool)["diagnostics"]
+        self.assertEqual(warning["severity"], 2)
+        self.assertIn("unused", warning["message"])
+        self.assertEqual(warning["range"]["start"]["line"], 1)
+
     def test_a_proof_that_takes_long_does_not_delay_answers(self):
         rounds = "schedule slow all_reduce(x) { for i in 0 ..< 4000000 { let a = i } reduce_scatter x over world all_gather x over world }\n"
         self.open(rounds * 1)
