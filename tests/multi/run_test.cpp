@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <set>
+#include <sstream>
 
 #include "tests/multi/process.hpp"
 #include "tests/support/eventually.hpp"
@@ -35,7 +36,10 @@ Finished run_job(const std::vector<std::string>& options, const std::string& scr
 // The processes named by numbers in the lines.
 std::vector<pid_t> numbers_in(const std::vector<std::string>& lines) {
     std::vector<pid_t> pids;
-    for (const auto& line : lines) pids.push_back(std::stoi(line));
+    for (const auto& line : lines) {
+        std::istringstream words(line);
+        for (pid_t pid; words >> pid;) pids.push_back(pid);
+    }
     return pids;
 }
 
@@ -192,10 +196,13 @@ TEST_CASE("signals are passed on, and a rank that handles one decides its end") 
 }
 
 TEST_CASE("a second signal kills") {
-    Process process(job({"-n", "2"}, "trap '' INT; echo ready; while :; do sleep 0.05; done"));
+    Process process(job({"-n", "2"}, "trap 'echo got it' INT; echo ready; while :; do sleep 0.05; done"));
     REQUIRE(process.wait_for_output("[0] ready", 10s));
     REQUIRE(process.wait_for_output("[1] ready", 10s));
     kill(process.pid(), SIGINT);
+    // Two that come before hocket-run has taken the first one are one.
+    REQUIRE(process.wait_for_output("[0] got it", 10s));
+    REQUIRE(process.wait_for_output("[1] got it", 10s));
     usleep(200'000);
     REQUIRE(is_running(process.pid()));
     kill(process.pid(), SIGINT);
@@ -205,31 +212,30 @@ TEST_CASE("a second signal kills") {
 }
 
 TEST_CASE("nothing outlives hocket-run, even when it is killed") {
-    // Each rank starts a process of its own; both numbers are printed.
-    const std::string script = "sleep 300 & echo $!; echo $$; wait";
+    // Each rank starts a process of its own; both numbers are printed, in a line that comes as a whole.
+    const std::string script = "sleep 300 & echo $! $$; ";
     auto pids_of = [](const std::string& text) {
         auto pids = numbers_in(lines_with_prefix(text, "[0] "));
         for (pid_t pid : numbers_in(lines_with_prefix(text, "[1] "))) pids.push_back(pid);
         return pids;
     };
     SECTION("killed with SIGKILL") {
-        Process process(job({"-n", "2"}, script + "; sleep 300"));
+        Process process(job({"-n", "2"}, script + "wait; sleep 300"));
         REQUIRE(process.wait_for_output("[0] ", 10s));
         REQUIRE(process.wait_for_output("[1] ", 10s));
-        usleep(300'000);
         kill(process.pid(), SIGKILL);
         const Finished result = process.finish(5s);
         CHECK(result.in_time);
         const auto pids = pids_of(result.out);
         REQUIRE(pids.size() == 4);
-        CHECK(all_gone(pids, 2s));
+        CHECK(all_gone(pids, 20s));
     }
     SECTION("after a failure") {
-        const auto result = run_job({"-n", "2", "--grace", "0.2"}, "sleep 300 & echo $!; echo $$; exit 5");
+        const auto result = run_job({"-n", "2", "--grace", "5"}, script + "exit 5");
         CHECK(result.exit_code == 5);
         const auto pids = pids_of(result.out);
         REQUIRE(pids.size() == 4);
-        CHECK(all_gone(pids, 2s));
+        CHECK(all_gone(pids, 20s));
     }
 }
 
@@ -240,7 +246,7 @@ TEST_CASE("output that cannot be written ends the job, with a reason") {
         INFO(result.out << result.err);
         CHECK(result.in_time);
         const auto pids = numbers_in(lines_with_prefix(result.err, "[0] "));
-        CHECK(all_gone(pids, 2s));
+        CHECK(all_gone(pids, 20s));
         return result;
     };
     for (const char* stdout_is : {" >/dev/full", " >&-"}) {
@@ -260,11 +266,11 @@ TEST_CASE("output that cannot be written ends the job, with a reason") {
 
 TEST_CASE("a job goes on without stderr") {
     for (const char* stderr_is : {" 2>/dev/full", " 2>&-"}) {
-        const auto result =
-            hocket::test::run({"sh", "-c",
-                               std::string("exec ") + HOCKET_RUN +
-                                   " -n 2 sh -c 'echo x >&2; sleep 0.1; echo done; exit 3'" + stderr_is},
-                              20s);
+        const auto result = hocket::test::run(
+            {"sh", "-c",
+             std::string("exec ") + HOCKET_RUN +
+                 " -n 2 --grace 20 sh -c 'echo x >&2; sleep 0.1; echo done; exit 3'" + stderr_is},
+            20s);
         CAPTURE(stderr_is, result.out);
         CHECK(result.exit_code == 3);
         CHECK(lines_with_prefix(result.out, "[1] ") == std::vector<std::string>{"done"});

@@ -30,6 +30,16 @@ static void rest(void) {
     while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;
 }
 
+/* Until the test sends SIGUSR2, which main() has blocked: when all ranks have said that they run. Before that
+ * the others may still be in the operation before. */
+static void wait_for_the_test(void) {
+    sigset_t own;
+    int number;
+    sigemptyset(&own);
+    sigaddset(&own, SIGUSR2);
+    sigwait(&own, &number);
+}
+
 static volatile sig_atomic_t handled;
 static void own_handler(int signal) {
     (void)signal;
@@ -43,6 +53,10 @@ int main(int argc, char** argv) {
     memset(&action, 0, sizeof action);
     action.sa_handler = own_handler;
     if (has_handler) sigaction(SIGUSR1, &action, NULL);
+    sigset_t of_the_test;
+    sigemptyset(&of_the_test);
+    sigaddset(&of_the_test, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &of_the_test, NULL);
     must(hkt_comm_create(NULL, &comm));
     const int rank = hkt_comm_rank(comm), last = hkt_comm_size(comm) - 1, is_odd_one = rank == 2;
     for (int i = 0; i < 3; ++i) all_reduce(1000);
@@ -53,16 +67,25 @@ int main(int argc, char** argv) {
         all_reduce(5000);
     } else if (strcmp(mode, "quits") == 0) {
         if (is_odd_one) rest();
-        if (rank == 1) return 5;
+        if (rank == 1) {
+            wait_for_the_test();
+            return 5;
+        }
         all_reduce(5000);
     } else if (strcmp(mode, "lingers") == 0) {
         /* exec closes the rank's connections; the process ends when the others have ended. */
-        if (rank == 1) execlp("sh", "sh", "-c", "sleep 1; exit 5", (char*)NULL);
+        if (rank == 1) {
+            wait_for_the_test();
+            execlp("sh", "sh", "-c", "sleep 1; exit 5", (char*)NULL);
+        }
         all_reduce(5000);
     } else if (strcmp(mode, "mismatch") == 0) {
         all_reduce(is_odd_one ? 17 : 16);
     } else if (strcmp(mode, "ends") == 0) {
-        if (is_odd_one) kill(getpid(), SIGKILL);
+        if (is_odd_one) {
+            wait_for_the_test();
+            kill(getpid(), SIGKILL);
+        }
         for (;;) all_reduce(5000);
     } else if (strcmp(mode, "message") == 0) {
         if (is_odd_one) rest();
@@ -106,12 +129,10 @@ int main(int argc, char** argv) {
         printf("child ended with %d\n", status);
         all_reduce(1000);
     } else if (strcmp(mode, "barrier") == 0) {
-        if (is_odd_one || rank == last) {
-            struct timespec while_others_wait = {2, 0};
-            nanosleep(&while_others_wait, NULL);
-        }
+        if (is_odd_one || rank == last) wait_for_the_test();
         while (hkt_barrier_monitored(comm, 300) != HKT_SUCCESS) {
             printf("%s\n", hkt_comm_last_error(comm));
+            fflush(stdout);
             if (hkt_comm_status(comm) != HKT_SUCCESS) return 4;
         }
         must(hkt_barrier_monitored(comm, 60000));

@@ -6,16 +6,18 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "tests/multi/process.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using namespace std::chrono_literals;
 using Catch::Contains;
+using hocket::test::eventually;
 using hocket::test::Finished;
 using hocket::test::lines_with_prefix;
 using hocket::test::Process;
@@ -67,6 +69,17 @@ std::vector<std::string> bench(std::vector<std::string> command, const std::stri
     command.insert(command.end(),
                    {HOCKET_BENCH, "all_reduce", "-b", bytes, "-e", bytes, "-n", "5", "-w", "1"});
     return command;
+}
+
+// The ranks' files that have collectives already: a rank writes its records each second.
+int traces_with_collectives(const std::string& folder) {
+    int found = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+        std::ifstream file(entry.path());
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        found += text.find(R"("cat":"collective")") != std::string::npos;
+    }
+    return found;
 }
 
 }  // namespace
@@ -153,12 +166,12 @@ TEST_CASE("clocks of hosts that are far apart are put right by the operations th
 }
 
 TEST_CASE("a rank that is killed, and those that it leaves behind, are in the trace up to the end") {
-    const TemporaryFolder folder;
+    const TemporaryFolder folder, traces;
     const std::string path = folder.path() + "/trace.json";
     Process process({HOCKET_RUN, "-n", "3", "--grace", "20", "--trace", path, HOCKET_ENDLESS},
-                    {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}});
+                    {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}, {"HOCKET_TRACE", traces.path()}});
     REQUIRE(process.wait_for_output("[1] running as ", 40s));
-    std::this_thread::sleep_for(2s);  // a rank writes its records to the file each second
+    REQUIRE(eventually([&] { return traces_with_collectives(traces.path()) == 3; }, 30s));
     kill(std::stoi(process.output_after("[1] running as ")), SIGKILL);
     const auto ended = process.finish(30s);
     CHECK(ended.in_time);
