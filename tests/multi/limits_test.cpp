@@ -73,7 +73,7 @@ TEST_CASE("rank 0 with a descriptor for one rank alone: all end with the same st
 }
 
 TEST_CASE("rank 0 without a descriptor for any rank can tell no other") {
-    const auto outcomes = run_limited({"create", "0", "descriptors", "4"}, "800");
+    const auto outcomes = run_limited({"create", "0", "descriptors", "4"}, "2000");
     CHECK(outcomes[0].status == transport);
     CHECK_THAT(outcomes[0].text, Contains("this process may have 4"));
     for (const int rank : {1, 2}) {
