@@ -41,6 +41,16 @@ def raising(condition, function):
         signal.signal(signal.SIGINT, before)
 
 
+def is_in(function):
+    """True while the main thread is in a call of it."""
+    main = threading.main_thread().ident
+    assert main is not None
+    frame: types.FrameType | None = sys._current_frames()[main]
+    while frame is not None and frame.f_code is not function.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
 class CacheCalls(unittest.TestCase):
     def setUp(self):
         self.begun, self.may_go_on = threading.Event(), threading.Event()
@@ -81,18 +91,10 @@ class CacheCalls(unittest.TestCase):
 
     def test_close_waits_for_what_is_left_and_is_interrupted_too(self):
         interrupted(self.begun.is_set, lambda: self.cache.copy_batch([1]))
-        interrupted(self.is_closing, self.cache.close)
+        interrupted(lambda: is_in(hocket.Cache.close), self.cache.close)
         self.may_go_on.set()
         self.cache.close()
         self.assertFalse(self.cache._owned)
-
-    def is_closing(self):
-        main = threading.main_thread().ident
-        assert main is not None
-        frame: types.FrameType | None = sys._current_frames()[main]
-        while frame is not None and frame.f_code is not hocket.Cache.close.__code__:
-            frame = frame.f_back
-        return frame is not None
 
     def test_what_is_left_is_freed_when_it_has_come(self):
         """Neither the end of a with block waits for it, after an exception, nor the end of the cache."""
@@ -137,7 +139,8 @@ class SharedCaches(unittest.TestCase):
             os.chmod(program, 0o755)
             for dataset in ("short", "long" * 100000):  # it waits for an answer; it waits until its options are read
                 with self.subTest(dataset=dataset[:5]), unittest.mock.patch.object(sys, "executable", program):
-                    interrupt_when(lambda: os.path.exists(begun))
+                    # Ctrl-C within Popen() comes too early: nobody could end the process.
+                    interrupt_when(lambda: os.path.exists(begun) and is_in(hocket.SharedCache._open))
                     try:
                         hocket.SharedCache(read=len, dataset=dataset)
                     except KeyboardInterrupt as error:

@@ -269,14 +269,20 @@ class Requests(Alone):
         others[0].close()
 
     def wait_until(self, request, seen):
-        """Waits for what does not end, until a signal has come to its handler."""
-        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
-        timer.start()
+        """Waits for what does not end, until a signal has come to its handler. The signal comes when the wait has begun."""
         until = time.monotonic() + 60
+
+        def send():
+            while not self.comm._state.inside and time.monotonic() < until:
+                time.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+        thread = threading.Thread(target=send)
+        thread.start()
         while not seen and time.monotonic() < until:
             with self.assertRaises(hocket.InProgressError):
-                request.wait(0.4)
-        timer.join()
+                request.wait(0.8)
+        thread.join()
         self.assertEqual(len(seen), 1)
 
     def test_closing_in_a_signal_handler(self):

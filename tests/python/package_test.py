@@ -197,7 +197,7 @@ class Errors(unittest.TestCase):
 
     def test_joining_fails(self):
         with self.assertRaises(hocket.BootstrapError) as caught:
-            hocket.init(rank=1, world_size=2, master_addr="127.0.0.1", master_port=9, secret="x", timeout=0.5)
+            hocket.init(rank=1, world_size=2, master_addr="127.0.0.1", master_port=9, secret="x", timeout=1.5)
         self.assertIn("127.0.0.1", str(caught.exception))
         wrong: tuple[dict[str, object], ...] = (
             {"timeout": 0}, {"timeout": float("inf")}, {"timeout": float("nan")},
@@ -326,7 +326,7 @@ class Ranks(unittest.TestCase):
                     self.assertEqual(said.count("right: "), 14 * ranks, said)
 
     def test_going_on_after_a_loss(self):
-        _, said = running.run([HOCKET_RUN, "-n", "3", "--timeout", "100", sys.executable,
+        _, said = running.run([HOCKET_RUN, "-n", "3", "--grace", "60", "--timeout", "100", sys.executable,
                                os.path.join(HERE, "package_rank.py"), "lost"], 120)
         self.assertEqual(said.count("right: lost"), 2, said)
 
