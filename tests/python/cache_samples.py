@@ -22,6 +22,9 @@ def decode_never(key, encoded):
     return b""
 
 
-def decode_slowly(key, encoded):
-    time.sleep(0.5)
+def decode_later(key, encoded):
+    """Once a file exists, at most half a minute later."""
+    until = time.monotonic() + 30
+    while not os.path.exists(os.environ["HOCKET_TEST_MAY_GO_ON"]) and time.monotonic() < until:
+        time.sleep(0.001)
     return bytes(encoded)

@@ -351,17 +351,23 @@ class Mapping(WithFiles):
             self.assertIn("same thread", str(caught.error))
 
     def test_close_beside_a_call(self):
-        begun = threading.Event()
+        begun, may_go_on = threading.Event(), threading.Event()
 
         def read(key):
             begun.set()
-            time.sleep(0.5)
+            may_go_on.wait(30)
             return b"sample"
 
+        def close():
+            try:
+                cache.close()
+            finally:
+                may_go_on.set()
+
         cache = hocket.Cache(read=read, dataset="d")
-        with handler(cache.close, begun) as caught:
+        with handler(close, begun) as caught:
             self.assertEqual(cache.copy_batch([1]).tobytes(), b"sample")
-        self.assertLess(caught.took, 0.4)
+        self.assertLess(caught.took, 20)  # it does not wait for the call
         self.assertIsInstance(caught.error, hocket.InvalidArgumentError)
         self.assertIn("handler", str(caught.error))
         cache.close()
@@ -627,15 +633,26 @@ class Shared(WithFiles):
             self.cache[1]
 
     def test_a_handler_beside_a_call(self):
-        with hocket.SharedCache(self.source, decode=cache_samples.decode_slowly, decoder="slowly") as cache:
-            connection, asking = cache._connection(), threading.Event()
-            wait_for(lambda: connection._is_asking, asking)
-            with handler(cache.stats, asking) as caught:
-                self.assertEqual(cache[1].tolist(), sample(1).tolist())
-            self.assertIsInstance(caught.error, hocket.InvalidArgumentError)
-            self.assertIn("later", str(caught.error))
-            self.assertEqual(cache[2].tolist(), sample(2).tolist())  # it is still in step
-            self.assertGreater(cache.stats()["slots"], 0)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "may go on")
+
+            def ask():
+                try:
+                    cache.stats()
+                finally:
+                    open(path, "w").close()
+
+            with unittest.mock.patch.dict(os.environ, HOCKET_TEST_MAY_GO_ON=path):
+                cache = hocket.SharedCache(self.source, decode=cache_samples.decode_later, decoder="later")
+            with cache:
+                connection, asking = cache._connection(), threading.Event()
+                wait_for(lambda: connection._is_asking, asking)
+                with handler(ask, asking) as caught:
+                    self.assertEqual(cache[1].tolist(), sample(1).tolist())
+                self.assertIsInstance(caught.error, hocket.InvalidArgumentError)
+                self.assertIn("later", str(caught.error))
+                self.assertEqual(cache[2].tolist(), sample(2).tolist())  # it is still in step
+                self.assertGreater(cache.stats()["slots"], 0)
 
     def test_many_batches_at_a_time(self):
         def descriptors():

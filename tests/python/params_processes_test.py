@@ -116,7 +116,7 @@ class Deaths(TestCase):
 
     def test_nobody_takes_its_place(self):
         server = self.process("server")
-        with open_worker(server.hear()["address"], {"w": np.zeros(3)}, timeout=1) as worker:
+        with open_worker(server.hear()["address"], {"w": np.zeros(3)}, timeout=3) as worker:
             worker.clock()
             worker.pull()
             server.kill()

@@ -5,10 +5,9 @@ usage: params_requests_test.py HOCKET_RUN     (PYTHONPATH has the package)
 """
 import asyncio
 import gc
-import os
-import signal
 import sys
 import threading
+import time
 import weakref
 from unittest import mock
 
@@ -21,7 +20,7 @@ from hocket._native import lib
 import hocket
 import hocket.params as params
 from hocket.state import Handle
-from interrupting import interrupted
+from interrupting import interrupt_when, interrupted
 from serving import TIMEOUT_S, TestCase, model, open_worker
 
 
@@ -102,10 +101,11 @@ class Two(TestCase):
         self.eventually(lambda: first.closed)
         del request
         gc.collect()
-        was_alive, was_closing = alive() is not None, closing.is_alive()
+        was_alive = alive() is not None
+        was_freed = not first._handle.owned  # asked later: it is freed before the arrays are
         second.close()
         closing.join(TIMEOUT_S)
-        self.assertTrue(was_alive or not was_closing)
+        self.assertTrue(was_alive or was_freed)
         gc.collect()
         self.assertIsNone(alive())
 
@@ -123,10 +123,11 @@ class Two(TestCase):
         request._result = None
         del out  # a result that the program has dropped
         gc.collect()
-        was_alive, was_closing = alive() is not None, closing.is_alive()
+        was_alive = alive() is not None
+        was_freed = not first._handle.owned  # asked later: it is freed before the arrays are
         second.close()
         closing.join(TIMEOUT_S)
-        self.assertTrue(was_alive or not was_closing)
+        self.assertTrue(was_alive or was_freed)
         gc.collect()
         self.assertIsNone(alive())
 
@@ -159,7 +160,7 @@ class Two(TestCase):
         self.eventually(lambda: first.pull("b")[0] == 15)
 
     def test_a_timeout_breaks_nothing(self):
-        first, second = self.workers([model(), model()], timeout=2)
+        first, second = self.workers([model(), model()], timeout=3)
         first.push({"b": np.ones(4)})
         first.clock()
         self.refused(["another worker"], first.pull, error=hocket.TimeoutError)
@@ -169,7 +170,7 @@ class Two(TestCase):
 
     def test_no_room(self):
         """A worker that is far ahead waits in push() or clock(), and goes on later."""
-        first, second = self.workers([model(), model()], timeout=2)
+        first, second = self.workers([model(), model()], timeout=3)
         pushes = 0
         with self.assertRaises(hocket.TimeoutError):
             for pushes in range(1000):
@@ -227,7 +228,7 @@ class Interrupted(TestCase):
         for gradients in ({"b": np.ones(4)}, {}):  # it waits for its pushes, which Ctrl-C ends without a thread; it has none
             first, second = self.workers([model(), model()], timeout=600)
             with self.subTest(gradients=gradients):
-                self.until_interrupted(lambda: (first.push(gradients), first.clock()))
+                self.until_interrupted(first, lambda: (first.push(gradients), first.clock()))
                 interrupted(lambda: first._handle.inside, first.clock)
                 for _ in range(first.stats().round):
                     second.clock()
@@ -236,7 +237,7 @@ class Interrupted(TestCase):
     def test_a_clock_that_is_called_again_ends_no_second_round(self):
         """The first call goes on in a thread, and ends its round when there is room."""
         first, second = self.workers([model(), model()], timeout=600)
-        self.until_interrupted(first.clock)
+        self.until_interrupted(first, first.clock)
         round = first.stats().round
         self.refused(["call clock() again"], first.push, {"b": np.ones(4)})
         interrupted(lambda: len(first._handle.inside) > 0, first.clock)
@@ -251,7 +252,7 @@ class Interrupted(TestCase):
     def test_a_clock_whose_round_ends_after_it_was_left(self):
         """Later pushes belong to the next round, which the next clock() ends."""
         first, second = self.workers([model(), model()], timeout=600)
-        self.until_interrupted(first.clock)
+        self.until_interrupted(first, first.clock)
         round = first.stats().round
         for _ in range(round + 1):
             second.clock()
@@ -289,10 +290,19 @@ class Interrupted(TestCase):
         self.assertEqual(worker.clock(), 3)
         self.same(worker.pull("b"), np.full(4, 3.0))
 
-    def until_interrupted(self, call):
-        timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    def until_interrupted(self, worker, call):
+        """Calls, until Ctrl-C comes. It comes once the worker has ended no round for half a second: then it waits for room."""
+        round, since = -1, 0.0
+
+        def is_waiting():
+            nonlocal round, since
+            have = worker.stats().round
+            if have != round:
+                round, since = have, time.monotonic()
+            return time.monotonic() > since + 0.5
+
         with self.assertRaises(KeyboardInterrupt):
-            timer.start()
+            interrupt_when(is_waiting)
             while True:
                 call()
 
@@ -307,11 +317,17 @@ class Interrupted(TestCase):
         first.push({"b": np.ones(4)})
         first.clock()
 
-        def is_closing():
-            return any(frame.f_code.co_name == "_free_now" for frame in sys._current_frames().values())
+        is_closing, may_go_on, close = threading.Event(), threading.Event(), first._handle._close
 
-        interrupted(is_closing, first.close)  # it would wait for the other one, for 2 s
+        def close_late(handle):
+            is_closing.set()
+            close(handle)  # it waits for the other one, for 2 s: perhaps not until Ctrl-C comes
+            may_go_on.wait(TIMEOUT_S)
+
+        first._handle._close = close_late
+        interrupted(is_closing.is_set, first.close)
         self.assertTrue(first.closed)
+        may_go_on.set()
         second.close()
         self.eventually(lambda: not first._handle.owned)
 

@@ -253,8 +253,8 @@ class Opening(TestCase):
 
     def test_nobody_is_there(self):
         port = running.free_port()
-        self.refused(["127.0.0.1:" + port], open_worker, "127.0.0.1:" + port, {"w": np.zeros(3)}, timeout=0.2, error=hocket.BootstrapError)
-        self.refused(["2 workers"], open_worker, self.serve().address, {"w": np.zeros(3)}, workers=2, timeout=0.5, error=hocket.TimeoutError)
+        self.refused(["127.0.0.1:" + port], open_worker, "127.0.0.1:" + port, {"w": np.zeros(3)}, timeout=1, error=hocket.BootstrapError)
+        self.refused(["2 workers"], open_worker, self.serve().address, {"w": np.zeros(3)}, workers=2, timeout=1.5, error=hocket.TimeoutError)
 
     def test_all_options(self):
         server = self.serve()

@@ -262,7 +262,7 @@ class Plain(Case):
 
     def test_at_once(self):
         """No more requests are under way than the cache's depth."""
-        with environment(), ObjectServer(self.objects) as server, hocket.Cache(f"{server.url}/dir/x.bin", depth=4, timeout=16) as cache:
+        with environment(), ObjectServer(self.objects) as server, hocket.Cache(f"{server.url}/dir/x.bin", depth=4, timeout=80) as cache:
             server.planned = ["slow"] * 30
             self.assertEqual([bytes(sample) for sample in cache.get_batch(range(40))], self.samples[:40])
             self.assertLessEqual(server.most_slow, 4)
@@ -475,7 +475,7 @@ class Given(Case):
     def test_they_are_renewed_before_they_end(self):
         """While reads go on, of which none meets keys that have ended."""
         self.objects |= objects_of([f"more{number}" for number in range(300)])
-        self.service.lifetime_s = 6
+        self.service.lifetime_s = 10
         with self.open("instance") as cache:
             self.server.refusals.clear()
             names, until = iter(enumerate(sorted(self.objects))), time.monotonic() + 60
@@ -672,13 +672,17 @@ class Shards(Case):
 
     def test_http(self):
         with environment(), tempfile.TemporaryDirectory() as folder, ObjectServer(dict(self.objects), chance=0.1) as server:
-            server.faults = [one for one in object_server.FAULTS if one != "stall"]
+            faults = [one for one in object_server.FAULTS if one != "stall"]
+            # Nothing shows yet that an answer lies about its length: that is an error.
+            server.faults = [one for one in faults if one not in ("short", "long")]
             path = self.index(folder, *(f"{server.url}/{name}" for name in self.objects))
             with hocket.Cache(f"{server.url}/data", source_index=path) as cache:
+                server.faults = faults
                 self.check(cache)
             server.objects["data/hocket.index"] = whole(path)
             server.faults = ["flip"]  # which the index's checksums show
             server.chance, server.planned = 0.2, [None]
+            server.random.seed(1)  # four flips of one answer are an error: the draws must not depend on the requests before
             with hocket.Cache(f"{server.url}/data/", timeout=100) as cache:
                 self.check(cache)
 
@@ -805,7 +809,7 @@ class Shards(Case):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "large")
             with open(path, "wb") as file:
-                file.truncate(1 << 30)
+                file.truncate(8 << 30)
             process = subprocess.Popen([HOCKET_CACHE, "index", os.path.join(folder, "i"), path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             while process.poll() is None:
                 os.utime(path)
