@@ -331,11 +331,13 @@ TEST_CASE("a rank without room in the window tells the others") {
 }
 
 TEST_CASE("a rank that runs out of memory in a small collective tells the others") {
-    const auto outcomes = run_ranks({3}, [](int rank) {
+    const test::Tally met;
+    const auto outcomes = run_ranks({3}, [&](int rank) {
         const auto comm = join();
         const auto& plan = comm->plans().cached_plan({}, 100);
         std::vector<float> data(100);
         comm->run(plan, data.data(), data.data(), 99);
+        met.meet(3);  // a rank that is still at work would hear of the failure there
         next_allocation_fails = rank == 1;
         const auto text = [&]() -> std::string {
             try {
@@ -742,7 +744,7 @@ TEST_CASE("a mismatch that two ranks notice is told to all, though the others wa
 TEST_CASE("a deadline that passes on one rank ends the operation on all") {
     const test::Tally known;
     const auto outcomes = run_ranks({4}, [&](int rank) {
-        if (rank == 1) setenv("HOCKET_TIMEOUT_MS", "500", 1);
+        if (rank == 1) setenv("HOCKET_TIMEOUT_MS", "3000", 1);
         auto comm = join();
         comm->exchanges().barrier();
         if (rank == 3) return known.await(3);  // never comes
@@ -755,10 +757,11 @@ TEST_CASE("a deadline that passes on one rank ends the operation on all") {
         const double elapsed = test::now_ms() - begin;
         known.add();
         expect_contains(text,
-                        {"-7:", "did not finish within 500 ms", "rank 1 was in all_reduce #1 (ring on 4",
+                        {"-7:", "did not finish within 3000 ms", "rank 1 was in all_reduce #1 (ring on 4",
                          fmt::format("rank {} was in all_reduce #1", rank).c_str()});
         if (rank != 1) expect_contains(text, {"-7: rank 1 reported: the operation did not"});
-        expect(elapsed > 350 && elapsed < too_late_ms, fmt::format("it took {} ms", elapsed));
+        // Another rank may begin long after rank 1.
+        expect((rank != 1 || elapsed > 2850) && elapsed < too_late_ms, fmt::format("it took {} ms", elapsed));
         if (rank == 1) comm.reset();  // at once: the report goes ahead of the goodbye
     });
     CHECK(test::problems(outcomes) == "");
@@ -769,7 +772,7 @@ TEST_CASE("while rank 0 is stopped, what takes too long ends with the same statu
     const test::Tally met, known;
     const auto outcomes = run_ranks({4, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [&](int rank) {
         // Rank 1 closes its connections first, and the others see only that.
-        const char* timeout = rank == 1 ? "1000" : "3000";
+        const char* timeout = rank == 1 ? "2500" : "4500";
         setenv("HOCKET_TIMEOUT_MS", timeout, 1);
         auto comm = join();
         if (rank == 0) *rank_0 = getpid();
@@ -824,7 +827,7 @@ TEST_CASE("a rank that cannot open its fabric tells the others why") {
 TEST_CASE("a silent rank is found by its missing heartbeat") {
     auto* stopped = static_cast<double*>(test::shared_memory(2 * sizeof(double)));
     auto* pid = reinterpret_cast<pid_t*>(stopped + 1);
-    const auto outcomes = run_ranks({3, {{"HOCKET_HEARTBEAT_TIMEOUT_MS", "600"}}}, [&](int rank) {
+    const auto outcomes = run_ranks({3, {{"HOCKET_HEARTBEAT_TIMEOUT_MS", "3000"}}}, [&](int rank) {
         const auto comm = join();
         if (rank == 1) *pid = getpid();
         comm->exchanges().barrier();

@@ -314,13 +314,18 @@ TEST_CASE("different counts are a mismatch that says what this rank started") {
                     const std::uint64_t count = rank == 0 ? 1000 : other;
                     auto values = numbers(std::max(count, other), rank);
                     station.run(plan, values.data(), values.data(), 10);
+                    const double begin = test::now_ms();
                     const auto text =
                         failure_of([&] { station.run(plan, values.data(), values.data(), count); });
-                    // Each rank's error names both operations, whichever rank noticed.
+                    // Each rank's error names both operations, whichever rank noticed. If the other one does
+                    // not answer for a second, the error names only the operation of the rank that noticed.
+                    const bool has_answer = test::now_ms() - begin < 1000;
                     const auto other_side = fmt::format("int64 sum, {} elements)", other);
-                    expect_contains(text, {"-8:", "ranks 0 and 1 started different operations",
-                                           "all_reduce #1 (hand_ring on 2, int64 sum, 1000 elements)",
-                                           other_side.c_str(), "hand.sched:3"});
+                    expect_contains(text,
+                                    {"-8:", "ranks 0 and 1 started different operations", "hand.sched:3"});
+                    if (has_answer)
+                        expect_contains(text, {"all_reduce #1 (hand_ring on 2, int64 sum, 1000 elements)",
+                                               other_side.c_str()});
                     expect(failure_of([&] { station.run(plan, values.data(), values.data(), 1); }) == text,
                            "the failure is not final");
                 });
@@ -426,11 +431,11 @@ TEST_CASE("a program that computes a bit and tests a bit runs into its deadline 
 TEST_CASE("the deadline's clock stands still while the application is away") {
     const test::Tally back;
     const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [&](int rank) {
-        Station station(500ms);
+        Station station(rank == 0 ? 2s : 60s);  // rank 1 does not leave, and may wait for long
         auto values = numbers(100000, rank);
         if (rank == 1) back.await(1);
         Execution& execution = station.progress->start(station.ring(), 100000, values.data(), values.data());
-        if (rank == 0) std::this_thread::sleep_for(700ms);
+        if (rank == 0) std::this_thread::sleep_for(2300ms);
         back.add();
         station.progress->wait(execution);
         expect_sum(values, 2, "after the absence");

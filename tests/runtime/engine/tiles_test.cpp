@@ -274,7 +274,7 @@ TEST_CASE("counts that differ are a mismatch of whole starts, whether both are d
 TEST_CASE("a rank that does not come is a timeout that tells the tile") {
     const test::Tally ended;
     const auto outcomes = test::run_ranks({4, {{"HOCKET_SCHEDULE", "ring"}}}, [&](int rank) {
-        setenv("HOCKET_TIMEOUT_MS", "2000", 1);
+        setenv("HOCKET_TIMEOUT_MS", "3000", 1);
         const auto comm = join("aabb", rank);
         auto data = numbers(300000, rank);
         comm->run(plan_of(*comm, 300000), data.data(), data.data(), 300000);
@@ -290,7 +290,8 @@ TEST_CASE("a rank that does not come is a timeout that tells the tile") {
 }
 
 TEST_CASE("a rank that dies between two tiles ends the start on all others") {
-    const auto outcomes = test::run_ranks({4, {}}, [](int rank) {
+    const test::Tally met;
+    const auto outcomes = test::run_ranks({4, {}}, [&](int rank) {
         const auto comm = join("aabb", rank);
         constexpr std::uint64_t count = 4'000'000;
         auto data = numbers(count, rank);
@@ -298,6 +299,7 @@ TEST_CASE("a rank that dies between two tiles ends the start on all others") {
         comm->run(plan, data.data(), data.data(), count);
         const auto text = failure_of([&] {
             Execution& execution = comm->start(plan, data.data(), data.data(), count);
+            met.meet(4);  // all are in this start when one dies
             if (rank == 2) {
                 // Once some data have come from the others, but not all.
                 const auto before = data;

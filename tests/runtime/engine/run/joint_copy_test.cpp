@@ -141,7 +141,7 @@ TEST_CASE("a rank whose copy waits for the part of another one says so, and name
     auto& shared = *new (test::shared_memory(sizeof(Shared))) Shared{};
     constexpr std::uint64_t count = 1'000'000;
     const auto outcomes = test::run_ranks(
-        {2, {{"HOCKET_SINGLE_COPY", "on"}, {"HOCKET_TIMEOUT_MS", "2000"}}, 100}, [&](int rank) {
+        {2, {{"HOCKET_SINGLE_COPY", "on"}, {"HOCKET_TIMEOUT_MS", "3000"}}, 100}, [&](int rank) {
             const auto comm = Communicator::create(engine::resolve({}));
             const auto plan = comm->plans().cached_plan(
                 {.collective = dsl::Collective::broadcast, .type = DataType::int32, .root = opener}, count);

@@ -16,6 +16,7 @@
 #include "runtime/engine/run/peer_memory.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/restrictions.hpp"
+#include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -157,8 +158,10 @@ TEST_CASE("memory that the kernel cannot read is not lent") {
 }
 
 TEST_CASE("ranks learn of one that is killed while they use its memory") {
-    const auto outcomes = test::run_ranks(job("on"), [](int rank) {
+    const test::Tally met;
+    const auto outcomes = test::run_ranks(job("on"), [&](int rank) {
         const auto comm = Communicator::create(engine::resolve({}));
+        met.meet(3);  // no rank is still setting up when one is killed
         if (rank == 2) {
             alarm(1);  // whose signal ends the process
             signal(SIGALRM, [](int) { kill(getpid(), SIGKILL); });
@@ -176,12 +179,14 @@ TEST_CASE("ranks learn of one that is killed while they use its memory") {
 
 TEST_CASE("ranks learn of one that is killed while it helps, and while it is helped") {
     for (const int killed : {0, 1}) {
-        const auto outcomes = test::run_ranks(job("on", 2), [killed](int rank) {
+        const test::Tally met;
+        const auto outcomes = test::run_ranks(job("on", 2), [&, killed](int rank) {
             const auto comm = Communicator::create(engine::resolve({}));
             constexpr std::uint64_t many = 2'000'000;
             const auto plan = comm->plans().cached_plan(
                 {.collective = dsl::Collective::broadcast, .type = DataType::int32}, many);
             std::vector<int> mine(many, rank), received(many);
+            met.meet(2);
             if (rank == killed) {
                 alarm(1);
                 signal(SIGALRM, [](int) { kill(getpid(), SIGKILL); });
