@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -15,8 +16,10 @@
 #include <thread>
 #include <vector>
 
+#include "tests/capi/jobs_at_once.hpp"
 #include "tests/capi/talk.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/libfabric.hpp"
 
 using namespace hocket::test;
 using Catch::Contains;
@@ -373,9 +376,25 @@ void wait_for_the_end(hkt_comm* comm) {
     expect(has_ended, "the communicator's end");
 }
 
-// On a busy machine rank 1 waits longer for rank 0's earlier steps.
-void only_rank_0_has_a_short_deadline(int rank) {
-    if (rank == 1) setenv("HOCKET_TIMEOUT_MS", "20000", 1);
+// Both ranks in some ways, several variants in each, all at the same time: rank 0 waits for its deadline.
+void on_some_ways(std::size_t variants, const std::function<void(hkt_comm*, int, std::size_t)>& body) {
+    constexpr Way some[] = {ways[0], ways[1], ways[5]};
+    const std::size_t jobs = std::size(some) * variants;
+    const JobsAtOnce at_once(jobs, 2);
+    load_libfabric_for_children();
+    const auto outcomes = run_ranks({static_cast<int>(2 * jobs)}, [&](int process) {
+        const auto job = static_cast<std::size_t>(process) / 2;
+        const int rank = process % 2;
+        const Way& way = some[job / variants];
+        setenv("HOCKET_PROVIDER_FOR_ALL", way.provider, 1);
+        setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
+        // On a busy machine rank 1 waits longer for rank 0's earlier steps.
+        setenv("HOCKET_TIMEOUT_MS", rank == 0 ? "3000" : "20000", 1);
+        const Comm joined = at_once.join(job, rank);
+        body(joined.get(), rank, job % variants);
+    });
+    INFO("of " << 2 * variants << " processes for each way");
+    CHECK(problems(outcomes) == "");
 }
 
 }  // namespace
@@ -396,43 +415,30 @@ TEST_CASE("a message that never comes, or that nobody takes, ends with the deadl
         CHECK(hkt_wait(request) == HKT_ERROR_TIMEOUT);  // all that was open ends with it
         CHECK(hkt_send(&x, 1, HKT_INT32, 0, 12, comm.get(), nullptr) == HKT_ERROR_TIMEOUT);
     }
-    for (const Way& way : {ways[0], ways[1], ways[5]})
-        for (const bool sends : {false, true}) {
-            const auto outcomes = run_ranks(
-                {2, {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", "700"}}},
-                [&](int rank) {
-                    setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
-                    only_rank_0_has_a_short_deadline(rank);
-                    const Comm joined = join();
-                    hkt_comm* comm = joined.get();
-                    Bytes bytes(100'000);
-                    if (rank == 1) {
-                        // A message with another tag is no answer.
-                        int word = 1;
-                        hkt_request* request = nullptr;
-                        if (!sends)
-                            expect(hkt_send(&word, 1, HKT_INT32, 0, 1, comm, &request) == HKT_SUCCESS,
-                                   "send");
-                        wait_for_the_end(comm);
-                        expect_failure(comm, hkt_barrier(comm), HKT_ERROR_TIMEOUT,
-                                       {"rank 0 reported", "rank 1, tag 3"});
-                        return;
-                    }
-                    const hkt_status status =
-                        sends ? hkt_send(bytes.data(), bytes.size(), HKT_UINT8, 1, 3, comm, nullptr)
-                              : hkt_recv(bytes.data(), bytes.size(), HKT_UINT8, 1, 3, comm, nullptr);
-                    if (sends)
-                        expect_failure(comm, status, HKT_ERROR_TIMEOUT,
-                                       {"send of 100000 bytes to rank 1, tag 3 on rank 0", "700 ms",
-                                        "rank 1 has not received it", "start several sends with requests"});
-                    else
-                        expect_failure(comm, status, HKT_ERROR_TIMEOUT,
-                                       {"receive of 100000 bytes from rank 1, tag 3 on rank 0", "700 ms",
-                                        "rank 1 has not sent it"});
-                });
-            INFO("hosts " << way.hosts << ", provider '" << way.provider << "', sends " << sends);
-            CHECK(problems(outcomes) == "");
+    on_some_ways(2, [](hkt_comm* comm, int rank, std::size_t variant) {
+        const bool sends = variant == 1;
+        Bytes bytes(100'000);
+        if (rank == 1) {
+            // A message with another tag is no answer.
+            int word = 1;
+            hkt_request* request = nullptr;
+            if (!sends) expect(hkt_send(&word, 1, HKT_INT32, 0, 1, comm, &request) == HKT_SUCCESS, "send");
+            wait_for_the_end(comm);
+            expect_failure(comm, hkt_barrier(comm), HKT_ERROR_TIMEOUT, {"rank 0 reported", "rank 1, tag 3"});
+            return;
         }
+        const hkt_status status = sends
+                                      ? hkt_send(bytes.data(), bytes.size(), HKT_UINT8, 1, 3, comm, nullptr)
+                                      : hkt_recv(bytes.data(), bytes.size(), HKT_UINT8, 1, 3, comm, nullptr);
+        if (sends)
+            expect_failure(comm, status, HKT_ERROR_TIMEOUT,
+                           {"send of 100000 bytes to rank 1, tag 3 on rank 0", "3000 ms",
+                            "rank 1 has not received it", "start several sends with requests"});
+        else
+            expect_failure(comm, status, HKT_ERROR_TIMEOUT,
+                           {"receive of 100000 bytes from rank 1, tag 3 on rank 0", "3000 ms",
+                            "rank 1 has not sent it"});
+    });
 }
 
 TEST_CASE("a rank that waits in a large send to itself is told to start it with a request") {
@@ -446,30 +452,21 @@ TEST_CASE("a rank that waits in a large send to itself is told to start it with 
 }
 
 TEST_CASE("a receive that ends with the deadline tells which messages of its peer are here") {
-    for (const Way& way : {ways[0], ways[1], ways[5]}) {
-        const auto outcomes = run_ranks(
-            {2, {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", "700"}}}, [&](int rank) {
-                setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
-                only_rank_0_has_a_short_deadline(rank);
-                const Comm joined = join();
-                const Talk talk{joined.get()};
-                int word = 0;
-                if (rank == 1) {
-                    const Bytes one = contents(10, 1, 0, 41);
-                    hkt_request* requests[] = {talk.start_send(one, 0, 41), talk.start_send(one, 0, 40),
-                                               talk.start_send(one, 0, 39), talk.start_send(one, 0, 41)};
-                    talk.wait(requests[2]);
-                    return wait_for_the_end(talk.comm);
-                }
-                talk.receive(10, 1, 39);  // those before it are here, too
-                expect_failure(talk.comm, hkt_recv(&word, 1, HKT_INT32, 1, 3, talk.comm, nullptr),
-                               HKT_ERROR_TIMEOUT,
-                               {"rank 1 has not sent it", "messages with tags 40, 41 from rank 1 are here",
-                                "whether its send names rank 0 and tag 3"});
-            });
-        INFO("hosts " << way.hosts << ", provider '" << way.provider << "'");
-        CHECK(problems(outcomes) == "");
-    }
+    on_some_ways(1, [](hkt_comm* joined, int rank, std::size_t) {
+        const Talk talk{joined};
+        int word = 0;
+        if (rank == 1) {
+            const Bytes one = contents(10, 1, 0, 41);
+            hkt_request* requests[] = {talk.start_send(one, 0, 41), talk.start_send(one, 0, 40),
+                                       talk.start_send(one, 0, 39), talk.start_send(one, 0, 41)};
+            talk.wait(requests[2]);
+            return wait_for_the_end(talk.comm);
+        }
+        talk.receive(10, 1, 39);  // those before it are here, too
+        expect_failure(talk.comm, hkt_recv(&word, 1, HKT_INT32, 1, 3, talk.comm, nullptr), HKT_ERROR_TIMEOUT,
+                       {"rank 1 has not sent it", "messages with tags 40, 41 from rank 1 are here",
+                        "whether its send names rank 0 and tag 3"});
+    });
     const Comm comm = alone(200);
     const int sent = 1;
     int word = 0;
@@ -479,30 +476,21 @@ TEST_CASE("a receive that ends with the deadline tells which messages of its pee
 }
 
 TEST_CASE("where both ranks wait in a send to each other, the deadline's words say so") {
-    for (const Way& way : {ways[0], ways[1], ways[5]}) {
-        const auto outcomes = run_ranks(
-            {2, {{"HOCKET_PROVIDER_FOR_ALL", way.provider}, {"HOCKET_TIMEOUT_MS", "700"}}}, [&](int rank) {
-                setenv("HOCKET_HOST_ID", std::string(1, way.hosts[rank]).c_str(), 1);
-                only_rank_0_has_a_short_deadline(rank);
-                const Comm joined = join();
-                const Talk talk{joined.get()};
-                const Bytes large(100'000), small = contents(10, 1, 0, 1);
-                if (rank == 1) {
-                    talk.start_send(large, 0, 6);
-                    talk.send(small, 0, 1);
-                    return wait_for_the_end(talk.comm);
-                }
-                talk.receive(10, 1, 1);  // rank 1's earlier message has arrived, too
-                expect_failure(
-                    talk.comm, hkt_send(large.data(), large.size(), HKT_UINT8, 1, 5, talk.comm, nullptr),
-                    HKT_ERROR_TIMEOUT,
-                    {"a message with tag 6 from rank 1 is here, and rank 0 has not received it",
-                     "rank 1 has sent to rank 0, too: where both wait in a send to each other, start the "
-                     "sends with requests"});
-            });
-        INFO("hosts " << way.hosts << ", provider '" << way.provider << "'");
-        CHECK(problems(outcomes) == "");
-    }
+    on_some_ways(1, [](hkt_comm* joined, int rank, std::size_t) {
+        const Talk talk{joined};
+        const Bytes large(100'000), small = contents(10, 1, 0, 1);
+        if (rank == 1) {
+            talk.start_send(large, 0, 6);
+            talk.send(small, 0, 1);
+            return wait_for_the_end(talk.comm);
+        }
+        talk.receive(10, 1, 1);  // rank 1's earlier message has arrived, too
+        expect_failure(talk.comm, hkt_send(large.data(), large.size(), HKT_UINT8, 1, 5, talk.comm, nullptr),
+                       HKT_ERROR_TIMEOUT,
+                       {"a message with tag 6 from rank 1 is here, and rank 0 has not received it",
+                        "rank 1 has sent to rank 0, too: where both wait in a send to each other, start the "
+                        "sends with requests"});
+    });
 }
 
 TEST_CASE("a dead rank, and one that has left, end the messages that need it") {

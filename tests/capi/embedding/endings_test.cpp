@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -15,8 +16,11 @@
 
 #include "tests/capi/comm.hpp"
 #include "tests/capi/embedding/ways.hpp"
+#include "tests/capi/jobs_at_once.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/libfabric.hpp"
+#include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -285,25 +289,29 @@ TEST_CASE("what cannot tell of an end is refused, with words that name it") {
 }
 
 TEST_CASE("who starts an operation after others have given it up hears why, and gets no result") {
-    for (auto way : ways) {
-        way["HOCKET_TIMEOUT_MS"] = "400";
-        auto* const has_failed = static_cast<std::atomic<bool>*>(shared_memory(sizeof(std::atomic<bool>)));
-        const auto outcomes = run_ranks({2, way}, [&](int rank) {
-            const Comm comm = join();
+    const std::size_t jobs = ways.size();
+    const JobsAtOnce at_once(jobs, 2);
+    const std::vector<Tally> have_failed(jobs);
+    load_libfabric_for_children();
+    const auto outcomes =
+        run_ranks({static_cast<int>(2 * jobs), {{"HOCKET_TIMEOUT_MS", "3000"}}}, [&](int process) {
+            const auto job = static_cast<std::size_t>(process) / 2;
+            const int rank = process % 2;
+            for (const auto& [name, value] : ways[job]) setenv(name.c_str(), value.c_str(), 1);
+            const Comm comm = at_once.join(job, rank);
             must(comm.get(), hkt_barrier(comm.get()));
             if (rank == 1) {
-                while (!*has_failed) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-                std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until the report has come
+                have_failed[job].await(1);
+                std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // until the report has come
             }
             // Rank 0's message has arrived.
             double value = 1;
             const hkt_status status =
                 hkt_all_reduce(&value, &value, 1, HKT_FLOAT64, HKT_SUM, comm.get(), nullptr);
             failure_of(comm.get(), status, HKT_ERROR_TIMEOUT);
-            *has_failed = true;
+            have_failed[job].add();
         });
-        CHECK(problems(outcomes) == "");
-    }
+    CHECK(problems(outcomes) == "");
 }
 
 TEST_CASE("a rank that destroys its communicator while another one uses it is said to do that") {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <string>
@@ -15,7 +16,9 @@
 #include <vector>
 
 #include "tests/capi/comm.hpp"
+#include "tests/capi/jobs_at_once.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/restrictions.hpp"
 #include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
@@ -120,41 +123,46 @@ TEST_CASE("nobody has to be lost, and one rank may be all that is left") {
 }
 
 TEST_CASE("a rank that stands still is given up by all together, and does not go on by itself") {
-    for (const int late : {0, 3}) {
-        auto* const have_gone_on =
-            static_cast<std::atomic<int>*>(shared_memory(2 * sizeof(std::atomic<int>)));
-        auto* const has_tried = have_gone_on + 1;
-        const auto wait_for = [](const std::atomic<int>& number, int least) {
-            while (number < least) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        };
-        const auto outcomes = run_ranks({4, {{"HOCKET_TIMEOUT_MS", "2500"}}}, [&](int rank) {
-            const Comm comm = join();
-            if (rank == 1) {
-                work(comm.get(), rank, 6, 1);  // until all have joined
-                raise(SIGKILL);
-            }
-            while (work(comm.get(), rank, 6, 1)) continue;
-            hkt_comm* made = nullptr;
-            if (rank == late) {
-                wait_for(*have_gone_on, 2);
-                for (int attempt = 0; attempt < 3; ++attempt)
-                    expect(hkt_comm_shrink(comm.get(), &made) < 0 && made == nullptr, "a world of its own");
-                ++*has_tried;
-                const std::string text = hkt_comm_last_error(comm.get());
-                expect(text.find("perhaps they have gone on without it") != std::string::npos, text);
-                return;
-            }
-            failure_of(comm.get(), hkt_comm_shrink(comm.get(), &made), HKT_ERROR_TIMEOUT);
-            const Comm left = shrunken(comm.get());
-            expect(hkt_comm_size(left.get()) == 2, "the two that are left");
-            expect(work(left.get(), rank, late == 0 ? 5 : 2, 10), "they work");
-            ++*have_gone_on;
-            wait_for(*has_tried, 1);  // a rank that has ended is known to be gone
-        });
-        for (const int rank : {0, 2, 3}) {
-            INFO("late: " << late << ", rank " << rank);
-            CHECK(outcomes[static_cast<std::size_t>(rank)].text == "");
+    constexpr int lates[] = {0, 3};  // in two jobs at the same time
+    struct Progress {
+        std::atomic<int> have_gone_on, have_tried;
+    };
+    auto* const of_jobs = static_cast<Progress*>(shared_memory(2 * sizeof(Progress)));
+    const auto wait_for = [](const std::atomic<int>& number, int least) {
+        while (number < least) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    };
+    const JobsAtOnce at_once(2, 4);
+    const auto outcomes = run_ranks({8, {{"HOCKET_TIMEOUT_MS", "5000"}}, 100}, [&](int process) {
+        const auto job = static_cast<std::size_t>(process) / 4;
+        const int rank = process % 4, late = lates[job];
+        auto& [have_gone_on, have_tried] = of_jobs[job];
+        const Comm comm = at_once.join(job, rank);
+        if (rank == 1) {
+            work(comm.get(), rank, 6, 1);  // until all have joined
+            raise(SIGKILL);
         }
+        while (work(comm.get(), rank, 6, 1)) continue;
+        hkt_comm* made = nullptr;
+        if (rank == late) {
+            wait_for(have_gone_on, 2);
+            for (int attempt = 0; attempt < 3; ++attempt)
+                expect(hkt_comm_shrink(comm.get(), &made) < 0 && made == nullptr, "a world of its own");
+            ++have_tried;
+            const std::string text = hkt_comm_last_error(comm.get());
+            expect(text.find("perhaps they have gone on without it") != std::string::npos, text);
+            return;
+        }
+        failure_of(comm.get(), hkt_comm_shrink(comm.get(), &made), HKT_ERROR_TIMEOUT);
+        const Comm left = shrunken(comm.get());
+        expect(hkt_comm_size(left.get()) == 2, "the two that are left");
+        expect(work(left.get(), rank, late == 0 ? 5 : 2, 10), "they work");
+        ++have_gone_on;
+        wait_for(have_tried, 1);  // a rank that has ended is known to be gone
+    });
+    for (int process = 0; process < 8; ++process) {
+        INFO("late: " << lates[process / 4] << ", rank " << process % 4);
+        CHECK(outcomes[static_cast<std::size_t>(process)].text == "");
+        CHECK(outcomes[static_cast<std::size_t>(process)].signal == (process % 4 == 1 ? SIGKILL : 0));
     }
 }
 
@@ -162,52 +170,62 @@ TEST_CASE("a rank that stands still is given up by all together, and does not go
 // waited for it: they may have gone on, even if they have ended since.
 TEST_CASE(
     "a rank that comes when the others have gone on without it and have ended does not go on by itself") {
-    for (const int late : {0, 1})
-        for (const bool are_killed : {false, true}) {
-            CAPTURE(late, are_killed);
-            const Tally done;
-            const auto outcomes = run_ranks({3, {{"HOCKET_TIMEOUT_MS", "400"}}}, [&](int rank) {
-                const Comm comm = join();
-                must(comm.get(), hkt_barrier(comm.get()));
-                if (rank != late) {
-                    failure_of(comm.get(), hkt_barrier(comm.get()), HKT_ERROR_TIMEOUT);
-                    hkt_comm* made = nullptr;
-                    while (hkt_comm_shrink(comm.get(), &made) == HKT_ERROR_TIMEOUT) continue;
-                    const Comm left(made);
-                    expect(made != nullptr && hkt_comm_size(made) == 2, "the two others go on");
-                    expect(work(made, rank, 3 - late, 5), "they work");
-                    done.meet(2);  // else the other one may still be at work
-                    if (are_killed) raise(SIGKILL);
-                    return;
-                }
-                done.await(2);
-                std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until they have ended
-                hkt_comm* made = nullptr;
-                const hkt_status status = hkt_comm_shrink(comm.get(), &made);
-                const Comm left(made);
-                expect(status == HKT_ERROR_BOOTSTRAP,
-                       std::string("a second job: ") + hkt_error_string(status));
-                const std::string text = hkt_comm_last_error(comm.get());
-                expect(text.find("perhaps they have gone on without it") != std::string::npos, text);
-            });
-            for (int rank = 0; rank < 3; ++rank) {
-                const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
-                CHECK(outcome.text == "");
-                CHECK(outcome.signal == (are_killed && rank != late ? SIGKILL : 0));
-            }
+    struct Case {
+        int late;
+        bool are_killed;
+    };
+    constexpr Case cases[] = {{0, false}, {0, true}, {1, false}, {1, true}};  // in jobs at the same time
+    constexpr std::size_t jobs = std::size(cases);
+    const JobsAtOnce at_once(jobs, 3);
+    const std::vector<Tally> know(jobs), done(jobs);
+    const auto outcomes = run_ranks({3 * jobs, {{"HOCKET_TIMEOUT_MS", "3000"}}}, [&](int process) {
+        const auto job = static_cast<std::size_t>(process) / 3;
+        const int rank = process % 3;
+        const auto [late, are_killed] = cases[job];
+        const Comm comm = at_once.join(job, rank);
+        must(comm.get(), hkt_barrier(comm.get()));
+        if (rank != late) {
+            failure_of(comm.get(), hkt_barrier(comm.get()), HKT_ERROR_TIMEOUT);
+            know[job].await(1);  // they wait for it from now on
+            hkt_comm* made = nullptr;
+            while (hkt_comm_shrink(comm.get(), &made) == HKT_ERROR_TIMEOUT) continue;
+            const Comm left(made);
+            expect(made != nullptr && hkt_comm_size(made) == 2, "the two others go on");
+            expect(work(made, rank, 3 - late, 5), "they work");
+            done[job].meet(2);  // else the other one may still be at work
+            if (are_killed) raise(SIGKILL);
+            return;
         }
+        expect(eventually([&] { return hkt_comm_status(comm.get()) != HKT_SUCCESS; }), "no failure comes");
+        know[job].add();
+        done[job].await(2);
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until they have ended
+        hkt_comm* made = nullptr;
+        const hkt_status status = hkt_comm_shrink(comm.get(), &made);
+        const Comm left(made);
+        expect(status == HKT_ERROR_BOOTSTRAP, std::string("a second job: ") + hkt_error_string(status));
+        const std::string text = hkt_comm_last_error(comm.get());
+        expect(text.find("perhaps they have gone on without it") != std::string::npos, text);
+    });
+    for (std::size_t process = 0; process < outcomes.size(); ++process) {
+        const auto [late, are_killed] = cases[process / 3];
+        const bool is_late = static_cast<int>(process % 3) == late;
+        CAPTURE(process, late, are_killed);
+        CHECK(outcomes[process].text == "");
+        CHECK(outcomes[process].signal == (are_killed && !is_late ? SIGKILL : 0));
+    }
 }
 
 TEST_CASE("a rank that takes its time goes on by itself where the other one has died first") {
     const Tally met;
-    const auto outcomes = run_ranks({2, {{"HOCKET_TIMEOUT_MS", "300"}}}, [&](int rank) {
+    const auto outcomes = run_ranks({2, {{"HOCKET_TIMEOUT_MS", "3000"}}}, [&](int rank) {
         const Comm comm = join();
         must(comm.get(), hkt_barrier(comm.get()));
         met.meet(2);
         if (rank == 0) raise(SIGKILL);
         while (hkt_comm_status(comm.get()) == HKT_SUCCESS)
             std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        std::this_thread::sleep_for(std::chrono::milliseconds(600));
+        std::this_thread::sleep_for(std::chrono::milliseconds(3100));  // longer than others wait for it
         const Comm left = shrunken(comm.get());
         expect(hkt_comm_size(left.get()) == 1, "one is left");
     });
