@@ -16,6 +16,7 @@
 #include "tests/capi/comm.hpp"
 #include "tests/capi/embedding/children.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -168,10 +169,12 @@ TEST_CASE("a rank's death is noticed while a forked child of it lives") {
             std::atomic<int> survivors;
         };
         auto* const shared = new (shared_memory(sizeof(Shared))) Shared{};
+        const Tally met;
         // A survivor that does not notice is ended by its deadline, while the child still lives.
-        const auto outcomes = run_ranks({3, environment, 30}, [shared](int rank) {
+        const auto outcomes = run_ranks({3, environment, 30}, [&, shared](int rank) {
             const Comm comm = join();
             require_sum(comm.get(), 1000, "before the death");
+            met.meet(3);  // the others may still be in the sum
             if (rank == 1) {
                 const pid_t child = fork();
                 if (child == 0) {

@@ -8,11 +8,13 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/capi/comm.hpp"
 #include "tests/capi/embedding/ways.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -86,11 +88,12 @@ TEST_CASE("a progress thread sleeps while nothing is in flight") {
         hkt_request* request = nullptr;
         must(comm.get(), hkt_all_reduce(&one, &sum, 1, HKT_INT32, HKT_SUM, comm.get(), &request));
         must(comm.get(), hkt_wait(request));
+        // It looks for more for a while. All threads may stand still meanwhile, so one look is not enough.
         std::uint64_t before = 0;
-        do {  // it looks for more for a while
-            before = sleeps_of_progress_thread();
-            std::this_thread::sleep_for(200ms);
-        } while (sleeps_of_progress_thread() != before);
+        for (int same = 0; same < 4; std::this_thread::sleep_for(100ms)) {
+            const std::uint64_t now = sleeps_of_progress_thread();
+            same = now == std::exchange(before, now) ? same + 1 : 0;
+        }
         must(comm.get(), hkt_barrier(comm.get()));
         must(comm.get(), hkt_all_reduce(&one, &sum, 1, HKT_INT32, HKT_SUM, comm.get(), nullptr));
         expect(sleeps_of_progress_thread() == before, "blocking calls do not wake it");
@@ -232,8 +235,10 @@ TEST_CASE("requests of two communicators are not waited for together") {
 TEST_CASE("giving up ends all calls, on all ranks") {
     for (const bool has_thread : {false, true})
         for (const auto& way : ways) {
+            const Tally met;
             const auto outcomes = run_ranks({3, way}, [&](int rank) {
                 const Comm comm = has_thread ? join_with_thread() : join();
+                met.meet(3);  // a rank that still joins would fail to
                 hkt_comm* const handle = comm.get();
                 std::vector<std::thread> threads;
                 std::atomic<int> aborted{0};
@@ -262,10 +267,12 @@ TEST_CASE("giving up ends all calls, on all ranks") {
 
 TEST_CASE("a communicator is destroyed beside threads that wait") {
     for (int round = 0; round < 10; ++round) {
-        const auto outcomes = run_ranks({2}, [](int rank) {
+        const Tally is_over;
+        const auto outcomes = run_ranks({2}, [&](int rank) {
             Comm comm = join();
             if (rank == 1) {
-                std::this_thread::sleep_for(150ms);
+                is_over.await(1);
+                std::this_thread::sleep_for(50ms);
                 return;
             }
             std::vector<std::thread> threads;
@@ -278,7 +285,8 @@ TEST_CASE("a communicator is destroyed beside threads that wait") {
                 });
             // No call may begin once the communicator is being destroyed.
             while (about_to_wait < 3) std::this_thread::yield();
-            std::this_thread::sleep_for(100ms);
+            std::this_thread::sleep_for(200ms);
+            is_over.add();
             comm.reset();
             for (std::thread& thread : threads) thread.join();
             expect(failed == 3, "calls that failed: " + std::to_string(failed));
