@@ -294,13 +294,14 @@ TEST_CASE("a rank that dies after its first step is named, with the step that wa
 
 TEST_CASE("memory is not written once its start has failed") {
     if (!Cuda::is_fake()) HOCKET_SKIP("a real driver cannot hold a copy");
-    const Tally freed, ended;
+    const Tally ready, freed, ended;
     const auto outcomes = run_on_a_host(3, [&](int rank, const Cuda& cuda) {
-        setenv("HOCKET_TIMEOUT_MS", rank == 2 ? "600" : "20000", 1);
+        setenv("HOCKET_TIMEOUT_MS", rank == 2 ? "3000" : "20000", 1);
         auto from = std::make_unique<DeviceMemory>(cuda, count),
              to = std::make_unique<DeviceMemory>(cuda, count);
         const Comm comm = join();
         const Plan plan = plan_of(comm.get(), {HKT_BROADCAST, "chain(1)"});
+        ready.meet(3);  // rank 2 waits for the others no longer than its deadline
         if (rank == 0) cuda.hold_copies(1);
         hkt_request* request = nullptr;
         must(comm.get(), hkt_plan_start(plan.get(), from->data(), to->data(), count, &request));

@@ -435,10 +435,11 @@ TEST_CASE("a rank that dies with a message between devices is named, and its mem
 
 TEST_CASE("memory is not read once its start has failed") {
     if (!Cuda::is_fake()) HOCKET_SKIP("only the tests' driver sees who reads what was freed");
-    const Tally offered, freed;
+    const Tally ready, freed;
     const auto outcomes = run_pair([&](int rank, const Cuda& cuda) {
-        setenv("HOCKET_TIMEOUT_MS", rank == 0 ? "600" : "20000", 1);
+        setenv("HOCKET_TIMEOUT_MS", rank == 0 ? "3000" : "20000", 1);
         const Comm comm = join();
+        ready.meet(2);  // rank 0 waits for the other one no longer than its deadline
         DeviceStream stream(cuda);
         must(comm.get(), hkt_comm_set_stream(comm.get(), stream.handle()));
         auto memory = std::make_unique<DeviceMemory>(cuda, large);
@@ -468,13 +469,15 @@ TEST_CASE("memory is not read once its start has failed") {
 }
 
 TEST_CASE("a receiver's stream that does not come is named when the deadline passes") {
+    const Tally ready;
     const auto outcomes = run_pair([&](int rank, const Cuda& cuda) {
-        setenv("HOCKET_TIMEOUT_MS", rank == 1 ? "800" : "20000", 1);
+        setenv("HOCKET_TIMEOUT_MS", rank == 1 ? "3000" : "20000", 1);
         const DeviceMemory memory(cuda, large);
         DeviceStream stream(cuda);
         {
             const Comm comm = join();
             must(comm.get(), hkt_comm_set_stream(comm.get(), stream.handle()));
+            ready.meet(2);
             if (rank == 1) stream.hold();
             const hkt_status status =
                 rank == 0 ? hkt_send(memory.data(), large, HKT_UINT8, 1, 0, comm.get(), nullptr)

@@ -172,15 +172,18 @@ TEST_CASE("a communicator is destroyed while its devices copy") {
 TEST_CASE("work on the stream that does not end is named when the deadline passes") {
     for (const std::string hosts : {"a", "aa", "ab"}) {
         INFO(hosts);
-        const auto outcomes = run_ranks({static_cast<int>(hosts.size()), {}, 60}, [&](int rank) {
+        const int ranks = static_cast<int>(hosts.size());
+        const Tally ready;
+        const auto outcomes = run_ranks({ranks, {}, 60}, [&](int rank) {
             setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
-            setenv("HOCKET_TIMEOUT_MS", rank == 0 ? "800" : "20000", 1);
+            setenv("HOCKET_TIMEOUT_MS", rank > 0 ? "20000" : ranks > 1 ? "3000" : "800", 1);
             const Cuda& cuda = Cuda::load();
             const DeviceMemory memory(cuda, 4'000'000);
             DeviceStream stream(cuda);
             {
                 const Comm comm = join();
                 must(comm.get(), hkt_comm_set_stream(comm.get(), stream.handle()));
+                ready.meet(ranks);
                 if (rank == 0) stream.hold();
                 const hkt_status status = sum(comm.get(), memory.data(), memory.data(), 1'000'000);
                 const std::string text = hkt_comm_last_error(comm.get());

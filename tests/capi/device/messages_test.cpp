@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tests/capi/device/messages.hpp"
+#include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -99,14 +100,16 @@ TEST_CASE("a receive from any rank takes messages to a device") {
 TEST_CASE("a message whose stream stands still does not keep collectives back, and its deadline names it") {
     for (const std::string hosts : {"aa", "ab"}) {
         INFO(hosts);
+        const Tally ready;
         const auto outcomes = run_ranks({2, {}, 60}, [&](int rank) {
             setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
-            setenv("HOCKET_TIMEOUT_MS", rank == 0 ? "1500" : "20000", 1);
+            setenv("HOCKET_TIMEOUT_MS", rank == 0 ? "3000" : "20000", 1);
             const Cuda& cuda = Cuda::load();
             const DeviceMemory memory(cuda, 4000), other(cuda, 4000);
             DeviceStream held(cuda);
             {
                 const Comm comm = join();
+                ready.meet(2);
                 if (rank == 0) {
                     held.hold();
                     must(comm.get(), hkt_comm_set_stream(comm.get(), held.handle()));

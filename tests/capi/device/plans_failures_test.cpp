@@ -146,7 +146,7 @@ void expect_nothing_left(const Cuda& cuda) {
 
 TEST_CASE("a rank that does not start is named when the deadline comes") {
     const Tally done;
-    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "1000"}}, [&](int rank, const Cuda& cuda) {
+    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "3000"}}, [&](int rank, const Cuda& cuda) {
         {
             const DeviceMemory memory(cuda, 4 * count);
             const Comm comm = join();
@@ -255,11 +255,13 @@ TEST_CASE("a kernel that does not come is a timeout on all ranks, which names ra
     if (!Cuda::is_fake()) HOCKET_SKIP("a real driver cannot hold a kernel");
     for (const bool in_calls : {true, false}) {
         INFO((in_calls ? "the hosts wait" : "the hosts are in no call"));
+        const Tally ready;
         const auto outcomes =
-            run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "1500"}}, [&](int rank, const Cuda& cuda) {
+            run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "3000"}}, [&](int rank, const Cuda& cuda) {
                 const DeviceMemory memory(cuda, 4 * count);
                 {
                     const Comm comm = join();
+                    ready.meet(3);
                     if (rank == 1) cuda.hold_kernels(1);
                     hkt_request* request = nullptr;
                     hkt_status status = start_ring(comm.get(), memory, count, &request);
@@ -273,7 +275,7 @@ TEST_CASE("a kernel that does not come is a timeout on all ranks, which names ra
                     if (!in_calls) {
                         // Meanwhile the clock of the host's deadline stands still, and a few tests do not
                         // take it there: the kernel's own deadline has passed.
-                        std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+                        std::this_thread::sleep_for(std::chrono::milliseconds(4000));
                         for (int i = 0; rank != 1 && status == HKT_IN_PROGRESS && i < 5; ++i) {
                             status = hkt_test(request);
                             if (status == HKT_IN_PROGRESS)

@@ -51,8 +51,8 @@ TEST_CASE("a start returns at once, and its stream has the result") {
 
 TEST_CASE("a failure of a start that nobody waits for comes with a later call") {
     if (!Cuda::is_fake()) HOCKET_SKIP("a real driver cannot hold a kernel");
-    const Tally done;
-    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "1500"}}, [&](int rank, const Cuda& cuda) {
+    const Tally ready, done;
+    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "3000"}}, [&](int rank, const Cuda& cuda) {
         const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
         const DeviceMemory memory(cuda, 4 * what.count);
         const Comm comm = join();
@@ -60,6 +60,7 @@ TEST_CASE("a failure of a start that nobody waits for comes with a later call") 
         const auto start = [&] {
             return hkt_plan_start(plan.get(), memory.data(), memory.data(), what.count, nullptr);
         };
+        ready.meet(3);  // they meet for the first start
         must(comm.get(), start());
         if (rank != 1) {
             must(comm.get(), start());
@@ -100,8 +101,8 @@ TEST_CASE("blocking starts alone leave no more behind than what is in flight") {
 
 TEST_CASE("a program that makes blocking starts alone is told of a rank that does not start") {
     if (!Cuda::is_fake()) HOCKET_SKIP("a real device may need longer");
-    const Tally done;
-    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "1500"}}, [&](int rank, const Cuda& cuda) {
+    const Tally ready, done;
+    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "3000"}}, [&](int rank, const Cuda& cuda) {
         const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "ring"};
         const DeviceMemory memory(cuda, 4 * what.count);
         const Comm comm = join();
@@ -109,6 +110,7 @@ TEST_CASE("a program that makes blocking starts alone is told of a rank that doe
         const auto start = [&] {
             return hkt_plan_start(plan.get(), memory.data(), memory.data(), what.count, nullptr);
         };
+        ready.meet(3);
         must(comm.get(), start());
         if (rank == 1) {
             done.await(2);
@@ -116,7 +118,7 @@ TEST_CASE("a program that makes blocking starts alone is told of a rank that doe
         }
         hkt_status status = HKT_SUCCESS;
         for (int i = 0; i < 20 && status == HKT_SUCCESS; ++i) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(400));  // the host's clock stands still
+            std::this_thread::sleep_for(std::chrono::milliseconds(1000));  // the host's clock stands still
             status = start();
         }
         const std::string text = hkt_comm_last_error(comm.get());
@@ -321,8 +323,8 @@ TEST_CASE("a start that the ranks have to meet for is refused in a graph, and ma
 }
 
 TEST_CASE("a replay that a rank does not launch is told by hkt_comm_status, with the rank") {
-    const Tally done;
-    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "1500"}}, [&](int rank, const Cuda& cuda) {
+    const Tally ready, done;
+    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "3000"}}, [&](int rank, const Cuda& cuda) {
         const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "direct"};
         const DeviceMemory memory(cuda, 4 * what.count);
         DeviceStream stream(cuda);
@@ -332,6 +334,7 @@ TEST_CASE("a replay that a rank does not launch is told by hkt_comm_status, with
         const auto start = [&] {
             must(comm.get(), hkt_plan_start(plan.get(), memory.data(), memory.data(), what.count, nullptr));
         };
+        ready.meet(3);
         start();
         const DeviceGraph graph(cuda, stream.handle(), start);
         graph.launch(stream.handle());
@@ -355,8 +358,8 @@ TEST_CASE("a replay that a rank does not launch is told by hkt_comm_status, with
 
 TEST_CASE("a replay that a rank does not launch is told while a start of another plan is in flight") {
     if (!Cuda::is_fake()) HOCKET_SKIP("a real device may need longer");
-    const Tally done;
-    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "2000"}}, [&](int rank, const Cuda& cuda) {
+    const Tally ready, done;
+    const auto outcomes = run_on_a_host(3, {{"HOCKET_TIMEOUT_MS", "4000"}}, [&](int rank, const Cuda& cuda) {
         const Combining what{.collective = HKT_ALL_REDUCE, .schedule = "direct"};
         const DeviceMemory memory(cuda, 4 * what.count), beside(cuda, 4 * what.count);
         DeviceStream stream(cuda), held(cuda);
@@ -367,6 +370,7 @@ TEST_CASE("a replay that a rank does not launch is told while a start of another
             must(comm.get(), hkt_comm_set_stream(comm.get(), on.handle()));
             must(comm.get(), hkt_plan_start(which.get(), data.data(), data.data(), what.count, nullptr));
         };
+        ready.meet(3);
         start(plan, stream, memory);
         start(other, held, beside);
         const DeviceGraph graph(cuda, stream.handle(), [&] { start(plan, stream, memory); });
