@@ -149,7 +149,7 @@ TEST_CASE("a service that is another one, or none, is an error that says so") {
         says(failure(open_again(options), HKT_ERROR_BOOTSTRAP), "127.0.0.1:1");
         options = worker_options(address);
         options.workers = 2;
-        options.timeout_ms = 500;
+        options.timeout_ms = 2000;  // also for connecting
         says(failure(open_again(options), HKT_ERROR_TIMEOUT), "for 2 workers");
 
         const Params params = open_worker(worker_options(address));
