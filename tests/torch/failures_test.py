@@ -31,10 +31,26 @@ def _text_of(call, *arguments, **keywords):
     raise AssertionError(f"{call} did not fail")
 
 
+def store():
+    return dist.distributed_c10d._get_default_store()
+
+
+def wait_for_count(key, count):
+    while store().add(key, 0) < count:
+        time.sleep(0.01)
+
+
+def die_alone(rank, size):
+    """Kills rank 1 once the others are here: before, one may still need what another one sends in the operation before."""
+    if rank == 1:
+        wait_for_count("here", size - 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    store().add("here", 1)
+
+
 def killed(rank, size):
     dist.barrier()
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
+    die_alone(rank, size)
     text = _text_of(dist.all_reduce, torch.ones(1000))
     assert "rank 1 was lost" in text, text
     return text
@@ -46,8 +62,7 @@ def killed_behind_a_future(rank, size, hooked):
     if hooked:
         hocket.torch.ddp_hook(one)
     one(torch.ones(2, 10)).sum().backward()
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
+    die_alone(rank, size)
     text = _text_of(lambda: one(torch.ones(2, 10)).sum().backward())
     assert "rank 1" in text, text
     work = None
@@ -63,10 +78,11 @@ def late(rank, size):
     if rank == 0:
         begin = time.monotonic()
         text = _text_of(dist.all_reduce, torch.ones(3))
+        store().set("told", "1")
         assert "timeout" in text and "rank 1" in text, text
         assert time.monotonic() - begin < 30
-        return
-    time.sleep(6)
+    else:
+        store().wait(["told"])
 
 
 def wait_in_vain(rank, size):
@@ -117,24 +133,23 @@ def wait_too_long(rank, size):
             raise AssertionError(f"a timeout of {wrong} was taken")
 
 
-def store():
-    return dist.distributed_c10d._get_default_store()
-
-
 def absent(rank, size):
     """A monitored barrier names all who are missing, and the group goes on."""
     group = dist.group.WORLD
     if rank in (0, 1):
         limit = datetime.timedelta(milliseconds=200)
+        if rank == 0:
+            store().wait(["came"])  # however late rank 1 is
         text = _text_of(group.monitored_barrier, limit, wait_all_ranks=True)
         if rank == 0:
             assert "Ranks 2, 3 failed to pass monitoredBarrier" in text, text
         assert "absent:" in text, text
+        if rank == 1:
+            store().set("came", "1")  # it counts as there from then on, and now waits again
         store().add("tried", 1)
         group.monitored_barrier()
     else:
-        while store().add("tried", 0) < 2:
-            time.sleep(0.01)
+        wait_for_count("tried", 2)
         group.monitored_barrier()
     x = torch.ones(2)
     dist.all_reduce(x)
@@ -149,7 +164,8 @@ def different(rank, size):
 def in_a_group(rank, size):
     """Texts about a group's ranks say which ranks of the job these are."""
     words = "rank 0 of the group is rank 1 of the job, rank 1 of the group is rank 3 of the job"
-    group, limit = dist.new_group([1, 3], timeout=datetime.timedelta(seconds=1)), datetime.timedelta(milliseconds=100)
+    # The timeout is also that of all four for making the group.
+    group, limit = dist.new_group([1, 3], timeout=datetime.timedelta(seconds=4)), datetime.timedelta(milliseconds=100)
     if group is dist.GroupMember.NON_GROUP_MEMBER:
         return
     if rank == 1:
@@ -157,8 +173,9 @@ def in_a_group(rank, size):
         work = dist.all_reduce(torch.ones(3), group=group, async_op=True)
         assert words.partition(",")[0] in _text_of(work.wait, limit)
         assert words in _text_of(work.wait)
+        store().set("done", "1")
     else:
-        time.sleep(2)
+        store().wait(["done"])
 
 
 def aborted(rank, size):
@@ -193,21 +210,36 @@ def destroyed(rank, size):
     same(x, torch.tensor([float(size)]), "after another group was destroyed")
 
 
+class Interrupt:
+    """Ctrl-C for this process in a `with` block that must end with it. until: called by another thread; returns when it is time."""
+
+    def __init__(self, until):
+        self._until = until
+
+    def _send(self):
+        self._until()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def __enter__(self):
+        threading.Thread(target=self._send).start()
+
+    def __exit__(self, kind, *_):
+        assert kind is KeyboardInterrupt, f"not interrupted: {kind}"
+        return True
+
+
+def until_in_call():
+    while not dist.group.WORLD._communicator.is_in_call():
+        time.sleep(0.05)
+
+
 def interrupted(rank, size):
     """Ctrl-C ends a wait, and nothing else."""
     x = torch.ones(3)
     if rank == 0:
-        def send():
-            time.sleep(0.3)
-            os.kill(os.getpid(), signal.SIGINT)
-        threading.Thread(target=send).start()
         work = dist.all_reduce(x, async_op=True)
-        try:
+        with Interrupt(until_in_call):
             work.wait()
-        except KeyboardInterrupt:
-            pass
-        else:
-            raise AssertionError("not interrupted")
         store().set("interrupted", "1")
         work.wait()
     else:
@@ -280,21 +312,10 @@ def earlier_lists(rank, size):
     assert communicator.milliseconds(datetime.timedelta(milliseconds=-1)) is None
 
 
-class Interrupt:
-    """Ctrl-C for this process, 0.3 s later, in a `with` block that must end with it."""
-
-    def __enter__(self):
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-
-    def __exit__(self, kind, *_):
-        assert kind is KeyboardInterrupt, f"not interrupted: {kind}"
-        return True
-
-
 def interrupted_barrier(rank, size):
     """Ctrl-C ends the wait in a monitored barrier. The barrier itself goes on, and so does the group."""
     if rank == 0:
-        with Interrupt():
+        with Interrupt(until_in_call):
             dist.group.WORLD.monitored_barrier(datetime.timedelta(seconds=60))
         store().set("interrupted", "1")
         while dist.group.WORLD._communicator.state.inside:
@@ -319,7 +340,7 @@ def made_at_last(rank, size):
         if rank == 0 and how == "timeout":
             _text_of(make, datetime.timedelta(milliseconds=300))
         elif rank == 0:
-            with Interrupt():
+            with Interrupt(lambda: again.wait(["hocket/hocket"])):  # this rank's invitation is there
                 make()
         if rank == 0:
             again.set("failed", "1")
@@ -357,11 +378,11 @@ def put_too_late(rank, size):
 
 def left(rank, size):
     """Works and a group that are never waited for or destroyed: the process ends all the same."""
-    dist.all_reduce(torch.ones(1000), async_op=True)
     try:
+        dist.all_reduce(torch.ones(1000), async_op=True)
         dist.all_reduce(torch.ones(1000), async_op=True).get_future()
-    except RuntimeError as error:
-        assert "was lost" in str(error), error  # the other one has ended already
+    except RuntimeError as error:  # the other one has ended already
+        assert "was lost" in str(error) or "has left the job" in str(error), error
 
 
 def forked(rank, size):
@@ -413,7 +434,7 @@ class Failures(ranks.TestCase):
                 self.lose(killed_behind_a_future, hooked)
 
     def test_late(self):
-        outcomes = ranks.run(2, late, timeout_s=2)
+        outcomes = ranks.run(2, late, timeout_s=5)  # also the longest that the two may take to meet
         self.assertEqual(outcomes[0].kind, "returned", outcomes[0])
 
     def test_restarted(self):
