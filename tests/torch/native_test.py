@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import pickle
 import stat
+import subprocess
 import tempfile
 import time
 import unittest
@@ -130,10 +131,22 @@ class Builds(unittest.TestCase):
 
     def test_a_compiler_that_does_not_end(self):
         """It is killed, and so is what it has started."""
-        with self.environment(f'sleep 1000 & echo $! >{self.folder}/child; wait'), unittest.mock.patch.object(build, "LONGEST_S", 0.5), \
+        path = os.path.join(self.folder, "child")
+
+        class Compiler(subprocess.Popen):
+            """Its limit begins when it has told what it has started."""
+
+            def __init__(self, *arguments, **keywords):
+                super().__init__(*arguments, **keywords)
+                until = time.monotonic() + 20
+                while not os.path.exists(path) and time.monotonic() < until:
+                    time.sleep(0.01)
+
+        with self.environment(f'sleep 1000 & echo $! >{path}.new; mv {path}.new {path}; wait'), \
+                unittest.mock.patch.object(build, "LONGEST_S", 0.5), unittest.mock.patch.object(subprocess, "Popen", Compiler), \
                 self.assertRaisesRegex(build.CannotBuild, "has not ended within 0.5 s"):
             build.build(self.path)
-        with open(os.path.join(self.folder, "child")) as file:
+        with open(path) as file:
             child = int(file.read())
         until = time.monotonic() + 20
         while is_running(child):

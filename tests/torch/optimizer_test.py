@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from unittest import mock
@@ -400,15 +401,20 @@ class Two(ranks.TestCase):
             self.begin(timeout=2 if "timeout" in self.id() else TIMEOUT_S)
 
     def begin(self, overlap=True, **options):
-        """Opens both workers; the model's has made a step, if that does not wait for its weights, which do not come."""
-        server, opened = serve_for(self), []
-        thread = threading.Thread(target=lambda: opened.append(optimizer_of(self.model, server.address, workers=2, number=0, overlap=overlap, **options)))
+        """Opens both workers; the model's has made a step, if that does not wait for its weights, which do not come. It comes last: a short timeout
+        of it is not for the other one."""
+        server, weights, opened = serve_for(self), weights_of(self.model), []
+        thread = threading.Thread(target=lambda: opened.append(hocket.params.open(
+            weights, address=server.address, secret=SECRET, workers=2, number=1, update=UPDATE, tree="direct", timeout=TIMEOUT_S)))
         thread.start()
-        self.other = hocket.params.open(weights_of(self.model), address=server.address, secret=SECRET, workers=2, number=1, update=UPDATE, tree="direct",
-                                        timeout=TIMEOUT_S)
-        self.addCleanup(self.other.close)
+        until = time.monotonic() + TIMEOUT_S
+        while "1 of 2 workers" not in (said := server.stats().get("waits_for", "")):
+            self.assertLess(time.monotonic(), until, said)
+            time.sleep(0.01)
+        self.optimizer = optimizer_of(self.model, server.address, workers=2, number=0, overlap=overlap, **options)
         thread.join(TIMEOUT_S)
-        self.optimizer, = opened
+        self.other, = opened
+        self.addCleanup(self.other.close)
         self.addCleanup(self.optimizer.worker.close)
         if overlap:
             self.optimizer.step()
@@ -498,7 +504,7 @@ class Two(ranks.TestCase):
         backward(self.model, "chain", 0, 0)
         for _ in range(2):
             self.assertRaises(hocket.TimeoutError, self.optimizer.step)
-        self.other.clock()
+        self.end_the_others_round()
         self.optimizer.step()
         self.assertEqual(self.optimizer.worker.stats().round, 1)
         for name, parameter in self.model.named_parameters():
@@ -515,8 +521,8 @@ class Two(ranks.TestCase):
         self.begin(overlap=False, timeout=2)
         backward(self.model, "chain", 0, 0)
         self.assertRaises(hocket.TimeoutError, self.optimizer.step)
-        for _ in range(2):
-            self.other.clock()
+        self.end_the_others_round()
+        self.other.clock()  # the next one, too
         backward(self.model, "chain", 1, 0)
         self.optimizer.step()
         self.assertEqual(self.optimizer.worker.stats().round, 2)

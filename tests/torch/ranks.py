@@ -4,7 +4,6 @@ import importlib.util
 import os
 import pickle
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,9 @@ import torch
 import torch.distributed as dist
 
 import hocket.torch  # noqa: F401 (registers the backend)
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+import running
 
 
 class Outcome:
@@ -73,12 +75,9 @@ def program(command, limit_s):
 
 def torchrun(size, command, limit_s, *options):
     """program(), started by torchrun."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     # Debian's torchrun does not understand its own defaults for -r and -t with Python 3.11.
     return program([sys.executable, "-m", "torch.distributed.run", "-r", "1", "-t", "1", "--nproc_per_node", str(size),
-                    "--master_port", str(port), *options, *command], limit_s)
+                    "--master_port", running.free_port(), *options, *command], limit_s)
 
 
 def run(size, function, *arguments, timeout_s=60, deadline_s=120):
