@@ -221,8 +221,9 @@ TEST_CASE("groups leave nothing behind") {
         }
         const Comm group = split(comm.get(), 0, rank);
         expect(entries_of("/proc/self/fd") == descriptors, "descriptors");
-        // A thread that has been joined may be listed for a moment, now or when they were counted.
-        expect(eventually([&] { return entries_of("/proc/self/task") <= threads; }), "threads");
+        // Each of the two that are left has one more thread once others have waited for this rank for long
+        // and asked why. A thread that was joined is still listed for a moment.
+        expect(eventually([&] { return entries_of("/proc/self/task") <= threads + 2; }), "threads");
     });
     CHECK(problems(outcomes) == "");
 }
