@@ -101,23 +101,23 @@ ObjectStore::ObjectStore(const Url& url, bool is_folder, std::chrono::millisecon
 void ObjectStore::read(const ObjectPart& part, std::byte* to, Clock::time_point deadline, Done done) {
     if (part.bytes == 0) return done(std::nullopt);
     const std::span body(to, part.bytes);
-    start_call(
-        transfers_, *site_,
-        {.shown = site_->shown(part.name),
-         .make =
-             [this, part, body] {
-                 Request request = site_->request(part.name);
-                 add_conditions(request, part);
-                 request.to = body;
-                 return request;
-             },
-         .judge =
-             [part, body](const Answer& answer) {
-                 const Verdict form = judge_form(part, answer);
-                 return form.kind == Verdict::Kind::right ? judge_bytes(part, answer, body) : form;
-             },
-         .deadline = deadline,
-         .done = [done = std::move(done)](Answer, std::optional<Error> error) { done(std::move(error)); }});
+    start_call(transfers_, *site_,
+               {.shown = site_->shown(part.name),
+                .make =
+                    [this, part, body] {
+                        Request request = site_->request(part.name);
+                        add_conditions(request, part);
+                        request.to = body;
+                        return request;
+                    },
+                .judge =
+                    [part, body](const Answer& answer) {
+                        const Verdict form = judge_form(part, answer);
+                        return form.kind == Verdict::Kind::right ? judge_bytes(part, answer, body) : form;
+                    },
+                .deadline = deadline,
+                .done = [done = std::move(done)](const Answer&,
+                                                 std::optional<Error> error) { done(std::move(error)); }});
 }
 
 Answer ObjectStore::call(const std::string& shown, std::function<Request()> make,
@@ -155,28 +155,28 @@ void ObjectStore::start_facts(const std::string& name,
                            .version = {answer.header("etag"), answer.header("last-modified")},
                            .comes_in_parts = answer.status != 200 || length(answer) == 0u};
     };
-    start_call(
-        transfers_, *site_,
-        {.shown = site_->shown(name),
-         .make =
-             [this, name] {
-                 Request request = site_->request(name);
-                 request.range = Range{0, 1};
-                 request.most_text = 1;
-                 return request;
-             },
-         .judge =
-             [length](const Answer& answer) {
-                 if (length(answer)) return Verdict{};
-                 return final_verdict(
-                     "the server does not say how long it is (Content-Range, or Content-Length "
-                     "without parts); use one that does");
-             },
-         .deadline = Clock::now() + timeout_,
-         .judged_status = without_such_range,
-         .most_attempts = most_attempts_to_open,
-         .done = [facts, done = std::move(done)](
-                     Answer answer, std::optional<Error> error) { done(facts(answer), std::move(error)); }});
+    start_call(transfers_, *site_,
+               {.shown = site_->shown(name),
+                .make =
+                    [this, name] {
+                        Request request = site_->request(name);
+                        request.range = Range{0, 1};
+                        request.most_text = 1;
+                        return request;
+                    },
+                .judge =
+                    [length](const Answer& answer) {
+                        if (length(answer)) return Verdict{};
+                        return final_verdict(
+                            "the server does not say how long it is (Content-Range, or Content-Length "
+                            "without parts); use one that does");
+                    },
+                .deadline = Clock::now() + timeout_,
+                .judged_status = without_such_range,
+                .most_attempts = most_attempts_to_open,
+                .done = [facts, done = std::move(done)](
+                            const Answer& answer,
+                            std::optional<Error> error) { done(facts(answer), std::move(error)); }});
 }
 
 std::vector<ObjectFacts> ObjectStore::facts(const std::vector<std::string>& names) {

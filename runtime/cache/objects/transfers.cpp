@@ -177,7 +177,7 @@ void Transfers::Transfer::set_headers() {
     for (const std::string& header : request.headers) {
         curl_slist* const longer = curl().slist_append(headers.get(), header.c_str());
         if (longer == nullptr) throw std::bad_alloc();
-        headers.release();
+        (void)headers.release();  // a part of the longer list now
         headers.reset(longer);
     }
     if (headers) set(CURLOPT_HTTPHEADER, headers.get());
