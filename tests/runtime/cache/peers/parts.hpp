@@ -191,7 +191,7 @@ inline cache::PeerServiceOptions options_of(int self, cache::SampleAnswerer* ans
 int port_of(const transport::Socket& listener);
 
 // Deadlines that must pass: long enough for everything that must happen before.
-inline constexpr std::chrono::milliseconds a_while = 1s;
+inline constexpr std::chrono::milliseconds a_while = 2s;
 
 // As a cache does: until the peer is no longer lost.
 void ask_until_answered(cache::PeerService& service, Question& question, std::uint64_t key);

@@ -21,6 +21,7 @@
 #include "tests/support/restrictions.hpp"
 #include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
+#include "tests/support/unused_port.hpp"
 
 using namespace hocket;
 using namespace hocket::test;
@@ -43,6 +44,17 @@ int connect_silently(int port) {
     const sockaddr_in address = loopback(port);
     REQUIRE(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
     return fd;
+}
+
+// Rank 0 opens its listener itself, if it comes.
+BootstrapOptions options_at(int port, int rank, int world_size) {
+    BootstrapOptions options;
+    options.rank = rank;
+    options.world_size = world_size;
+    options.master_port = port;
+    options.secret = "a secret of the tests";
+    options.join_timeout = 8000ms;
+    return options;
 }
 
 void allow_descriptors(rlim_t count) {
@@ -400,16 +412,18 @@ TEST_CASE("a second process with the same rank, a rank out of range and another 
 
 TEST_CASE("a missing rank is named at the deadline, on all ranks") {
     const Listener listener;
+    const Tally running;
     Processes ranks;
     for (int r : {0, 1, 3})
         ranks.start([&, r] {
             auto options = options_of(listener, r, 5);
-            options.join_timeout = 1200ms;
+            options.join_timeout = r == 0 ? 2200ms : 12s;  // the others wait for rank 0's verdict
+            running.meet(3);                               // a rank that comes too late would be named, too
             Bootstrap::join(options);
             return "joined";
         });
     for (const Outcome& outcome : ranks.wait()) {
-        CHECK_THAT(outcome.text, Contains("status -7") && Contains("ranks 2 and 4") && Contains("1.2 s"));
+        CHECK_THAT(outcome.text, Contains("status -7") && Contains("ranks 2 and 4") && Contains("2.2 s"));
     }
 }
 
@@ -434,21 +448,19 @@ TEST_CASE("a rank that dies while others still join ends the joining") {
 
 TEST_CASE("ranks find rank 0 by port, host name and in any order; an unreachable one is explained") {
     if (!resolver_can_run()) return;
-    Listener listener;
-    listener.close();
+    const int port = unused_port();
     Processes ranks;
     for (int r = 0; r < 3; ++r)
         ranks.start([&, r] {
             if (r == 0) std::this_thread::sleep_for(100ms);  // the others find a port without a listener
-            auto options = options_of(listener, r, 3);
-            options.listen_fd = -1;
+            auto options = options_at(port, r, 3);
             if (r == 1) options.master_addr = "localhost";
             return Bootstrap::join(options)->all_gather("found", 5s)[0];
         });
     for (const Outcome& outcome : ranks.wait()) CHECK(outcome.text == "found");
 
     ranks.start([&] {
-        auto options = options_of(listener, 1, 2);
+        auto options = options_at(port, 1, 2);
         options.join_timeout = 500ms;
         Bootstrap::join(options);
         return "joined";
@@ -460,13 +472,11 @@ TEST_CASE("ranks find rank 0 by port, host name and in any order; an unreachable
 
 TEST_CASE("a name of loopback is told from addresses that other hosts reach, on both sides") {
     if (!resolver_can_run()) return;
-    Listener listener;
-    listener.close();
+    const int port = unused_port();
     const auto error_of_rank = [&](int rank) {
         Processes ranks;
         ranks.start([&] {
-            auto options = options_of(listener, rank, 2);
-            options.listen_fd = -1;
+            auto options = options_at(port, rank, 2);
             options.master_addr = "localhost";
             options.join_timeout = 300ms;
             Bootstrap::join(options);
@@ -482,12 +492,10 @@ TEST_CASE("a name of loopback is told from addresses that other hosts reach, on 
 
 // Its deadline is later than the test's.
 TEST_CASE("who knows that rank 0 listened, and finds nobody there, does not wait for it") {
-    Listener listener;
-    listener.close();
+    const int port = unused_port();
     Processes ranks;
     ranks.start([&] {
-        auto options = options_of(listener, 1, 2);
-        options.listen_fd = -1;
+        auto options = options_at(port, 1, 2);
         options.host_listens = true;
         options.join_timeout = 600s;
         Bootstrap::join(options);
