@@ -53,37 +53,48 @@ TEST_CASE("a report reaches all ranks, at once, though its author leaves right a
 }
 
 TEST_CASE("a report that reaches rank 0 while it leaves is passed on") {
-    const Listener listener;
-    Processes ranks;
-    ranks.start([&]() -> std::string {
-        const auto job = Bootstrap::join(options_of(listener, 0, 3));
-        job->leave();
-        return "";
-    });
-    // Its report and rank 0's goodbye cross on their way.
-    ranks.start([&]() -> std::string {
-        auto options = options_of(listener, 1, 3);
-        Link host = join_host(options, [] {});
-        for (bool leaves = false;;) {
-            while (const auto frame = host.parser().next()) leaves |= frame->type == FrameType::goodbye;
+    std::vector<Outcome> outcomes;
+    for (int attempt = 0; attempt < 10 && (outcomes.empty() || outcomes[0].text == "late"); ++attempt) {
+        const Listener listener;
+        const Tally joined;
+        Processes ranks(40);
+        ranks.start([&]() -> std::string {
+            const auto job = Bootstrap::join(options_of(listener, 0, 3));
+            joined.await(1);
+            const double start = now();
+            job->leave();
+            // It waits for the others for 450 ms. If a process did not run for so long, nothing is known.
+            return now() - start < 0.4 ? "" : "late";
+        });
+        // Its report and rank 0's goodbye cross on their way.
+        ranks.start([&]() -> std::string {
+            auto options = options_of(listener, 1, 3);
+            Link host = join_host(options, [] {});
+            joined.add();
+            for (bool leaves = false;;) {
+                while (const auto frame = host.parser().next()) leaves |= frame->type == FrameType::goodbye;
+                pollfd entry{host.fd(), POLLIN, 0};
+                if (leaves) break;
+                expect(poll(&entry, 1, 15'000) == 1 && host.receive() == Link::State::open,
+                       "rank 0 to be here");
+            }
+            host.queue(FrameType::report, "last words");
+            host.stop_sending();
             pollfd entry{host.fd(), POLLIN, 0};
-            if (leaves) break;
-            expect(poll(&entry, 1, 15'000) == 1 && host.receive() == Link::State::open, "rank 0 to be here");
-        }
-        host.queue(FrameType::report, "last words");
-        host.stop_sending();
-        pollfd entry{host.fd(), POLLIN, 0};
-        expect(poll(&entry, 1, 15'000) == 1, "rank 0 to close");
-        return "";
-    });
-    ranks.start([&]() -> std::string {
-        const auto job = Bootstrap::join(options_of(listener, 2, 3));
-        const Report report = await_report(*job);
-        expect(report.rank == 1 && report.text == "last words", report.text);
-        expect(job->has_left(0) && !job->loss(), "rank 0 to have left, and no loss");
-        return "";
-    });
-    require_success(ranks.wait());
+            expect(poll(&entry, 1, 15'000) == 1, "rank 0 to close");
+            return "";
+        });
+        ranks.start([&]() -> std::string {
+            const auto job = Bootstrap::join(options_of(listener, 2, 3));
+            const Report report = await_report(*job);
+            expect(report.rank == 1 && report.text == "last words", report.text);
+            expect(job->has_left(0) && !job->loss(), "rank 0 to have left, and no loss");
+            return "";
+        });
+        outcomes = ranks.wait();
+    }
+    CHECK(outcomes[0].text == "");
+    require_success(outcomes);
 }
 
 TEST_CASE("of several reports all ranks see the same one first, and its author sees the others") {
