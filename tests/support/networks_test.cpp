@@ -449,7 +449,7 @@ TEST_CASE("what went wrong first is told, too, where attempts fail for several r
         };
         try {
             dial({.to = {"twin", 29500}, .secret = "a secret", .gone_for = 1h},
-                 {Clock::now() + 2s, close_the_way});
+                 {Clock::now() + 3s, close_the_way});
         } catch (const DialError& error) {
             expect_parts(error.what(),
                          {"fd00::9: Network is unreachable; 10.99.0.9: Network is unreachable, then "});

@@ -24,8 +24,8 @@ inline transport::Patience for_seconds(int seconds) {
 
 inline std::unique_ptr<transport::Fabric> open_connected(Rank rank, const std::string& provider) {
     auto fabric = engine::open_fabric(prepare_provider(provider));
-    fabric->connect(rank.job.all_gather(fabric->local_address(), std::chrono::seconds(5)), for_seconds(5));
-    rank.job.all_gather("connected", std::chrono::seconds(5));
+    fabric->connect(rank.job.all_gather(fabric->local_address(), std::chrono::seconds(15)), for_seconds(15));
+    rank.job.all_gather("connected", std::chrono::seconds(15));
     return fabric;
 }
 

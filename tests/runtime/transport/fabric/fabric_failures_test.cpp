@@ -21,7 +21,7 @@ TEST_CASE("a killed or stopped peer can be given up at once, and the buffers are
     const std::string provider = GENERATE(from_range(loaded(providers)));
     const int signal = GENERATE(SIGKILL, SIGSTOP);
     const Listener listener;
-    Processes ranks(15);
+    Processes ranks(40);
     for (int r = 0; r < 3; ++r)
         ranks.start([&, r]() -> std::string {
             const auto job = Bootstrap::join(options_of(listener, r, 3));
@@ -61,7 +61,7 @@ TEST_CASE("a killed or stopped peer can be given up at once, and the buffers are
             }
             expect(refused, "nothing to be possible after abandon()");
             fabric.reset();
-            expect(now() - given_up < 1.5, fmt::format("an end within 1.5 s, took {}", now() - given_up));
+            expect(now() - given_up < 10, fmt::format("an end within 10 s, took {}", now() - given_up));
             kill(victim, SIGKILL);  // it may only be stopped
             return end;
         });
@@ -105,7 +105,7 @@ TEST_CASE("tcp works where loopback is the only interface") {
             flow.send(1 - rank.rank, 1, 9, mine);
             for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
             expect(theirs == pattern(mine.size(), 1 - rank.rank), "the peer's bytes");
-            wait_for_all(rank, *fabric, 5s);
+            wait_for_all(rank, *fabric, 15s);
             return std::string();
         });
         for (const Outcome& outcome : outcomes)

@@ -55,7 +55,7 @@ TEST_CASE("messages arrive whole, with their checksum, at every size") {
                 }
                 ++tag;
             }
-            wait_for_all(rank, *fabric, 5s);
+            wait_for_all(rank, *fabric, 30s);
             return fabric->provider();
         },
         60));
@@ -89,7 +89,7 @@ TEST_CASE("many messages in flight arrive whole, unexpected and out of order") {
                 expect(data == pattern(bytes, static_cast<int>(completion.checksum)),
                        "each message under its own tag");
             }
-            wait_for_all(rank, *fabric, 10s);
+            wait_for_all(rank, *fabric, 30s);
             return std::string();
         },
         60));
@@ -115,7 +115,7 @@ TEST_CASE("a message longer than its buffer is reported as truncated") {
             for (int i = 0; i < 64; ++i)
                 expect(data.data()[data.size() + i] == 0x5a, "nothing behind the buffer");
         }
-        wait_for_all(rank, *fabric, 5s);
+        wait_for_all(rank, *fabric, 15s);
         return std::string();
     }));
 }
@@ -167,7 +167,7 @@ TEST_CASE("messages go from segments into segments, divided otherwise on each si
                     expect(bytes_of(in) == bytes_of(backwards(expected, lengths_of(form / 4))),
                            fmt::format("the peer's {} bytes, in form {}", bytes, form));
                 }
-            wait_for_all(rank, *fabric, 10s);
+            wait_for_all(rank, *fabric, 30s);
             return std::string();
         },
         60));
@@ -197,7 +197,7 @@ TEST_CASE("a message longer than its segments is truncated and leaves what lies 
                 if (i >= pieces * stride || i % stride >= length)
                     expect(room[i] == 0x5a, "nothing beside the segments");
         }
-        wait_for_all(rank, *fabric, 5s);
+        wait_for_all(rank, *fabric, 15s);
         return std::string();
     }));
 }
@@ -212,7 +212,7 @@ TEST_CASE("a shorter message than the buffer tells its length") {
         rank.rank == 0 ? flow.send(1, 5, 77, data) : flow.receive(0, 5, data);
         const Completion completion = flow.finish().front();
         expect(completion.ok && (rank.rank == 0 || completion.bytes == 123), "123 bytes");
-        wait_for_all(rank, *fabric, 5s);
+        wait_for_all(rank, *fabric, 15s);
         return std::string();
     }));
 }
@@ -244,7 +244,7 @@ TEST_CASE("waiting ends with a message, with another descriptor's event, and wit
                 if (!flow.progress()) ++wakes, fabric->wait({}, 1s);
             expect(wakes < 20000, fmt::format("no busy loop, got {} wakes", wakes));
         }
-        wait_for_all(rank, *fabric, 5s);
+        wait_for_all(rank, *fabric, 15s);
         return std::string();
     }));
 }
@@ -273,7 +273,7 @@ TEST_CASE("a long message that nobody asks for does not keep those behind it") {
         }
         for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
         expect(first == pattern(bytes, 1), "the first message");
-        wait_for_all(rank, *fabric, 10s);
+        wait_for_all(rank, *fabric, 15s);
         return std::string();
     }));
 }
@@ -335,7 +335,7 @@ TEST_CASE("over tcp whoever does not know the key is turned away, and disturbs n
         flow.send(1 - rank.rank, 1, 9, mine);
         for (const Completion& completion : flow.finish()) expect(completion.ok, completion.error);
         expect(theirs == pattern(1000, 1 - rank.rank), "the peer's bytes");
-        wait_for_all(rank, *fabric, 5s);
+        wait_for_all(rank, *fabric, 15s);
         if (rank.rank == 1) {  // its listener is closed
             std::string why;
             PayloadReader reader(addresses[0]);
@@ -371,7 +371,7 @@ TEST_CASE("over tcp signals that interrupt lose nothing") {
             expect(theirs == pattern(mine.size(), 1 - rank.rank), "the peer's bytes");
         }
         timer_delete(timer);
-        wait_for_all(rank, *fabric, 5s);
+        wait_for_all(rank, *fabric, 15s);
         return std::string();
     }));
 }
@@ -401,7 +401,7 @@ TEST_CASE("registrations end with their messages, and messages wait for room") {
             for (int i = 0; i < 8; ++i) trade(i, i + 1);
         for (int i = 0; i < 8; ++i)
             expect(received[i] == pattern(1'000'000, i + 8 * (1 - rank.rank)), fmt::format("message {}", i));
-        wait_for_all(rank, *fabric, 10s);
+        wait_for_all(rank, *fabric, 15s);
         return std::string();
     }));
 }
@@ -455,7 +455,7 @@ TEST_CASE("a message that is refused may have other bytes in the next attempt") 
             progress();
             sched_yield();
         }
-        wait_for_all(rank, *fabric, 10s);
+        wait_for_all(rank, *fabric, 15s);
         return std::string();
     }));
 }
@@ -507,7 +507,7 @@ TEST_CASE("a message that failed leaves the others alone") {
         for (int i = 0; i < count; ++i)
             right += texts[static_cast<std::size_t>(i)] == pattern(i % 2 ? 100 : 100'000, i);
         expect(right >= count - 1, fmt::format("{} right messages", right));
-        wait_for_all(rank, *fabric, 10s);
+        wait_for_all(rank, *fabric, 15s);
         return std::string();
     }));
 }
