@@ -16,26 +16,31 @@ using namespace hocket::test;
 using namespace std::chrono_literals;
 
 TEST_CASE("when all memory is lent, a get ends at its deadline and says so; a release lets others go on") {
+    const bool is_late = GENERATE(true, false);
     Slow source;
     CacheOptions options = over(source);
     options.memory_bytes = 64 * KiB;
-    options.timeout = 300ms;
+    if (is_late) options.timeout = 1s;
     options.read = [](std::uint64_t, Value& sample) {
         return sample.reserve(20 * KiB) == nullptr ? Status::limit : Status::success;
     };
     Cache cache(std::move(options));
     std::vector<Lent> lent;
     for (std::uint64_t key = 0; key < 3; ++key) lent.push_back(cache.get(key));
-    std::string text;
-    CHECK(status_of([&] { cache.get(3); }, &text) == Status::timeout);
-    CHECK(text.find("lent") != std::string::npos);
-    std::thread releases([&] {
+    if (is_late) {
+        std::string text;
+        CHECK(status_of([&] { cache.get(3); }, &text) == Status::timeout);
+        CHECK(text.find("lent") != std::string::npos);
+    }
+    const std::jthread releases([&] {
         std::this_thread::sleep_for(50ms);
         for (const Lent& one : lent) cache.release(one);
     });
-    const Lent fourth = cache.get(4);
+    Lent fourth;
+    const auto get_fourth = [&] { return status_of([&] { fourth = cache.get(4); }) == Status::success; };
+    // On a busy machine the release may come after the short deadline.
+    REQUIRE((is_late ? eventually(get_fourth) : get_fourth()));
     CHECK(fourth.bytes == 20 * KiB);
-    releases.join();
     cache.release(fourth);
 }
 

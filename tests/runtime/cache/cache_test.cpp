@@ -32,11 +32,13 @@ SegmentHeader header_of(const std::string& path) {
     return decode_header(page).value();
 }
 
-// Sleeps, and counts how many calls run at once.
-Status counting_read(std::uint64_t key, Value& sample, std::atomic<int>& running, std::atomic<int>& most) {
+// Counts how many calls run at once. Waits for as many as are awaited, and a little for more.
+Status counting_read(std::uint64_t key, Value& sample, std::atomic<int>& running, std::atomic<int>& most,
+                     int awaited) {
     const int now = ++running;
     for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
     }
+    eventually([&] { return most >= awaited; });
     std::this_thread::sleep_for(20ms);
     --running;
     const auto bytes = sample_bytes(key, 100);
@@ -206,7 +208,7 @@ TEST_CASE("twice as many loads as reads may be in flight run, so that the next r
     options.depth = 4;
     options.workers = 32;
     options.read = [&](std::uint64_t key, Value& sample) {
-        return counting_read(key, sample, running, most);
+        return counting_read(key, sample, running, most, 5);
     };
     Cache cache(std::move(options));
     std::vector<std::uint64_t> keys(24);
@@ -226,7 +228,7 @@ TEST_CASE("as many threads read as loads run, unless the program wants fewer") {
     options.source = callback_source("counting");
     if (is_limited) options.workers = 8;
     options.read = [&](std::uint64_t key, Value& sample) {
-        return counting_read(key, sample, running, most);
+        return counting_read(key, sample, running, most, is_limited ? 8 : 33);
     };
     Cache cache(std::move(options));
     std::vector<std::uint64_t> keys(64);

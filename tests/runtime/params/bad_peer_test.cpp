@@ -730,7 +730,7 @@ TEST_CASE("a server that cannot go on says why, and does not take it for its wor
     const auto servers = start_servers(1, [](ServerOptions& options) {
         options.make_calculator = summing(Summing::Lacks::room_for_round_3);
     });
-    Team team(*servers[0], small_job(1), [](WorkerOptions& options) { options.timeout = 1s; });
+    Team team(*servers[0], small_job(1), [](WorkerOptions& options) { options.timeout = 2s; });
     for (int round = 0; round < 2; ++round) team.train();
     Buffers buffers;
     const auto pointers = buffers.pointers();

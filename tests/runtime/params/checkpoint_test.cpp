@@ -247,7 +247,7 @@ TEST_CASE("only what dead writers have left is removed") {
 TEST_CASE("writers of one checkpoint leave each other's work alone") {
     const TemporaryFolder folder;
     const fs::path file = folder.path() + "/shard";
-    Processes writers;
+    Processes writers(100);
     for (std::uint32_t writer = 0; writer < 3; ++writer)
         writers.start([&file, writer] {
             const Example mine = example(writer, {{1 << 16, 1 << 10}});

@@ -405,7 +405,7 @@ TEST_CASE("a forked child does not remove what its parent uses") {
 TEST_CASE("who comes while the last user removes the file shares memory with who comes after") {
     constexpr int members = 4, rounds = 5000;
     Host host;
-    Processes processes;
+    Processes processes(100);
     for (int member = 0; member < members; ++member)
         processes.start([&, member] {
             host.now += member * 1000s;  // so that the others' traffic no longer counts

@@ -458,7 +458,7 @@ TEST_CASE("parallel calls are made once each, and the first failure is thrown on
     CHECK(std::all_of(calls.begin(), calls.end(), [](const auto& count) { return count == 1; }));
     parallel(0, 32, [](std::size_t) { FAIL(); });
     std::atomic<int> made = 0;
-    CHECK_THROWS_WITH(parallel(1'000'000, 32,
+    CHECK_THROWS_WITH(parallel(1'000'000'000, 32,
                                [&](std::size_t i) {
                                    ++made;
                                    if (i == 10) throw std::runtime_error("the tenth");
