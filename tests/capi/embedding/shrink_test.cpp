@@ -123,7 +123,7 @@ TEST_CASE("nobody has to be lost, and one rank may be all that is left") {
 }
 
 TEST_CASE("a rank that stands still is given up by all together, and does not go on by itself") {
-    constexpr int lates[] = {0, 3};  // in two jobs at the same time
+    constexpr int late_ranks[] = {0, 3};  // in two jobs at the same time
     struct Progress {
         std::atomic<int> have_gone_on, have_tried;
     };
@@ -134,7 +134,7 @@ TEST_CASE("a rank that stands still is given up by all together, and does not go
     const JobsAtOnce at_once(2, 4);
     const auto outcomes = run_ranks({8, {{"HOCKET_TIMEOUT_MS", "5000"}}, 100}, [&](int process) {
         const auto job = static_cast<std::size_t>(process) / 4;
-        const int rank = process % 4, late = lates[job];
+        const int rank = process % 4, late = late_ranks[job];
         auto& [have_gone_on, have_tried] = of_jobs[job];
         const Comm comm = at_once.join(job, rank);
         if (rank == 1) {
@@ -160,7 +160,7 @@ TEST_CASE("a rank that stands still is given up by all together, and does not go
         wait_for(have_tried, 1);  // a rank that has ended is known to be gone
     });
     for (int process = 0; process < 8; ++process) {
-        INFO("late: " << lates[process / 4] << ", rank " << process % 4);
+        INFO("late: " << late_ranks[process / 4] << ", rank " << process % 4);
         CHECK(outcomes[static_cast<std::size_t>(process)].text == "");
         CHECK(outcomes[static_cast<std::size_t>(process)].signal == (process % 4 == 1 ? SIGKILL : 0));
     }
