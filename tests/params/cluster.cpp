@@ -10,8 +10,8 @@
 #include <stdexcept>
 
 #include "tests/support/eventually.hpp"
-#include "tests/support/processes.hpp"
 #include "tests/support/test.hpp"
+#include "tests/support/unused_port.hpp"
 
 namespace hocket::test {
 namespace {
@@ -19,6 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int checkpoint_every = 5;
+constexpr std::uint64_t rounds_to_end = 50;
 constexpr Milliseconds patience = 40s;
 
 }  // namespace
@@ -77,9 +78,9 @@ std::string Log::text() const {
 Cluster::Cluster(ClusterOptions options)
     : options_(std::move(options)), servers_(static_cast<std::size_t>(options_.servers)) {
     std::filesystem::create_directory(folder_.path() + "/checkpoints");
-    Listener first;
-    servers_[0].at = fmt::format("{}:{}", options_.address ? options_.address(0) : "127.0.0.1", first.port());
-    first.close();
+    // Others start there when it is gone, so the port must stay free until then.
+    servers_[0].at =
+        fmt::format("{}:{}", options_.address ? options_.address(0) : "127.0.0.1", unused_port());
     for (int index = 0; index < options_.servers; ++index) start_server(index, false);
     for (int i = 0; i < options_.workers; ++i) add_worker();
     for (const int slot : living()) await_worker(slot);
@@ -114,15 +115,18 @@ void Cluster::start_server(int index, bool is_restored) {
     }
     add("--silence-ms", options_.silence.count());
     add("--return-ms", options_.return_for.count());
+    add("--death-ms", options_.death.count());
     add("--timeout-ms", options_.timeout.count());
     add("--usage-ms", options_.usage_ms);
     add("--deadline-s", options_.deadline_s);
     server.log = std::make_unique<Log>(log);
     server.process = std::make_unique<Process>(words);
-    const bool serves = eventually([&] {
-        server.log->read();
-        return server.log->after("serves at ").has_value();
-    });
+    const bool serves = eventually(
+        [&] {
+            server.log->read();
+            return server.log->after("serves at ").has_value();
+        },
+        patience);
     if (!serves) throw std::runtime_error("a server does not come:\n" + logs());
     server.at = *server.log->after("serves at ");
 }
@@ -224,7 +228,7 @@ void Cluster::await_end(int slot) {
         throw std::runtime_error(fmt::format("worker {} does not end:\n{}", slot, logs()));
     for (const Log::Line& line : worker.log->lines())
         if (line.text.starts_with("end ")) worker.gone_at = line.time;
-    if (worker.process->finish(10s).exit_code != 0)
+    if (worker.process->finish(patience).exit_code != 0)
         throw std::runtime_error(fmt::format("worker {} ends badly:\n{}", slot, logs()));
     worker.process.reset();
 }
@@ -270,13 +274,15 @@ const Log& Cluster::log_of_server(int index) {
 }
 
 void Cluster::await_checkpoints() {
-    const bool are_there = eventually([&] {
-        for (int index = 0; index < options_.servers; ++index)
-            if (!std::filesystem::exists(
-                    fmt::format("{}/checkpoints/server-{}.checkpoint", folder_.path(), index)))
-                return false;
-        return true;
-    });
+    const bool are_there = eventually(
+        [&] {
+            for (int index = 0; index < options_.servers; ++index)
+                if (!std::filesystem::exists(
+                        fmt::format("{}/checkpoints/server-{}.checkpoint", folder_.path(), index)))
+                    return false;
+            return true;
+        },
+        patience);
     if (!are_there) throw std::runtime_error("no checkpoint comes:\n" + logs());
 }
 
@@ -307,12 +313,14 @@ double Cluster::seconds_to_go_on(double since) {
 }
 
 void Cluster::finish() {
-    std::uint64_t clock = 0;
-    for (const int slot : living()) clock = std::max(clock, clock_of(slot));
-    // So late that no worker has reached it before the file is seen.
-    const std::uint64_t end = clock + 150 + 2 * options_.staleness;
+    // One worker is stopped until the file is there. The others get a few rounds further than it at most, so
+    // that none has passed the end when it sees the file, however long this process waits for the machine.
+    const int held = living().front();
+    signal_worker(held, SIGSTOP);
+    const std::uint64_t end = clock_of(held) + rounds_to_end + 2 * options_.staleness;
     std::ofstream(folder_.path() + "/until.new") << end;
     std::filesystem::rename(folder_.path() + "/until.new", folder_.path() + "/until");
+    signal_worker(held, SIGCONT);
     const auto have_ended = [&] {
         read_logs();
         const auto alive = living();
@@ -322,7 +330,7 @@ void Cluster::finish() {
     if (!eventually(have_ended, patience)) throw std::runtime_error("somebody does not end:\n" + logs());
     for (const int slot : living()) require_right(slot, end);
     const auto require_end = [&](Process& process, Log& log) {
-        const Finished finished = process.finish(10s);
+        const Finished finished = process.finish(patience);
         log.read();
         if (finished.exit_code != 0)
             throw std::runtime_error(

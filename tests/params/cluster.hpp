@@ -64,7 +64,7 @@ struct ClusterOptions {
     std::string tree = "direct";
     std::uint64_t staleness = 0;
     int servers = 2, workers = 6;
-    Milliseconds silence{2000}, return_for{10000}, timeout{20000};
+    Milliseconds silence{2000}, return_for{10000}, timeout{20000}, death{300};
     bool writes_checkpoints = true;
     int sleep_ms = 3;  // of each round
     int usage_ms = 0;  // the interval at which servers and worker 0 log their memory, descriptors and threads
