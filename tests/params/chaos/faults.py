@@ -35,7 +35,7 @@ class Faults:
         """Less than return_ms: it ends nothing."""
         if self.plan.return_ms >= 10000:
             return chance.uniform(1, 9)
-        return chance.uniform(0.1, 0.7) * self.plan.return_ms / 1000
+        return chance.uniform(0.3, 2.1)
 
     def until_a_restart(self, chance):
         return chance.choice([0, chance.uniform(0, 0.5), chance.uniform(0.5, 2), self.plan.return_ms / 1000 + chance.uniform(0, 1)])

@@ -70,4 +70,7 @@ def draw(seed, has_networks=True, is_short=False):
         pause = chance.choice([0, chance.uniform(0, 0.5), chance.uniform(0.5, 2)])
         name = chance.choices(names, [WEIGHTS[name] for name in names])[0]
         plan.faults.append((pause, name, chance.randrange(1 << 30)))
+    # A busy machine may keep a worker from answering for some seconds more.
+    if is_short and any(name == "stop_worker" for _, name, _ in plan.faults):
+        plan.return_ms = 6000
     return plan
