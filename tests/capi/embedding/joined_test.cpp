@@ -15,6 +15,7 @@
 #include "tests/capi/embedding/ways.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -181,13 +182,15 @@ TEST_CASE("a group is made while another thread waits for one that depends on it
 }
 
 TEST_CASE("a group fails as its first part that failed, and is gone then") {
-    const auto outcomes = run_ranks({2}, [](int rank) {
+    const Tally met;
+    const auto outcomes = run_ranks({2}, [&](int rank) {
         const Comm comm = join();
         std::int32_t value = 0;
         hkt_request* parts[3] = {};
         for (int i = 0; i < 3; ++i)
             must(comm.get(), hkt_recv(&value, 1, HKT_INT32, 1 - rank, i, comm.get(), &parts[i]));
         hkt_request* const joined = join_all(comm.get(), {parts[0], parts[1], parts[2]});
+        met.meet(2);  // the other one may still start its receives
         std::thread aborting([&] {
             std::this_thread::sleep_for(std::chrono::milliseconds(50));
             hkt_comm_abort(comm.get());
