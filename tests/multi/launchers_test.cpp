@@ -1,24 +1,18 @@
 // Jobs that others' launchers start: each rank finds its number and their count in the launcher's variables.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdint>
-#include <fstream>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "tests/multi/process.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
+#include "tests/support/unused_port.hpp"
 
 using namespace std::chrono_literals;
 using hocket::test::Finished;
 using hocket::test::Process;
 using hocket::test::TemporaryFolder;
+using hocket::test::unused_port;
 using Words = std::vector<std::string>;
 
 namespace {
@@ -27,38 +21,10 @@ bool has(const std::string& program) {
     return hocket::test::run({"sh", "-c", "command -v " + program}, 20s).exit_code == 0;
 }
 
-bool is_free(int port) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const int yes = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_ANY);
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    const bool is_bound = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-    close(fd);
-    return is_bound;
-}
-
-// A port without a listener, and none that the kernel would give to a connection: between this call and the
-// port's use other tests make many.
-int free_port() {
-    int first = 0, last = 0;
-    std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first >> last;
-    std::random_device random;
-    std::uniform_int_distribution any(10000, 65535);
-    for (int attempt = 0; attempt < 10000; ++attempt) {
-        const int port = any(random);
-        if ((port < first || port > last) && is_free(port)) return port;
-    }
-    FAIL("no port outside of " << first << " to " << last << " is free");
-    return 0;
-}
-
 // The variables that none of these launchers sets: rank 0's address, and the job's secret.
 Process::Environment environment() {
     return {{"MASTER_ADDR", "127.0.0.1"},
-            {"MASTER_PORT", std::to_string(free_port())},
+            {"MASTER_PORT", std::to_string(unused_port())},
             {"HOCKET_SECRET", "of this job"},
             {"RANK", ""},
             {"WORLD_SIZE", ""}};

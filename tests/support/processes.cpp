@@ -109,12 +109,7 @@ Listener::Listener() {
 }
 
 Listener::~Listener() {
-    close();
-}
-
-void Listener::close() {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
+    close(fd_);
 }
 
 transport::BootstrapOptions options_of(const Listener& listener, int rank, int world_size) {

@@ -52,7 +52,6 @@ class Listener {
     Listener(const Listener&) = delete;
     int fd() const { return fd_; }
     int port() const { return port_; }
-    void close();  // the port is then free, and known
 
   private:
     int fd_ = -1, port_ = 0;

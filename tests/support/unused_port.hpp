@@ -7,13 +7,14 @@
 
 #include <fstream>
 #include <random>
+#include <string>
 
 #include "tests/support/expect.hpp"
 
 namespace hocket::test {
 
-// Returns a port of 127.0.0.1 that is free, and that the kernel gives to nobody by itself: between this call
-// and the port's use other tests make many connections, and many listeners at any port.
+// Returns a port that is free at all addresses, and that the kernel gives to nobody by itself: between this
+// call and the port's use other tests make many connections, and many listeners at any port.
 inline int unused_port() {
     int first = 0, last = 0;
     expect(bool(std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first >> last),
@@ -26,12 +27,12 @@ inline int unused_port() {
         sockaddr_in address{};
         address.sin_family = AF_INET;
         address.sin_port = htons(static_cast<std::uint16_t>(port));
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        address.sin_addr.s_addr = htonl(INADDR_ANY);
         const bool is_free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
         close(fd);
         if (is_free) return port;
     }
-    expect(false, "a port that is free");
+    expect(false, "no port outside of " + std::to_string(first) + " to " + std::to_string(last) + " is free");
     return 0;
 }
 
