@@ -197,9 +197,21 @@ std::string of_comparisons(const Site& site) {
     return "";
 }
 
+// The place is in the parentheses of such a header.
+bool kind_without_parameters(const Site& site) {
+    for (int back = -1; !site.text(back).empty() && site.text(back) != ")"; --back)
+        if (site.text(back) == "(")
+            return site.text(back - 2) == "operator" || site.text(back - 2) == "collective";
+    return false;
+}
+
 std::string of_statements(const Site& site) {
     const std::string_view text = site.text();
+    if (text == ";" && kind_without_parameters(site))
+        return "operators and collectives have no parameters: leave ';' and them out";
     if (text == ";") return "statements need no ';': leave it out";
+    if (text == "where" && (site.expects("'}'") || site.expects("block") || site.expects("statement")))
+        return "`where` stands in the head of an each: each r in g where r != 0  x[r] : r -> 0";
     if (text == ":" && (site.expects("block") || site.expects("statement")))
         return "a body needs no ':': it is a statement, or a block in braces";
     if (text == "let" && site.expects("'if'"))
