@@ -1,6 +1,7 @@
 #include "dsl/planning/check_files.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/base/runs.hpp"
 #include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/operators.hpp"
 #include "dsl/elaboration/promises.hpp"
@@ -51,15 +53,7 @@ std::vector<Rank> sizes_that_meet(Condition condition) {
 
 // Returns "1 to 5, 8": the sizes, with runs folded.
 std::string folded(const std::vector<Rank>& sizes) {
-    std::string text;
-    for (std::size_t i = 0; i < sizes.size();) {
-        std::size_t last = i;
-        while (last + 1 < sizes.size() && sizes[last + 1] == sizes[last] + 1) ++last;
-        text += text.empty() ? "" : ", ";
-        text += last > i + 1 ? fmt::format("{} to {}", sizes[i], sizes[last]) : std::to_string(sizes[i]);
-        i = last > i + 1 ? last + 1 : i + 1;
-    }
-    return text;
+    return fmt::format("{}", fmt::join(runs_of(sizes), ", "));
 }
 
 // Returns the note on the roots that were tried, for the report on these sizes.

@@ -8,6 +8,7 @@
 
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/quantities.hpp"
+#include "dsl/base/runs.hpp"
 #include "dsl/elaboration/find.hpp"
 #include "dsl/planning/choose.hpp"
 #include "dsl/planning/compile.hpp"
@@ -48,25 +49,26 @@ class Interruptible final : public Watcher {
     Watcher* behind_;
 };
 
-template <typename Item>
-std::string listed(const std::vector<Item>& items) {
+// all: the number of those that the texts name.
+std::string listed(const std::vector<std::string>& texts, std::size_t all) {
     std::string text;
-    for (std::size_t i = 0; i < std::min(items.size(), most_named); ++i)
-        text += fmt::format("{}{}", i > 0 ? ", " : "", items[i]);
-    return items.size() > most_named ? fmt::format("{}, ... ({} in all)", text, items.size()) : text;
+    for (std::size_t i = 0; i < std::min(texts.size(), most_named); ++i)
+        text += fmt::format("{}{}", i > 0 ? ", " : "", texts[i]);
+    return texts.size() > most_named ? fmt::format("{}, ... ({} in all)", text, all) : text;
 }
 
 std::string bound_text(const SynthesisBound& bound, const SynthesizeRequest& request,
                        const std::string& topology) {
     std::string text = fmt::format(
-        "bound: {} for {} of {}{} on {}\n", text_of_time(bound.seconds),
+        "bound: {} for {} of {}{} on {}, without latency\n", text_of_time(bound.seconds),
         text_of_size(static_cast<double>(request.bytes)), request.collective,
         request.collective == "all_reduce" ? " (a reduce_scatter, then an all_gather)" : "", topology);
     if (!bound.leaving.empty())
-        text += fmt::format("the worst cut is around rank{} {}\n{} by {}\n",
-                            bound.inside.size() == 1 ? "" : "s", listed(bound.inside),
-                            bound.comes_in ? "whose results need what comes in" : "whose data leave it",
-                            listed(bound.leaving));
+        text +=
+            fmt::format("the worst cut is around rank{} {}\n{} by {}\n", bound.inside.size() == 1 ? "" : "s",
+                        listed(runs_of(bound.inside), bound.inside.size()),
+                        bound.comes_in ? "whose results need what comes in" : "whose data leave it",
+                        listed(bound.leaving, bound.leaving.size()));
     return text;
 }
 
@@ -85,7 +87,9 @@ std::string comment(const SynthesizeRequest& request, const Synthesized& found, 
 }
 
 std::string share(double part, double whole) {
-    return whole > 0 ? fmt::format(" ({:.3f} of the bound)", part / whole) : "";
+    if (whole <= 0) return "";
+    const double times = part / whole;
+    return fmt::format(" ({:.{}f} times the bound)", times, times < 10 ? 2 : 0);
 }
 
 struct LibrarysBest {
