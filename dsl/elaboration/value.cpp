@@ -1,9 +1,11 @@
 #include "dsl/elaboration/value.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <bit>
 
+#include "dsl/base/closest.hpp"
 #include "dsl/base/diagnostic.hpp"
 
 namespace hocket::dsl {
@@ -195,13 +197,16 @@ Value Evaluator::name(const Expression& expression) const {
         for (int level = 0; level < static_cast<int>(topology_->levels.size()); ++level)
             if (topology_->levels[level].name == text) return make_group(*topology_, {level});
     }
-    std::string known = scope_.names();
+    std::vector<std::string> known = scope_.names();
     if (topology_) {
-        known += (known.empty() ? "" : ", ") + std::string("levels, world, ranks");
-        for (const Level& level : topology_->levels) known += ", " + level.name;
+        for (const char* name : {"levels", "world", "ranks"}) known.emplace_back(name);
+        for (const Level& level : topology_->levels) known.push_back(level.name);
     }
-    throw DiagnosticError(expression.span, fmt::format("'{}' is not known here", text),
-                          known.empty() ? "no names are known here" : "known here: " + known);
+    const bool is_letter = text.size() == 1;  // which any other one is close to
+    throw DiagnosticError(
+        expression.span,
+        fmt::format("'{}' is not known here{}", text, is_letter ? "" : did_you_mean(text, known)),
+        known.empty() ? "no names are known here" : fmt::format("known here: {}", fmt::join(known, ", ")));
 }
 
 Value Evaluator::index(const Expression& expression) const {

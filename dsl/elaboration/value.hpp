@@ -60,12 +60,11 @@ class Scope {
         if (const Value* value = find(name, entries_.size())) return value;
         return outer_ ? outer_->find(name, known_) : nullptr;
     }
-    std::string names() const {  // returns "x, g, s"
-        std::string text;
-        for (std::size_t i = 0; outer_ && i < known_; ++i)
-            text += (text.empty() ? "" : ", ") + std::string(outer_->entries_[i].name);
-        for (const Entry& entry : entries_) text += (text.empty() ? "" : ", ") + std::string(entry.name);
-        return text;
+    std::vector<std::string> names() const {
+        std::vector<std::string> all;
+        for (std::size_t i = 0; outer_ && i < known_; ++i) all.emplace_back(outer_->entries_[i].name);
+        for (const Entry& entry : entries_) all.emplace_back(entry.name);
+        return all;
     }
     // Gives the i-th name of this scope another value.
     void set(std::size_t i, std::int64_t value) { entries_[i].value = value; }

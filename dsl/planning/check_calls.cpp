@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "dsl/base/closest.hpp"
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/syntax/parse.hpp"
 
@@ -29,6 +30,7 @@ std::vector<ast::Expression> CheckCalls::of(const std::string& name,
                                             const std::vector<ast::Parameter>& parameters) {
     if (!name_.empty() && name_ != name) return {};
     is_found_ = true;
+    for (const ast::Parameter& parameter : parameters) known_.push_back(parameter.name.text);
     std::vector<std::string> all{arguments_};
     for (const auto& [parameter, values] : with_) {
         const auto is_meant = [&, &wanted = parameter](const auto& one) { return one.name.text == wanted; };
@@ -55,8 +57,8 @@ void CheckCalls::require_all_used(const std::string& path) const {
     if (!is_found_ && !name_.empty()) throw NotFoundError(fmt::format("{} defines no '{}'", path, name_));
     for (const GivenValues& given : with_)
         if (!used_.contains(given.parameter))
-            throw NotFoundError(
-                fmt::format("nothing that is checked in {} has a parameter '{}'", path, given.parameter));
+            throw NotFoundError(fmt::format("nothing that is checked in {} has a parameter '{}'{}", path,
+                                            given.parameter, did_you_mean(given.parameter, known_)));
 }
 
 }  // namespace hocket::dsl

@@ -37,7 +37,8 @@ class CheckCalls {
     std::string name_, arguments_;  // of `only`
     const std::vector<GivenValues>& with_;
     bool is_found_ = false;
-    std::set<std::string> used_;  // parameters of `with`
+    std::set<std::string> used_;      // parameters of `with`
+    std::vector<std::string> known_;  // parameters of what is checked
 };
 
 }  // namespace hocket::dsl

@@ -113,6 +113,8 @@ TEST_CASE("composition keeps account of what each rank holds") {
     CHECK_THAT(schedule("let y = x.part(2 of 2)"), Contains("no part 2 of 2"));
     CHECK_THAT(schedule("reduce_scatter x over l0"),
                Contains("rank 0 ends with") && Contains("hint: x is still scattered over l0 at the end"));
+    CHECK_THAT(schedule("reduce_scatter x over wrld"),
+               Contains("'wrld' is not known here (did you mean 'world'?)"));
     CHECK_THAT(schedule("reduce_scatter x over chip"),
                Contains("known here: x, levels, world, ranks, l0, l1") &&
                    Contains("on topology 2x3 (levels: l0 l1)"));

@@ -106,7 +106,7 @@ TEST_CASE("what has no value is an error with its place") {
     CHECK_THAT(value_error("2 ** 63"), Contains("64 bits"));
     CHECK_THAT(value_error("2 ** (-1)"), Contains("negative exponent"));
     CHECK_THAT(value_error("log2(0)"), Contains("must be positive"));
-    CHECK_THAT(value_error("q"), Contains("'q' is not known here"));
+    CHECK_THAT(value_error("q"), Contains("'q' is not known here\n"));
     CHECK_THAT(value_error("g"), Contains("expected a number, but this is a group"));
     CHECK_THAT(value_error("g.length"), Contains("a group has no 'length'"));
     CHECK_THAT(value_error("sqrt(2)"), Contains("there is no function 'sqrt'"));
