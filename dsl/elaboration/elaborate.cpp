@@ -364,7 +364,7 @@ void Elaborator::run_algorithm(const Runnable& runnable, const Group& group, Vie
         target = views_.add(std::move(next));
     }
     for (const Rank anchor : anchors) {
-        Arena arena{group, members_of(topology_, group, anchor), call};
+        Arena arena{group, members_of(topology_, group, anchor), call, true, algorithm.group.text + ".size"};
         Scope scope = runnable.arguments;
         scope.add(algorithm.buffer.text, ViewRef{view});
         scope.add(algorithm.group.text, group);

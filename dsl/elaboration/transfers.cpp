@@ -15,6 +15,15 @@ namespace {
 
 constexpr std::size_t work_of_a_look = 1 << 8;  // between two reads of the clock
 
+// Returns the end of a transfer as `where` can compare it, for numbers do not wrap around there.
+std::string member_text(const ast::Expression& end, std::int64_t value, const Arena& arena) {
+    using Kind = ast::Expression::Kind;
+    const std::string text = folded_text(end.span);
+    const bool is_simple = end.kind == Kind::name || end.kind == Kind::integer;
+    if (is_simple && value >= 0 && value < arena.group.size) return text;
+    return fmt::format("{} mod {}", is_simple ? text : "(" + text + ")", arena.size);
+}
+
 }  // namespace
 
 Chunks Transfers::chunks(const ast::Expression& region, const Evaluator& evaluator,
@@ -63,11 +72,13 @@ std::uint32_t Transfers::origin_index(Span transfer, Span call) {
     return entry->second;
 }
 
-void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena) {
+void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena,
+                        bool in_each) {
     const Evaluator evaluate = evaluator(scope, &arena);
     const Rank size = arena.group.size;
-    const auto source_member = static_cast<Rank>(wrap(evaluate.integer(transfer.source), size));
-    const auto destination_member = static_cast<Rank>(wrap(evaluate.integer(transfer.destination), size));
+    const std::int64_t from = evaluate.integer(transfer.source), to = evaluate.integer(transfer.destination);
+    const auto source_member = static_cast<Rank>(wrap(from, size));
+    const auto destination_member = static_cast<Rank>(wrap(to, size));
     const Rank source = arena.members[source_member], destination = arena.members[destination_member];
     if (only_ && source != *only_ && destination != *only_) return;
     const std::uint32_t region = region_index(arena, chunks(transfer.region, evaluate, arena), span);
@@ -76,7 +87,9 @@ void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& s
     if (source == destination && region == target)
         throw DiagnosticError(span,
                               fmt::format("member {} of a group of {} sends to itself", source_member, size),
-                              "exclude it: each ... where a != b");
+                              fmt::format("exclude it: {} {} != {}", in_each ? "each ... where" : "if",
+                                          member_text(transfer.destination, to, arena),
+                                          member_text(transfer.source, from, arena)));
     if (region != target) check_alike(transfer, region, target);
     if (region != target && !graph_.extras.empty())
         throw DiagnosticError(span, "a schedule cannot both move data to other places and compute",
@@ -278,7 +291,8 @@ class EachRunner {
             else if (const auto* choice = std::get_if<ast::If>(&statement.node))
                 statements(evaluator_.truth(choice->condition) ? choice->body : choice->otherwise);
             else
-                transfers_.lay_out(std::get<ast::Transfer>(statement.node), statement.span, scope_, arena_);
+                transfers_.lay_out(std::get<ast::Transfer>(statement.node), statement.span, scope_, arena_,
+                                   true);
         }
         scope_.shrink(mark);
         transfers_.views_.shrink(views_mark);
@@ -301,7 +315,7 @@ void Transfers::each(const ast::Each& each, Scope& scope, Arena& arena) {
 
 void Transfers::transfer(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena) {
     if (symmetry_) throw AsymmetryError(span, "this transfer is between two of them");
-    lay_out(transfer, span, scope, arena);
+    lay_out(transfer, span, scope, arena, false);
     ++graph_.phases;
 }
 

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -24,7 +25,8 @@ struct Arena {
     Group group;
     std::vector<Rank> members;
     Span call;
-    bool in_algorithm = true;  // algorithms don't know the topology's names
+    bool in_algorithm = true;    // algorithms don't know the topology's names
+    std::string size = "ranks";  // of the group, as the text calls it
     // Index in the graph, for ranges that were seen before.
     std::unordered_map<Chunks, std::uint32_t, HashOfChunks> regions = {};
 };
@@ -66,7 +68,7 @@ class Transfers {
 
   private:
     friend class EachRunner;
-    void lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena);
+    void lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena, bool in_each);
     Chunks chunks(const ast::Expression& region, const Evaluator& evaluator, const Arena& arena) const;
     void check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target);
     std::uint32_t region_index(Arena& arena, Chunks chunks, Span span);

@@ -65,6 +65,11 @@ std::string roots_tried(const std::vector<Rank>& sizes) {
                        every_root_up_to);
 }
 
+// Returns the message and its place, without the notes, which have the topology.
+std::string fault_of(const Report& report) {
+    return render({report.place, report.message, {}, ""});
+}
+
 // The refusal is that of the last topology that was tried.
 DiagnosticError runs_nowhere(const ast::Schedule& schedule, const Report& refusal) {
     return DiagnosticError(Diagnostic{schedule.span,
@@ -326,10 +331,10 @@ class Checker {
 
     void complain(const std::runtime_error& error) {
         ++result_.wrong;
-        // A schedule repeats its algorithm's error, so each text is reported once.
-        if (!said_.insert(error.what()).second) return;
         const auto* refused = dynamic_cast<const DiagnosticError*>(&error);
-        listener_.report(refused ? refused->report() : Report{{}, error.what(), {}, ""});
+        const Report report = refused ? refused->report() : Report{{}, error.what(), {}, ""};
+        // A schedule repeats its algorithm's error, perhaps on another topology.
+        if (said_.insert(fault_of(report)).second) listener_.report(report);
     }
 
     const CheckOptions& options_;

@@ -31,8 +31,11 @@ StepGraph elaborate_on(const Topology& topology, const Runnable& runnable, const
         Diagnostic diagnostic = error.diagnostic();
         std::string levels;
         for (const Level& level : topology.levels) levels += " " + level.name;
-        diagnostic.notes.push_back({Span(), fmt::format("on topology {} (levels:{}){}", topology.name, levels,
-                                                        root_text(runnable.collective(), options.root))});
+        diagnostic.notes.push_back(
+            {Span(), fmt::format("{} {} {} on topology {} (levels:{}){}",
+                                 runnable.schedule ? "schedule" : "algorithm", runnable.name,
+                                 name_of(runnable.collective()), topology.name, levels,
+                                 root_text(runnable.collective(), options.root))});
         throw DiagnosticError(std::move(diagnostic));
     }
 }

@@ -180,6 +180,12 @@ TEST_CASE("transfers are checked where they stand") {
         return check_error("algorithm a all_gather(x) over g {" + body + "}", Collective::all_gather);
     };
     CHECK_THAT(algorithm("each r in g x[r] : r -> r"), Contains("member 0 of a group of 4 sends to itself"));
+    CHECK_THAT(algorithm("each r in g x[r] : r -> r + 4"),
+               Contains("hint: exclude it: each ... where (r + 4) mod g.size != r") &&
+                   Contains("note: algorithm a all_gather on topology 4 (levels: l0)"));
+    CHECK_THAT(algorithm("each r in g where (r + 4) mod g.size != r x[r] : r -> r + 4"),
+               !Contains("sends to itself"));
+    CHECK_THAT(algorithm("let n = 4 x[0] : 0 -> n"), Contains("hint: exclude it: if n mod g.size != 0"));
     CHECK_THAT(algorithm("each r in g g[r] : r -> r + 1"),
                Contains("expected a buffer here, but this is a group"));
     CHECK_THAT(algorithm("each r in g x[2 ..< 7] : r -> r + 1"),
