@@ -109,6 +109,18 @@ std::vector<std::string> names_of(const Files& files, std::vector<Definition> as
     return {names.begin(), names.end()};
 }
 
+// Returns each folder once, at its first place.
+std::vector<std::string> distinct_folders(const std::vector<std::string>& folders) {
+    std::vector<std::string> distinct;
+    std::set<std::string> known;
+    for (const std::string& folder : folders) {
+        std::error_code error;
+        const fs::path real = fs::canonical(folder, error);
+        if (known.insert(error ? folder : real.string()).second) distinct.push_back(folder);
+    }
+    return distinct;
+}
+
 // Returns the name of the collective as the text has it: another file's may not be known yet.
 template <typename Definition>
 std::string_view collective_text(const Definition& definition) {
@@ -149,9 +161,9 @@ std::string file_of(const std::string& text) {
                        text.find(':', text.rfind(".sched") == std::string::npos ? 0 : text.rfind(".sched")));
 }
 
-Library::Library(const std::vector<std::string>& search_path) : search_path_(search_path) {
+Library::Library(const std::vector<std::string>& search_path) : search_path_(distinct_folders(search_path)) {
     std::vector<std::shared_ptr<Entry>> files;
-    for (const std::string& folder : search_path)
+    for (const std::string& folder : search_path_)
         for (const auto& [is_compared, path] : schedule_files(folder, broken_)) {
             try {
                 files.push_back(parsed(display_path(path), read_file(path), is_compared));
