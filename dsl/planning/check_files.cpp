@@ -25,6 +25,8 @@ namespace {
 const std::vector<std::string> small_topologies = {
     "1", "2", "3", "4", "5", "6", "7", "8", "16", "2x2", "2x3", "3x2", "4x3", "2x2x2", "3x1x2", "4x2x3"};
 
+constexpr const char* own_topologies_note = "; only the file's own topologies (-t names others)";
+
 constexpr Rank last_in_a_row = 17;  // 1 to 17 are always tried, and so are these:
 constexpr Rank larger[] = {32, 64};
 
@@ -213,7 +215,9 @@ class Checker {
             }
             if (done.empty()) throw runs_nowhere(schedule, *refusal);
             return {fmt::format("schedule {} {}", call.span.text(), name_of(schedule.collective)),
-                    "on " + done + (contract_of(schedule.collective).has_root() ? roots_tried(sizes) : "")};
+                    "on " + done +
+                        (named.empty() || !options_.topologies.empty() ? "" : own_topologies_note) +
+                        (contract_of(schedule.collective).has_root() ? roots_tried(sizes) : "")};
         });
     }
 
