@@ -91,6 +91,7 @@ class Checker {
                 check_reference(reference);
             } catch (const std::runtime_error& error) {
                 complain(error);
+                ++result_.not_looked_at;
             }
         }
         return result_;

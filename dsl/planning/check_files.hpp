@@ -43,7 +43,8 @@ struct CheckListener {
 };
 
 struct CheckResult {
-    int right = 0, wrong = 0;  // counts definitions, and files that cannot be read
+    int right = 0, wrong = 0;
+    int not_looked_at = 0;  // of the wrong ones: no definitions, but files and names that are not there
     int warnings = 0;
 };
 

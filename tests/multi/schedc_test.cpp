@@ -80,7 +80,7 @@ TEST_CASE("check says what operators calculate, and refuses those that cannot") 
     const Finished right = schedc({"check", path});
     CHECK(right.exit_code == 0);
     CHECK_THAT(right.out, Contains("operator larger") && Contains("= select((a >= b), a, b)") &&
-                              Contains("1 definitions are right"));
+                              Contains("1 definition is right"));
     std::ofstream(path, std::ios::app) << "operator wrong(u, v) = u + w\n";
     const Finished wrong = schedc({"check", path});
     CHECK(wrong.exit_code == 1);
@@ -93,7 +93,7 @@ TEST_CASE("check says what updates calculate, and refuses those that cannot") {
     const Finished right = schedc({"check", path});
     CHECK(right.exit_code == 0);
     CHECK_THAT(right.out, Contains("update half(1, 0.5)") && Contains("w = w - ((1 * 0.5) * g)") &&
-                              Contains("1 definitions are right"));
+                              Contains("1 definition is right"));
     std::ofstream(path, std::ios::app) << "update wrong(rate) { w = w - u }\n";
     const Finished wrong = schedc({"check", path});
     CHECK(wrong.exit_code == 1);

@@ -23,8 +23,25 @@ void resolve_files(dsl::CheckOptions& options) {
     }
 }
 
-void print_sum(const dsl::CheckResult& result, const MessageOptions& options) {
-    const int all = result.right + result.wrong;
+std::string counted(int number, const char* what) {
+    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+}
+
+std::string are_right(int number) {
+    return fmt::format("{} {} right", counted(number, "definition"), number == 1 ? "is" : "are");
+}
+
+// Errors that are about no definition, as of a file that does not parse, are counted for themselves.
+std::string refused_text(const dsl::CheckResult& result) {
+    const int refused = result.wrong - result.not_looked_at, all = result.right + refused;
+    if (refused == 0)
+        return fmt::format("{}; {}", counted(result.not_looked_at, "error"),
+                           result.right > 0 ? are_right(result.right) : "no definition was checked");
+    return fmt::format("{} of {} refused{}", refused, counted(all, "definition"),
+                       result.not_looked_at > 0 ? "; " + counted(result.not_looked_at, "other error") : "");
+}
+
+void print_sum(const dsl::CheckResult& result, const MessageOptions& options, bool is_strict) {
     if (options.format == MessageFormat::json)
         fmt::print("{}\n", nlohmann::ordered_json{{"kind", "sum"},
                                                   {"right", result.right},
@@ -32,10 +49,12 @@ void print_sum(const dsl::CheckResult& result, const MessageOptions& options) {
                                                   {"warnings", result.warnings}}
                                .dump());
     else if (options.format == MessageFormat::human && result.wrong > 0)
-        say("{} of {} definitions refused", result.wrong, all);
+        say("{}", refused_text(result));
+    else if (options.format == MessageFormat::human && is_strict && result.warnings > 0)
+        say("{}, but --strict refuses {}", are_right(result.right), counted(result.warnings, "warning"));
     else if (options.format == MessageFormat::human && !options.quiet)
-        fmt::print("{} definitions are right{}\n", result.right,
-                   result.warnings > 0 ? fmt::format(", with {} warnings", result.warnings) : "");
+        fmt::print("{}{}\n", are_right(result.right),
+                   result.warnings > 0 ? ", with " + counted(result.warnings, "warning") : "");
 }
 
 }  // namespace
@@ -68,7 +87,7 @@ int run_check(CheckRequest request) {
         result = dsl::check_files(
             request.options, {[&](const dsl::RightDefinition& definition) { messages.right(definition); },
                               [&](const dsl::Report& report) { messages.say_of(report); }});
-        print_sum(result, request.messages);
+        print_sum(result, request.messages, request.is_strict);
     } catch (const std::runtime_error& error) {
         messages.wrong(error);
         result.wrong = 1;
