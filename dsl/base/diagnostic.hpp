@@ -37,7 +37,8 @@ struct Report {
     std::string message;
     std::vector<std::pair<Place, std::string>> notes;
     std::string hint;
-    bool is_warning = false;  // nothing is refused
+    bool is_warning = false;            // nothing is refused
+    std::string_view rule = "refused";  // of warnings: "needless", "unused"
 };
 Report report_of(const Diagnostic& diagnostic);
 

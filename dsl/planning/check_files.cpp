@@ -67,6 +67,11 @@ std::string roots_tried(const std::vector<Rank>& sizes) {
                        every_root_up_to);
 }
 
+// Returns what else could be tried: "other groups (-n) and arguments (--with)".
+std::string other_trials(const char* places, const std::vector<ast::Parameter>& parameters) {
+    return fmt::format("other {}{}", places, parameters.empty() ? "" : " and arguments (--with)");
+}
+
 // Returns the message and its place, without the notes, which have the topology.
 std::string fault_of(const Report& report) {
     return render({report.place, report.message, {}, ""});
@@ -154,7 +159,7 @@ class Checker {
                 check(path, schedule, call, topologies, library);
         for (const ast::TopologyDefinition& topology : file.topologies)
             for (const auto& call : calls.of(topology.name.text, topology.parameters))
-                check(path, call, library);
+                check(path, topology, call, library);
     }
 
     // All files except those that are checked, read once for all checks.
@@ -177,7 +182,7 @@ class Checker {
 
     void check(const std::string& path, const ast::Algorithm& algorithm, const ast::Expression& call,
                const Library& library) {
-        judge(path, [&]() -> Finding {
+        judge(path, algorithm, [&]() -> Finding {
             const Runnable runnable = runnable_of(algorithm, call);
             const ast::CollectiveDefinition* own =
                 is_own(algorithm.collective) ? &library.definition_of(algorithm.collective) : nullptr;
@@ -191,7 +196,8 @@ class Checker {
                 verify_algorithm(runnable, library, size, roots_to_try(size), deadline(),
                                  [&](const StepGraph& graph) { look_for_needless(graph); });
             return {fmt::format("algorithm {} {}", runnable.name, name_of(algorithm.collective)),
-                    "groups of " + folded(sizes) + (algorithm.root ? roots_tried(sizes) : "")};
+                    "groups of " + folded(sizes) + (algorithm.root ? roots_tried(sizes) : ""),
+                    other_trials("groups (-n)", algorithm.parameters)};
         });
     }
 
@@ -199,7 +205,7 @@ class Checker {
     // ones.
     void check(const std::string& path, const ast::Schedule& schedule, const ast::Expression& call,
                const std::vector<std::string>& named, const Library& library) {
-        judge(path, [&]() -> Finding {
+        judge(path, schedule, [&]() -> Finding {
             std::string done;
             std::optional<Report> refusal;
             std::vector<Rank> sizes;
@@ -218,7 +224,8 @@ class Checker {
             return {fmt::format("schedule {} {}", call.span.text(), name_of(schedule.collective)),
                     "on " + done +
                         (named.empty() || !options_.topologies.empty() ? "" : own_topologies_note) +
-                        (contract_of(schedule.collective).has_root() ? roots_tried(sizes) : "")};
+                        (contract_of(schedule.collective).has_root() ? roots_tried(sizes) : ""),
+                    other_trials("topologies (-t)", schedule.parameters)};
         });
     }
 
@@ -276,53 +283,57 @@ class Checker {
     // Lays the contract out on the groups that its condition allows.
     void check(const std::string& path, const ast::CollectiveDefinition& definition,
                const ast::Expression& call) {
-        judge(path, [&]() -> Finding {
+        judge(path, definition, [&]() -> Finding {
             refuse_arguments(call);
             const auto is_tried = [&](Rank size) { return is_allowed(definition, size); };
             const std::vector<Rank> sizes = sizes_to_try(is_tried, definition.where);
             for (const Rank size : sizes)
                 for (const Rank root : definition.root ? roots_to_try(size) : std::set<Rank>{0})
                     promise_of(definition, size, root, deadline());
-            return {"collective " + definition.name.text, "groups of " + folded(sizes)};
+            return {"collective " + definition.name.text, "groups of " + folded(sizes), ""};
         });
     }
 
     // Builds the operator. Its words (commutative, associative) are not checked for truth.
     void check(const std::string& path, const ast::OperatorDefinition& definition,
                const ast::Expression& call) {
-        judge(path, [&]() -> Finding {
+        judge(path, definition, [&]() -> Finding {
             refuse_arguments(call);
             const Operator op = build_operator(definition);
-            return {"operator " + op.name, "= " + text_of(op.formula, {"a", "b"}, {}, {})};
+            return {"operator " + op.name, "= " + text_of(op.formula, {"a", "b"}, {}, {}), ""};
         });
     }
 
     // Builds the update. Without arguments, with 1 for each parameter that has no default.
     void check(const std::string& path, const ast::UpdateDefinition& definition,
                const ast::Expression& call) {
-        judge(path, [&]() -> Finding {
+        judge(path, definition, [&]() -> Finding {
             const Update update =
                 build_update(definition, call.args.empty() ? sample_arguments(definition)
                                                            : update_arguments(definition, call));
-            return {"update " + update.name, text_of(update)};
+            return {"update " + update.name, text_of(update), ""};
         });
     }
 
-    void check(const std::string& path, const ast::Expression& call, Library& library) {
-        judge(path, [&]() -> Finding {
+    void check(const std::string& path, const ast::TopologyDefinition& definition,
+               const ast::Expression& call, Library& library) {
+        judge(path, definition, [&]() -> Finding {
             const Topology topology = find_topology(library, fmt::format("{}:{}", path, call.span.text()), 0);
             std::string levels;
             for (const Level& level : topology.levels)
                 levels += fmt::format("{}{}[{}]", levels.empty() ? "" : " ", level.name, level.size);
-            return {"topology " + topology.name, fmt::format("{} ranks: {}", topology.ranks(), levels)};
+            return {"topology " + topology.name, fmt::format("{} ranks: {}", topology.ranks(), levels), ""};
         });
     }
 
-    // The definition that was checked, and where it is right.
-    using Finding = std::pair<std::string, std::string>;
+    // A definition that is right.
+    struct Finding {
+        std::string what, where;  // as in RightDefinition
+        std::string others;       // other trials, in words
+    };
 
-    template <typename Action>
-    void judge(const std::string& path, Action action) {
+    template <typename Definition, typename Action>
+    void judge(const std::string& path, const Definition& definition, Action action) {
         Finding finding;
         try {
             finding = action();
@@ -331,7 +342,9 @@ class Checker {
             return;
         }
         ++result_.right;
-        listener_.right({path, finding.first, finding.second});
+        listener_.right({path, finding.what, finding.where});
+        if (options_.warns)
+            needless_->was_tried(definition.span, finding.what, finding.where, finding.others);
     }
 
     void complain(const std::runtime_error& error) {

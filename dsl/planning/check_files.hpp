@@ -38,7 +38,8 @@ std::string text_of(const RightDefinition& definition);
 // Receives results as they are found. Exceptions that these functions throw are passed on.
 struct CheckListener {
     std::function<void(const RightDefinition& definition)> right;
-    // Errors and warnings, each text once. Warnings of a file come once its definitions have all been right.
+    // Errors, each message at a place once, and warnings of the definitions that were checked. Those of a
+    // file come once all that was checked of it has been right.
     std::function<void(const Report& report)> report;
 };
 

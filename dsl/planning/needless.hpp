@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "dsl/base/deadline.hpp"
@@ -26,7 +26,11 @@ class Needless {
     // their algorithm, as far as these are in the file. A graph that cannot be followed in time, or at all,
     // ends the warnings about transfers: it is right nevertheless.
     void look_at(const StepGraph& graph, const Deadline& deadline);
-    // Returns the warnings, in the order of the text. Empty places if the file has none.
+    // Tells of a definition that is right: "algorithm ring(2) all_gather", "groups of 1 to 17". others:
+    // further trials, in words: "other groups (-n)".
+    void was_tried(Span header, const std::string& what, const std::string& where, const std::string& others);
+    // Returns the warnings of the definitions that were tried, in the order of the text. Empty places if the
+    // file has none.
     std::vector<Report> warnings(const ast::File& file) const;
 
   private:
@@ -37,6 +41,10 @@ class Needless {
         Brought brought;
         bool is_needed = false;  // somewhere the proof needs it: without it, something undefined is read
     };
+    struct Trials {
+        std::vector<std::pair<std::string, std::string>> right;  // what and where
+        std::string others;
+    };
     struct InGraph {
         Brought brought;
         std::vector<std::uint32_t> origins;
@@ -46,6 +54,7 @@ class Needless {
 
     const std::string path_;
     std::map<Key, Statement> statements_;
+    std::map<std::uint32_t, Trials> trials_;  // by the begin of the definition's header
     bool gave_up_ = false;
 };
 
