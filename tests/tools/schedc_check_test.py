@@ -106,6 +106,31 @@ class Files(Check):
             self.assertEqual(status, 1)
             self.assertIn(said, lines[-2 if lines[-1]["kind"] == "sum" else -1]["message"])
 
+    def test_a_misspelled_parameter_is_no_definition(self):
+        path = self.file("a.sched", RIGHT)
+        status, _, err = schedc("check", "-n", "3", "-t", "3", "--with", "raidx=2", path)
+        self.assertEqual((status, err.splitlines()),
+                         (1, [f"error: nothing that is checked in {path} has a parameter 'raidx' (did you mean 'radix'?)",
+                              "1 error; 2 definitions are right"]))
+
+    def test_topologies_of_the_file_are_the_only_ones(self):
+        path = self.file("a.sched", RIGHT + "topology box { level box[5] {} }\n")
+        note = "; only the file's own topologies (-t names others)"
+        _, out, _ = schedc("check", f"{path}:all")
+        self.assertIn(f"on {path}:box{note}; every root\n", out)
+        self.assertNotIn(note, schedc("check", f"{path}:all", "-t", "3")[1])
+
+    def test_a_fault_is_told_once(self):
+        path = self.file("a.sched", "algorithm two all_gather(x) over g {\n    each r in g x[r] : r -> r + 2\n}\n"
+                         "schedule s all_gather(x) {\n    all_gather x over world using two\n}\n")
+        status, lines = self.lines(path, "-n", "2", "-t", "2")
+        self.assertEqual((status, [line["kind"] for line in lines], lines[-1]["wrong"]), (1, ["error", "sum"], 2))
+        self.assertEqual(lines[0]["notes"][0]["message"], "algorithm two all_gather on topology 2 (levels: world)")
+
+    def test_each_folder_is_named_once(self):
+        _, _, err = schedc("explain", "zzzzzzzzzz", "-n", "4", HOCKET_SCHEDULE_PATH=f"{self.folder}:{self.folder}/")
+        self.assertEqual(err.count(self.folder), 1)
+
     def test_folders_and_standard_input(self):
         self.file("b/one.sched", RIGHT)
         self.file("b/deep/two.sched", RIGHT)
@@ -152,8 +177,10 @@ class Warnings(Check):
         self.assertEqual(lines[-1], {"kind": "sum", "right": 1, "wrong": 0, "warnings": 2})
         self.assertIn(f"{path}:5:9: warning: ", lines[2]["rendered"])
         self.assertEqual(self.lines("--strict", path)[0], 1)
+        status, out, err = schedc("check", "--strict", "--quiet", path)
+        self.assertEqual((status, out, err.splitlines()[-1]), (1, "", "1 definition is right, but --strict refuses 2 warnings"))
         status, out, err = schedc("check", path)
-        self.assertEqual((status, out.splitlines()[-1]), (0, "1 definitions are right, with 2 warnings"))
+        self.assertEqual((status, out.splitlines()[-1]), (0, "1 definition is right, with 2 warnings"))
         self.assertEqual(err.count("warning: "), 2)
 
     def test_sarif_has_their_level(self):
@@ -161,8 +188,19 @@ class Warnings(Check):
         status, out, _ = schedc("check", "--message-format", "sarif", path)
         run = json.loads(out)["runs"][0]
         self.assertEqual(status, 0)
-        self.assertEqual([(result["ruleId"], result["level"]) for result in run["results"]], [("needless", "warning")] * 2)
-        self.assertIn("needless", [rule["id"] for rule in run["tool"]["driver"]["rules"]])
+        self.assertEqual([(result["ruleId"], result["level"]) for result in run["results"]], [("unused", "warning"), ("needless", "warning")])
+        self.assertEqual([rule["id"] for rule in run["tool"]["driver"]["rules"]], ["refused", "needless", "unused"])
+
+    def test_they_are_those_of_what_is_checked(self):
+        path = self.file("two.sched", NEEDLESS + RIGHT)
+        self.assertEqual(self.lines("--strict", f"{path}:tree")[1][-1], {"kind": "sum", "right": 1, "wrong": 0, "warnings": 0})
+        self.assertEqual(self.lines(f"{path}:a")[1][-1], {"kind": "sum", "right": 1, "wrong": 0, "warnings": 2})
+
+    def test_hints_say_what_was_tried(self):
+        path = self.file("needless.sched", NEEDLESS)
+        _, lines = self.lines("--with", "k=2,3", path)
+        self.assertEqual(lines[3]["hint"], "it was so with all that was tried: algorithm a(2) reduce, algorithm a(3) reduce on groups of 3; every root. "
+                         "Before you leave it out, check other groups (-n) and arguments (--with)")
 
     def test_a_wrong_file_has_none(self):
         path = self.file("wrong.sched", NEEDLESS.replace("x : q +> root", "x : q -> root"))
@@ -211,6 +249,11 @@ class Forms(Check):
         with open(wrong, encoding="utf-8") as file:
             line = file.read().splitlines()[region["startLine"] - 1]
         self.assertEqual(line[region["startColumn"] - 1], "é")
+
+    def test_sarif_has_notes_without_places_in_the_text(self):
+        path = self.file("a.sched", "algorithm self all_gather(x) over g {\n    each r in g x[r] : r -> r\n}\n")
+        text = self.sarif(path)[1]["results"][0]["message"]["text"]
+        self.assertIn("\nnote: algorithm self all_gather on topology 3 (levels: world)\nhint: ", text)
 
     def test_sarif_of_what_is_right_is_empty(self):
         status, run = self.sarif(self.file("a.sched", RIGHT))

@@ -72,11 +72,21 @@ Json location_of(const dsl::Place& place) {
                 {"endColumn", character_column(place.last_line, place.end.column)}}}}}};
 }
 
+Json rule_of(const char* id, const char* level, const char* description) {
+    return {{"id", id},
+            {"shortDescription", {{"text", description}}},
+            {"defaultConfiguration", {{"level", level}}}};
+}
+
+// Notes without a place stand in the text: a related location must have one.
 Json result_of(const dsl::Report& report) {
-    const std::string hint = report.hint.empty() ? "" : "\nhint: " + report.hint;
-    Json result{{"ruleId", report.is_warning ? "needless" : "refused"},
+    std::string text = report.message;
+    for (const auto& [place, note] : report.notes)
+        if (place.path.empty()) text += "\nnote: " + note;
+    if (!report.hint.empty()) text += "\nhint: " + report.hint;
+    Json result{{"ruleId", report.rule},
                 {"level", report.is_warning ? "warning" : "error"},
-                {"message", {{"text", text_of(report.message + hint)}}}};
+                {"message", {{"text", text_of(text)}}}};
     if (!report.place.path.empty()) result["locations"] = {location_of(report.place)};
     for (const auto& [place, text] : report.notes) {
         if (place.path.empty()) continue;
@@ -124,14 +134,11 @@ std::string json_of(const dsl::RightDefinition& definition) {
 std::string sarif_of(const std::vector<dsl::Report>& reports) {
     Json results = Json::array();
     for (const dsl::Report& report : reports) results.push_back(result_of(report));
-    const Json rule{{"id", "refused"},
-                    {"shortDescription", {{"text", "A schedule file, or a definition in it, is refused."}}},
-                    {"defaultConfiguration", {{"level", "error"}}}};
-    const Json needless{
-        {"id", "needless"},
-        {"shortDescription", {{"text", "A right definition has a part that it does not need."}}},
-        {"defaultConfiguration", {{"level", "warning"}}}};
-    const Json driver{{"name", "schedc"}, {"version", HOCKET_VERSION}, {"rules", {rule, needless}}};
+    const Json rules{rule_of("refused", "error", "A schedule file, or a definition in it, is refused."),
+                     rule_of("needless", "warning",
+                             "A right definition has a transfer that it did not need where it was tried."),
+                     rule_of("unused", "warning", "A right definition has a name that nothing reads.")};
+    const Json driver{{"name", "schedc"}, {"version", HOCKET_VERSION}, {"rules", rules}};
     const Json run{{"tool", {{"driver", driver}}}, {"columnKind", "unicodeCodePoints"}, {"results", results}};
     return Json{{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},
                 {"version", "2.1.0"},
