@@ -604,6 +604,10 @@ TEST_CASE("a wrong command line is said before anything is done") {
     refused(with({"--depth", "0"}), "--depth");
     refused(with({"--depth", "-1"}), "--depth");
     refused({"stat", place / "missing"}, "missing");
+    const auto nowhere = run({"index", place / "x.index", place / "missing"});
+    CHECK(nowhere.exit_code == 1);
+    CHECK_THAT(nowhere.err, Contains("hocket-cache: the source " + (place / "missing") +
+                                     " cannot be looked at: No such file or directory; check"));
     for (const char* address : {"host", "host:", "host:x", "host:65536", "host:-1", "::1:80", "1:2:3"})
         refused({"serve", place.cache(), "--source", place.source(), "--listen", address}, "is no address");
     CHECK_FALSE(fs::exists(place.cache()));

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <future>
 #include <stdexcept>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "runtime/cache/source/folder_listing.hpp"
 #include "runtime/cache/source/read_index.hpp"
 #include "runtime/cache/source/sample_index.hpp"
+#include "runtime/cache/source/source_error.hpp"
 
 namespace hocket::cache_tool {
 namespace {
@@ -112,7 +114,9 @@ std::string common_folder(const std::vector<std::string>& paths) {
 Inputs open_files(const std::vector<std::string>& sources) {
     std::vector<std::string> paths;
     for (const std::string& source : sources) {
-        const std::string path = fs::canonical(source);
+        std::error_code error;
+        const std::string path = fs::canonical(source, error);
+        if (error) throw cache::source_error(error.value(), "the source {} cannot be looked at", source);
         if (!fs::is_directory(path)) {
             paths.push_back(path);
             continue;
