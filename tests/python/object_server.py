@@ -109,6 +109,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             served.pause()
         if fault == "403 with the query":
             raise Refused(403, "Denied", f"{self.path.partition('?')[2]} is wrong")
+        if fault == "404 with a page":
+            self.send_error(404)
+            return
         if fault == "stall":
             served.ending.wait(60)
             self.close_connection = True

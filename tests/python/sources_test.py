@@ -206,7 +206,11 @@ class Plain(Case):
     def test_missing(self):
         with environment(), ObjectServer(self.objects) as server:
             self.refused(hocket.NotFoundError, "nothing.idx: the server answered 404", lambda: hocket.Cache(f"{server.url}/nothing"))
-            self.refused(hocket.NotFoundError, "hocket.index: the server answered 404", lambda: hocket.Cache(f"{server.url}/dir/"))
+            self.refused(hocket.NotFoundError, "dir/hocket.index: there is none, .* make one with hocket-cache index",
+                         lambda: hocket.Cache(f"{server.url}/dir/"))
+            server.planned = ["404 with a page"]
+            self.refused(hocket.NotFoundError, "x.bin.idx: the server answered 404: check the address",
+                         lambda: hocket.Cache(f"{server.url}/dir/x.bin"), without=("Error response",))
 
     def test_secrets(self):
         with environment(), ObjectServer(self.objects) as server:

@@ -57,18 +57,10 @@ class HttpSite final : public Site {
 std::string words_of(const std::string& body, const std::vector<std::string>& secrets) {
     const S3Error error = parse_s3_error(body);
     if (!error.code.empty()) return one_line(redacted(error.code + ": " + error.message, secrets));
-    if (body.starts_with("<?xml")) return "";
-    // Of a page of HTML the text alone.
-    std::string text;
-    bool is_tag = false;
-    for (const char c : body) {
-        is_tag = c == '<' || (is_tag && c != '>');
-        if (is_tag)
-            text += ' ';
-        else if (c != '>')
-            text += c;
-    }
-    return one_line(redacted(std::move(text), secrets), 120);
+    // A page of HTML, or other XML, says at length what the status says.
+    const std::size_t begin = body.find_first_not_of(" \t\r\n");
+    if (begin != std::string::npos && body[begin] == '<') return "";
+    return one_line(redacted(body, secrets), 120);
 }
 
 std::unique_ptr<Site> open_http_site(const Url& url, bool is_folder) {

@@ -154,13 +154,23 @@ class UrlOpening {
             return indexed(store->text(sample_index_name, largest_index), store->shown(sample_index_name));
         } catch (const Error& error) {
             // Any other failure must not let the listed objects pass for the samples of an index.
-            if (!url_.is_s3() || error.status() != Status::not_found) throw;
+            if (error.status() != Status::not_found) throw;
+            if (!url_.is_s3()) throw lacks_index(store->shown(sample_index_name));
         }
         Catalog catalog = catalog_of(store->list());
         return source(std::move(store), std::move(catalog));
     }
 
   private:
+    static Error lacks_index(const std::string& shown) {
+        return {
+            Status::not_found,
+            fmt::format("{}: there is none, and a folder at http:// or https:// needs an index: make one "
+                        "with hocket-cache index INDEX URL..., and upload it as {}, or give it as --index "
+                        "(source_index)",
+                        shown, sample_index_name)};
+    }
+
     std::unique_ptr<ObjectStore> folder() const {
         return std::make_unique<ObjectStore>(url_, true, timeout_);
     }
