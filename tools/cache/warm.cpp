@@ -30,6 +30,17 @@ constexpr std::uint64_t most_failures = 1000;  // beyond this the source is at f
 constexpr std::chrono::milliseconds shortest_pause{10}, pause_of_start{1};
 constexpr int pause_per_look = 10;
 
+// Samples that failed for one reason. Their texts differ in numbers alone: of samples, objects and times.
+struct Failure {
+    std::string text;  // of the first
+    std::uint64_t count;
+};
+
+std::string without_numbers(std::string text) {
+    std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
+    return text;
+}
+
 // The threads that get the samples of a cache, each one sample at a time. So no thread holds memory while it
 // waits for more, and it is known which sample failed.
 class Loading {
@@ -59,7 +70,7 @@ class Loading {
     std::uint64_t count() const { return count_; }
     std::uint64_t failed() const { return failed_; }
     Step step() const { return {done_ + failed_, count_, done_, bytes_}; }
-    std::vector<std::string> failures() const {  // the first few
+    std::vector<Failure> failures() const {  // the first few kinds
         const std::lock_guard lock(mutex_);
         return failures_;
     }
@@ -85,7 +96,14 @@ class Loading {
 
     void note(const std::string& text) {
         const std::lock_guard lock(mutex_);
-        if (failures_.size() < named_failures) failures_.push_back(text);
+        const auto is_alike = [kind = without_numbers(text)](const Failure& failure) {
+            return without_numbers(failure.text) == kind;
+        };
+        const auto known = std::ranges::find_if(failures_, is_alike);
+        if (known != failures_.end())
+            ++known->count;
+        else if (failures_.size() < named_failures)
+            failures_.push_back({text, 1});
         ++failed_;
     }
 
@@ -95,7 +113,7 @@ class Loading {
     std::atomic<bool> stopped_ = false;
     std::atomic<std::uint64_t> next_ = 0, done_ = 0, failed_ = 0, bytes_ = 0;
     mutable std::mutex mutex_;
-    std::vector<std::string> failures_;
+    std::vector<Failure> failures_;
     std::vector<std::jthread> threads_;
 };
 
@@ -152,9 +170,13 @@ void complain(const std::string& text) {
 }
 
 void complain_of_failures(const Loading& loading, const hkt_cache_stats& stats) {
-    for (const std::string& failure : loading.failures()) complain(failure);
-    if (loading.failed() > named_failures)
-        complain(fmt::format("... and {} more failed", loading.failed() - named_failures));
+    std::uint64_t others = loading.failed();
+    for (const Failure& failure : loading.failures()) {
+        complain(failure.text);
+        if (failure.count > 1) complain(fmt::format("... and {} more failed like it", failure.count - 1));
+        others -= failure.count;
+    }
+    if (others > 0) complain(fmt::format("... and {} more failed", others));
     if (loading.failed() >= most_failures && !loading.has_ended())
         complain(fmt::format("given up after {} failures", loading.failed()));
     if (stats.peer_failures > 0)
