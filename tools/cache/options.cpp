@@ -28,8 +28,8 @@ constexpr const char* examples = R"(Examples:
 
 Sizes: bytes, or with a unit: KB, MB, GB, TB are powers of 1000, KiB, MiB, GiB, TiB of 1024,
 and so are the letters alone.
-It ends with 0; with 1 if something failed or is lost; with 2 if the command line is wrong; with 128 + the
-signal's number if one ended warm or verify early.)";
+It ends with 0; with 1 if something failed, or verify found damage of which the folder has no intact copy;
+with 2 if the command line is wrong; with 128 + the signal's number if one ended warm or verify early.)";
 
 std::string refuse_zero(std::string& text) {
     return text == "0" ? "a limit of 0 bytes has no room; leave it out for the default" : "";
@@ -46,7 +46,9 @@ class Parser {
         warm->add_option("--servers", options_.servers,
                          "HOST:PORT,HOST:PORT of hocket-cache serve, asked before the source")
             ->envname("HOCKET_CACHE_SERVERS");
-        auto* stat = add(Command::stat, "stat", "Shows what lies in the folder, of all datasets");
+        auto* stat = add(Command::stat, "stat",
+                         "Shows what lies in the folder, of all datasets; does not read the samples, so it "
+                         "finds less damage than verify");
         stat->add_flag("--json", options_.json, "as JSON");
         auto* verify =
             add(Command::verify, "verify", "Reads and checks all that lies in the folder; changes nothing");
