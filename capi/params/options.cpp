@@ -112,7 +112,7 @@ params::ServerOptions options_of_server(const hkt_params_server_options& given) 
             "hkt_params_server_options.listen is not set: the address to listen at, such as [::]:7000, which "
             "is all of this host's");
     std::string listen = given.listen;
-    if (listen.front() == ':') listen = "[::]" + listen;
+    if (listen.rfind(':') == 0) listen = "[::]" + listen;  // and not of "::1:7000"
     options.rack = capi::text_of(given.rack);
     options.listen = endpoint_of("hkt_params_server_options.listen", listen);
     if (!capi::text_of(given.join).empty())
@@ -161,7 +161,8 @@ milliseconds timeout_of(const char* name, std::int64_t given) {
 transport::Endpoint endpoint_of(const std::string& name, const std::string& text) {
     const auto endpoint = transport::Endpoint::parse(text);
     if (!endpoint)
-        refuse(fmt::format("{} is \"{}\"; it must be an address such as 10.0.0.4:7000", name, text));
+        refuse(fmt::format("{} is \"{}\"; it must be an address such as 10.0.0.4:7000 or [fd00::4]:7000",
+                           name, text));
     return *endpoint;
 }
 

@@ -500,6 +500,8 @@ TEST_CASE("warm asks the servers that a job would ask") {
     const auto wrong = run(words, {{"HOCKET_SECRET", "s"}, {"HOCKET_CACHE_SERVERS", "bla"}});
     CHECK(wrong.exit_code == 1);
     CHECK_THAT(wrong.err, Contains("\"bla\" is no server"));
+    const auto bare = run(words, {{"HOCKET_SECRET", "s"}, {"HOCKET_CACHE_SERVERS", "::1:7000"}});
+    CHECK_THAT(bare.err, Contains("\"::1:7000\" is no server") && Contains("[fd00::5]:7000"));
 }
 
 TEST_CASE("Ctrl-C keeps what is there") {

@@ -104,7 +104,7 @@ std::vector<Endpoint> parse_servers(std::string_view text) {
             throw Error(
                 Status::invalid_argument,
                 fmt::format("\"{}\" is no server of samples; HOCKET_CACHE_SERVERS "
-                            "(hkt_cache_options.servers) is a list such as \"10.0.0.4:7000,10.0.0.5:7000\"",
+                            "(hkt_cache_options.servers) is a list such as \"10.0.0.4:7000,[fd00::5]:7000\"",
                             one));
         servers.push_back(std::move(*server));
     }

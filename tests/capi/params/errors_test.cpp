@@ -110,6 +110,8 @@ TEST_CASE("a server's options that make no sense are refused") {
     refused("checkpoint_every");
     options.checkpoints = "/no/such/folder";
     refused("/no/such/folder", HKT_ERROR_IO);
+    options.listen = "::1:47111";
+    refused("is \"::1:47111\"; it must be an address such as 10.0.0.4:7000 or [fd00::4]:7000");
     options.listen = "203.0.113.1:0";
     refused("203.0.113.1", HKT_ERROR_BOOTSTRAP);
     unsetenv("HOCKET_SECRET");
