@@ -115,10 +115,12 @@ bool Admission::take(Stranger& stranger, const Frame& frame) {
     stranger.known.hello = decode_hello(frame.payload);
     const std::uint32_t offered = stranger.known.hello.ciphers;
     if (terms_.encrypts != (offered != 0)) {
-        turn_away(stranger,
-                  fmt::format("HOCKET_ENCRYPTION is {} where the connection was accepted and {} where "
-                              "it was begun; set it alike in all processes of a job",
-                              terms_.encrypts ? "on" : "off", terms_.encrypts ? "off" : "on"));
+        const auto text = [this](const char* host, const char* guest) {
+            return fmt::format("HOCKET_ENCRYPTION is {} {} and {} {}; set it alike in all processes of a job",
+                               terms_.encrypts ? "on" : "off", host, terms_.encrypts ? "off" : "on", guest);
+        };
+        tell(stranger, text("there", "here"));
+        drop(stranger, text("here", "there"));
         return false;
     }
     if (terms_.encrypts) {

@@ -285,8 +285,7 @@ TEST_CASE("both ends must want the same, and say so") {
     const Meeting meeting = meet(guest, !guest);
     CHECK(meeting.hosts.empty());
     CHECK(meeting.guest_error ==
-          fmt::format("HOCKET_ENCRYPTION is {} where the connection was accepted and {} where it was begun; "
-                      "set it alike in all processes of a job",
+          fmt::format("HOCKET_ENCRYPTION is {} there and {} here; set it alike in all processes of a job",
                       guest ? "off" : "on", guest ? "on" : "off"));
 }
 
