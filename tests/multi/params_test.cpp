@@ -286,7 +286,7 @@ TEST_CASE("a server that finds no first one says so, once and when it is asked")
     const auto finished = lonely.finish(20s);
     CHECK(finished.exit_code == 0);
     CHECK_THAT(finished.err,
-               Contains("hocket params: a server without a number: there is no way to the first "
+               Contains("hocket-params: a server without a number: there is no way to the first "
                         "server; it tries again: 127.0.0.1:1: Connection refused"));
     CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
 }
@@ -317,7 +317,7 @@ TEST_CASE("servers that are stopped say no more, and one that is killed is named
         CHECK(eventually([&] { return shown_by(address).find("2 of 3 servers") != std::string::npos; }));
         kill(first.pid(), SIGTERM);
         CHECK_THAT(first.finish(20s).err,
-                   Contains("hocket params: server 0: the connection with server 1 ("));
+                   Contains("hocket-params: server 0: the connection with server 1 ("));
     }
 }
 
@@ -429,10 +429,10 @@ TEST_CASE("a worker that waits for its server says for what") {
     close(own);
     close(file);
     CHECK(status == HKT_ERROR_BOOTSTRAP);
-    CHECK_THAT(hkt_last_error(), Contains("127.0.0.1:1: Connection refused"));
+    CHECK_THAT(hkt_last_error(), Contains("127.0.0.1:1: Connection refused; is one running there?"));
     std::ifstream written(log);
     const std::string text{std::istreambuf_iterator<char>(written), {}};
-    CHECK_THAT(text, Contains("hocket params: worker: there is no way to the parameter server 127.0.0.1:1: "
+    CHECK_THAT(text, Contains("hocket-params: worker: there is no way to the parameter server 127.0.0.1:1: "
                               "Connection refused; it tries again for "));
     CHECK(std::count(text.begin(), text.end(), '\n') == 1);
 }
@@ -701,7 +701,7 @@ TEST_CASE("a server ends with a signal, and says what is wrong with its options"
     CHECK(server.finish(20s).exit_code == 0);
     const auto gone = run({HOCKET_PARAMS, "status", address, "--timeout-ms", "500"}, 20s, secret);
     CHECK(gone.exit_code == 1);
-    CHECK_THAT(gone.err, Contains(address));
+    CHECK_THAT(gone.err, Contains(address) && Contains("; is one running there?\n"));
 
     CHECK(run(serve({"--restore"}), 20s, secret).exit_code == 2);
     const auto nowhere = run(serve({"--checkpoints", "/nowhere"}), 20s, secret);

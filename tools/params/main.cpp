@@ -1,6 +1,4 @@
 // hocket-params: serves the weights of a model, and shows a service's state, through the public C ABI only.
-#include <fmt/format.h>
-
 #include <stdexcept>
 
 #include "tools/params/commands.hpp"
@@ -9,8 +7,7 @@
 namespace hocket::params_tool {
 
 void check(hkt_status status) {
-    if (status < 0)
-        throw std::runtime_error(fmt::format("{} ({})", hkt_last_error(), hkt_error_string(status)));
+    if (status < 0) throw std::runtime_error(hkt_last_error());
 }
 
 }  // namespace hocket::params_tool

@@ -255,7 +255,7 @@ bool Front::has_left() const {
 void Front::lost(Link& link) {
     std::erase_if(callers_, [&](const Caller& caller) { return caller.link == &link; });
     if (const auto index = index_of(link)) {
-        log_line("hocket params: server 0: the connection with server {} ({}) broke", *index,
+        log_line("hocket-params: server 0: the connection with server {} ({}) broke", *index,
                  known_[*index].at);
         forget(known_[*index]);
     }

@@ -50,7 +50,7 @@ void ServerService::dialled_first(Dialling::Result result) {
         if (!shard_ && !is_done_ && (result.is_refused || Time::now() > first_deadline_))
             throw Error(Status::bootstrap, "there is no way to the first server: " + result.error);
         if (first_trouble_.empty() && !first_has_left_)
-            log_line("hocket params: {}: there is no way to the first server; it tries again: {}", own_name(),
+            log_line("hocket-params: {}: there is no way to the first server; it tries again: {}", own_name(),
                      result.error);
         first_trouble_ = result.error;
         return dial_first_later();
@@ -177,7 +177,7 @@ void ServerService::received(Link& link, Message message) try {
 }
 
 void ServerService::drop(Link& link, const std::string& why) {
-    log_line("hocket params: {}: ends a connection: {}", own_name(), why);
+    log_line("hocket-params: {}: ends a connection: {}", own_name(), why);
     link.close();
     broke(link, why);
 }
@@ -187,7 +187,7 @@ void ServerService::broke(Link& link, const std::string& why) {
         first_deadline_ = Time::now() + options_.timeout;
         if (is_unused_) return;
         if (!is_done_ && !first_has_left_)
-            log_line("hocket params: {}: the connection with the first server broke: {}", own_name(), why);
+            log_line("hocket-params: {}: the connection with the first server broke: {}", own_name(), why);
         return dial_first_later();
     }
     forget(link, why);

@@ -280,7 +280,7 @@ void ServerService::have_shard(ShardName name, std::optional<Clock> clock) {
                 shard_->tell_all(Json{{"say", "trouble"}, {"why", trouble}});
             shard_->know_whole_rounds(checkpoints_->whole_rounds());
             if (error.empty()) return shard_->keep_what_lacks(snapshot);
-            log_line("hocket params: {}: has no new checkpoint: {}", own_name(), error);
+            log_line("hocket-params: {}: has no new checkpoint: {}", own_name(), error);
         });
 }
 
@@ -317,7 +317,7 @@ void ServerService::write_last_checkpoint() try {
     if (checkpoints_ && shard_->has_begun()) checkpoints_->finish(shard_->snapshot());
 } catch (const Error& error) {
     last_checkpoint_trouble_ = error.what();
-    log_line("hocket params: {}: has written no last checkpoint: {}", own_name(), error.what());
+    log_line("hocket-params: {}: has written no last checkpoint: {}", own_name(), error.what());
 }
 
 }  // namespace hocket::params

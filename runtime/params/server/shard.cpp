@@ -375,7 +375,7 @@ void Shard::deliver() {
     if (!root_) return;
     for (const Lost& lost : root_->lost()) {
         lost_.push_back(text_of(lost));
-        log_line("hocket params: server {}: {}", index_, lost_.back());
+        log_line("hocket-params: server {}: {}", index_, lost_.back());
         tell_all(Json{{"say", "lost"}, {"what", lost_.back()}});
     }
     for (const Letter& letter : root_->letters()) {
@@ -424,7 +424,7 @@ void Shard::lost(Link& link, const std::string& why) {
     auto& [worker, standing] = *found;
     standing.link = nullptr;
     standing.gone_since = transport::Clock::now();
-    log_line("hocket params: server {}: the connection with worker {} ({}) broke: {}", index_, worker,
+    log_line("hocket-params: server {}: the connection with worker {} ({}) broke: {}", index_, worker,
              standing.at, why);
     if (giver_ == worker) {
         giver_.reset();
@@ -458,7 +458,7 @@ void Shard::tick(transport::Clock::time_point now) {
 void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point now) {
     const auto take_out = [&](const std::string& why) {
         const std::string at = standing.at.empty() ? "" : fmt::format(" ({})", standing.at);
-        log_line("hocket params: server {}: goes on without worker {}{}: {}", index_, worker, at, why);
+        log_line("hocket-params: server {}: goes on without worker {}{}: {}", index_, worker, at, why);
         if (standing.link) {
             standing.link->user = nullptr;
             standing.link->close_when_sent();
@@ -485,7 +485,7 @@ void Shard::tick(Worker worker, Standing& standing, transport::Clock::time_point
         return take_out(fmt::format("it has not answered for {} ms", silent_for.count()));
     if (!root_ || is_silent == standing.is_suspected) return;
     standing.is_suspected = is_silent;
-    log_line("hocket params: server {}: worker {} ({}) {}", index_, worker, standing.at,
+    log_line("hocket-params: server {}: worker {} ({}) {}", index_, worker, standing.at,
              is_silent ? "does not answer" : "answers again");
     is_silent ? root_->suspect(worker) : root_->trust(worker);
     deliver();

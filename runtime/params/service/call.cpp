@@ -55,7 +55,7 @@ transport::Socket dial_with_patience(transport::Dial dial, transport::Clock::tim
             transport::Clock::now() >= until)
             throw;
         log_line(
-            "hocket params: worker: there is no way to the parameter server {}: {}; it tries again for {}",
+            "hocket-params: worker: there is no way to the parameter server {}: {}; it tries again for {}",
             dial.to.text(), error.what(),
             transport::seconds_text(
                 std::chrono::ceil<std::chrono::seconds>(until - transport::Clock::now())));
@@ -76,9 +76,12 @@ transport::Socket call_server(const transport::Endpoint& server, const std::stri
         {.to = server, .secret = secret, .identity = identity(priority), .gone_for = gone_for},
         transport::Clock::now() + timeout);
 } catch (const transport::DialError& error) {
-    if (error.kind != transport::DialError::Kind::refused)
-        throw Error(Status::bootstrap, fmt::format("there is no way to the parameter server {}: {}",
-                                                   server.text(), error.what()));
+    if (error.kind != transport::DialError::Kind::refused) {
+        const bool is_unreachable = error.kind == transport::DialError::Kind::unreachable;
+        throw Error(Status::bootstrap,
+                    fmt::format("there is no way to the parameter server {}: {}{}", server.text(),
+                                error.what(), is_unreachable ? "; is one running there?" : ""));
+    }
     // The server refuses this process for its secret, or else for its version.
     const bool is_mismatch = error.what() != std::string(wrong_secret);
     throw Error(is_mismatch ? Status::mismatch : Status::bootstrap,

@@ -148,7 +148,7 @@ void Upstream::server_has_moved(const std::string& at) {
 
 void Upstream::lost_server(const std::string& why) {
     if (is_leaving_) return;
-    log_line("hocket params: worker {}: the connection with server {} ({}) broke: {}", self_.number,
+    log_line("hocket-params: worker {}: the connection with server {} ({}) broke: {}", self_.number,
              server_index_, at_, why);
     ++reconnections_;
     is_reserved_ = false;
@@ -198,7 +198,7 @@ void Upstream::take_note(const Json& note) {
     else if (say == "flushing")
         is_flushing_ = true;
     else if (say == "lost")
-        log_line("hocket params: worker {}: server {} ({}) says: {}", self_.number, server_index_, at_,
+        log_line("hocket-params: worker {}: server {} ({}) says: {}", self_.number, server_index_, at_,
                  transport::printable(note.at("what").get<std::string>()));
     else if (say == "trouble")
         note.at("why").get_to(trouble_);

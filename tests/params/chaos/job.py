@@ -345,7 +345,7 @@ class Job:
             raise Failure("end", f"worker {worker.slot} has ended with {code}")
 
     def take_error_line(self, name, line):
-        if line.startswith("hocket params: ") and "goes on without worker " in line:
+        if line.startswith("hocket-params: ") and "goes on without worker " in line:
             given_up = re.search(r"goes on without worker (\d+)", line)
             if given_up is None:
                 raise RuntimeError(f"{name} does not say which worker was given up: {line}")
