@@ -29,6 +29,19 @@ TEST_CASE("help is text alone, and no mistake") {
     }
 }
 
+TEST_CASE("each tool tells its version in the same words") {
+    for (const std::string& tool : Words{HOCKET_RUN, HOCKET_BENCH, HOCKET_TUNE, HOCKET_SCHEDC, HOCKET_CACHE,
+                                         HOCKET_OVERLAP, HOCKET_PARAMS}) {
+        const std::string name = std::filesystem::path(tool).filename();
+        const auto told = hocket::test::run({tool, "--version"}, 20s);
+        CAPTURE(tool, told.err);
+        CHECK(told.exit_code == 0);
+        CHECK(std::regex_match(told.out, std::regex(name + " [0-9]+\\.[0-9]+\\.[0-9]+\n")));
+        const auto help = hocket::test::run({tool, "--help"}, 20s);
+        CHECK(std::regex_search(help.out, std::regex("--version +print the version, and exit\n")));
+    }
+}
+
 TEST_CASE("output that cannot be written is an error, with a reason") {
     const std::string schedules = HOCKET_SCHEDULES;
     for (const std::string& command :

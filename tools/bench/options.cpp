@@ -14,6 +14,7 @@
 #include "runtime/base/log.hpp"
 #include "tools/bench/data.hpp"
 #include "tools/quantity_options.hpp"
+#include "tools/version_option.hpp"
 
 namespace hocket::bench {
 namespace {
@@ -155,6 +156,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
     app.add_option("--json", options.json_file, "write everything to this file too");
     app.add_flag("-v,--verbose", options.verbose,
                  "print rank 0's steps, and for each size the schedule and why");
+    tools::add_version(app, "hocket-bench");
     try {
         app.parse(argc, argv);
         options.min_bytes = dsl::parse_size(min);

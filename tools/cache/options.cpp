@@ -5,9 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <stdexcept>
 
-#include "capi/hocket.h"
 #include "tools/address.hpp"
 #include "tools/quantity_options.hpp"
+#include "tools/version_option.hpp"
 
 namespace hocket::cache_tool {
 namespace {
@@ -40,7 +40,7 @@ class Parser {
     explicit Parser(Options& options) : options_(options) {
         app_.require_subcommand(1);
         app_.footer(examples);
-        app_.set_version_flag("--version", fmt::format("hocket-cache {}", hkt_version()));
+        tools::add_version(app_, "hocket-cache");
         auto* warm = add(Command::warm, "warm", "Loads all samples of a source onto the disk");
         add_cache_options(*warm);
         warm->add_option("--servers", options_.servers,

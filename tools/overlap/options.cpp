@@ -4,8 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "capi/hocket.h"
 #include "tools/quantity_options.hpp"
+#include "tools/version_option.hpp"
 
 namespace hocket::overlap_tool {
 namespace {
@@ -30,7 +30,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     CLI::App app{about, "hocket-overlap"};
     app.require_subcommand(1);
     app.footer(examples);
-    app.set_version_flag("--version", fmt::format("hocket-overlap {}", hkt_version()));
+    tools::add_version(app, "hocket-overlap");
 
     auto* plan =
         app.add_subcommand("plan", "Shows the plan of each method for a profile, and how long it takes");

@@ -5,8 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <stdexcept>
 
-#include "capi/hocket.h"
 #include "tools/address.hpp"
+#include "tools/version_option.hpp"
 
 namespace hocket::params_tool {
 namespace {
@@ -58,7 +58,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     Options options;
     CLI::App app{about, "hocket-params"};
     app.require_subcommand(1);
-    app.set_version_flag("--version", fmt::format("hocket-params {}", hkt_version()));
+    tools::add_version(app, "hocket-params");
 
     auto* serve = app.add_subcommand("serve", "Keeps a share of the weights, until SIGINT or SIGTERM");
     serve->callback([&] {

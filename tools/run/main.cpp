@@ -24,6 +24,7 @@
 #include "tools/run/report.hpp"
 #include "tools/run/trace.hpp"
 #include "tools/tool.hpp"
+#include "tools/version_option.hpp"
 
 namespace hocket::tools {
 namespace {
@@ -467,6 +468,7 @@ int main_of(int argc, char** argv) {
            "start nothing; put the traces of this folder together, of ranks on any hosts (HOCKET_TRACE), "
            "in the file of --trace")
         ->needs(trace_file);
+    tools::add_version(app, "hocket-run");
     app.prefix_command();
     app.footer(
         "Usage: hocket-run -n N [OPTIONS] PROGRAM [ARGS...]\n"

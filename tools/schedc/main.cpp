@@ -16,6 +16,7 @@
 #include "tools/schedc/simulate.hpp"
 #include "tools/schedc/synthesize.hpp"
 #include "tools/tool.hpp"
+#include "tools/version_option.hpp"
 
 using namespace hocket;
 
@@ -219,7 +220,7 @@ void describe_synthesize(CLI::App& app, tools::SynthesizeRequest& request) {
 int run(int argc, char** argv, tools::Colour& colour) {
     CLI::App app{"Checks, explains and predicts Hocket's schedules."};
     app.require_subcommand(1);
-    app.set_version_flag("--version", "schedc " HOCKET_VERSION, "print the version, and exit");
+    tools::add_version(app, "schedc");
     tools::CheckRequest check;
     tools::ExplainOptions explain;
     CLI::App* check_app =

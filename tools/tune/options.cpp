@@ -8,6 +8,7 @@
 #include "capi/vocabulary.hpp"
 #include "runtime/base/log.hpp"
 #include "tools/quantity_options.hpp"
+#include "tools/version_option.hpp"
 
 namespace hocket::tune {
 namespace {
@@ -52,6 +53,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         "file");
     for (const char* other : {"--output", "--collective", "--minbytes", "--maxbytes", "--stepfactor"})
         topology->excludes(other);
+    tools::add_version(app, "hocket-tune");
     try {
         app.parse(argc, argv);
         if (options.min_bytes < 1 || options.min_bytes > options.max_bytes ||
