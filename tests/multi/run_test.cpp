@@ -85,6 +85,12 @@ TEST_CASE("rank 0 alone inherits the listening socket") {
     CHECK(second == std::vector<std::string>{"0"});
 }
 
+TEST_CASE("rank 0 alone reads the standard input") {
+    const auto result = hocket::test::run({"sh", "-c", "echo hello | \"$0\" -n 3 cat", HOCKET_RUN}, 30s);
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == "[0] hello\n");
+}
+
 TEST_CASE("lines stay whole, streams apart, and a last line without an end is printed") {
     const auto result = run_job({"-n", "3"},
                                 "i=0; while [ $i -lt 200 ]; do printf 'left'; printf '%s\\n' ' right'; "

@@ -475,7 +475,9 @@ int main_of(int argc, char** argv) {
         "Exit code: the first failing rank's (128 + signal if it was killed), 124 after a timeout, 125 if\n"
         "the output cannot be written, else 0.\n"
         "The ranks get RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and\n"
-        "HOCKET_SECRET; rank 0 gets a listening socket in HOCKET_LISTEN_FD.");
+        "HOCKET_SECRET; rank 0 gets a listening socket in HOCKET_LISTEN_FD.\n"
+        "Rank 0 also gets hocket-run's standard input, unless that is a terminal; for the others it is "
+        "empty.");
     try {
         app.parse(argc, argv);
         if (!report_of.empty()) return print_report(report_of);
