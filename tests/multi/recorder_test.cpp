@@ -1,4 +1,5 @@
 // Why a job is slow or stuck: hocket-run --report, and the recordings behind it, with real ranks.
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -268,6 +269,17 @@ TEST_CASE("a file named request in the folder asks for the recordings") {
         CHECK(one.at("reason") == "request");
         CHECK(one.at("request").get<std::string>().starts_with("please "));
     }
+    // The same after a loss of rank 1, which stopped the others: no other rank is to blame.
+    const Folder after_loss;
+    for (Json one : folder.recordings()) {
+        one["lost"] = 1;
+        one["idle"] = true;
+        const int rank = one.at("origin").at("rank");
+        std::ofstream(fmt::format("{}/rank-{}.pid-{}.0.json", after_loss.path(), rank, rank + 1)) << one;
+    }
+    const Finished loss = hocket::test::run({HOCKET_RUN, "--report-of", after_loss.path()}, 20s);
+    CHECK_THAT(loss.out,
+               Contains("rank 0, since") && !Contains("no thread is in") && !Contains("in the end"));
 }
 
 TEST_CASE("a FIFO among recordings is passed over and named") {

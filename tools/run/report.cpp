@@ -58,6 +58,7 @@ class Analysis {
             if (!tells_how_it_stood(*recording)) continue;
             known_.insert(rank);
             if (const Collective* one = current(*recording)) numbers_.insert(one->number);
+            if (recording->lost >= 0) lost_.insert(recording->lost);
         }
     }
 
@@ -179,7 +180,7 @@ class Analysis {
         const Collective& one = *find(recording, number);
         const record::Place& place = *one.times.place;
         line("    rank {}, since {}: {}", rank, seconds(recording.written - one.times.started), place.doing);
-        if (recording.is_idle)
+        if (recording.is_idle && lost_.empty())
             line(
                 "      and no thread is in a call of this communicator that would move it "
                 "(HOCKET_PROGRESS=thread does){}",
@@ -249,7 +250,8 @@ class Analysis {
         return std::nullopt;
     }
 
-    // Follows the waiting from each rank to one that waits for none, or around a cycle.
+    // Follows the waiting from each rank to one that waits for none, or around a cycle. After a loss the
+    // ranks stop one after another, so only the waiting that ends at a lost rank says something.
     void add_end_of_waiting() {
         std::map<int, std::vector<int>> waiting_by_end;
         for (int rank = 0; rank < size(); ++rank) {
@@ -257,7 +259,8 @@ class Analysis {
             int at = rank;
             while (passed.insert(at).second)
                 if (const auto next = awaited_by(at)) at = *next;
-            if (at != rank && !awaited_by(at)) waiting_by_end[at].push_back(rank);
+            if (at != rank && !awaited_by(at) && (lost_.empty() || lost_.contains(at)))
+                waiting_by_end[at].push_back(rank);
         }
         for (const auto& [end, ranks] : waiting_by_end)
             line("  so {} wait{} in the end for rank {}", transport::all_ranks_text(ranks),
@@ -268,6 +271,7 @@ class Analysis {
     const std::vector<Recording>& all_;
     const EndingOf& ending_of_;
     std::set<int> known_;
+    std::set<int> lost_;               // ranks that others have lost
     std::set<std::uint64_t> numbers_;  // of the operations that ranks are in
     bool has_messages_ = false;
     std::string text_;
