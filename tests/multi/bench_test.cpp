@@ -243,6 +243,20 @@ TEST_CASE("both providers are right") {
     CHECK(json["provider"] == (provider == "tcp" ? "tcp" : "tcp;ofi_rxm"));
 }
 
+TEST_CASE("the bench's own collectives do not run by HOCKET_SCHEDULE") {
+    const std::string file = std::string(HOCKET_TEST_FOLDER) + "/two_levels_alone.sched";
+    std::ofstream(file) << "schedule two all_reduce(x) where levels.count == 2 {\n"
+                           "    all_reduce x over levels[0] using ring\n"
+                           "    all_reduce x over levels[1] using ring\n"
+                           "}\n";
+    const std::map<std::string, std::string> by_file{{"HOCKET_SCHEDULE", file}};
+    CHECK(bench(2, "broadcast", {"-b", "8", "-e", "1K"}, by_file)["rows"].size() > 1);
+    const auto refused = hocket::test::run(
+        {HOCKET_RUN, "-n", "2", "--timeout", "30", HOCKET_BENCH, "all_reduce"}, 40s, by_file);
+    CHECK(refused.exit_code == 1);
+    CHECK(refused.err.find(file) != std::string::npos);
+}
+
 TEST_CASE("a schedule that does not exist is an error that names it, on every rank") {
     const auto result = hocket::test::run({HOCKET_RUN, "-n", "2", "--timeout", "30", HOCKET_BENCH,
                                            "all_reduce", "--schedule", "no_such_schedule"},

@@ -42,6 +42,10 @@ Comm join(const Options& options);
 Plan make_plan(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op, int root,
                hkt_executor executor);
 
+// All-reduces the bench's own numbers in place, by the schedule that Hocket chooses: HOCKET_SCHEDULE is for
+// what is measured. Throws std::runtime_error that begins with `what`. Collective.
+void combine(hkt_comm* comm, void* numbers, std::size_t count, hkt_type type, hkt_op op, const char* what);
+
 // Returns true if `holds` is true on every rank. Collective.
 bool all_agree(hkt_comm* comm, bool holds);
 

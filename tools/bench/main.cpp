@@ -116,8 +116,7 @@ class Bench {
         runner.run(layout, buffers.send(), buffers.recv());
         std::int64_t found[2] = {static_cast<std::int64_t>(count_wrong(layout, round_, buffers.result())),
                                  static_cast<std::int64_t>(buffers.out_of_bounds(round_))};
-        check(hkt_all_reduce(found, found, 2, HKT_INT64, HKT_SUM, comm_, nullptr), comm_,
-              "collecting the checks failed");
+        combine(comm_, found, 2, HKT_INT64, HKT_SUM, "collecting the checks failed");
         result.wrong = found[0];
         result.out_of_bounds = found[1];
     }
@@ -211,7 +210,7 @@ int run(Options options) {
         options.executors[0] =
             info(comm.get(), "executor") == "jit" ? HKT_EXECUTOR_JIT : HKT_EXECUTOR_INTERPRETER;
     const int first_root = std::max(options.root, 0);
-    // Comes before anything is started: the communicator would also use the schedule for its own collectives.
+    // Comes before anything is started: a schedule that does not exist is refused at once.
     const std::string schedule = usual_schedule(options, comm.get(), first_root);
     const auto json = open_json(options.json_file, comm.get());
     std::optional<Predictions> predictions;
