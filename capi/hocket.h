@@ -788,7 +788,8 @@ HKT_API hkt_status hkt_request_callback(hkt_request* request, void (*function)(v
 /* Options of a plan; start from HKT_PLAN_OPTIONS_INIT. */
 typedef struct hkt_plan_options {
     size_t size;                 /* sizeof(hkt_plan_options) */
-    const char* schedule;        /* null: the communicator's choice. Else it must exist for this very
+    const char* schedule;        /* null: the communicator's choice. "": Hocket's choice, also where the
+                                    communicator names a schedule. Else it must exist for this very
                                     collective, or making the plan fails with NOT_FOUND. A name in the library
                                     ("blueconnect"), one with arguments ("flat(ring, doubling)"), a file with one
                                     schedule of the collective ("my.sched"), or "FILE:NAME(ARGS)" */
