@@ -75,9 +75,10 @@ class Bootstrap {
                                                 std::optional<std::uint64_t> operation = std::nullopt) = 0;
 
     // A rendezvous of all ranks, independent of everything else, which may be given up and resumed. come():
-    // this rank has come to its next rendezvous, or to the same one as before if not all ranks had come to
-    // that. Thread-safe, never blocks. all_have_come() waits until all ranks have come to the rendezvous, and
-    // returns false if the time came first. Throws peer_lost, or bootstrap after a report.
+    // this rank has come to its next rendezvous, or to the same one as before if it has not been told yet
+    // that all had come to that: by all_have_come(), or by absent() without ranks. Thread-safe, never blocks.
+    // all_have_come() waits until all ranks have come to the rendezvous, and returns false if the time came
+    // first. Throws peer_lost, or bootstrap after a report.
     virtual void come() = 0;
     virtual bool all_have_come(std::chrono::steady_clock::time_point until) = 0;
     // Asks rank 0 and returns the ranks that have not come to the rendezvous, ascending; nullopt if rank 0

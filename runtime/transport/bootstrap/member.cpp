@@ -73,7 +73,8 @@ std::vector<std::string> Member::all_gather(std::string_view mine, std::chrono::
 
 void Member::come() {
     const std::lock_guard lock(mutex_);
-    if (rendezvous_ > met_) return;  // this rank is already there
+    if (has_come_) return;  // also if all have come since: this rank has not heard of it
+    has_come_ = true;
     ++rendezvous_;
     has_to_come_ = true;
     wake_.raise();
@@ -83,8 +84,9 @@ bool Member::all_have_come(Clock::time_point until) {
     std::unique_lock lock(mutex_);
     while (met_ < rendezvous_) {
         throw_if_broken();
-        if (changed_.wait_until(lock, until) == std::cv_status::timeout) return met_ >= rendezvous_;
+        if (changed_.wait_until(lock, until) == std::cv_status::timeout && met_ < rendezvous_) return false;
     }
+    has_come_ = false;
     return true;
 }
 
@@ -98,8 +100,9 @@ std::optional<std::vector<int>> Member::absent(std::chrono::milliseconds patienc
         throw_if_broken();
         if (changed_.wait_until(lock, until) == std::cv_status::timeout) break;
     }
-    if (met_ >= rendezvous_) return std::vector<int>();
-    return std::exchange(absent_, std::nullopt);
+    if (met_ < rendezvous_) return std::exchange(absent_, std::nullopt);
+    has_come_ = false;
+    return std::vector<int>();
 }
 
 void Member::throw_if_hopeless() const {

@@ -111,6 +111,7 @@ class Member : public Bootstrap {
     bool gather_broken_ = false;
     // Rendezvous are numbered from 1. This rank has come to `rendezvous_`; all have come to `met_`.
     std::uint32_t rendezvous_ = 0, met_ = 0;
+    bool has_come_ = false;                          // until this rank has been told that all have come
     bool has_to_come_ = false, has_to_ask_ = false;  // the thread must tell rank 0
     std::vector<std::uint32_t> come_;                // rank 0: by rank, the last rendezvous that it came to
     std::optional<std::vector<int>> absent_;         // the answer to the last question, if it has arrived

@@ -210,6 +210,37 @@ TEST_CASE("a stopped rank is found by its silence") {
         }
 }
 
+TEST_CASE("a rendezvous that is over before a rank resumes it keeps the ranks in step") {
+    const int impatient = GENERATE(0, 1);
+    const Tally given_up, over, resumed, came_again;
+    require_success(run_job(3, [&](Rank rank) -> std::string {
+        const auto soon = [] { return Clock::now() + 200ms; };
+        const auto later = [] { return Clock::now() + 15s; };
+        if (rank.rank != impatient) given_up.await(1);
+        rank.job.come();
+        if (rank.rank == impatient) {
+            expect(!rank.job.all_have_come(soon()), "not all to have come");
+            expect(rank.job.absent(5s) != std::vector<int>(), "some to be absent");
+            given_up.add();
+            over.await(2);
+            rank.job.come();
+            expect(rank.job.all_have_come(later()), "the resumed rendezvous to be over");
+            resumed.add();
+            came_again.await(2);
+            rank.job.come();
+        } else {
+            expect(rank.job.all_have_come(later()), "all to come");
+            over.add();
+            resumed.await(1);
+            rank.job.come();
+            expect(!rank.job.all_have_come(soon()), "a rank that resumed to be at the first rendezvous");
+            came_again.add();
+        }
+        expect(rank.job.all_have_come(later()), "all to come again");
+        return "";
+    }));
+}
+
 TEST_CASE("all_gather ends at its deadline when a rank does not come") {
     require_success(run_job(2, [](Rank rank) {
         if (rank.rank == 1) {
