@@ -29,6 +29,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string did_you_mean(std::string_view text, const std::vector<std::string>& names) {
+    if (text.size() == 1) return "";
     std::size_t least = std::max<std::size_t>(1, text.size() / 3) + 1;
     std::string_view closest;
     for (const std::string& name : names)

@@ -8,7 +8,8 @@
 namespace hocket::dsl {
 
 // Returns " (did you mean 'ring'?)" for "rnig": the name that takes the fewest changes of one character, or
-// exchanges of two neighbours. Returns "" if all names take more than a third of the text's characters.
+// exchanges of two neighbours. Returns "" if all names take more than a third of the text's characters, and
+// for a single letter, which any other one is close to.
 std::string did_you_mean(std::string_view text, const std::vector<std::string>& names);
 
 }  // namespace hocket::dsl

@@ -15,13 +15,19 @@ namespace {
 
 constexpr std::size_t work_of_a_look = 1 << 8;  // between two reads of the clock
 
-// Returns the end of a transfer as `where` can compare it, for numbers do not wrap around there.
+// Returns the end of a transfer as a condition can compare it, for numbers do not wrap around there.
 std::string member_text(const ast::Expression& end, std::int64_t value, const Arena& arena) {
     using Kind = ast::Expression::Kind;
     const std::string text = folded_text(end.span);
     const bool is_simple = end.kind == Kind::name || end.kind == Kind::integer;
     if (is_simple && value >= 0 && value < arena.group.size) return text;
     return fmt::format("{} mod {}", is_simple ? text : "(" + text + ")", arena.size);
+}
+
+// where_sees: names in the transfer are known in the head of its each.
+std::string hint_to_exclude(const std::string& source, const std::string& destination, bool where_sees) {
+    if (source == destination) return "both ends are the same member: name another one";
+    return fmt::format("exclude it: {} {} != {}", where_sees ? "each ... where" : "if", destination, source);
 }
 
 }  // namespace
@@ -73,7 +79,7 @@ std::uint32_t Transfers::origin_index(Span transfer, Span call) {
 }
 
 void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena,
-                        bool in_each) {
+                        bool where_sees) {
     const Evaluator evaluate = evaluator(scope, &arena);
     const Rank size = arena.group.size;
     const std::int64_t from = evaluate.integer(transfer.source), to = evaluate.integer(transfer.destination);
@@ -87,9 +93,8 @@ void Transfers::lay_out(const ast::Transfer& transfer, Span span, const Scope& s
     if (source == destination && region == target)
         throw DiagnosticError(span,
                               fmt::format("member {} of a group of {} sends to itself", source_member, size),
-                              fmt::format("exclude it: {} {} != {}", in_each ? "each ... where" : "if",
-                                          member_text(transfer.destination, to, arena),
-                                          member_text(transfer.source, from, arena)));
+                              hint_to_exclude(member_text(transfer.source, from, arena),
+                                              member_text(transfer.destination, to, arena), where_sees));
     if (region != target) check_alike(transfer, region, target);
     if (region != target && !graph_.extras.empty())
         throw DiagnosticError(span, "a schedule cannot both move data to other places and compute",
@@ -292,7 +297,7 @@ class EachRunner {
                 statements(evaluator_.truth(choice->condition) ? choice->body : choice->otherwise);
             else
                 transfers_.lay_out(std::get<ast::Transfer>(statement.node), statement.span, scope_, arena_,
-                                   true);
+                                   scope_.size() == mark_ + domains_.size() + each_.lets.size());
         }
         scope_.shrink(mark);
         transfers_.views_.shrink(views_mark);

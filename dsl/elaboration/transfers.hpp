@@ -68,7 +68,7 @@ class Transfers {
 
   private:
     friend class EachRunner;
-    void lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena, bool in_each);
+    void lay_out(const ast::Transfer& transfer, Span span, const Scope& scope, Arena& arena, bool where_sees);
     Chunks chunks(const ast::Expression& region, const Evaluator& evaluator, const Arena& arena) const;
     void check_alike(const ast::Transfer& transfer, std::uint32_t region, std::uint32_t target);
     std::uint32_t region_index(Arena& arena, Chunks chunks, Span span);

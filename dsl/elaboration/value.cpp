@@ -202,10 +202,8 @@ Value Evaluator::name(const Expression& expression) const {
         for (const char* name : {"levels", "world", "ranks"}) known.emplace_back(name);
         for (const Level& level : topology_->levels) known.push_back(level.name);
     }
-    const bool is_letter = text.size() == 1;  // which any other one is close to
     throw DiagnosticError(
-        expression.span,
-        fmt::format("'{}' is not known here{}", text, is_letter ? "" : did_you_mean(text, known)),
+        expression.span, fmt::format("'{}' is not known here{}", text, did_you_mean(text, known)),
         known.empty() ? "no names are known here" : fmt::format("known here: {}", fmt::join(known, ", ")));
 }
 

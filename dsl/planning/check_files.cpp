@@ -222,10 +222,9 @@ class Checker {
             }
             if (done.empty()) throw runs_nowhere(schedule, *refusal);
             return {fmt::format("schedule {} {}", call.span.text(), name_of(schedule.collective)),
-                    "on " + done +
-                        (named.empty() || !options_.topologies.empty() ? "" : own_topologies_note) +
-                        (contract_of(schedule.collective).has_root() ? roots_tried(sizes) : ""),
-                    other_trials("topologies (-t)", schedule.parameters)};
+                    "on " + done + (contract_of(schedule.collective).has_root() ? roots_tried(sizes) : ""),
+                    other_trials("topologies (-t)", schedule.parameters),
+                    named.empty() || !options_.topologies.empty() ? "" : own_topologies_note};
         });
     }
 
@@ -330,6 +329,7 @@ class Checker {
     struct Finding {
         std::string what, where;  // as in RightDefinition
         std::string others;       // other trials, in words
+        std::string note = "";    // on where
     };
 
     template <typename Definition, typename Action>
@@ -342,7 +342,7 @@ class Checker {
             return;
         }
         ++result_.right;
-        listener_.right({path, finding.what, finding.where});
+        listener_.right({path, finding.what, finding.where + finding.note});
         if (options_.warns)
             needless_->was_tried(definition.span, finding.what, finding.where, finding.others);
     }

@@ -22,7 +22,7 @@ Report warning(Place place, std::string message, std::string hint, std::string_v
     return report;
 }
 
-// Returns where the headers of all definitions begin: what lies between two belongs to the first.
+// Returns where the headers of all definitions begin: text between two belongs to the first.
 std::set<std::uint32_t> headers_of(const ast::File& file) {
     std::set<std::uint32_t> begins;
     const auto add = [&](const auto& definitions) {

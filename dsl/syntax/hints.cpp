@@ -205,13 +205,25 @@ bool kind_without_parameters(const Site& site) {
     return false;
 }
 
+// There is a `where` in the same head already.
+bool follows_where(const Site& site) {
+    for (int back = -1; !site.text(back).empty(); --back) {
+        const std::string_view text = site.text(back);
+        if (text == "where") return true;
+        if (text == "{" || text == "}" || text == "each" || text == "->" || text == "+>") return false;
+    }
+    return false;
+}
+
 std::string of_statements(const Site& site) {
     const std::string_view text = site.text();
     if (text == ";" && kind_without_parameters(site))
         return "operators and collectives have no parameters: leave ';' and them out";
     if (text == ";") return "statements need no ';': leave it out";
     if (text == "where" && (site.expects("'}'") || site.expects("block") || site.expects("statement")))
-        return "`where` stands in the head of an each: each r in g where r != 0  x[r] : r -> 0";
+        return site.text(-1) == "}" || !follows_where(site)
+                   ? "`where` stands in the head of an each: each r in g where r != 0  x[r] : r -> 0"
+                   : "one `where` has all conditions: join them by `and`";
     if (text == ":" && (site.expects("block") || site.expects("statement")))
         return "a body needs no ':': it is a statement, or a block in braces";
     if (text == "let" && site.expects("'if'"))

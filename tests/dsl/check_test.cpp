@@ -179,7 +179,12 @@ TEST_CASE("transfers are checked where they stand") {
     const auto algorithm = [](const std::string& body) {
         return check_error("algorithm a all_gather(x) over g {" + body + "}", Collective::all_gather);
     };
-    CHECK_THAT(algorithm("each r in g x[r] : r -> r"), Contains("member 0 of a group of 4 sends to itself"));
+    CHECK_THAT(algorithm("each r in g x[r] : r -> r"), Contains("member 0 of a group of 4 sends to itself") &&
+                                                           Contains("hint: both ends are the same member"));
+    CHECK_THAT(algorithm("each r in g { let p = r / 2 * 2 x[r] : r -> p }"),
+               Contains("hint: exclude it: if p != r"));
+    CHECK_THAT(algorithm("each r in g let p = r / 2 * 2 x[r] : r -> p"),
+               Contains("hint: exclude it: each ... where p != r"));
     CHECK_THAT(algorithm("each r in g x[r] : r -> r + 4"),
                Contains("hint: exclude it: each ... where (r + 4) mod g.size != r") &&
                    Contains("note: algorithm a all_gather on topology 4 (levels: l0)"));

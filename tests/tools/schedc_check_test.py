@@ -117,7 +117,7 @@ class Files(Check):
         path = self.file("a.sched", RIGHT + "topology box { level box[5] {} }\n")
         note = "; only the file's own topologies (-t names others)"
         _, out, _ = schedc("check", f"{path}:all")
-        self.assertIn(f"on {path}:box{note}; every root\n", out)
+        self.assertIn(f"on {path}:box; every root{note}\n", out)
         self.assertNotIn(note, schedc("check", f"{path}:all", "-t", "3")[1])
 
     def test_a_fault_is_told_once(self):

@@ -67,8 +67,7 @@ void combine(hkt_comm* comm, void* numbers, std::size_t count, hkt_type type, hk
 
 bool all_agree(hkt_comm* comm, bool holds) {
     std::int32_t all = holds;
-    combine(comm, &all, 1, HKT_INT32, HKT_MIN,
-            "hocket-bench's own all_reduce, by which the ranks agree, failed");
+    combine(comm, &all, 1, HKT_INT32, HKT_MIN, "the all_reduce by which the ranks agree failed");
     return all == 1;
 }
 

@@ -9,6 +9,7 @@
 #include "capi/vocabulary.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/compute/kernels/selection.hpp"
+#include "tools/version_option.hpp"
 
 namespace hocket::bench {
 namespace {
@@ -43,6 +44,7 @@ std::optional<KernelOptions> parse_kernel_options(int argc, char** argv, int& ex
     const auto types = selectable_types();
     KernelOptions options;
     std::string kernel, type = "float32";
+    tools::add_version(app, "hocket-bench");
     app.add_option("KERNEL", kernel, "topk, scatter_add or norms")
         ->required()
         ->check(CLI::IsMember(kernels_by_name));

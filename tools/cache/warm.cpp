@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -30,15 +31,16 @@ constexpr std::uint64_t most_failures = 1000;  // beyond this the source is at f
 constexpr std::chrono::milliseconds shortest_pause{10}, pause_of_start{1};
 constexpr int pause_per_look = 10;
 
-// Samples that failed for one reason. Their texts differ in numbers alone: of samples, objects and times.
+// Samples that failed alike: their texts differ in numbers alone, of samples, objects and times.
 struct Failure {
     std::string text;  // of the first
     std::uint64_t count;
 };
 
-std::string without_numbers(std::string text) {
-    std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
-    return text;
+// The status that a server answered with is a part of the reason.
+std::string without_numbers(const std::string& text) {
+    static const std::regex numbers("(answered [0-9]+)|[0-9]+");
+    return std::regex_replace(text, numbers, "$1");
 }
 
 // The threads that get the samples of a cache, each one sample at a time. So no thread holds memory while it

@@ -103,8 +103,7 @@ class LevelMeter {
     void barrier() { check(hkt_barrier(comm_), comm_, "barrier failed"); }
 
     double highest(double value) {
-        check(hkt_all_reduce(&value, &value, 1, HKT_FLOAT64, HKT_MAX, comm_, nullptr), comm_,
-              "collecting the figures failed");
+        bench::combine(comm_, &value, 1, HKT_FLOAT64, HKT_MAX, "collecting the figures failed");
         return value;
     }
 

@@ -146,11 +146,10 @@ class Asking {
 
     const std::string& text_of(const Answer& answer) const {
         if (answer.status == ok && answer.failure.empty()) return answer.text;
-        const std::string why =
-            answer.status == 0 || answer.status == ok
-                ? answer.failure
-                : fmt::format("it answered {} ({})", answer.status, words_of(answer.text));
-        throw refused(why);
+        if (answer.status == 0 || answer.status == ok) throw refused(answer.failure);
+        const std::string words = words_of(answer.text);
+        throw refused(
+            fmt::format("it answered {}{}", answer.status, words.empty() ? "" : " (" + words + ")"));
     }
 
     template <typename Parse>

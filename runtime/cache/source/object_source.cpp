@@ -167,7 +167,7 @@ class UrlOpening {
             Status::not_found,
             fmt::format("{}: there is none, and a folder at http:// or https:// needs an index: make one "
                         "with hocket-cache index INDEX URL..., and upload it as {}, or give it as --index "
-                        "(source_index)",
+                        "(source_index); or check the address",
                         shown, sample_index_name)};
     }
 

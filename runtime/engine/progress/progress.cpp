@@ -476,7 +476,9 @@ record::Recording Progress::recording_now() const {
     recording.started = started_;
     recording.is_idle = !in_flight_.empty() && !is_attended();
     if (failure_) recording.failure = failure_->text;
-    if (const auto loss = bootstrap_.loss()) recording.lost = loss->rank;
+    // Ranks that have ended after a reported failure are lost because of it.
+    const auto loss = bootstrap_.reported() ? std::nullopt : bootstrap_.loss();
+    if (loss) recording.lost = loss->rank;
     return recording;
 }
 
@@ -534,6 +536,7 @@ std::unique_ptr<GatheredTensors> Progress::finish(MessageRequest& request) {
 template <typename Ended>
 void Progress::drive(Gate::Visit& visit, Clock::time_point until, Ended ended) {
     auto quiet_since = Clock::time_point::max(), watched = Clock::now();
+    yields_.begin_wait();
     while (!ended()) {
         visit.step_aside();
         if (ended()) return;  // a visitor may have completed the operation

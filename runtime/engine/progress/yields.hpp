@@ -21,6 +21,7 @@ class Yields {
           long_yield_(longest_yield * ranks_per_core),
           time_(most_) {}
 
+    void begin_wait() { has_yielded_ = false; }
     // Returns false if the rank had better sleep now. quiet: the time since something moved.
     bool may_go_on(Duration quiet) {
         if (quiet >= time_) return false;

@@ -16,6 +16,7 @@ std::optional<Endpoint> Endpoint::parse(std::string_view text) {
         host = host.substr(1, host.size() - 2);
     else if (host.find(':') != host.npos)
         return std::nullopt;  // of "::1:80" nobody knows where the port begins
+    if (host.find_first_of("[]") != host.npos) return std::nullopt;
     int port = -1;
     const char* const end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, port);

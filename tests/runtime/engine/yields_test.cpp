@@ -45,6 +45,10 @@ TEST_CASE("what moves without a yield says nothing of yields") {
     CHECK(yields.time() == time);
     for (int i = 0; i < 10; ++i) yields.note_sleep();
     CHECK(yields.time() == time);
+    yields.note_yield(1us);  // by a wait that ended because its time had come
+    yields.begin_wait();
+    yields.note_movement();
+    CHECK(yields.time() == time);
 }
 
 TEST_CASE("a rank that has a core always looks for several times the time of a wake-up") {
