@@ -1,7 +1,10 @@
 // Lays out a schedule's computations, and the buffers that they need.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
+#include <vector>
 
 #include "dsl/elaboration/formulas.hpp"
 #include "dsl/elaboration/transfers.hpp"
@@ -28,7 +31,29 @@ class Computations {
     // Throws DiagnosticError if `collective` cannot run on this buffer.
     void check_composition(ViewId view, Collective collective, Span span) const;
 
+    // A collective whose data travel in another format (packing.cpp): pack() makes each rank's pieces of
+    // them, which the collective moves, and unpack() adds up those that the rank has then.
+    //
+    // Packs the rank's part of the view, and adds the rest to the state of `keeping`. Returns the pieces: one
+    // for each member of the group in a reduce_scatter, otherwise one.
+    ViewId pack(const ast::Compose& compose, ViewId view, const Group& group, Span span, const Scope& scope);
+    // Sends each member of a group its pieces of the others.
+    void exchange(ViewId packed, const std::vector<Rank>& members, Span span);
+    // Assigns the sum of the pieces to the view, which is divided as after the collective. region: the view
+    // in the text.
+    void unpack(ViewId view, ViewId packed, const Group& group, Span span, Span region);
+
   private:
+    using PlaceOf = std::function<Region(Rank)>;
+    using PiecesOf = std::function<Region(Rank)>;  // that the rank holds of a selection or of packed values
+
+    WireFormat format_of(const ast::Expression& named, const Scope& scope) const;
+    std::optional<Operand> kept_by(const ast::Compose& compose, ViewId view, const Scope& scope);
+    Region piece_for(const ExtraBuffer& packed, Rank of, Rank member) const;
+    // Lays out an assignment with at most one sparse term. elements: the formula's.
+    void assign_to(std::int64_t target, const Formula& formula, std::vector<std::int64_t> elements,
+                   std::optional<Computation::Sparse> term, const PlaceOf& place, const PiecesOf& pieces,
+                   Span span);
     void select(const ast::Let& let, Span span, Scope& scope);
     void total(const ast::Let& let, Span span, Scope& scope);
     void refuse_own_collective(Span span) const;

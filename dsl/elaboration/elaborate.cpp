@@ -35,6 +35,8 @@ class Elaborator {
     void for_loop(const ast::For& loop, Scope& scope, Arena* arena);
     void parallel(const ast::Parallel& loop, Span span, Scope& scope, Arena* arena);
     void compose(const ast::Compose& compose, Span span, Scope& scope);
+    void compose_packed(const ast::Compose& compose, ViewId view, const Group& group, Span span,
+                        const Scope& scope);
     void run_algorithm(const Runnable& runnable, const Group& group, ViewId view, Rank root,
                        const std::vector<Rank>& anchors, Span call);
     void own_transfers(const ast::Statement& statement, Scope& scope);
@@ -324,6 +326,7 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
     const Rank root = named_root ? static_cast<Rank>(wrap(evaluate.integer(*named_root), graph_.ranks)) : 0;
     if (options_.symmetry && !view.is_everywhere())
         throw AsymmetryError(span, "only some of them hold the data here");
+    if (compose.format) return compose_packed(compose, reference->view, group, span, scope);
     view.divide(topology_, group, span);
     // Only groups that hold the data take part.
     std::vector<Rank> taking_part;
@@ -340,6 +343,42 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
         view.concentrate(topology_, group, root);
     else
         view.spread(group);
+}
+
+// The data travel in another format, in which a value is rounded once: algorithms that combine on the way
+// would round at each step.
+void Elaborator::compose_packed(const ast::Compose& compose, ViewId view, const Group& group, Span span,
+                                const Scope& scope) {
+    const bool scatters = compose.collective == Collective::reduce_scatter;
+    if (!scatters && compose.collective != Collective::all_gather)
+        throw DiagnosticError(compose.format->span,
+                              fmt::format("{} cannot travel in another format", name_of(compose.collective)),
+                              compose.collective == Collective::all_reduce
+                                  ? "reduce_scatter x over l as int8, and then all_gather x over l as int8"
+                                  : "reduce_scatter and all_gather can");
+    if (scatters && compose.algorithm)
+        throw DiagnosticError(
+            compose.algorithm->span,
+            "a reduce_scatter in another format has no algorithm: each rank sends each other "
+            "one its part, because sums on the way would be rounded again",
+            "leave `using` out");
+    if (group.size == 1) {
+        views_[view].divide(topology_, group, span);
+        return scatters ? views_[view].scatter(group) : views_[view].gather(group);
+    }
+    const ViewId packed = computations_.pack(compose, view, group, span, scope);
+    views_[view].divide(topology_, group, span);
+    if (scatters) {
+        for (const Rank rank : anchors(group))
+            computations_.exchange(packed, members_of(topology_, group, rank), span);
+        ++graph_.phases;
+        views_[view].scatter(group);
+    } else {
+        run_algorithm(algorithm_for(compose, group, scope, span), group, packed, 0, anchors(group), span);
+        views_[packed].gather(group);
+        views_[view].gather(group);
+    }
+    computations_.unpack(view, packed, group, span, compose.region.span);
 }
 
 void Elaborator::run_algorithm(const Runnable& runnable, const Group& group, ViewId view, Rank root,

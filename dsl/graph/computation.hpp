@@ -9,6 +9,7 @@
 
 #include "dsl/base/collective.hpp"
 #include "dsl/base/source.hpp"
+#include "dsl/base/wire_format.hpp"
 #include "dsl/graph/formula.hpp"
 #include "dsl/graph/region.hpp"
 
@@ -21,6 +22,7 @@ struct ExtraBuffer {
         state,      // like x; each rank keeps its region from one start to the next
         given,      // like x; the caller gives all of it at each start, the same on all ranks
         selection,  // one piece per rank: elements selected by magnitude from its region of another buffer
+        packed,     // `parts` pieces per rank: its region of another buffer, in `format`
         sums,       // one piece per rank: the sums over its region, one for each tensor
     };
     Kind kind = Kind::state;
@@ -30,8 +32,12 @@ struct ExtraBuffer {
     double density = 0;  // selection: the fraction of the elements that is selected
     // selection: if not negative, the index of the start's parameter that holds the density
     std::int32_t parameter = -1;
-    // By rank: the index (into StepGraph::regions) of the region of x that the rank keeps, selects from or
-    // sums. Empty for given buffers. A graph of one rank's steps has `missing` for all other ranks.
+    WireFormat format = {};  // packed
+    // packed: the equal parts of a rank's region, each of which is a piece with blocks of its own. Part i of
+    // rank r's lies at positions (r + i / parts) / ranks.
+    std::int64_t parts = 1;
+    // By rank: the index (into StepGraph::regions) of the region of x that the rank keeps, selects from,
+    // packs or sums. Empty for given buffers. A graph of one rank's steps has `missing` for all other ranks.
     std::vector<std::uint32_t> regions = {};
 
     bool is_like_x() const { return kind == Kind::state || kind == Kind::given; }
@@ -69,6 +75,18 @@ inline const ExtraBuffer* extra_at(const std::vector<ExtraBuffer>& extras, std::
     return buffer < first_extra || extras.empty() ? nullptr : &extras[extra_index(buffer)];
 }
 
+// A piece of a selection, of packed values or of sums.
+struct PieceOf {
+    Rank rank;
+    std::int64_t part;  // of the rank's, from 0: ExtraBuffer::parts
+};
+// Returns the piece that begins at a position, counted from the buffer's first.
+constexpr PieceOf piece_at(const ExtraBuffer& extra, const Rational& position, Rank ranks) {
+    const auto number = static_cast<std::int64_t>(
+        position.offset(static_cast<std::uint64_t>(ranks) * static_cast<std::uint64_t>(extra.parts)));
+    return {static_cast<Rank>(number / extra.parts), number % extra.parts};
+}
+
 // A selection is values and their indices.
 inline constexpr double index_bytes = 4;
 inline constexpr double usual_value_bytes = 4;  // where nobody has named a type
@@ -76,6 +94,8 @@ inline constexpr double usual_value_bytes = 4;  // where nobody has named a type
 // Returns the bytes of a piece relative to x's, if its region is that fraction of x. For estimates: a density
 // that is given at each start counts as 1 %, and sums as nothing.
 inline double share_of_piece(const ExtraBuffer& extra, double region, double value_bytes) {
+    if (extra.kind == ExtraBuffer::Kind::packed)
+        return extra.format.bytes_of_element() / value_bytes * region;
     if (extra.kind != ExtraBuffer::Kind::selection) return 0;
     return (1 + index_bytes / value_bytes) * region * (extra.parameter < 0 ? extra.density : 0.01);
 }
@@ -85,6 +105,7 @@ struct Computation {
     enum class Kind : std::uint8_t {
         assign,  // each element of the target becomes the formula's value; then the sparse terms are applied
         select,  // the target's piece becomes a selection of elements[0]
+        pack,    // the target's pieces become elements[0] in the target's format
         total,   // the target's piece becomes the sums of the formula over the elements of each tensor
     };
     struct Sparse {

@@ -73,7 +73,7 @@ struct StepGraph {
     // regions.
     std::vector<std::vector<std::uint32_t>> held;
     std::vector<std::string> parameters;  // the parameters that get a value at each start, by index
-    bool approximate = false;             // the result may lack elements that selections leave out
+    bool approximate = false;             // the result may lack what selections leave out
     bool lossy = false;                   // the content of states may be lost
     Span header;                          // of the schedule or algorithm
     std::string hint;                     // the likely cause if the result is wrong; may be empty

@@ -112,7 +112,7 @@ struct If {
     std::vector<Statement> body;
     std::vector<Statement> otherwise;
 };
-// `reduce_scatter x over l using ring`
+// `reduce_scatter x over l using ring`, or `all_gather x over l as int8 keeping e`
 struct Compose {
     Collective collective = Collective::all_reduce;
     std::optional<Name> own;  // the name of a collective that a file defines
@@ -121,6 +121,8 @@ struct Compose {
     // The root, if the collective has one: data come from it, or go to it.
     std::optional<Expression> from, to;
     std::optional<Expression> algorithm;
+    std::optional<Expression> format;  // `as int8`: in which the data travel
+    std::optional<Expression> kept;    // `keeping e`: the state that keeps what the format loses
 };
 // `x[c] : a +> b`, or `x[c] : a -> y[d] : b`
 struct Transfer {
@@ -182,7 +184,7 @@ struct Schedule {
     std::optional<Name> root;
     std::vector<Parameter> parameters;
     std::vector<Name> given;   // further buffers; every rank has all of them, with the same content
-    bool approximate = false;  // the result may lack elements of x that selections leave out
+    bool approximate = false;  // the result may lack what selections and narrower formats leave out
     bool lossy = false;        // the content of states may be lost, too
     std::optional<Expression> where;
     std::vector<Statement> body;

@@ -137,12 +137,14 @@ class Printer {
     }
     void print(int depth, Span span, const Compose& compose) {
         line(depth, span,
-             fmt::format("{} {} over {}{}{}", name_of(compose.collective, compose.own),
+             fmt::format("{} {} over {}{}{}{}{}", name_of(compose.collective, compose.own),
                          text_of(compose.region), text_of(compose.group),
                          compose.from ? " from " + text_of(*compose.from)
                          : compose.to ? " to " + text_of(*compose.to)
                                       : "",
-                         compose.algorithm ? " using " + text_of(*compose.algorithm) : ""));
+                         compose.algorithm ? " using " + text_of(*compose.algorithm) : "",
+                         compose.format ? " as " + text_of(*compose.format) : "",
+                         compose.kept ? " keeping " + text_of(*compose.kept) : ""));
     }
     void print(int depth, Span span, const Transfer& transfer) {
         line(depth, span,

@@ -448,7 +448,9 @@ const auto compose_def = ((collective[to(&ast::Compose::collective)] >> !x3::cha
                          keyword("over") > postfix[to(&ast::Compose::group)] >
                          -((keyword("from") > expression[to(&ast::Compose::from)]) |
                            (keyword("to") > expression[to(&ast::Compose::to)])) >
-                         -(keyword("using") > postfix[to(&ast::Compose::algorithm)]);
+                         -(keyword("using") > postfix[to(&ast::Compose::algorithm)]) >
+                         -(keyword("as") > postfix[to(&ast::Compose::format)] >
+                           -(keyword("keeping") > named[to(&ast::Compose::kept)]));
 const auto arrow_def = (x3::lit("->") >> x3::attr(false)) | (x3::lit("+>") >> x3::attr(true));
 // An expression after the arrow is a place if a rank follows it.
 const auto end_at_target = [](auto& context) {

@@ -132,7 +132,9 @@ class Finder {
     void visit(const ast::Compose& compose) {
         use(compose.region);
         use(compose.group);
-        for (const auto* part : {&compose.from, &compose.to, &compose.algorithm}) use(*part);
+        for (const auto* part :
+             {&compose.from, &compose.to, &compose.algorithm, &compose.format, &compose.kept})
+            use(*part);
     }
     void visit(const ast::Transfer& transfer) {
         use(transfer.region);

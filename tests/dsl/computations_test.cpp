@@ -45,6 +45,7 @@ TEST_CASE("statements that compute are read and printed as what they are") {
                   "  partition w over (p, q)\n"
                   "  state e like x\n"
                   "  e = 1e-3 * e + x / 2.5e+10 - dense(s) + -w\n"
+                  "  all_gather x over l using ring as int8(8*i) keeping e\n"
                   "  let s = mstopk(e, density)\n"
                   "  x = select(abs(x) > 1 and not (w == 0), max(x, -8), bfloat16(sum(n)))\n"
                   "}") ==
@@ -52,8 +53,9 @@ TEST_CASE("statements that compute are read and printed as what they are") {
           "   2:3     partition w over (p, q)\n"
           "   3:3     state e like x\n"
           "   4:3     e = ((((0.001 * e) + (x / 25000000000)) - dense(s)) + (- w))\n"
-          "   5:3     let s = mstopk(e, density)\n"
-          "   6:3     x = select(((abs(x) > 1) and (not (w == 0))), max(x, (- 8)), bfloat16(sum(n)))\n");
+          "   5:3     all_gather x over l using ring as int8((8 * i)) keeping e\n"
+          "   6:3     let s = mstopk(e, density)\n"
+          "   7:3     x = select(((abs(x) > 1) and (not (w == 0))), max(x, (- 8)), bfloat16(sum(n)))\n");
 }
 
 TEST_CASE("numbers with a point or an exponent are read to the last bit, and others stay whole") {
@@ -82,7 +84,7 @@ TEST_CASE("numbers with a point or an exponent are read to the last bit, and oth
 
 TEST_CASE("the words of computations are reserved, and their functions are not") {
     for (const char* const word :
-         {"state", "operator", "approximate", "lossy", "with", "like", "partition"}) {
+         {"state", "operator", "approximate", "lossy", "with", "like", "partition", "as", "keeping"}) {
         INFO(word);
         CHECK_THAT(parse_error(std::string("schedule s all_reduce(") + word + ") { }"),
                    Contains("expected a name here"));

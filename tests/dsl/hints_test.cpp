@@ -89,6 +89,10 @@ TEST_CASE("statements of other languages are answered with those of this one") {
                      "lets stand before `where`"),
         {"schedule s all_reduce(x) { all_reduce x on world }", 1, 41, "all_reduce x over world"},
         {"schedule s all_reduce(x) { all_reduce(x) }", 1, 42, "all_reduce x over world"},
+        {"schedule s all_gather(x) { all_gather x as int8 over world }", 1, 41,
+         "all_gather x over world as int8"},
+        {"schedule s all_gather(x) { all_gather x over world keeping e }", 1, 52, "as int8 keeping e"},
+        {"schedule s all_gather(x) { let as = 3 }", 1, 32, "'as' is a word of the language"},
     });
 }
 

@@ -153,7 +153,7 @@ void ComputationProof::assign(std::size_t index, const SelectionProof::Pieces& p
             of = scalars;
             const SymbolicValue value = sparse_.with_sparse(step, run_formula(step, atom), atom, pieces, of);
             add_elements(step, atom, of);
-            const std::size_t left_by = takes_away && sparse_.is_selected_from(step, atom, pieces)
+            const std::size_t left_by = takes_away && SelectionProof::is_selected_from(atom, pieces)
                                             ? subject_.extra_index(computation.sparse[0].buffer) + 1
                                             : 0;
             const TraitId result = traits_.intern(
@@ -180,14 +180,18 @@ void ComputationProof::keep_selection(const Step& step, const MadeOf& scalars) {
     const AtomRange atoms = subject_.regions[step.region].front();
     selection.begin = atoms.begin;
     selection.step = static_cast<std::uint32_t>(&step - graph_.steps.data());
-    const bool selects = computation.kind == Computation::Kind::select;
+    const bool selects = computation.kind == Computation::Kind::select,
+               packs = computation.kind == Computation::Kind::pack;
     for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
         const SymbolicValue value = run_formula(step, atom);
-        if (selects) {
+        if (selects || packs) {
             const std::size_t from =
                 subject_.place(step.source, subject_.mirrored(atom, computation.elements[0]));
-            sparse_.check_selectable(step, value, from);
-            sparse_.check_selected_once(step, value, atom, from);
+            // Packed values are all of the values, and may go on like others.
+            if (selects) {
+                sparse_.check_selectable(step, value, from);
+                sparse_.check_selected_once(step, value, atom, from);
+            }
             selection.entries.push_back({value.set, contents_.trait[from]});
             continue;
         }

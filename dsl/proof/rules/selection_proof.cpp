@@ -12,29 +12,35 @@ using Use = Computation::Sparse::Use;
 constexpr const char* how_to_take_away =
     "e = e - dense(s), or e = cleared(e, s), right after let s = mstopk(e, density)";
 
-// Returns, for each sparse term and each sum, the ranks whose pieces the rank holds.
+// Returns the atoms of x that a rank's piece was made of.
+AtomRange SelectionProof::atoms_of(const ExtraBuffer& extra, Rank rank, std::int64_t part) const {
+    const Interval& region = graph_.regions[extra.regions[static_cast<std::size_t>(rank)]].front();
+    return subject_.division.of(part_of(region, part, extra.parts));
+}
+
+// Returns, for each sparse term and each sum, the pieces that the rank holds.
 SelectionProof::Pieces SelectionProof::pieces_held(const Step& step) {
     const Computation& computation = graph_.computations[step.computation];
     Pieces all;
     for (const std::uint32_t region : graph_.held[step.held]) {
-        std::vector<std::uint32_t>& ranks = all.emplace_back();
+        std::vector<Piece>& pieces = all.emplace_back();
         const std::size_t term = all.size() - 1;
         const std::int64_t buffer = term < computation.sparse.size()
                                         ? computation.sparse[term].buffer
                                         : computation.scalars[term - computation.sparse.size()];
+        const ExtraBuffer& extra = *graph_.extra_at(buffer);
         for (const AtomRange range : subject_.regions[region])
             for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
                 const Rational in_buffer = subject_.division.boundaries()[atom] - Rational(buffer);
-                const auto rank =
-                    static_cast<std::uint32_t>(in_buffer.offset(static_cast<std::uint64_t>(graph_.ranks)));
+                const auto [rank, part] = piece_at(extra, in_buffer, graph_.ranks);
                 const std::size_t at = subject_.place(step.source, atom);
-                if (contents_.set[at] != sets_.single(static_cast<Rank>(rank)))
+                if (contents_.set[at] != sets_.single(rank))
                     subject_.refuse(step,
                                     fmt::format("rank {} reads the piece of rank {} of {}, which is not here",
-                                                step.source, rank, graph_.extra_at(buffer)->name),
+                                                step.source, rank, extra.name),
                                     contents_.last_write(at, "written by this"), "all_gather it first");
                 strands_.read(step, at);
-                ranks.push_back(rank);
+                pieces.push_back({rank, atoms_of(extra, rank, part)});
             }
     }
     return all;
@@ -49,13 +55,18 @@ SymbolicValue SelectionProof::with_selection(const Step& step, SymbolicValue val
     if (sum == Contributions::overlap)
         subject_.refuse(
             step,
-            fmt::format("rank {} adds the part of rank {} to {} a second time (from rank {}'s selection)",
+            fmt::format("rank {} adds the part of rank {} to {} a second time (from rank {}'s {})",
                         step.source, sets_.common(value.set, added),
-                        subject_.chunk_text(subject_.place(step.source, atom)), selected.rank),
-            {selections_.note(selected.selection, "selected here")});
+                        subject_.chunk_text(subject_.place(step.source, atom)), selected.piece.of,
+                        is_packed(selected.selection) ? "piece" : "selection"),
+            {selections_.note(selected.selection,
+                              is_packed(selected.selection) ? "sent here" : "selected here")});
     value.set = sum;
     value.is_uniform = false;
-    value.selected = traits_.with_piece(value.selected, selected.piece);
+    // Packed values may hold selections, which they bring along.
+    value.selected = is_packed(selected.selection)
+                         ? traits_.both_pieces(value.selected, traits_[selected.entry.trait].selected)
+                         : traits_.with_piece(value.selected, selected.number);
     return value;
 }
 
@@ -67,6 +78,8 @@ SymbolicValue SelectionProof::without_selection(const Step& step, SymbolicValue 
     check_rest_keeps_target(step, value, selected, atom);
     value.left_set = contents_.set[from];
     value.set = Contributions::of_none;
+    // What packing leaves of a sum of selections has not been sent.
+    if (is_packed(selected.selection)) value.selected = 0;
     return value;
 }
 
@@ -133,7 +146,7 @@ void SelectionProof::check_selected_alike(const Step& step, const Read& selected
         step,
         fmt::format("rank {} adds selections of {} that were not made of values calculated alike: {}",
                     step.source, subject_.chunk_text(subject_.place(step.source, atom)),
-                    contents_.difference_text(fmt::format("that of rank {}", selected.rank),
+                    contents_.difference_text(fmt::format("that of rank {}", selected.piece.of),
                                               traits_[selected.entry.trait].history, "another",
                                               traits_[first].history)),
         {selections_.note(selected.selection, "selected here")},
@@ -150,12 +163,12 @@ SymbolicValue SelectionProof::with_sparse(const Step& step, SymbolicValue value,
     for (std::size_t term = 0; term < computation.sparse.size(); ++term) {
         const auto [buffer, use] = computation.sparse[term];
         const auto extra = subject_.extra_index(buffer);
-        for (const std::uint32_t rank : pieces[term]) {
-            const std::uint32_t piece = selections_.piece(extra, static_cast<Rank>(rank));
-            const Selection& selection = selections_[piece];
-            check_lies_in_target(step, selection, rank);
-            if (!selection.has(atom)) continue;
-            const Read selected{selection, static_cast<Rank>(rank), piece, selection.at(atom)};
+        for (const Piece& piece : pieces[term]) {
+            const std::uint32_t number = selections_.piece(extra, piece.of);
+            const Selection& selection = selections_[number];
+            check_lies_in_target(step, selection, piece);
+            if (!piece.has(atom)) continue;
+            const Read selected{selection, number, piece, selection.at(atom)};
             if (!first) first = selected.entry.trait;
             check_selected_alike(step, selected, *first, atom);
             note_made_of(selected, of);
@@ -178,15 +191,15 @@ void SelectionProof::check_has_no_parts(const Step& step, const SymbolicValue& f
         {}, "x = sum(s) replaces the old values of x");
 }
 
-// Proves that all of a selection is added. rank: the one that selected it.
+// Proves that all of a piece is added.
 void SelectionProof::check_lies_in_target(const Step& step, const Selection& selection,
-                                          std::uint32_t rank) const {
+                                          const Piece& piece) const {
     const AtomRange& target = subject_.regions[step.region].front();
-    if (target.begin <= selection.begin && selection.begin + selection.entries.size() <= target.end) return;
+    if (target.begin <= piece.atoms.begin && piece.atoms.end <= target.end) return;
     subject_.refuse(
         step,
         fmt::format("rank {} adds the selection of rank {} to {}, but not all of its elements lie there",
-                    step.source, rank, subject_.chunk_text(subject_.place(step.source, target.begin))),
+                    step.source, piece.of, subject_.chunk_text(subject_.place(step.source, target.begin))),
         {selections_.note(selection, "selected here")},
         "gather selections over the levels over which x is not scattered");
 }
@@ -197,10 +210,27 @@ void SelectionProof::note_made_of(const Read& selected, MadeOf& of) {
     const Trait& from = traits_[selected.entry.trait];
     of.histories.push_back(
         traits_.history(select.computation, Traits::Use::selected_piece, {from.history}, select.origin));
-    // Elements that tie may be selected differently on each rank.
-    const auto rank = static_cast<std::uint32_t>(selected.rank);
-    of.values.push_back(traits_.value(select.computation, Traits::Use::selected_piece,
-                                      {rank, selected.entry.set, from.value}));
+    // Elements that tie may be selected differently on each rank. Equal values are packed alike, if all
+    // elements of their block are equal: its scale depends on them.
+    std::vector<std::uint32_t> values{selected.entry.set, from.value};
+    const ExtraBuffer& buffer = *graph_.extra_at(graph_.computations[select.computation].target);
+    if (is_packed(selected.selection) && !buffer.format.has_scales()) {
+        // Each value is rounded by itself.
+    } else if (is_packed(selected.selection)) {
+        const AtomRange atoms = selected.piece.atoms;
+        values.insert(values.end(), {atoms.begin, atoms.end});
+        for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
+            const Selection::Entry& entry = selected.selection.at(atom);
+            values.insert(values.end(), {entry.set, traits_[entry.trait].value});
+        }
+    } else {
+        values.push_back(static_cast<std::uint32_t>(selected.piece.of));
+    }
+    of.values.push_back(traits_.value(select.computation, Traits::Use::selected_piece, std::move(values)));
+}
+
+bool SelectionProof::is_packed(const Selection& selection) const {
+    return graph_.computations[graph_.steps[selection.step].computation].kind == Computation::Kind::pack;
 }
 
 // If several ranks make parts of one sum, anything else that each adds would be in the sum several times.
@@ -220,15 +250,15 @@ void SelectionProof::check_adds_to_nothing(const Step& step, const SymbolicValue
 
 // Proves that a sum over tensors is the same number on all ranks: it has every part of x exactly once, and
 // each part was calculated alike.
-void SelectionProof::check_sums(const Step& step, std::int64_t buffer,
-                                const std::vector<std::uint32_t>& pieces, MadeOf& of) {
+void SelectionProof::check_sums(const Step& step, std::int64_t buffer, const std::vector<Piece>& pieces,
+                                MadeOf& of) {
     const std::size_t number = subject_.extra_index(buffer);
     const ExtraBuffer& extra = graph_.extras[number];
     std::vector<bool> is_there(subject_.input.end, false);
     MadeOf parts;
     parts.values.push_back(static_cast<std::uint32_t>(number));
-    for (const std::uint32_t rank : pieces) {
-        const Selection& part = selections_.of(number, static_cast<Rank>(rank));
+    for (const Piece& piece : pieces) {
+        const Selection& part = selections_.of(number, piece.of);
         parts.values.push_back(part.begin);
         for (std::uint32_t i = 0; i < part.entries.size(); ++i) {
             const std::uint32_t atom = part.begin + i;
@@ -304,12 +334,9 @@ void SelectionProof::check_selected_once(const Step& step, const SymbolicValue& 
 }
 
 // Returns true if the first sparse term's selections include this atom.
-bool SelectionProof::is_selected_from(const Step& step, std::uint32_t atom, const Pieces& pieces) const {
-    const std::int64_t buffer = graph_.computations[step.computation].sparse[0].buffer;
-    const auto extra = subject_.extra_index(buffer);
-    return std::any_of(pieces[0].begin(), pieces[0].end(), [&](std::uint32_t rank) {
-        return selections_.of(extra, static_cast<Rank>(rank)).has(atom);
-    });
+bool SelectionProof::is_selected_from(std::uint32_t atom, const Pieces& pieces) {
+    return std::any_of(pieces[0].begin(), pieces[0].end(),
+                       [&](const Piece& piece) { return piece.has(atom); });
 }
 
 }  // namespace hocket::dsl

@@ -26,17 +26,22 @@ class SelectionProof {
           selections_(selections),
           states_(states) {}
 
-    // For each sparse term and each sum of a computation: the ranks whose pieces the rank holds.
-    using Pieces = std::vector<std::vector<std::uint32_t>>;
+    // A piece that a rank holds: `of` made it of these atoms of x.
+    struct Piece {
+        Rank of;
+        AtomRange atoms;
+        bool has(std::uint32_t atom) const { return atoms.begin <= atom && atom < atoms.end; }
+    };
+    // For each sparse term and each sum of a computation: the pieces that the rank holds.
+    using Pieces = std::vector<std::vector<Piece>>;
     Pieces pieces_held(const Step& step);
     // Proves that a sum over tensors is the same number on all ranks.
-    void check_sums(const Step& step, std::int64_t buffer, const std::vector<std::uint32_t>& pieces,
-                    MadeOf& of);
+    void check_sums(const Step& step, std::int64_t buffer, const std::vector<Piece>& pieces, MadeOf& of);
     // Returns the value of the formula with the computation's sparse terms applied.
     SymbolicValue with_sparse(const Step& step, SymbolicValue value, std::uint32_t atom, const Pieces& pieces,
                               MadeOf& of);
     // Returns true if the first sparse term's selections include this atom.
-    bool is_selected_from(const Step& step, std::uint32_t atom, const Pieces& pieces) const;
+    static bool is_selected_from(std::uint32_t atom, const Pieces& pieces);
     // Prove that a value may be selected from; `from` is its place.
     void check_selectable(const Step& step, const SymbolicValue& value, std::size_t from) const;
     void check_selected_once(const Step& step, const SymbolicValue& value, std::uint32_t atom,
@@ -46,8 +51,8 @@ class SelectionProof {
     // A selected piece that a computation reads.
     struct Read {
         const Selection& selection;
-        Rank rank;  // the rank that selected it
-        std::uint32_t piece;
+        std::uint32_t number;  // of its piece: Selections::piece()
+        Piece piece;
         const Selection::Entry& entry;
     };
     SymbolicValue with_selection(const Step& step, SymbolicValue value, const Read& selected,
@@ -60,8 +65,10 @@ class SelectionProof {
     void check_rest_keeps_target(const Step& step, const SymbolicValue& rest, const Read& selected,
                                  std::uint32_t atom) const;
     void note_made_of(const Read& selected, MadeOf& of);
+    bool is_packed(const Selection& selection) const;
     void check_has_no_parts(const Step& step, const SymbolicValue& formula, std::uint32_t atom) const;
-    void check_lies_in_target(const Step& step, const Selection& selection, std::uint32_t rank) const;
+    AtomRange atoms_of(const ExtraBuffer& extra, Rank rank, std::int64_t part) const;
+    void check_lies_in_target(const Step& step, const Selection& selection, const Piece& piece) const;
     void check_selected_alike(const Step& step, const Read& selected, TraitId first,
                               std::uint32_t atom) const;
     void check_adds_to_nothing(const Step& step, const SymbolicValue& formula, SetId set, std::uint32_t atom);

@@ -21,10 +21,21 @@ using Use = SparseTerm::Use;
     throw Error(Status::invalid_argument, text);
 }
 
+bool has(const dsl::RankProgram& program, dsl::Computation::Kind kind) {
+    return std::any_of(program.computations.begin(), program.computations.end(),
+                       [&](const auto& computation) { return computation.kind == kind; });
+}
 bool selects(const dsl::RankProgram& program) {
-    return std::any_of(program.computations.begin(), program.computations.end(), [](const auto& computation) {
-        return computation.kind == dsl::Computation::Kind::select;
-    });
+    return has(program, dsl::Computation::Kind::select);
+}
+bool packs(const dsl::RankProgram& program) {
+    return has(program, dsl::Computation::Kind::pack);
+}
+
+// True if the sparse terms are packed values: a schedule's statements use one kind or the other.
+bool adds_packed(const dsl::RankProgram& program, const dsl::Computation& computation) {
+    return !computation.sparse.empty() &&
+           program.extra_at(computation.sparse[0].buffer).buffer.kind == dsl::ExtraBuffer::Kind::packed;
 }
 
 // Larger than any number of elements.
@@ -48,6 +59,15 @@ void Computer::check(const dsl::RankProgram& program, DataType type, const Reduc
             "schedule {} selects by magnitude, which it can of float32, float16 and bfloat16, not "
             "of {}",
             program.schedule, name_of(type)));
+    if (packs(program) && !kernels::can_select(type))
+        refuse_arguments(fmt::format(
+            "schedule {} sends values in a narrower format, which it can of float32, float16 and bfloat16, "
+            "not of {}",
+            program.schedule, name_of(type)));
+    if (packs(program) && contract_of(program.collective).combines() && op != Reduction(ReduceOp::sum))
+        refuse_arguments(fmt::format(
+            "schedule {} adds up values in a narrower format, so its operator must be sum, not {}",
+            program.schedule, op.name()));
     if (selects(program) && contract_of(program.collective).combines() && op != Reduction(ReduceOp::sum))
         refuse_arguments(fmt::format("schedule {} adds up selections, so its operator must be sum, not {}",
                                      program.schedule, op.name()));
@@ -69,7 +89,7 @@ Computer::Computer(const dsl::RankProgram& program, DataType type, const Reducti
         ends_.push_back(end);
     }
     formulas_ = runners_of(program.computations, type, options.compiled);
-    if (type != working_type(type) && selects(program))
+    if (type != working_type(type) && (selects(program) || packs(program)))
         rounding_.emplace(the_element(), std::vector{working_type(type)}, type, options.compiled);
     find_feedback();
 }
@@ -102,6 +122,8 @@ void Computer::run(dsl::OpId id, const Start& start) const {
             return assign(op, start);
         case dsl::Computation::Kind::select:
             return select(op, start);
+        case dsl::Computation::Kind::pack:
+            return pack(op, start);
         case dsl::Computation::Kind::total:
             return total(op, start);
     }
@@ -153,10 +175,11 @@ void Computer::assign(const dsl::Op& op, const Start& start) const {
     const std::uint64_t first = element_of(op.part(0), type, start),
                         count =
                             (start.byte_offsets[op.end] - start.byte_offsets[op.begin]) / element_size(type);
-    std::vector<SparseTerm> terms = sparse_terms(op, start, first);
     // Most often the formula is the target itself, and only the sparse terms change it.
     const bool stays = computation.formula.items.size() == 1 && computation.elements.size() == 1 &&
                        computation.elements[0] == computation.target && at(op.reads[0][0], start) == target;
+    if (adds_packed(program_, computation)) return assign_packed(op, start, {target, first, count}, stays);
+    std::vector<SparseTerm> terms = sparse_terms(op, start, first);
     const bool rounds_once =
         type == working_type(type) || computation.sparse.empty() || (stays && terms.size() <= 1);
     if (!rounds_once) return assign_by_strips(op, start, terms, {target, first, count});

@@ -71,6 +71,11 @@ class Computer {
     void assign_by_strips(const dsl::Op& op, const Start& start, std::vector<SparseTerm>& terms,
                           const Target& target) const;
     void select(const dsl::Op& op, const Start& start) const;
+    // packed_values.cpp
+    void pack(const dsl::Op& op, const Start& start) const;
+    void assign_packed(const dsl::Op& op, const Start& start, const Target& target, bool stays) const;
+    struct PackedTerm;
+    std::vector<PackedTerm> packed_terms(const dsl::Op& op, const Start& start, std::uint64_t first) const;
     void total(const dsl::Op& op, const Start& start) const;
     void select_with_feedback(const dsl::Op& op, const Feedback& feedback, const Start& start) const;
 

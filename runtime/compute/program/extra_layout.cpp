@@ -29,14 +29,18 @@ ExtraLayout::ExtraLayout(const dsl::RankProgram& program, DataType type, const L
       begins_(program.extras.size()) {
     for (std::size_t i = 0; i < program.extras.size(); ++i) {
         const BufferKind kind = program.extras[i].buffer.kind;
-        if (kind != BufferKind::selection && kind != BufferKind::sums) continue;
-        for (dsl::Rank rank = 0; rank < program.ranks; ++rank) {
+        if (program.extras[i].buffer.is_like_x()) continue;
+        const std::int64_t parts = program.extras[i].buffer.parts;
+        for (std::int64_t number = 0; number < program.ranks * parts; ++number) {
+            const auto rank = static_cast<dsl::Rank>(number / parts);
             begins_[i].push_back(work_bytes_);
             std::uint64_t bytes = layout.count() > 0 ? tensors * sizeof(double) : 0;
             if (kind == BufferKind::selection) {
                 const std::uint64_t k = kernels::selected_of(region(i, rank).count, densities_[i]);
                 selected_[i].push_back(k);
                 bytes = bytes_of_values(k, type) + k * sizeof(std::uint32_t);
+            } else if (kind == BufferKind::packed) {
+                bytes = program.extras[i].buffer.format.bytes(region(i, {rank, number % parts}, parts).count);
             }
             work_bytes_ += round_up(bytes, piece_alignment);
         }
@@ -45,10 +49,16 @@ ExtraLayout::ExtraLayout(const dsl::RankProgram& program, DataType type, const L
     }
 }
 
-ExtraLayout::Stretch ExtraLayout::region(std::size_t extra, dsl::Rank rank) const {
-    const dsl::Interval& interval = program_->extras[extra].regions[static_cast<std::size_t>(rank)];
-    const std::uint64_t begin = layout_.offset(interval.begin);
-    return {begin, layout_.offset(interval.end) - begin};
+ExtraLayout::Stretch ExtraLayout::region(std::size_t extra, const dsl::PieceOf& piece,
+                                         std::int64_t parts) const {
+    const dsl::Interval& all = program_->extras[extra].regions[static_cast<std::size_t>(piece.rank)];
+    const dsl::Interval part = dsl::part_of(all, piece.part, parts);
+    const std::uint64_t begin = layout_.offset(part.begin);
+    return {begin, layout_.offset(part.end) - begin};
+}
+
+std::size_t ExtraLayout::piece_number(std::size_t extra, const dsl::PieceOf& piece) const {
+    return static_cast<std::size_t>(piece.rank * program_->extras[extra].buffer.parts + piece.part);
 }
 
 std::uint64_t ExtraLayout::offset(const dsl::Rational& position) const {
@@ -59,7 +69,8 @@ std::uint64_t ExtraLayout::offset(const dsl::Rational& position) const {
     const std::size_t extra = dsl::extra_index(buffer);
     const dsl::Rational within = position - dsl::Rational(buffer);
     if (begins_[extra].empty()) return layout_.offset(within) * element_;
-    return begins_[extra][within.offset(static_cast<std::uint64_t>(program_->ranks))];
+    // The end of the buffer is the beginning of a piece that does not exist.
+    return piece(extra, dsl::piece_at(program_->extras[extra].buffer, within, program_->ranks));
 }
 
 std::vector<double> densities_of(const dsl::RankProgram& program, const Arguments* arguments) {

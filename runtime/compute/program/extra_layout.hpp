@@ -3,7 +3,8 @@
 // States and given buffers have areas of their own; a position in them is at its fraction of the count, as in
 // x. Selections and sums are in the work area behind x, one piece per rank. A piece of a selection holds its
 // values and then, at a multiple of 4 bytes, their indices, which count from the beginning of the region that
-// the rank selected from. A piece of sums holds a float64 for each tensor.
+// the rank selected from. A piece of packed values holds the blocks of its format. A piece of sums holds a
+// float64 for each tensor.
 #pragma once
 
 #include <cstdint>
@@ -53,11 +54,19 @@ class ExtraLayout {
     struct Stretch {
         std::uint64_t begin, count;
     };
-    Stretch region(std::size_t extra, dsl::Rank rank) const;
+    Stretch region(std::size_t extra, dsl::Rank rank) const { return region(extra, {rank, 0}, 1); }
+    // The same of one of equal parts of the region.
+    Stretch region(std::size_t extra, const dsl::PieceOf& piece, std::int64_t parts) const;
+    // Returns the offset of a rank's piece in the work area.
+    std::uint64_t piece(std::size_t extra, const dsl::PieceOf& piece) const {
+        return begins_[extra][piece_number(extra, piece)];
+    }
 
     const std::vector<double>& densities() const { return densities_; }
 
   private:
+    std::size_t piece_number(std::size_t extra, const dsl::PieceOf& piece) const;
+
     const dsl::RankProgram* program_ = nullptr;
     Layout layout_{0};
     std::uint64_t element_ = 0, work_bytes_ = 0;

@@ -1,0 +1,145 @@
+// Collectives whose data travel in narrower formats: what is accepted, and the errors of what is not.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "dsl/projection/explain.hpp"
+#include "tests/dsl/errors.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket;
+using namespace hocket::test;
+using Catch::Matchers::Contains;
+using dsl::Collective;
+
+namespace {
+
+std::string verdict(const std::string& body, const std::string& topology = "4",
+                    Collective collective = Collective::all_reduce) {
+    const std::string root = dsl::contract_of(collective).has_root() ? ", root" : "";
+    return check_error("schedule t " + std::string(name_of(collective)) + "(x" + root +
+                           ") with w approximate {\n" + body + "\n}",
+                       collective, topology);
+}
+
+}  // namespace
+
+TEST_CASE("the library's schedules in narrower formats are right wherever they can run") {
+    for (const std::string& topology :
+         std::vector<std::string>{"1", "2", "3", "8", "2x2", "3x2", "2x3", "2x2x2", "16"})
+        for (const char* const format :
+             {"", "(bfloat16)", "(float8)", "(int4(8))", "(format = sign(4096))"}) {
+            INFO(format << " on " << topology);
+            const auto check = [&](Collective collective, const std::string& name) {
+                return error_of([&] { dsl::check_schedule(request(collective, name + format, topology)); });
+            };
+            CHECK(check(Collective::all_reduce, "quantised") == "");
+            CHECK(check(Collective::all_reduce, "quantised_lossy") == "");
+            CHECK(check(Collective::reduce_scatter, "quantised") == "");
+            CHECK(check(Collective::all_gather, "quantised") == "");
+            if (topology.size() == 3) CHECK(check(Collective::all_reduce, "quantised_hosts") == "");
+        }
+}
+
+TEST_CASE("formats mix with levels, plain collectives, selections and states") {
+    const std::string in = "reduce_scatter x over levels[0] as int8\n",
+                      out = "all_gather x over levels[0] as sign";
+    // Ranks of the other level pack equal values in equal blocks.
+    CHECK(verdict(in + "all_reduce x over levels[1]\n" + out, "2x2") == "");
+    CHECK(verdict(in + "reduce_scatter x over levels[1]\nall_gather x over levels[1] as float8\n" + out,
+                  "3x2") == "");
+    CHECK(verdict(in +
+                      "state e like x\ne = e + x\nlet s = mstopk(e, 0.5)\ne = e - dense(s)\n"
+                      "all_gather s over levels[1]\nx = sum(s)\n" +
+                      out,
+                  "2x3") == "");
+    CHECK(verdict("reduce_scatter x over world as int8\nlet n = total(x * x)\nall_gather n over world\n"
+                  "x = x / (1 + sqrt(sum(n)))\nall_gather x over world as int8") == "");
+    CHECK(verdict("state m like x\nm = 0.9 * m + x\nx = m\nstate e like x\n"
+                  "reduce_scatter x over world as int8 keeping e\nall_gather x over world") == "");
+    CHECK(verdict("reduce_scatter x over levels[1] as int8\nreduce_scatter x over levels[0] as int4", "2x3",
+                  Collective::reduce_scatter) == "");
+    CHECK(verdict("all_gather x over levels[0] using ring as bfloat16\nall_gather x over levels[1]", "2x3",
+                  Collective::all_gather) == "");
+    CHECK(verdict("for t in 0 ..< 3 { let y = x.part(t of 3)\nreduce_scatter y over world as int8\n"
+                  "all_gather y over world as int8 }") == "");
+}
+
+TEST_CASE("results that ranks would not have alike are refused") {
+    // Each rank of a host has its own sum, and the scale of a block depends on all of its elements.
+    CHECK_THAT(verdict("reduce_scatter x over levels[0] as int8\nall_gather x over levels[0] as int8", "2x2"),
+               Contains("missing the part of rank 2"));
+    CHECK_THAT(verdict("reduce_scatter x over world as int8\nx = x * x\nall_gather x over world as int8\n"
+                       "all_reduce x over world"),
+               Contains("a second time"));
+    // A half of each part is equal on both hosts, but not the other half: the scales differ.
+    const auto halves = [](const std::string& format) {
+        return verdict(
+            "reduce_scatter x over levels[0]\nlet y = x.part(0 of 2)\nall_reduce y over levels[1]\n"
+            "all_gather x over levels[0] as " +
+                format + "\nfor i in 0 ..< 2 { let z = x.part(2 * i + 1 of 4)\nall_reduce z over levels[1] }",
+            "2x2");
+    };
+    CHECK_THAT(halves("int8"), Contains("rank 0 and rank 2 end with different values in"));
+    CHECK(halves("bfloat16") == "");
+}
+
+TEST_CASE("a format that cannot be is refused at its place") {
+    CHECK_THAT(check_error("schedule t all_gather(x) { all_gather x over world as int8 }",
+                           Collective::all_gather, "2"),
+               Contains("1:55: error: a narrower format loses a part of each value") &&
+                   Contains("add `approximate` to the header"));
+    CHECK_THAT(verdict("all_reduce x over world as int8"),
+               Contains("all_reduce cannot travel in another format") &&
+                   Contains("reduce_scatter x over l as int8, and then all_gather x over l as int8"));
+    CHECK_THAT(verdict("broadcast x over world from root as int8", "4", Collective::broadcast),
+               Contains("broadcast cannot travel in another format") &&
+                   Contains("reduce_scatter and all_gather can"));
+    CHECK_THAT(verdict("reduce_scatter x over world using ring as int8"),
+               Contains("has no algorithm") && Contains("leave `using` out"));
+    CHECK_THAT(verdict("reduce_scatter x over world as int9"),
+               Contains("there is no format 'int9' (did you mean 'int8'?)") &&
+                   Contains("there are: bfloat16, float16, float8, int8, int4, sign"));
+    CHECK_THAT(verdict("reduce_scatter x over world as w"),
+               Contains("expected a format, but 'w' is a buffer"));
+    CHECK_THAT(verdict("reduce_scatter x over world as levels[0]"),
+               Contains("expected the name of a format"));
+    CHECK_THAT(verdict("reduce_scatter x over world as bfloat16(8)"), Contains("bfloat16 has no scales"));
+    CHECK_THAT(verdict("reduce_scatter x over world as int8(9)"),
+               Contains("a block of 9 elements: it can have 8 to 4096, in multiples of 8"));
+    CHECK_THAT(verdict("reduce_scatter x over world as int8(8192)"), Contains("a block of 8192 elements"));
+    CHECK_THAT(verdict("reduce_scatter x over world as int8(8, 8)"), Contains("int8 takes 1 argument"));
+    CHECK_THAT(verdict("all_gather x over world as int8"), Contains("there is nothing to gather"));
+    CHECK_THAT(verdict("reduce_scatter w over world as int8"), Contains("w is the same on all ranks"));
+    CHECK_THAT(verdict("reduce_scatter x over levels[0] as int8\nall_gather x over levels[0]", "4x2",
+                       Collective::reduce_scatter),
+               Contains("holds several stretches here"));
+}
+
+TEST_CASE("only a state for what travels keeps the rest, and only for the next start") {
+    CHECK_THAT(verdict("reduce_scatter x over world as int8 keeping x"),
+               Contains("only a state can keep what the format loses"));
+    CHECK_THAT(verdict("reduce_scatter x over world as int8 keeping w"), Contains("only a state can keep"));
+    CHECK_THAT(
+        verdict(
+            "state e like x\nreduce_scatter x over world as int8\nall_gather x over world as int8 keeping e"),
+        Contains("e keeps [0, 1) of rank 0, but [0, 1/4) travels") && Contains("made here"));
+    CHECK_THAT(verdict("state e like x\nreduce_scatter x over world as int8 keeping e\nx = x + e\nall_gather "
+                       "x over world"),
+               Contains("which holds the rest that x as int8(256) left for the next start") ||
+                   Contains("must be scattered alike"));
+    CHECK_THAT(
+        verdict("reduce_scatter x over world\nstate e like x\nall_gather x over world as int8 keeping e\n"
+                "partition x over world\nall_gather x over world as int8 keeping e"),
+        Contains("which holds the rest"));
+}
+
+TEST_CASE("explanations count the bytes that travel") {
+    const auto traffic = [](const std::string& schedule) {
+        return dsl::traffic_text(
+            dsl::check_schedule(request(Collective::all_reduce, schedule, "4"))->project(0));
+    };
+    CHECK_THAT(traffic("quantised"), Contains("sends 0.3809 x in 6 messages, receives 0.3809 x in 6"));
+    CHECK_THAT(traffic("quantised(bfloat16)"), Contains("sends 0.75 x"));
+    CHECK_THAT(traffic("quantised(sign)"), Contains("sends 0.05273 x"));
+}
