@@ -117,7 +117,16 @@ def powersgd(rank, size):
 
 def sparse_hook(rank, size, schedule):
     one = DistributedDataParallel(model())
-    hook = hocket.torch.sparse_hook(one, density=0.2, schedule=schedule)
+    keeps_going(one, hocket.torch.sparse_hook(one, density=0.2, schedule=schedule), rank, size)
+
+
+def quantised_hook(rank, size, format):
+    one = DistributedDataParallel(model())
+    keeps_going(one, hocket.torch.quantised_hook(one, format), rank, size)
+
+
+def keeps_going(one, hook, rank, size):
+    """The model learns, its ranks stay alike, and go on after a checkpoint."""
     optimizer = torch.optim.SGD(one.parameters(), 0.1)
     losses = train(one, optimizer, rank, size, [0, 1] * 20)
     same_on_all_ranks(one)
@@ -354,6 +363,12 @@ class Training(ranks.TestCase):
             with self.subTest(size=size, topology=topology, schedule=schedule):
                 with set_topology(topology):
                     self.check(size, sparse_hook, schedule)
+
+    def test_quantised_hook(self):
+        for size, topology, format in ((2, None, "int8"), (3, None, "sign"), (4, "2x2", "int4(64)"), (2, None, "bfloat16")):
+            with self.subTest(size=size, topology=topology, format=format):
+                with set_topology(topology):
+                    self.check(size, quantised_hook, format)
 
     def test_sparse_hook_of_two(self):
         for size, topology, schedule in ((2, None, None), (2, None, "naive_ag(0.1)"), (4, "2x2", None)):

@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed
 
 from .dynamo import make_opaque
-from .hooks import SparseHook, ddp_hook, sparse_hook
+from .hooks import SparseHook, ddp_hook, quantised_hook, sparse_hook
 from .measuring import measure_profile
 from .operations import NAME
 from .optimizer import ParamsOptimizer
@@ -19,7 +19,7 @@ from .options import Options
 from .planned import bucket_sizes, planned_ddp
 from .process_group import Backend, ProcessGroup, create
 
-__all__ = ["Backend", "Options", "ParamsOptimizer", "ProcessGroup", "SparseHook", "bucket_sizes", "ddp_hook", "measure_profile", "planned_ddp", "sparse_hook"]
+__all__ = ["Backend", "Options", "ParamsOptimizer", "ProcessGroup", "SparseHook", "bucket_sizes", "ddp_hook", "measure_profile", "planned_ddp", "quantised_hook", "sparse_hook"]
 
 
 def register() -> None:

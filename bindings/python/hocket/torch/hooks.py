@@ -1,8 +1,9 @@
-"""Hooks for DistributedDataParallel: averages that Hocket takes, and sparse sums.
+"""Hooks for DistributedDataParallel: averages that Hocket takes, sparse sums, and sums that travel in fewer bits.
 
     model = DistributedDataParallel(model)
-    hocket.torch.ddp_hook(model)                       # or
-    hook = hocket.torch.sparse_hook(model, density=0.01)
+    hocket.torch.ddp_hook(model)                           # or
+    hook = hocket.torch.sparse_hook(model, density=0.01)   # or
+    hook = hocket.torch.quantised_hook(model, format="int8")
 """
 from __future__ import annotations
 
@@ -51,9 +52,10 @@ class _Bucket:
 
 
 class SparseHook:
-    """Sums only the largest gradients. A rank keeps the rest, and adds it to the next step's gradients.
+    """Sums only the largest gradients, or all in fewer bits. A rank keeps the rest, and adds it to the next step's
+    gradients.
 
-    schedule    one of those of sparse.md, with its arguments; it may keep states, but take no parameters
+    schedule    one of those of sparse.md or quantised.md, with its arguments; it may keep states, but take no parameters
     names       of the parameters, by their ids: state_dict() has them
 
     The kept gradients belong to the parameters of a bucket. DistributedDataParallel makes other buckets after its first
@@ -153,10 +155,21 @@ def _sum_sparsely(hook, bucket):
 def sparse_hook(model: DistributedDataParallel, density: float = 0.01, schedule: str | None = None) -> SparseHook:
     """Makes the gradients of a DistributedDataParallel be summed sparsely, with error feedback. By default uses hitopk
     if the group has two levels of ranks (hosts, or a declared topology), and naive_ag if it has one."""
+    return _hook_of(model, schedule, f"hitopk({density})", f"naive_ag({density})")
+
+
+def quantised_hook(model: DistributedDataParallel, format: str = "int8", schedule: str | None = None) -> SparseHook:
+    """Makes the gradients of a DistributedDataParallel travel in fewer bits, with error feedback. format: bfloat16,
+    float16, float8, int8, int4 or sign, also "int8(64)" with 64 elements to a scale. By default uses quantised_hosts, in
+    which only what goes between hosts is narrower, if the group has two levels of ranks, and quantised if it has one."""
+    return _hook_of(model, schedule, f"quantised_hosts({format})", f"quantised({format})")
+
+
+def _hook_of(model, schedule, of_two_levels, of_others):
     group = _group_of(model)
     if schedule is None:
         levels = group._communicator.comm.info("topology").count("x") + 1
-        schedule = f"{'hitopk' if levels == 2 else 'naive_ag'}({density})"
+        schedule = of_two_levels if levels == 2 else of_others
     names = {id(parameter): name for name, parameter in model.module.named_parameters()}
     hook = SparseHook(group, schedule, names)
     model.register_comm_hook(hook, _sum_sparsely)
