@@ -3,10 +3,14 @@
 #include <barrier>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <utility>
 
+#include "runtime/compute/jit/code_cache.hpp"
 #include "runtime/compute/kernels/cpu/multiply.hpp"
 #include "runtime/engine/plan/address.hpp"
 #include "tests/support/random_elements.hpp"
@@ -24,6 +28,18 @@ std::uint64_t elements_of(dsl::Share share, const engine::Plan& plan, std::uint6
     return Layout(all).piece_count(plan.program().rank, plan.program().ranks);
 }
 
+// Compiles a kernel once, however many tests use it.
+jit::TwinCode twin_of(const jit::DeviceShape& shape, bool tells_accesses) {
+    struct Twin {
+        jit::Compiler compiler;
+        jit::TwinCode code = nullptr;
+    };
+    static std::map<std::pair<std::string, bool>, Twin> twins;
+    Twin& twin = twins[{jit::key_of(shape), tells_accesses}];
+    if (twin.code == nullptr) twin.code = twin.compiler.compile_twin(shape, tells_accesses);
+    return twin.code;
+}
+
 // thread: 0 for the rank's stream.
 RaceWatcher::Agent agent_of(std::size_t rank, std::size_t thread) {
     return rank * 1000 + thread;
@@ -34,7 +50,6 @@ RaceWatcher::Agent agent_of(std::size_t rank, std::size_t thread) {
 struct DeviceRanks::Rank {
     std::unique_ptr<engine::Plan> plan;
     std::shared_ptr<const engine::Binding> binding;
-    std::unique_ptr<jit::Compiler> compiler;
     jit::TwinCode code = nullptr;
     std::uint64_t shift = 0;                          // of the output, in bytes
     std::uint64_t begin = 0;                          // in place: of the input in the output, in bytes
@@ -214,9 +229,7 @@ void DeviceRanks::place(Rank& rank) {
     rank.staged.resize(jit::stages_output(program) ? rank.output * element : 0);
     rank.lines.assign(program.local_peers.size(), std::vector<jit::DeviceLine>(2 * most_stripes));
     const dsl::Formula formula = op_.defined() ? op_.defined()->formula : dsl::Formula();
-    rank.compiler = std::make_unique<jit::Compiler>();
-    rank.code = rank.compiler->compile_twin(jit::device_shape_of(program, type_, op_.built_in(), formula),
-                                            watcher_ != nullptr);
+    rank.code = twin_of(jit::device_shape_of(program, type_, op_.built_in(), formula), watcher_ != nullptr);
 }
 
 void DeviceRanks::place_areas(Rank& rank) {
