@@ -14,6 +14,7 @@
 #include "runtime/base/half.hpp"
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
@@ -178,9 +179,10 @@ TEST_CASE("operators of a schedule file combine what the ranks have, in the orde
     const OperatorFile file(operators);
     in_every_placement([&](hkt_comm* comm) {
         check_type<float>(comm, file);
-        check_type<double>(comm, file);
-        check_type<hocket::Float16>(comm, file);
-        check_type<hocket::BFloat16>(comm, file);
+        const int turn = is_long_form() ? -1 : hkt_comm_size(comm) % 3;  // usually, one of the others
+        if (turn <= 0) check_type<double>(comm, file);
+        if (turn < 0 || turn == 1) check_type<hocket::Float16>(comm, file);
+        if (turn < 0 || turn == 2) check_type<hocket::BFloat16>(comm, file);
     });
 }
 

@@ -13,6 +13,7 @@
 #include "dsl/elaboration/elaborate.hpp"
 #include "dsl/elaboration/find.hpp"
 #include "tests/dsl/errors.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -64,7 +65,7 @@ TEST_CASE("a slice goes on at the first chunk after the last one, wherever it be
     std::mt19937 random(7);
     for (const char* topology : {"2", "5", "8", "2x3", "3x2x2"}) {
         const Rank size = dsl::grid_topology(topology).ranks();
-        for (int round = 0; round < 40; ++round) {
+        for (int round = 0; round < test::in_long_form(40, 12); ++round) {
             const int first = static_cast<int>(random() % 41) - 20,
                       length = 1 + static_cast<int>(random() % size);
             const int turns = static_cast<int>(random() % 5) - 2;
@@ -466,7 +467,8 @@ class Pair {
 
 TEST_CASE("random branches, functions and lets make the transfers that are written out by hand") {
     std::size_t transfers = 0;
-    for (unsigned seed = 0; seed < 400; ++seed) {
+    const unsigned seeds = test::in_long_form(400u, 120u);
+    for (unsigned seed = 0; seed < seeds; ++seed) {
         const int size = 2 + static_cast<int>(seed % 6);
         Pair pair(seed, size);
         pair.make();
@@ -481,5 +483,5 @@ TEST_CASE("random branches, functions and lets make the transfers that are writt
             if (std::get<1>(step) == 1 || std::get<2>(step) == 1) own.push_back(step);
         REQUIRE(own == steps_of(pair.text, "a", Collective::all_reduce, topology, 1));
     }
-    CHECK(transfers > 2000);
+    CHECK(transfers > 5 * seeds);
 }

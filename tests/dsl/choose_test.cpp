@@ -10,6 +10,7 @@
 
 #include "dsl/planning/estimate.hpp"
 #include "tests/dsl/errors.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -87,9 +88,11 @@ TEST_CASE("on several hosts large buffers cross the links as few times as is pos
 }
 
 TEST_CASE("what is chosen can be asked for by its name, and is the same") {
+    int number = 0;
     for (const Collective collective : all_collectives)
         for (const char* topology : {"1", "2", "6", "4m", "3mx2h", "2mx3h@1Gb/s", "2x2x2", "bcube(3, 2)"})
             for (const std::uint64_t bytes : {std::uint64_t{8}, 32 * KiB, 64 * MiB}) {
+                if (number++ % test::in_long_form(1, 4) != 0) continue;
                 const dsl::Chosen choice = chosen(topology, bytes, collective);
                 const auto by_size = checked("", topology, bytes, collective);
                 const auto by_name = checked(choice.name, topology, bytes, collective);
@@ -189,9 +192,11 @@ TEST_CASE("the library's compared folder leaves all choices as they are without 
     namespace fs = std::filesystem;
     fs::copy(HOCKET_SCHEDULES_DIR, folder.path(), fs::copy_options::recursive);
     REQUIRE(fs::remove_all(folder.path() + "/compared") > 1);
+    int number = 0;
     for (const Collective collective : all_collectives)
         for (const char* topology : {"5", "4m", "3mx2h", "2mx4h@1Gb/s", "2x2x3"})
             for (const std::uint64_t bytes : {std::uint64_t{8}, 64 * KiB, 64 * MiB}) {
+                if (number++ % test::in_long_form(1, 4) != 0) continue;
                 dsl::PlanRequest request{collective, "", topology, {folder.path()}, 0};
                 request.bytes = bytes;
                 const auto without = dsl::check_schedule(request),
@@ -375,12 +380,14 @@ TEST_CASE("a schedule that is laid out is estimated as it is when it's a candida
 }
 
 TEST_CASE("a number of tiles is chosen for the size, and none of the others takes less time") {
+    int number = 0;
     for (const auto& [topology, collective] : {std::pair("3h", Collective::broadcast),
                                                {"16h", Collective::reduce},
                                                {"2mx4h@1Gb/s", Collective::broadcast},
                                                {"7", Collective::reduce}})
         for (const char* schedule : {"chain", "double_tree"})
             for (const std::uint64_t bytes : {std::uint64_t{8}, 256 * KiB, 16 * MiB}) {
+                if (number++ % test::in_long_form(1, 3) != 0) continue;
                 const auto seconds = [&](const std::string& name) {
                     const auto named = checked(name, topology, bytes, collective);
                     return dsl::estimate(named->graph(), named->levels(), double(bytes));
@@ -392,7 +399,9 @@ TEST_CASE("a number of tiles is chosen for the size, and none of the others take
                 CHECK(
                     checked(std::string(schedule) + "(tiles = auto)", topology, bytes, collective)->name() ==
                     name);
-                for (int tiles = 1; tiles <= 256 && tiles * 4 <= static_cast<double>(bytes); tiles *= 2)
+                for (int tiles = 1;
+                     tiles <= test::in_long_form(256, 64) && tiles * 4 <= static_cast<double>(bytes);
+                     tiles *= 2)
                     CHECK(best <= seconds(fmt::format("{}({})", schedule, tiles)) * (1 + 1e-9));
             }
     // As many as the links are fast: 16 tiles take almost twice as long.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/dsl/errors.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -357,7 +358,7 @@ TEST_CASE("the simulation of schedules that select notices what is sent twice, a
 TEST_CASE("in random schedules that are accepted each contribution is sent once, arrives, and is not lost") {
     const unsigned seed = GENERATE(1u, 2u, 3u, 4u);
     const char* const wanted = std::getenv("HOCKET_SELECTIONS");
-    const int programs = wanted ? std::atoi(wanted) / 4 : 1200;
+    const int programs = wanted ? std::atoi(wanted) / 4 : test::in_long_form(1200, 400);
     Generator generator(seed);
     int accepted = 0;
     for (int i = 0; i < programs; ++i) {

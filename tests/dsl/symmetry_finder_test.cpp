@@ -13,6 +13,7 @@
 #include "dsl/elaboration/elaborate.hpp"
 #include "dsl/prediction/costs.hpp"
 #include "tests/dsl/errors.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -156,7 +157,7 @@ TEST_CASE("branches and functions have a motion only where it is shown that they
 
 TEST_CASE("a motion that the finder leaves does not change the transfers") {
     int found = 0, found_in_branches = 0, found_with_lets = 0, refused = 0;
-    for (unsigned seed = 0; seed < 20000; ++seed) {
+    for (unsigned seed = 0; seed < test::in_long_form(20000u, 8000u); ++seed) {
         Writer writer(seed);
         const std::string text = writer.algorithm();
         const dsl::Topology topology =
@@ -183,8 +184,8 @@ TEST_CASE("a motion that the finder leaves does not change the transfers") {
         } catch (const dsl::DiagnosticError&) {  // a slice out of range, a division by 0
         }
     }
-    CHECK(found > 150);
-    CHECK(found_in_branches > 20);
-    CHECK(found_with_lets > 20);
-    CHECK(refused > 300);
+    CHECK(found > test::in_long_form(150, 60));
+    CHECK(found_in_branches > test::in_long_form(20, 8));
+    CHECK(found_with_lets > test::in_long_form(20, 8));
+    CHECK(refused > test::in_long_form(300, 120));
 }

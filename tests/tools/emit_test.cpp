@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "tests/dsl/cases.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -175,9 +176,11 @@ void check_line(const std::string& line, dsl::OpId id, const dsl::RankProgram& p
 }  // namespace
 
 TEST_CASE("json and explain tell what the program does, operation by operation") {
+    int number = 0;
     for (const test::Case& item : test::cases())
         for (const char* topology : item.topologies)
             for (const bool is_shared : {false, true}) {
+                if (number++ % test::in_long_form(1, 3) != 0) continue;
                 auto request = test::request(item.collective, item.schedule, topology);
                 const dsl::Rank ranks = dsl::check_schedule(request)->levels().ranks();
                 if (ranks > 8) continue;

@@ -7,6 +7,7 @@
 
 #include "tests/capi/device/messages.hpp"
 #include "tests/runtime/engine/random_schedules.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/tally.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
@@ -171,7 +172,7 @@ TEST_CASE("the library's schedules that move data give the host's bits from devi
 
 TEST_CASE("random schedules that move data give the host's bits from device to device") {
     const TemporaryFolder folder;
-    const Seeds seeds = seeds_from("HOCKET_DEVICE_SEEDS", {1, 300});
+    const Seeds seeds = seeds_from("HOCKET_DEVICE_SEEDS", {1, in_long_form(300u, 100u)});
     std::size_t compared = 0;
     for (const auto& [ranks, all] : random_schedules(folder.path(), seeds, 5)) {
         INFO(ranks << " ranks");

@@ -7,6 +7,7 @@
 
 #include "tests/capi/device/plans.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/tally.hpp"
 
 using namespace hocket;
@@ -265,7 +266,7 @@ TEST_CASE("starts in graphs give the host's bits in every replay, mixed with oth
                   // More starts with other arguments than are kept for those that have ended.
                   for (std::size_t i = 1; i <= 150; ++i) start(i % 2, larger.data(), count - i);
                   must(cuda.stream_synchronize(stream.handle()), "cuStreamSynchronize");
-                  for (int round = 0; round < 40; ++round) {
+                  for (int round = 0; round < in_long_form(40, 24); ++round) {
                       Bytes wanted =
                           random_elements(DataType::float32, count,
                                           static_cast<std::uint64_t>(round * 10 + hkt_comm_rank(comm)));

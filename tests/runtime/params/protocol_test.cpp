@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/runtime/params/world.hpp"
+#include "tests/support/long_form.hpp"
 
 namespace {
 
@@ -38,11 +39,12 @@ bool is_long() {
 }
 
 std::size_t most_states() {
-    return is_long() ? std::strtoull(std::getenv("HOCKET_PARAMS_LONG"), nullptr, 10) : 700;
+    return is_long() ? std::strtoull(std::getenv("HOCKET_PARAMS_LONG"), nullptr, 10)
+                     : hocket::test::in_long_form(std::size_t{700}, std::size_t{300});
 }
 
 int most_walks() {
-    return is_long() ? 5000 : 150;
+    return is_long() ? 5000 : hocket::test::in_long_form(150, 70);
 }
 
 // Depth first: it keeps only a world for each step of the current path.

@@ -9,6 +9,7 @@
 #include "runtime/cache/directory/directory.hpp"
 #include "tests/runtime/cache/folders.hpp"
 #include "tests/support/going_on.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -63,7 +64,8 @@ class Patient {
 
 // Flips each bit of [from, from + bytes) in turn. least: how many payloads must be readable still.
 void flip_all(Patient& patient, std::size_t from, std::size_t bytes, std::size_t least) {
-    for (std::size_t bit = from * 8; bit < (from + bytes) * 8; ++bit) {
+    const std::size_t step = test::in_long_form(1, 5);  // that is each bit of a byte, in turn
+    for (std::size_t bit = from * 8; bit < (from + bytes) * 8; bit += step) {
         patient.flip(bit);
         const auto found = patient.examine();
         patient.flip(bit);
@@ -151,14 +153,17 @@ TEST_CASE("of a segment that is cut off at any byte what lies before can be read
         for (const std::uint64_t size : sizes) data_end += align_up(size, 8);
         // Behind the last payload an unsealed file holds nothing.
         for (std::size_t size = sealed ? whole - 1 : data_end + page; size + 1 > 0; --size) {
-            REQUIRE(patient.files.truncate(patient.fd.get(), size) == 0);
-            const auto found = patient.examine();
             std::size_t expected = 0;
             std::uint64_t offset = header.data_begin();
+            bool is_edge = false;
             for (const std::uint64_t bytes : sizes) {
                 expected += offset + bytes <= size;
+                is_edge |= offset + bytes == size || offset + bytes == size + 1;
                 offset += align_up(bytes, 8);
             }
+            if (!is_edge && size % test::in_long_form(1, 5) != 0) continue;
+            REQUIRE(patient.files.truncate(patient.fd.get(), size) == 0);
+            const auto found = patient.examine();
             INFO("cut off at " << size);
             REQUIRE(found.wrong == 0);
             REQUIRE(found.readable == expected);

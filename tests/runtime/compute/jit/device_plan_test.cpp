@@ -8,6 +8,7 @@
 
 #include "tests/dsl/cases.hpp"
 #include "tests/runtime/compute/jit/device_ranks.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
@@ -30,6 +31,12 @@ std::vector<dsl::RankProgram> programs_of(const test::Case& item, const std::str
     // Stripes of all ranks are the same elements only if these are the same.
     for (const dsl::RankProgram& program : programs) REQUIRE(program.boundaries == programs[0].boundaries);
     return programs;
+}
+
+// To compile a schedule's kernels takes most of the time. The usual form has some schedules of each
+// collective. They follow each other, so that they have all that is chosen by turns.
+bool is_taken(std::size_t number) {
+    return test::is_long_form() || number % 12 < 3;
 }
 
 // The pairs in turn, so that many cases have all of them.
@@ -111,7 +118,7 @@ TEST_CASE("a kernel gives the host's bits, by every schedule of the library") {
         };
         for (std::size_t i = 0; i < small.size(); ++i) {
             const std::string& topology = small[(number + i) % small.size()];
-            if (!runs_on(topology)) continue;
+            if (!runs_on(topology) || !is_taken(number)) continue;
             check_case(item, topology, number);
             break;
         }
@@ -124,9 +131,11 @@ TEST_CASE("a kernel gives the host's bits, by every schedule of the library") {
 TEST_CASE("a kernel combines by every operator, with every type") {
     const test::Case direct{dsl::Collective::all_reduce, "direct", {}};
     const auto programs = programs_of(direct, "2", dsl::Protocol::bandwidth, 0);
+    const std::size_t one_of = test::in_long_form(1, 4);  // that is each type, and each operator
     for (const DataType type : all_types)
         for (const ReduceOp op : all_ops) {
             if (!supports(op, type)) continue;
+            if ((static_cast<std::size_t>(type) + static_cast<std::size_t>(op)) % one_of != 0) continue;
             INFO(name_of(op) << " of " << name_of(type));
             DeviceRanks ranks(programs, type, op, 211, false);
             check_same_bits(ranks, 1, 1);
@@ -142,9 +151,11 @@ TEST_CASE("a kernel combines by operators of schedule files") {
         {b, {Op::number, 0, 0.3}, a, {Op::multiply}, {Op::subtract}},
         {a, b, {Op::multiply}, {Op::absolute}, {Op::square_root}, {Op::to_bfloat16}, a, {Op::divide}}};
     const test::Case ring{dsl::Collective::all_reduce, "ring", {}};
+    int number = 0;
     for (const auto& formula : formulas)
         for (const DataType type :
              {DataType::float32, DataType::float64, DataType::float16, DataType::bfloat16}) {
+            if (number++ % test::in_long_form(1, 3) != 0) continue;  // that is each formula, and each type
             const auto defined = std::make_shared<const dsl::Operator>(dsl::Operator{"own", {formula}});
             INFO(name_of(type));
             DeviceRanks ranks(programs_of(ring, "3", dsl::Protocol::bandwidth, 0), type,
@@ -177,6 +188,7 @@ TEST_CASE("a kernel applies a formula to what it has combined") {
 TEST_CASE("a kernel combines more operands than are unrolled") {
     const test::Case direct{dsl::Collective::all_reduce, "direct", {}};
     for (const auto protocol : {dsl::Protocol::bandwidth, dsl::Protocol::latency}) {
+        if (protocol == dsl::Protocol::latency && !test::is_long_form()) continue;
         DeviceRanks ranks(programs_of(direct, "18", protocol, 0), DataType::bfloat16, ReduceOp::average, 1000,
                           false);
         check_same_bits(ranks, 3, 1);
@@ -449,7 +461,7 @@ TEST_CASE("no two threads touch the same memory unordered, in several starts") {
     for (const test::Case& item : test::cases()) {
         if (std::ranges::none_of(item.topologies, [](const char* name) { return std::string(name) == "4"; }))
             continue;
-        ++number;
+        if (!is_taken(number++)) continue;
         const auto protocol = number % 2 == 0 ? dsl::Protocol::latency : dsl::Protocol::bandwidth;
         const bool in_place = number % 3 == 0;
         INFO(name_of(item.collective)

@@ -9,6 +9,7 @@
 #include "runtime/engine/run/small_run.hpp"
 #include "tests/runtime/engine/programs.hpp"
 #include "tests/runtime/engine/run/puppets.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -85,12 +86,14 @@ TEST_CASE("ranks of one host may be as far apart as slots allow without a change
     for (const std::uint64_t count : {40'000, 100'000, 60'000, 7, 20'000, 300, 40'000, 9})
         many.push_back(count);
     for (std::uint64_t i = 0; i < engine::LocalPeers::slots; ++i) many.push_back(50'000 + i);
+    int number = 0;
     for (const Piece& piece : pieces())
         for (const char* hosts : {"aaaa", "aa"})  // two swap the memory of their copies
             for (const bool in_window : {false, true})
                 for (const Protocol protocol : {Protocol::bandwidth, Protocol::latency})
                     for (const bool shares_cores : {false, true}) {
                         if (protocol == Protocol::latency && in_window) continue;  // copied anyway
+                        if (number++ % test::in_long_form(1, 5) != 0) continue;
                         const Play play{.collective = piece.collective,
                                         .schedule = piece.schedule,
                                         .hosts = hosts,

@@ -16,6 +16,7 @@
 #include "runtime/transport/net/socket.hpp"
 #include "runtime/transport/streams/mesh_address.hpp"
 #include "tests/runtime/transport/bootstrap/exchange.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -33,6 +34,7 @@ TEST_CASE("messages arrive whole, with their checksum, at every size") {
             std::uint64_t tag = 0;
             for (const std::size_t bytes :
                  {1u, 8u, 64u, 65u, 4096u, 4097u, 16385u, 1u << 20, (4u << 20) + 3, 64u << 20}) {
+                if (bytes == 64u << 20 && !is_long_form()) continue;
                 Flow flow(*fabric);
                 const auto mine = pattern(bytes, rank.rank);
                 std::vector<std::vector<char>> theirs(rank.size);
@@ -99,6 +101,7 @@ TEST_CASE("many messages in flight arrive whole, unexpected and out of order") {
 TEST_CASE("a message longer than its buffer is reported as truncated") {
     const std::string provider = GENERATE(from_range(loaded(few_providers)));
     const std::size_t bytes = GENERATE(1000u, 4096u, 4097u, 100000u, 1000000u);
+    if (!is_long_form() && (bytes == 4096u || bytes == 100000u)) return;
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
         Flow flow(*fabric);
@@ -146,8 +149,10 @@ TEST_CASE("messages go from segments into segments, divided otherwise on each si
         2,
         [&](Rank rank) {
             const auto fabric = open_connected(rank, provider);
+            int number = 0;
             for (const std::size_t bytes : {10u, 300u, 4097u, 60000u, 100003u, 1u << 20})
                 for (int form = 0; form < 16; ++form) {
+                    if (!is_long_form() && number++ % 3 != 0) continue;  // all forms, of one size or another
                     Flow flow(*fabric);
                     const auto mine = pattern(bytes, rank.rank), expected = pattern(bytes, 1 - rank.rank);
                     const auto out = backwards(mine, lengths_of(form / 4));
@@ -178,6 +183,9 @@ TEST_CASE("a message longer than its segments is truncated and leaves what lies 
     const std::string provider = GENERATE(from_range(loaded(few_providers)));
     const std::size_t bytes = GENERATE(1000u, 4097u, 100000u);
     const std::size_t pieces = GENERATE(2u, 5u, 40u);
+    const bool is_usual =
+        (bytes == 1000 && pieces == 2) || (bytes == 4097 && pieces == 40) || (bytes == 100000 && pieces == 5);
+    if (!is_usual && !is_long_form()) return;
     INFO(provider << ", " << bytes << " bytes, " << pieces << " segments");
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);

@@ -6,6 +6,7 @@
 #include "runtime/compute/kernels/cuda/kernels.hpp"
 #include "tests/runtime/compute/kernels/cuda/inputs.hpp"
 #include "tests/runtime/compute/kernels/cuda/memory.hpp"
+#include "tests/support/long_form.hpp"
 
 namespace {
 
@@ -141,8 +142,8 @@ Case random_case(std::size_t most, Random& random) {
 
 TEST_CASE("error feedback on the device: the same values and residuals as the processor's") {
     Random random(1);
-    for (int i = 0; i < 120; ++i) compare(random_case(8'000, random));
-    for (int i = 0; i < 5; ++i) {
+    for (int i = 0; i < in_long_form(120, 40); ++i) compare(random_case(8'000, random));
+    for (int i = 0; i < in_long_form(5, 2); ++i) {
         Case test = random_case(2, random);
         test.numbers = numbers_of(distribution("normal"), 90'000 + random() % 9'000, random());
         test.residual = numbers_of(distribution("Laplace"), test.numbers.size(), random());

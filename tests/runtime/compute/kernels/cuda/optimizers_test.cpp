@@ -8,6 +8,7 @@
 #include "tests/runtime/compute/kernels/cuda/inputs.hpp"
 #include "tests/runtime/compute/kernels/cuda/memory.hpp"
 #include "tests/runtime/compute/kernels/model.hpp"
+#include "tests/support/long_form.hpp"
 
 namespace {
 
@@ -131,11 +132,12 @@ void compare_many(std::uint64_t seed) {
     for (const DataType type : gradient_types) {
         std::vector<std::size_t> counts;
         for (int i = 0; i < 400; ++i) counts.push_back(random() % 7 == 0 ? 0 : random() % 300);
-        const bool is_large = type == DataType::float32;
+        // That is seconds of work for the processor.
+        const bool is_large = type == DataType::float32 && (test::is_long_form() || Step::states == 1);
         if (is_large) counts[111] = 2'300'000;  // more chunks than a warp has lanes
         Model<Step> model(type, counts, random());
         // A large one takes seconds for each number of parts.
-        if (!is_large) CHECK(compare_step(usual_step<Step>(), model, 1, random));
+        if (!is_large && test::is_long_form()) CHECK(compare_step(usual_step<Step>(), model, 1, random));
         CHECK(compare_step(usual_step<Step>(), model, 5, random));
     }
 }
