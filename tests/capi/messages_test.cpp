@@ -20,6 +20,7 @@
 #include "tests/capi/talk.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/libfabric.hpp"
+#include "tests/support/long_form.hpp"
 
 using namespace hocket::test;
 using Catch::Contains;
@@ -238,7 +239,7 @@ TEST_CASE("thousands of random messages between four ranks arrive, waited for in
     constexpr int batches = 12, letters_of_a_batch = 500;
     on_every_way(4, [](const Talk& talk) {
         std::mt19937 common(11), own(static_cast<unsigned>(talk.rank));  // common: the same on all ranks
-        for (int batch = 0; batch < batches; ++batch) {
+        for (int batch = 0; batch < in_long_form(batches, 4); ++batch) {
             std::vector<Letter> letters;
             for (int i = 0; i < letters_of_a_batch; ++i) {
                 const auto below = [&](unsigned end) { return static_cast<int>(common() % end); };

@@ -188,13 +188,14 @@ TEST_CASE("schedules that compute are the same for all ranks, too") {
 }
 
 TEST_CASE("on 256 and 4,096 ranks, one rank's steps give the same as all") {
+    int number = 0;
     for (const Question& question : {Question{"bml", "bcube(4, 4)", ""},
                                      {"bml", "bcube(16, 2)", ""},
                                      {"ring", "256", ""},
                                      {"direct", "256", ""},
                                      {"blueconnect", "16x16", ""},
                                      {"rings", "4x8x8", "torus(4,8,8)"}})
-        CHECK(is_same(question));
+        if (number++ % test::in_long_form(1, 2) == 0) CHECK(is_same(question));
     // The proof of all 4,096 would take most of the time, and a gigabyte.
     for (const Question& question : {Question{"bml", "bcube(8, 4)", ""},
                                      {"reproducible", "8mx8x64h", ""},

@@ -250,7 +250,8 @@ void compare_small(ReduceOp op) {
     // Operators differ in one instruction: usually, all forms of some are tried for each type.
     if (!is_first && !test::is_long_form() && (static_cast<int>(op) + static_cast<int>(type)) % 3 != 0)
         return;
-    const std::size_t one_of = many ? (std::getenv("HOCKET_JIT_LONG") ? 1 : 3) : 9;
+    const std::size_t one_of =
+        std::getenv("HOCKET_JIT_LONG") && many ? 1 : test::in_long_form(many ? 3 : 9, many ? 6 : 17);
     Comparison<type> comparison(op, program_of(is_first ? many_operations(one_of) : few_operations()));
     const std::size_t step = is_first ? 7 : 1;
     for (std::size_t count = 0; count <= 70; count += is_first ? 1 : 5)

@@ -66,6 +66,7 @@ TEST_CASE("messages arrive whole, with their checksum, at every size") {
 TEST_CASE("many messages in flight arrive whole, unexpected and out of order") {
     const std::string provider = GENERATE(from_range(loaded(providers)));
     const bool reversed = GENERATE(false, true);
+    if (!reversed && !runs_all(provider)) return;
     INFO(provider << (reversed ? ", reversed" : ", in order"));
     require_success(run_job(
         2,
@@ -144,6 +145,7 @@ std::vector<std::size_t> lengths_of(int form) {
 TEST_CASE("messages go from segments into segments, divided otherwise on each side") {
     const std::string provider = GENERATE(from_range(loaded(providers)));
     const bool early = GENERATE(false, true);
+    if (!early && !runs_all(provider)) return;
     INFO(provider << (early ? ", early" : ""));
     require_success(run_job(
         2,

@@ -1,11 +1,13 @@
 // The providers that the tests of Fabric run over.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "tests/support/libfabric.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/processes.hpp"
 
 namespace hocket::test {
@@ -52,6 +54,12 @@ inline const std::vector<std::string> few_providers = {
     "net that demands no_data,local,again=2,segments=1,late=9",
     "ofi+tcp that demands no_data,rma,sent=16388,card,local,late=20",
 };
+
+// Whether a test that has several cases for each provider runs them all for this one.
+inline bool runs_all(const std::string& provider) {
+    return is_long_form() ||
+           std::find(few_providers.begin(), few_providers.end(), provider) != few_providers.end();
+}
 
 // Returns the list, for from_range, once libfabric is loaded.
 inline const std::vector<std::string>& loaded(const std::vector<std::string>& list) {
