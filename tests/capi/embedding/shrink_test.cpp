@@ -19,6 +19,7 @@
 #include "tests/capi/jobs_at_once.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/restrictions.hpp"
 #include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
@@ -260,7 +261,7 @@ TEST_CASE("a rank that dies after it was counted is missed at once") {
 
 TEST_CASE("random ranks die at random times, also while the others shrink") {
     const char* const asked = std::getenv("HOCKET_SHRINK_ROUNDS");
-    const int rounds = asked == nullptr ? 12 : std::atoi(asked);
+    const int rounds = asked == nullptr ? in_long_form(12, 6) : std::atoi(asked);
     std::mt19937 random(20261123);
     // The longest time from a failed operation of a rank to its next right result.
     auto* const longest_ms = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));
