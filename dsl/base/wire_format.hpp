@@ -9,7 +9,7 @@
 
 namespace hocket::dsl {
 
-// ROW(name, bits of an element, true if each block of elements has a scale, meaning for people)
+// ROW(name, bits of an element, true if each block of elements has a scale)
 //
 // A block's scale is a float32 before the codes of its elements. An element is its code times the scale:
 //
@@ -17,13 +17,13 @@ namespace hocket::dsl {
 //   int8    -127 to 127; the scale is the largest magnitude / 127
 //   int4    -7 to 7; the scale is the largest magnitude / 7
 //   sign    1 or -1; the scale is the mean of the magnitudes
-#define HOCKET_WIRE_FORMATS(ROW)                                                         \
-    ROW(bfloat16, 16, false, "rounded to bfloat16")                                      \
-    ROW(float16, 16, false, "rounded to float16")                                        \
-    ROW(float8, 8, true, "8 bits with 4 of exponent (E4M3), and a scale for each block") \
-    ROW(int8, 8, true, "whole numbers from -127 to 127, and a scale for each block")     \
-    ROW(int4, 4, true, "whole numbers from -7 to 7, and a scale for each block")         \
-    ROW(sign, 1, true, "the sign, and the mean of the magnitudes of each block")
+#define HOCKET_WIRE_FORMATS(ROW) \
+    ROW(bfloat16, 16, false)     \
+    ROW(float16, 16, false)      \
+    ROW(float8, 8, true)         \
+    ROW(int8, 8, true)           \
+    ROW(int4, 4, true)           \
+    ROW(sign, 1, true)
 
 struct WireFormat {
 #define HOCKET_NAME(name, ...) name,
@@ -53,10 +53,9 @@ struct WireFormatRow {
     std::string_view name;
     unsigned bits;
     bool has_scales;
-    std::string_view meaning;
 };
 inline constexpr WireFormatRow wire_format_rows[] = {
-#define HOCKET_ROW(name, bits, has_scales, meaning) {#name, bits, has_scales, meaning},
+#define HOCKET_ROW(name, bits, has_scales) {#name, bits, has_scales},
     HOCKET_WIRE_FORMATS(HOCKET_ROW)
 #undef HOCKET_ROW
 };

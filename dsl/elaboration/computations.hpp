@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -34,26 +33,25 @@ class Computations {
     // A collective whose data travel in another format (packing.cpp): pack() makes each rank's pieces of
     // them, which the collective moves, and unpack() adds up those that the rank has then.
     //
-    // Packs the rank's part of the view, and adds the rest to the state of `keeping`. Returns the pieces: one
-    // for each member of the group in a reduce_scatter, otherwise one.
+    // Packs the rank's part of the view, which is divided over the group but not scattered or gathered yet.
+    // Returns the pieces: one for each member of the group in a reduce_scatter, otherwise one.
     ViewId pack(const ast::Compose& compose, ViewId view, const Group& group, Span span, const Scope& scope);
+    // Only checks what pack() would refuse, for a group of one rank.
+    void check_packing(const ast::Compose& compose, ViewId view, const Scope& scope) const;
     // Sends each member of a group its pieces of the others.
     void exchange(ViewId packed, const std::vector<Rank>& members, Span span);
-    // Assigns the sum of the pieces to the view, which is divided as after the collective. region: the view
-    // in the text.
-    void unpack(ViewId view, ViewId packed, const Group& group, Span span, Span region);
+    // Assigns the sums of the pieces to the view, which is still divided over the group.
+    void unpack(ViewId view, ViewId packed, const Group& group, Span span);
 
   private:
-    using PlaceOf = std::function<Region(Rank)>;
-    using PiecesOf = std::function<Region(Rank)>;  // that the rank holds of a selection or of packed values
-
     WireFormat format_of(const ast::Expression& named, const Scope& scope) const;
-    std::optional<Operand> kept_by(const ast::Compose& compose, ViewId view, const Scope& scope);
-    Region piece_for(const ExtraBuffer& packed, Rank of, Rank member) const;
-    // Lays out an assignment with at most one sparse term. elements: the formula's.
-    void assign_to(std::int64_t target, const Formula& formula, std::vector<std::int64_t> elements,
-                   std::optional<Computation::Sparse> term, const PlaceOf& place, const PiecesOf& pieces,
-                   Span span);
+    WireFormat check_format(const ast::Compose& compose, ViewId view, const Scope& scope) const;
+    std::optional<Operand> kept_by(const ast::Compose& compose, ViewId view, const Scope& scope) const;
+    std::vector<Region> parts_to_pack(const ast::Compose& compose, ViewId view, const Group& group,
+                                      Rank rank) const;
+    Region piece_of(const ExtraBuffer& packed, Rank rank, Rank member) const;
+    void add_stretch(const Computation& computation, std::uint32_t number, Rank rank, const Region& stretch,
+                     std::vector<std::uint32_t> held, Span span);
     void select(const ast::Let& let, Span span, Scope& scope);
     void total(const ast::Let& let, Span span, Scope& scope);
     void refuse_own_collective(Span span) const;

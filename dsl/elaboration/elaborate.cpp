@@ -362,23 +362,24 @@ void Elaborator::compose_packed(const ast::Compose& compose, ViewId view, const 
             "a reduce_scatter in another format has no algorithm: each rank sends each other "
             "one its part, because sums on the way would be rounded again",
             "leave `using` out");
-    if (group.size == 1) {
-        views_[view].divide(topology_, group, span);
-        return scatters ? views_[view].scatter(group) : views_[view].gather(group);
-    }
-    const ViewId packed = computations_.pack(compose, view, group, span, scope);
     views_[view].divide(topology_, group, span);
-    if (scatters) {
-        for (const Rank rank : anchors(group))
-            computations_.exchange(packed, members_of(topology_, group, rank), span);
-        ++graph_.phases;
-        views_[view].scatter(group);
+    if (group.size == 1) {
+        computations_.check_packing(compose, view, scope);
     } else {
-        run_algorithm(algorithm_for(compose, group, scope, span), group, packed, 0, anchors(group), span);
-        views_[packed].gather(group);
-        views_[view].gather(group);
+        const ViewId packed = computations_.pack(compose, view, group, span, scope);
+        if (scatters) {
+            for (const Rank rank : anchors(group))
+                computations_.exchange(packed, members_of(topology_, group, rank), span);
+            ++graph_.phases;
+        } else {
+            run_algorithm(algorithm_for(compose, group, scope, span), group, packed, 0, anchors(group), span);
+        }
+        computations_.unpack(view, packed, group, span);
     }
-    computations_.unpack(view, packed, group, span, compose.region.span);
+    if (scatters)
+        views_[view].scatter(group);
+    else
+        views_[view].gather(group);
 }
 
 void Elaborator::run_algorithm(const Runnable& runnable, const Group& group, ViewId view, Rank root,

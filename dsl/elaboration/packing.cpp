@@ -32,38 +32,58 @@ std::uint32_t block_of(const ast::Expression& call, const Evaluator& evaluate) {
 
 WireFormat Computations::format_of(const ast::Expression& named, const Scope& scope) const {
     using Kind = ast::Expression::Kind;
+    const std::string known = fmt::format("there are: {}", wire_format_names());
     ast::Expression call = named;
     if (named.kind == Kind::name)
         if (const Value* value = scope.find(named.text)) {
             const auto* symbol = std::get_if<Symbol>(value);
             if (!symbol)
-                throw DiagnosticError(named.span, fmt::format("expected a format, but '{}' is {}", named.text,
-                                                              kind_of(*value)));
+                throw DiagnosticError(
+                    named.span, fmt::format("expected a format, but '{}' is {}", named.text, kind_of(*value)),
+                    known);
             call = *symbol->call;
         }
     if (call.kind != Kind::name && call.kind != Kind::call)
-        throw DiagnosticError(named.span, "expected the name of a format",
-                              fmt::format("there are: {}", wire_format_names()));
+        throw DiagnosticError(named.span, "expected the name of a format", known);
     const auto kind = wire_format_of(call.text);
     if (!kind) {
-        std::vector<std::string> known;
-        for (const WireFormatRow& row : wire_format_rows) known.emplace_back(row.name);
+        std::vector<std::string> names;
+        for (const WireFormatRow& row : wire_format_rows) names.emplace_back(row.name);
         throw DiagnosticError(
-            named.span, fmt::format("there is no format '{}'{}", call.text, did_you_mean(call.text, known)),
-            fmt::format("there are: {}", wire_format_names()));
+            call.span, fmt::format("there is no format '{}'{}", call.text, did_you_mean(call.text, names)),
+            known);
     }
     WireFormat format{.kind = *kind};
     if (call.kind == Kind::name) return format;
     if (!format.has_scales())
-        throw DiagnosticError(named.span,
+        throw DiagnosticError(call.span,
                               fmt::format("{} has no scales, and so no blocks that share one", call.text),
                               fmt::format("as {}", call.text));
     format.block = block_of(call, transfers_.evaluator(scope, nullptr));
     return format;
 }
 
+WireFormat Computations::check_format(const ast::Compose& compose, ViewId view, const Scope& scope) const {
+    if (const ExtraBuffer* extra = graph_.extra_at(views_[view].buffer()))
+        throw DiagnosticError(compose.format->span,
+                              fmt::format("{} cannot travel in another format, only x can", extra->name),
+                              "leave `as` out");
+    if (!graph_.approximate)
+        throw DiagnosticError(
+            compose.format->span, "a narrower format loses a part of each value",
+            "add `approximate` to the header: schedule NAME all_reduce(x) approximate { ... }");
+    check_everywhere(view, compose.region.span);
+    return format_of(*compose.format, scope);
+}
+
+void Computations::check_packing(const ast::Compose& compose, ViewId view, const Scope& scope) const {
+    check_format(compose, view, scope);
+    kept_by(compose, view, scope);
+}
+
 // Returns the state that keeps what the format loses, which must keep what the rank has of x here.
-std::optional<Operand> Computations::kept_by(const ast::Compose& compose, ViewId view, const Scope& scope) {
+std::optional<Operand> Computations::kept_by(const ast::Compose& compose, ViewId view,
+                                             const Scope& scope) const {
     if (!compose.kept) return std::nullopt;
     const Operand kept =
         buffer_of(*compose.kept, transfers_.evaluator(scope, nullptr), {graph_.extras, views_});
@@ -78,73 +98,106 @@ std::optional<Operand> Computations::kept_by(const ast::Compose& compose, ViewId
                 fmt::format("{} keeps {} of rank {}, but {} travels", state->name,
                             text_of(place_of(kept.view, rank)), rank, text_of(place_of(view, rank))),
                 {{state->span, "made here"}},
-                "say `state` right before this statement"});
+                fmt::format("right before this statement, `state` makes another one for it, like {}",
+                            compose.region.text)});
     return kept;
 }
 
-void Computations::assign_to(std::int64_t target, const Formula& formula, std::vector<std::int64_t> elements,
-                             std::optional<Computation::Sparse> term, const PlaceOf& place,
-                             const PiecesOf& pieces, Span span) {
-    Computation computation{.kind = Computation::Kind::assign,
-                            .target = target,
-                            .formula = formula,
-                            .elements = std::move(elements)};
-    if (term) computation.sparse.push_back(*term);
-    const std::uint32_t number = add(std::move(computation));
-    for (const Rank rank : ranks()) {
-        Region region = place(rank);
-        Region written = shifted(region, target);
-        std::vector<std::uint32_t> held;
-        if (term) held.push_back(transfers_.intern(pieces(rank)));
-        add_step(number, rank, std::move(region), std::move(written), std::move(held), span);
-    }
-    ++graph_.phases;
+// Lays out the computation for a rank and one stretch of x: the place that is read and, in the target,
+// written.
+void Computations::add_stretch(const Computation& computation, std::uint32_t number, Rank rank,
+                               const Region& stretch, std::vector<std::uint32_t> held, Span span) {
+    add_step(number, rank, stretch, shifted(stretch, computation.target), std::move(held), span);
 }
 
+// Returns what travels of each rank: for each member of its group the part that this one will own, or all of
+// the rank's part as one piece. Each must be one stretch.
+std::vector<Region> Computations::parts_to_pack(const ast::Compose& compose, ViewId view, const Group& group,
+                                                Rank rank) const {
+    std::vector<Region> parts;
+    if (compose.collective == Collective::reduce_scatter)
+        for (Rank member = 0; member < group.size; ++member)
+            parts.push_back(views_[view].in(0).chunks(topology_, group, rank, member, member + 1));
+    else
+        parts.push_back(place_of(view, rank));
+    for (const Region& part : parts)
+        if (part.size() != 1)
+            throw DiagnosticError(
+                compose.region.span,
+                fmt::format("what rank {} sends another one is in several stretches: {}", rank,
+                            text_of(part)),
+                "in another format one stretch can travel: take the levels in the other order");
+    return parts;
+}
+
+// The view must be divided over the group.
 ViewId Computations::pack(const ast::Compose& compose, ViewId view, const Group& group, Span span,
                           const Scope& scope) {
-    if (!graph_.approximate)
-        throw DiagnosticError(
-            compose.format->span, "a narrower format loses a part of each value",
-            "add `approximate` to the header: schedule NAME all_reduce(x) approximate { ... }");
-    check_everywhere(view, compose.region.span);
+    const WireFormat format = check_format(compose, view, scope);
+    const std::optional<Operand> kept = kept_by(compose, view, scope);
     const bool is_divided = compose.collective == Collective::reduce_scatter;
-    const WireFormat format = format_of(*compose.format, scope);
     ExtraBuffer buffer{.kind = BufferKind::packed,
                        .name = fmt::format("{} as {}", compose.region.text, format.text()),
                        .span = span};
     buffer.format = format;
     buffer.parts = is_divided ? group.size : 1;
-    const std::optional<Operand> kept = kept_by(compose, view, scope);
-    buffer.regions.assign(static_cast<std::size_t>(graph_.ranks), ExtraBuffer::missing);
-    const PlaceOf place = [&](Rank rank) { return stretch_of(view, rank, compose.region.span); };
-    for (const Rank rank : ranks())
-        buffer.regions[static_cast<std::size_t>(rank)] = transfers_.intern(place(rank));
-    const std::int64_t x = views_[view].buffer();
+    buffer.regions.assign(static_cast<std::size_t>(graph_.ranks * buffer.parts), ExtraBuffer::missing);
+    std::vector<std::vector<Region>> parts;  // by rank, as in ranks()
+    for (const Rank rank : ranks()) {
+        parts.push_back(parts_to_pack(compose, view, group, rank));
+        for (std::size_t part = 0; part < parts.back().size(); ++part)
+            buffer.regions[PieceOf{rank, static_cast<std::int64_t>(part)}.number(buffer)] =
+                transfers_.intern(parts.back()[part]);
+    }
+    const std::int64_t x = views_[view].buffer(), from = kept ? kept->buffer : x;
     using Op = Formula::Op;
-    if (kept)
-        assign_to(kept->buffer, {{{Op::element, 0}, {Op::element, 1}, {Op::add}}}, {kept->buffer, x}, {},
-                  place, {}, span);
-
     const ViewId packed = add_buffer(std::move(buffer), View::by_rank(topology_, true));
-    Computation computation{.kind = Computation::Kind::pack, .target = views_[packed].buffer()};
-    computation.formula.items.push_back({Op::element});
-    computation.elements.push_back(kept ? kept->buffer : x);
-    const std::uint32_t number = add(std::move(computation));
-    const PiecesOf own = [&](Rank rank) { return views_[packed].held(topology_, rank); };
-    for (const Rank rank : ranks()) add_step(number, rank, place(rank), own(rank), {}, span);
-    ++graph_.phases;
+    const ExtraBuffer& pieces = *graph_.extra_at(views_[packed].buffer());
+    // e = e + x, the piece, and e = e - the piece: each a phase for all ranks and parts.
+    const auto for_parts = [&](const Computation& computation, bool writes_piece, bool takes_piece) {
+        const std::uint32_t number = add(computation);
+        std::size_t i = 0;
+        for (const Rank rank : ranks()) {
+            const std::vector<Region>& all = parts[i++];
+            for (std::size_t part = 0; part < all.size(); ++part) {
+                const Region piece = piece_of(pieces, rank, static_cast<Rank>(part));
+                std::vector<std::uint32_t> held;
+                if (takes_piece) held.push_back(transfers_.intern(piece));
+                if (writes_piece)
+                    add_step(number, rank, all[part], piece, {}, span);
+                else
+                    add_stretch(computation, number, rank, all[part], std::move(held), span);
+            }
+        }
+        ++graph_.phases;
+    };
     if (kept)
-        assign_to(kept->buffer, {{{Op::element}}}, {kept->buffer},
-                  Computation::Sparse{views_[packed].buffer(), Computation::Sparse::Use::subtract}, place,
-                  own, span);
+        for_parts({.kind = Computation::Kind::assign,
+                   .target = from,
+                   .formula = {{{Op::element, 0}, {Op::element, 1}, {Op::add}}},
+                   .elements = {from, x},
+                   .keeps = true},
+                  false, false);
+    for_parts({.kind = Computation::Kind::pack,
+               .target = pieces.begin,
+               .formula = {{{Op::element}}},
+               .elements = {from}},
+              true, false);
+    if (kept)
+        for_parts({.kind = Computation::Kind::assign,
+                   .target = from,
+                   .formula = {{{Op::element}}},
+                   .elements = {from},
+                   .sparse = {{pieces.begin, Computation::Sparse::Use::subtract}}},
+                  false, true);
     return packed;
 }
 
-// Returns the part of the packed piece of one rank that is for a member of its group.
-Region Computations::piece_for(const ExtraBuffer& packed, Rank of, Rank member) const {
-    const Interval buffer{Rational(packed.begin), Rational(packed.begin + 1)};
-    return {part_of(part_of(buffer, of, graph_.ranks), member, packed.parts)};
+// Returns the place of a rank's piece, where a reduce_scatter packs one for each member of its group.
+Region Computations::piece_of(const ExtraBuffer& packed, Rank rank, Rank member) const {
+    const Rational width(1, graph_.ranks * packed.parts);
+    const Rational begin = Rational(packed.begin) + Rational(rank, graph_.ranks) + width * Rational(member);
+    return {{begin, begin + width}};
 }
 
 void Computations::exchange(ViewId packed, const std::vector<Rank>& members, Span span) {
@@ -156,26 +209,37 @@ void Computations::exchange(ViewId packed, const std::vector<Rank>& members, Spa
                        destination = members[static_cast<std::size_t>(to)];
             if (from == to || (only_ && source != *only_ && destination != *only_)) continue;
             transfers_.count_work(span, 1);
-            const std::uint32_t region = transfers_.intern(piece_for(buffer, source, to));
+            const std::uint32_t region = transfers_.intern(piece_of(buffer, source, to));
             graph_.steps.push_back({graph_.phases, region, region, source, destination,
                                     transfers_.origin_index(span, Span()), transfers_.strand, false});
         }
 }
 
-void Computations::unpack(ViewId view, ViewId packed, const Group& group, Span span, Span region) {
+void Computations::unpack(ViewId view, ViewId packed, const Group& group, Span span) {
     const ExtraBuffer& buffer = *graph_.extra_at(views_[packed].buffer());
-    const PiecesOf pieces = [&](Rank rank) {
-        if (buffer.parts == 1) return views_[packed].held(topology_, rank);
+    const Computation computation{.kind = Computation::Kind::assign,
+                                  .target = views_[view].buffer(),
+                                  .formula = {{{Formula::Op::number}}},
+                                  .sparse = {{buffer.begin, Computation::Sparse::Use::add}}};
+    const std::uint32_t number = add(computation);
+    for (const Rank rank : ranks()) {
         const std::vector<Rank> members = members_of(topology_, group, rank);
         const auto own = static_cast<Rank>(std::find(members.begin(), members.end(), rank) - members.begin());
-        Region held;
-        for (const Rank member : members) held.push_back(piece_for(buffer, member, own).front());
-        return merged(std::move(held));
-    };
-    assign_to(
-        views_[view].buffer(), {{{Formula::Op::number}}}, {},
-        Computation::Sparse{views_[packed].buffer(), Computation::Sparse::Use::add},
-        [&](Rank rank) { return stretch_of(view, rank, region); }, pieces, span);
+        const auto part_of = [&](Rank member) {
+            return views_[view].in(0).chunks(topology_, group, rank, member, member + 1);
+        };
+        if (buffer.parts > 1) {  // the sum of all members' pieces for this rank
+            Region pieces;
+            for (const Rank member : members) pieces.push_back(piece_of(buffer, member, own).front());
+            add_stretch(computation, number, rank, part_of(own), {transfers_.intern(merged(pieces))}, span);
+            continue;
+        }
+        for (Rank member = 0; member < group.size; ++member)
+            add_stretch(computation, number, rank, part_of(member),
+                        {transfers_.intern(piece_of(buffer, members[static_cast<std::size_t>(member)], 0))},
+                        span);
+    }
+    ++graph_.phases;
 }
 
 }  // namespace hocket::dsl

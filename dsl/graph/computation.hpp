@@ -33,11 +33,10 @@ struct ExtraBuffer {
     // selection: if not negative, the index of the start's parameter that holds the density
     std::int32_t parameter = -1;
     WireFormat format = {};  // packed
-    // packed: the equal parts of a rank's region, each of which is a piece with blocks of its own. Part i of
-    // rank r's lies at positions (r + i / parts) / ranks.
-    std::int64_t parts = 1;
-    // By rank: the index (into StepGraph::regions) of the region of x that the rank keeps, selects from,
-    // packs or sums. Empty for given buffers. A graph of one rank's steps has `missing` for all other ranks.
+    std::int64_t parts = 1;  // packed: a rank's pieces
+    // By piece, which is by rank but for packed values: the index (into StepGraph::regions) of the region of
+    // x that the rank keeps, selects from, packs or sums. It is one stretch. Empty for given buffers. A graph
+    // of one rank's steps has `missing` for all other ranks.
     std::vector<std::uint32_t> regions = {};
 
     bool is_like_x() const { return kind == Kind::state || kind == Kind::given; }
@@ -75,16 +74,21 @@ inline const ExtraBuffer* extra_at(const std::vector<ExtraBuffer>& extras, std::
     return buffer < first_extra || extras.empty() ? nullptr : &extras[extra_index(buffer)];
 }
 
-// A piece of a selection, of packed values or of sums.
+// A piece of a selection, of packed values or of sums. Part i of rank r's pieces lies at the positions from
+// (r + i / parts) / ranks of its buffer.
 struct PieceOf {
     Rank rank;
-    std::int64_t part;  // of the rank's, from 0: ExtraBuffer::parts
+    std::int64_t part = 0;
+
+    std::size_t number(const ExtraBuffer& buffer) const {
+        return static_cast<std::size_t>(rank * buffer.parts + part);
+    }
 };
 // Returns the piece that begins at a position, counted from the buffer's first.
-constexpr PieceOf piece_at(const ExtraBuffer& extra, const Rational& position, Rank ranks) {
+constexpr PieceOf piece_at(const ExtraBuffer& buffer, const Rational& position, Rank ranks) {
     const auto number = static_cast<std::int64_t>(
-        position.offset(static_cast<std::uint64_t>(ranks) * static_cast<std::uint64_t>(extra.parts)));
-    return {static_cast<Rank>(number / extra.parts), number % extra.parts};
+        position.offset(static_cast<std::uint64_t>(ranks) * static_cast<std::uint64_t>(buffer.parts)));
+    return {static_cast<Rank>(number / buffer.parts), number % buffer.parts};
 }
 
 // A selection is values and their indices.
@@ -123,6 +127,7 @@ struct Computation {
     std::vector<std::int64_t> elements = {};  // the buffers of the formula's elements, by index
     std::vector<Sparse> sparse = {};
     std::vector<std::int64_t> scalars = {};  // the buffers of the formula's sums, by index
+    bool keeps = false;                      // assign: it is `e = e + x` of `keeping e`
     // x and the buffers like it are read and written at the same places; sparse terms and sums are read at
     // the regions in StepGraph::held.
 };

@@ -15,12 +15,6 @@ struct Interval {
     friend bool operator==(const Interval&, const Interval&) = default;
 };
 
-// Returns the i-th of equal parts.
-constexpr Interval part_of(const Interval& whole, std::int64_t i, std::int64_t parts) {
-    const Rational width = whole.end - whole.begin;
-    return {whole.begin + width * Rational(i, parts), whole.begin + width * Rational(i + 1, parts)};
-}
-
 // Intervals in ascending order: disjoint, not adjacent, not empty.
 using Region = std::vector<Interval>;
 

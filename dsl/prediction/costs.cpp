@@ -68,8 +68,8 @@ double share_of(const StepGraph& graph, const Region& region, double value_bytes
         const auto known = std::find_if(extra->regions.begin(), extra->regions.end(),
                                         [](std::uint32_t r) { return r != ExtraBuffer::missing; });
         if (known != extra->regions.end())
-            share +=
-                share_of_piece(*extra, length_of(graph.regions[*known]), value_bytes) * width * graph.ranks;
+            share += share_of_piece(*extra, length_of(graph.regions[*known]), value_bytes) * width *
+                     static_cast<double>(graph.ranks * extra->parts);
     }
     return share;
 }

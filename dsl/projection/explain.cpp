@@ -160,9 +160,10 @@ double share_of(const RankProgram& program, const MessagePart& part, double valu
     if (buffer < first_extra || program.extras.empty()) return width.value();
     const ProgramBuffer& extra = program.extra_at(buffer);
     if (extra.buffer.is_like_x()) return width.value();
-    const Interval& region = extra.regions[static_cast<std::size_t>(program.rank)];
-    const Rational length = region.end - region.begin;
-    return share_of_piece(extra.buffer, length.value(), value_bytes) * width.value() * program.ranks;
+    const auto at = piece_at(extra.buffer, begin - Rational(buffer), program.ranks).number(extra.buffer);
+    const Rational length = extra.regions[at].end - extra.regions[at].begin;
+    return share_of_piece(extra.buffer, length.value(), value_bytes) * width.value() *
+           static_cast<double>(program.ranks * extra.buffer.parts);
 }
 
 }  // namespace

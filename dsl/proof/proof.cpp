@@ -48,7 +48,8 @@ void add_computations(const StepGraph& graph, std::vector<std::int64_t>& numbers
     add_size(graph.extras);
     for (const ExtraBuffer& extra : graph.extras) {
         numbers.insert(numbers.end(), {static_cast<int>(extra.kind),
-                                       std::bit_cast<std::int64_t>(extra.density), extra.parameter});
+                                       std::bit_cast<std::int64_t>(extra.density), extra.parameter,
+                                       static_cast<int>(extra.format.kind), extra.format.block, extra.parts});
         add_size(extra.regions);
         numbers.insert(numbers.end(), extra.regions.begin(), extra.regions.end());
     }

@@ -238,6 +238,8 @@ std::string of_statements(const Site& site) {
         return "a call has arguments; a member, as g.size, has no parentheses";
     if (site.expects("'over'") && text == "as")
         return "the format comes last: all_gather x over world as int8";
+    if (text == "using" && site.expects("'}'") && (site.text(-2) == "as" || site.text(-1) == ")"))
+        return "`using` comes before the format: all_gather x over world using ring as int8";
     if (text == "keeping") return "a format comes before the state that keeps the rest: as int8 keeping e";
     if (site.expects("'over'") && text != "{" && site.text(-2) != "partition")
         return "a collective runs over a group: all_reduce x over world";

@@ -92,6 +92,8 @@ TEST_CASE("statements of other languages are answered with those of this one") {
         {"schedule s all_gather(x) { all_gather x as int8 over world }", 1, 41,
          "all_gather x over world as int8"},
         {"schedule s all_gather(x) { all_gather x over world keeping e }", 1, 52, "as int8 keeping e"},
+        {"schedule s all_gather(x) { all_gather x over world as int8 using ring }", 1, 60,
+         "`using` comes before the format"},
         {"schedule s all_gather(x) { let as = 3 }", 1, 32, "'as' is a word of the language"},
     });
 }

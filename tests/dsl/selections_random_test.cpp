@@ -37,6 +37,7 @@ struct Statement {
 struct Program {
     int ranks = 2;
     bool is_scattered = false;  // x is reduced and scattered before, and gathered after the statements
+    bool is_packed = false;     // and travels as bfloat16, which changes nothing of what is in a value
     int states = 0;
     std::vector<Statement> statements;
 };
@@ -46,7 +47,8 @@ std::string name_of(int variable) {
 }
 
 std::string text_of(const Program& program) {
-    std::string text = program.is_scattered ? "reduce_scatter x over world\n" : "";
+    const std::string format = program.is_packed ? " as bfloat16\n" : "\n";
+    std::string text = program.is_scattered ? "reduce_scatter x over world" + format : "";
     for (int state = 1; state <= program.states; ++state)
         text += fmt::format("state {} like x\n", name_of(state));
     for (const Statement& statement : program.statements) {
@@ -79,7 +81,7 @@ std::string text_of(const Program& program) {
                 break;
         }
     }
-    return text + (program.is_scattered ? "all_gather x over world\n" : "");
+    return text + (program.is_scattered ? "all_gather x over world" + format : "");
 }
 
 // ---- Programs ----------------------------------------------------------------------------------
@@ -91,6 +93,7 @@ class Generator {
     Program program() {
         Program program;
         program.is_scattered = chance(50);
+        program.is_packed = chance(50);
         program.states = 1 + below(most_states);
         const int selected = chance(70) ? 1 : x;
         if (chance(30)) delay(program, selected);

@@ -63,7 +63,9 @@ inline std::vector<float> travelled_block(dsl::WireFormat::Kind kind, const std:
         return result;
     }
     const float most = kind == Kind::float8 ? 448 : kind == Kind::int8 ? 127 : 7;
-    const float scale = largest / most, inverse = most / largest;
+    const float inverse = most / largest;
+    float scale = largest / most;
+    if (std::isinf(most * scale)) scale = std::nextafter(scale, 0.0f);
     for (const float value : block) {
         const float code = value * inverse;
         result.push_back((kind == Kind::float8 ? nearest_e4m3(code) : std::nearbyint(code)) * scale);

@@ -21,7 +21,7 @@ SymbolicValue ComputationProof::value_at(const Step& step, std::int64_t buffer, 
             fmt::format("rank {} reads {}, which holds the rest that {} left for the next start", step.source,
                         subject_.chunk_text(from), graph_.extras[trait.left_by - 1].name),
             contents_.last_write(from, "written by this"),
-            "a later start adds up the rest that a selection leaves");
+            "a later start adds up the rest that a selection or a format leaves");
     const ExtraBuffer* extra = graph_.extra_at(buffer);
     if (extra && extra->kind == ExtraBuffer::Kind::state &&
         (trait.states >> (extra - graph_.extras.data()) & 1) != 0)
@@ -35,6 +35,7 @@ SymbolicValue ComputationProof::value_at(const Step& step, std::int64_t buffer, 
             .carried = trait.carried,
             .is_uniform = is_uniform,
             .selected = trait.selected,
+            .packed = trait.packed,
             .has_sent = trait.has_sent};
 }
 
@@ -70,6 +71,7 @@ SymbolicValue ComputationProof::joined(const Step& step, const Formula::Item& it
         else if (!is_truth(item.op))
             result.carried |= other.carried;
         result.selected = traits_.both_pieces(result.selected, other.selected);
+        result.packed = traits_.both_pieces(result.packed, other.packed);
         result.has_sent |= other.has_sent;
         const bool both_uniform = result.is_uniform && other.is_uniform;
         const bool both_data = !result.is_uniform && !other.is_uniform;
@@ -151,6 +153,7 @@ void ComputationProof::assign(std::size_t index, const SelectionProof::Pieces& p
         subject_.count_work(range.end - range.begin);
         for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
             of = scalars;
+            if (computation.keeps) check_is_not_added_yet(step, atom);
             const SymbolicValue value = sparse_.with_sparse(step, run_formula(step, atom), atom, pieces, of);
             add_elements(step, atom, of);
             const std::size_t left_by = takes_away && SelectionProof::is_selected_from(atom, pieces)
@@ -164,6 +167,7 @@ void ComputationProof::assign(std::size_t index, const SelectionProof::Pieces& p
                  .left_by = static_cast<std::uint32_t>(left_by),
                  .left_set = value.left_set,
                  .selected = value.selected,
+                 .packed = value.packed,
                  .has_sent = value.has_sent});
             note_terms(step, atom, summands, result);
             write(index, subject_.place(step.source, subject_.mirrored(atom, computation.target)), value.set,
@@ -175,8 +179,10 @@ void ComputationProof::assign(std::size_t index, const SelectionProof::Pieces& p
 // scalars: the sums that the formula uses.
 void ComputationProof::keep_selection(const Step& step, const MadeOf& scalars) {
     const Computation& computation = graph_.computations[step.computation];
-    Selection& selection =
-        selections_[selections_.piece(subject_.extra_index(computation.target), step.source)];
+    const ExtraBuffer& buffer = *graph_.extra_at(computation.target);
+    const Rational position = graph_.regions[step.target].front().begin - Rational(buffer.begin);
+    Selection& selection = selections_[selections_.piece(subject_.extra_index(computation.target),
+                                                         piece_at(buffer, position, graph_.ranks))];
     const AtomRange atoms = subject_.regions[step.region].front();
     selection.begin = atoms.begin;
     selection.step = static_cast<std::uint32_t>(&step - graph_.steps.data());
@@ -203,6 +209,23 @@ void ComputationProof::keep_selection(const Step& step, const MadeOf& scalars) {
                                         .value = traits_.value(step.computation, Traits::Use::result,
                                                                std::move(of.values))})});
     }
+}
+
+// Proves that x does not hold the content of the state that `keeping` adds to it.
+void ComputationProof::check_is_not_added_yet(const Step& step, std::uint32_t atom) const {
+    const Computation& computation = graph_.computations[step.computation];
+    const std::size_t from = subject_.place(step.source, subject_.mirrored(atom, computation.elements[1]));
+    const std::size_t state = subject_.extra_index(computation.target);
+    if ((traits_[contents_.trait[from]].states >> state & 1) == 0) return;
+    const std::string& name = graph_.extras[state].name;
+    subject_.refuse(
+        step,
+        fmt::format("rank {} has the content of {} in {} already, and `keeping {}` adds it again",
+                    step.source, name, subject_.chunk_text(from), name),
+        contents_.last_write(from, "last written by this"),
+        fmt::format("`keeping {0}` adds {0} to what travels: leave the addition out, or keep in a "
+                    "state of its own",
+                    name));
 }
 
 void ComputationProof::write(std::size_t index, std::size_t to, SetId set, TraitId trait) {

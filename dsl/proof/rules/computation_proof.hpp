@@ -43,6 +43,7 @@ class ComputationProof {
     void check_is_whole_or_linear(const Step& step, const SymbolicValue& value, std::uint32_t atom);
     void assign(std::size_t index, const SelectionProof::Pieces& pieces, const MadeOf& scalars);
     void keep_selection(const Step& step, const MadeOf& scalars);
+    void check_is_not_added_yet(const Step& step, std::uint32_t atom) const;
     void write(std::size_t index, std::size_t to, SetId set, TraitId trait);
     void note_terms(const Step& step, std::uint32_t atom, const std::vector<std::uint32_t>& summands,
                     TraitId sum);

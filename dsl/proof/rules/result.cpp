@@ -145,7 +145,7 @@ std::vector<std::uint32_t> selected_by_atom(const Subject& subject, Traits& trai
     for (std::size_t s = 0; s < subject.graph.extras.size(); ++s) {
         if (!selections.is_selection(s)) continue;
         for (Rank rank = 0; rank < subject.graph.ranks; ++rank) {
-            const std::uint32_t piece = selections.piece(s, rank);
+            const std::uint32_t piece = selections.piece(s, {rank});
             const Selection& selection = selections[piece];
             for (std::uint32_t i = 0; i < selection.entries.size(); ++i)
                 all[selection.begin + i] = traits.with_piece(all[selection.begin + i], piece);

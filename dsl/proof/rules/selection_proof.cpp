@@ -12,12 +12,6 @@ using Use = Computation::Sparse::Use;
 constexpr const char* how_to_take_away =
     "e = e - dense(s), or e = cleared(e, s), right after let s = mstopk(e, density)";
 
-// Returns the atoms of x that a rank's piece was made of.
-AtomRange SelectionProof::atoms_of(const ExtraBuffer& extra, Rank rank, std::int64_t part) const {
-    const Interval& region = graph_.regions[extra.regions[static_cast<std::size_t>(rank)]].front();
-    return subject_.division.of(part_of(region, part, extra.parts));
-}
-
 // Returns, for each sparse term and each sum, the pieces that the rank holds.
 SelectionProof::Pieces SelectionProof::pieces_held(const Step& step) {
     const Computation& computation = graph_.computations[step.computation];
@@ -32,15 +26,16 @@ SelectionProof::Pieces SelectionProof::pieces_held(const Step& step) {
         for (const AtomRange range : subject_.regions[region])
             for (std::uint32_t atom = range.begin; atom < range.end; ++atom) {
                 const Rational in_buffer = subject_.division.boundaries()[atom] - Rational(buffer);
-                const auto [rank, part] = piece_at(extra, in_buffer, graph_.ranks);
+                const PieceOf piece = piece_at(extra, in_buffer, graph_.ranks);
                 const std::size_t at = subject_.place(step.source, atom);
-                if (contents_.set[at] != sets_.single(rank))
+                if (contents_.set[at] != sets_.single(piece.rank))
                     subject_.refuse(step,
                                     fmt::format("rank {} reads the piece of rank {} of {}, which is not here",
-                                                step.source, rank, extra.name),
+                                                step.source, piece.rank, extra.name),
                                     contents_.last_write(at, "written by this"), "all_gather it first");
                 strands_.read(step, at);
-                pieces.push_back({rank, atoms_of(extra, rank, part)});
+                pieces.push_back({piece.rank, selections_.piece(subject_.extra_index(buffer), piece),
+                                  subject_.regions[extra.regions[piece.number(extra)]].front()});
             }
     }
     return all;
@@ -63,10 +58,17 @@ SymbolicValue SelectionProof::with_selection(const Step& step, SymbolicValue val
                               is_packed(selected.selection) ? "sent here" : "selected here")});
     value.set = sum;
     value.is_uniform = false;
-    // Packed values may hold selections, which they bring along.
-    value.selected = is_packed(selected.selection)
-                         ? traits_.both_pieces(value.selected, traits_[selected.entry.trait].selected)
-                         : traits_.with_piece(value.selected, selected.number);
+    if (!is_packed(selected.selection)) {
+        value.selected = traits_.with_piece(value.selected, selected.piece.number);
+        return value;
+    }
+    // Packed values bring along all that they were.
+    const Trait& trait = traits_[selected.entry.trait];
+    value.states |= trait.states;
+    value.carried |= trait.carried;
+    value.has_sent |= trait.has_sent;
+    value.selected = traits_.both_pieces(value.selected, trait.selected);
+    value.packed = traits_.with_piece(traits_.both_pieces(value.packed, trait.packed), selected.piece.number);
     return value;
 }
 
@@ -161,14 +163,12 @@ SymbolicValue SelectionProof::with_sparse(const Step& step, SymbolicValue value,
     const SymbolicValue formula = value;
     std::optional<TraitId> first;  // the first of the selected values that are added
     for (std::size_t term = 0; term < computation.sparse.size(); ++term) {
-        const auto [buffer, use] = computation.sparse[term];
-        const auto extra = subject_.extra_index(buffer);
+        const Use use = computation.sparse[term].use;
         for (const Piece& piece : pieces[term]) {
-            const std::uint32_t number = selections_.piece(extra, piece.of);
-            const Selection& selection = selections_[number];
+            const Selection& selection = selections_[piece.number];
             check_lies_in_target(step, selection, piece);
             if (!piece.has(atom)) continue;
-            const Read selected{selection, number, piece, selection.at(atom)};
+            const Read selected{selection, piece, selection.at(atom)};
             if (!first) first = selected.entry.trait;
             check_selected_alike(step, selected, *first, atom);
             note_made_of(selected, of);
@@ -258,7 +258,7 @@ void SelectionProof::check_sums(const Step& step, std::int64_t buffer, const std
     MadeOf parts;
     parts.values.push_back(static_cast<std::uint32_t>(number));
     for (const Piece& piece : pieces) {
-        const Selection& part = selections_.of(number, piece.of);
+        const Selection& part = selections_[piece.number];
         parts.values.push_back(part.begin);
         for (std::uint32_t i = 0; i < part.entries.size(); ++i) {
             const std::uint32_t atom = part.begin + i;

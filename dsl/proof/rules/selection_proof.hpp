@@ -26,9 +26,10 @@ class SelectionProof {
           selections_(selections),
           states_(states) {}
 
-    // A piece that a rank holds: `of` made it of these atoms of x.
+    // A piece that a rank holds: the rank `of` made it of these atoms of x. number: Selections::piece().
     struct Piece {
         Rank of;
+        std::uint32_t number;
         AtomRange atoms;
         bool has(std::uint32_t atom) const { return atoms.begin <= atom && atom < atoms.end; }
     };
@@ -51,7 +52,6 @@ class SelectionProof {
     // A selected piece that a computation reads.
     struct Read {
         const Selection& selection;
-        std::uint32_t number;  // of its piece: Selections::piece()
         Piece piece;
         const Selection::Entry& entry;
     };
@@ -67,7 +67,6 @@ class SelectionProof {
     void note_made_of(const Read& selected, MadeOf& of);
     bool is_packed(const Selection& selection) const;
     void check_has_no_parts(const Step& step, const SymbolicValue& formula, std::uint32_t atom) const;
-    AtomRange atoms_of(const ExtraBuffer& extra, Rank rank, std::int64_t part) const;
     void check_lies_in_target(const Step& step, const Selection& selection, const Piece& piece) const;
     void check_selected_alike(const Step& step, const Read& selected, TraitId first,
                               std::uint32_t atom) const;

@@ -153,10 +153,25 @@ bool StateProof::is_sent(Rank rank, std::uint32_t atom, std::size_t at) const {
             const Selection& selection = selections_.of(s, by);
             if (!selection.has(atom) || (by == rank && trait.left_by == s + 1)) continue;
             const Selection::Entry& entry = selection.at(atom);
+            if (came_beside(rank, atom, trait, entry)) continue;
             if (may_be_same(set, trait.states, entry.set, traits_[entry.trait].states)) return true;
         }
     }
     return false;
+}
+
+// Returns true if packing left the value, and what was packed then brought the selected one: it has nothing
+// of what was left.
+bool StateProof::came_beside(Rank rank, std::uint32_t atom, const Trait& left,
+                             const Selection::Entry& selected) const {
+    if (left.left_by == 0) return false;
+    const std::size_t buffer = left.left_by - 1;
+    if (graph_.extras[buffer].kind != ExtraBuffer::Kind::packed) return false;
+    const std::vector<std::uint32_t>& brought = traits_.pieces(traits_[selected.trait].packed);
+    return std::any_of(brought.begin(), brought.end(), [&](std::uint32_t piece) {
+        return selections_.extra_of(piece) == buffer && selections_.rank_of(piece) == rank &&
+               selections_[piece].has(atom);
+    });
 }
 
 // Proves that selected values are taken out of the states that they came from; otherwise they would count
@@ -172,6 +187,7 @@ void StateProof::check_taken_out() const {
                 if ((traits_[contents_.trait[at]].states & traits_[selection.at(atom).trait].states) == 0)
                     continue;
                 if (traits_[contents_.trait[at]].left_by == s + 1) continue;
+                if (came_beside(rank, atom, traits_[contents_.trait[at]], selection.at(atom))) continue;
                 const std::string& name = graph_.extras[state].name;
                 subject_.refuse(
                     graph_.steps[selection.step],
@@ -189,6 +205,9 @@ void StateProof::check_taken_out() const {
 // Proves that everything a state held when the start began continues in a state or in a result. A part that
 // was selected and sent does not count as all of it.
 void StateProof::check_go_on() const {
+    const bool selects =
+        std::any_of(graph_.extras.begin(), graph_.extras.end(),
+                    [](const ExtraBuffer& extra) { return extra.kind == ExtraBuffer::Kind::selection; });
     std::vector<std::uint64_t> kept(subject_.atoms,
                                     0);  // by atom of x: the states whose content continues there
     for (std::size_t state = 0; state < graph_.extras.size(); ++state)
@@ -212,13 +231,12 @@ void StateProof::check_go_on() const {
                 fmt::format("rank {} loses the old content of {}: after the start, no state and no result "
                             "contains it{}",
                             rank, subject_.chunk_text(at),
-                            graph_.approximate ? ", and a selection of it has only a part" : ""),
+                            selects ? ", and a selection of it has only a part" : ""),
                 {{graph_.extras[state].span, "kept from start to start"}},
                 fmt::format(
                     "{}; or add `lossy` to the header, if {} may be lost",
-                    graph_.approximate
-                        ? fmt::format("subtract the values that were sent: {0} = {0} - dense(...)", name)
-                        : fmt::format("add {} to a state or to the result", name),
+                    selects ? fmt::format("subtract the values that were sent: {0} = {0} - dense(...)", name)
+                            : fmt::format("add {} to a state or to the result", name),
                     name));
         });
 }

@@ -40,6 +40,8 @@ class StateProof {
     bool learn_aliases();
     bool learn_sent();
     std::uint64_t with_aliases(std::uint64_t states) const;
+    bool came_beside(Rank rank, std::uint32_t atom, const Trait& left,
+                     const Selection::Entry& selected) const;
     bool is_sent(Rank rank, std::uint32_t atom, std::size_t at) const;
 
     const Subject& subject_;

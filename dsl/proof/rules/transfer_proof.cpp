@@ -114,6 +114,7 @@ void TransferProof::combine_traits(const Step& step, std::size_t to, std::size_t
     trait.states |= sent.states;
     trait.carried |= sent.carried;
     trait.selected = traits_.both_pieces(trait.selected, sent.selected);
+    trait.packed = traits_.both_pieces(trait.packed, sent.packed);
     trait.has_sent |= sent.has_sent;
     contents_.trait[to] = traits_.intern(trait);
 }

@@ -1,6 +1,7 @@
 // The inputs of each rank's selections and sums in one start.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -27,26 +28,35 @@ class Selections {
     explicit Selections(const Subject& subject) : graph_(subject.graph) {}
 
     void begin() {  // a start
-        made_.assign(graph_.extras.size() * static_cast<std::size_t>(graph_.ranks), {});
+        first_.clear();
+        std::uint32_t pieces = 0;
+        for (const ExtraBuffer& extra : graph_.extras) {
+            first_.push_back(pieces);
+            pieces += static_cast<std::uint32_t>(graph_.ranks * extra.parts);
+        }
+        made_.assign(pieces, {});
     }
 
     bool is_selection(std::size_t extra) const {
         return graph_.extras[extra].kind == ExtraBuffer::Kind::selection;
     }
-    // Returns the number of the piece that a rank has selected, for Traits.
-    std::uint32_t piece(std::size_t extra, Rank rank) const {
-        return static_cast<std::uint32_t>(extra) * static_cast<std::uint32_t>(graph_.ranks) +
-               static_cast<std::uint32_t>(rank);
-    }
-    Rank rank_of(std::uint32_t piece) const {
-        return static_cast<Rank>(piece % static_cast<std::uint32_t>(graph_.ranks));
+    // Returns the number of a rank's piece, for Traits.
+    std::uint32_t piece(std::size_t extra, const PieceOf& of) const {
+        return first_[extra] + static_cast<std::uint32_t>(of.number(graph_.extras[extra]));
     }
     std::size_t extra_of(std::uint32_t piece) const {
-        return piece / static_cast<std::uint32_t>(graph_.ranks);
+        return static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), piece) -
+                                        first_.begin()) -
+               1;
+    }
+    Rank rank_of(std::uint32_t piece) const {
+        const std::size_t extra = extra_of(piece);
+        return static_cast<Rank>((piece - first_[extra]) /
+                                 static_cast<std::uint32_t>(graph_.extras[extra].parts));
     }
     Selection& operator[](std::uint32_t piece) { return made_[piece]; }
     const Selection& operator[](std::uint32_t piece) const { return made_[piece]; }
-    const Selection& of(std::size_t extra, Rank rank) const { return made_[piece(extra, rank)]; }
+    const Selection& of(std::size_t extra, Rank rank) const { return made_[piece(extra, {rank})]; }
 
     // Returns a note at the statement that made the selection.
     Note note(const Selection& selection, const char* text) const {
@@ -55,7 +65,8 @@ class Selections {
 
   private:
     const StepGraph& graph_;
-    std::vector<Selection> made_;  // by extra buffer and rank
+    std::vector<std::uint32_t> first_;  // by extra buffer: the number of its first piece
+    std::vector<Selection> made_;       // by piece
 };
 
 }  // namespace hocket::dsl

@@ -15,7 +15,7 @@ struct SymbolicValue {
     bool is_uniform = true;                     // equal on all ranks
     bool is_linear = true;                      // in the values that it was made of
     SetId left_set = Contributions::undefined;  // see Trait
-    std::uint32_t selected = 0;                 // see Trait
+    std::uint32_t selected = 0, packed = 0;     // see Trait
     bool has_sent = false;
 };
 

@@ -31,6 +31,7 @@ struct Trait {
     std::uint32_t left_by = 0;  // if not 0, one more than the index of the selection that left the value
     SetId left_set = Contributions::undefined;  // the contributions to what the selection left
     std::uint32_t selected = 0;                 // the ranks' selected pieces in the value: Traits::pieces()
+    std::uint32_t packed = 0;                   // the packed pieces that brought values, in the same form
     bool has_sent = false;  // true if it may hold contributions that a selection has also sent
 
     static constexpr std::uint64_t fresh = std::uint64_t{1} << 63;  // x as this start gets it

@@ -40,7 +40,6 @@ bool adds_packed(const dsl::RankProgram& program, const dsl::Computation& comput
 
 // Larger than any number of elements.
 constexpr std::uint64_t all_at_once = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint64_t strip_elements = 1 << 14;
 
 const dsl::Formula& the_element() {
     static const dsl::Formula formula{{{dsl::Formula::Op::element}}};
@@ -115,8 +114,12 @@ std::byte* Computer::at(const dsl::MessagePart& part, const Start& start) const 
 void Computer::run(dsl::OpId id, const Start& start) const {
     if (is_done_before_[id]) return;
     const dsl::Op& op = program_.ops[id];
-    if (const auto feedback = feedback_.find(id); feedback != feedback_.end())
-        return select_with_feedback(op, feedback->second, start);
+    if (const auto feedback = feedback_.find(id); feedback != feedback_.end()) {
+        const std::uint32_t second = program_.ops[feedback->second.select].computation;
+        return program_.computations[second].kind == dsl::Computation::Kind::pack
+                   ? pack_with_feedback(op, feedback->second, start)
+                   : select_with_feedback(op, feedback->second, start);
+    }
     switch (program_.computations[op.computation].kind) {
         case dsl::Computation::Kind::assign:
             return assign(op, start);
@@ -213,7 +216,7 @@ std::vector<SparseTerm> Computer::sparse_terms(const dsl::Op& op, const Start& s
             const auto rank =
                 static_cast<dsl::Rank>(within.offset(static_cast<std::uint64_t>(program_.ranks)));
             const SelectedPiece piece = piece_at(at(part, start), start.extras.selected(extra, rank), type_);
-            terms.push_back({piece, use, start.extras.region(extra, rank).begin - first});
+            terms.push_back({piece, use, start.extras.region(extra, {rank}).begin - first});
         }
     }
     return terms;
@@ -326,9 +329,11 @@ bool Computer::is_feedback(dsl::OpId add_id, dsl::OpId select_id, dsl::OpId subt
     found.x = 1 - found.e;
     found.select = select_id;
     if (sum.elements[found.x] != 0) return false;
-    // mstopk(e) and e = e - dense(s), for the same region, which no operation still writes.
-    const bool selects_e =
-        selection.kind == dsl::Computation::Kind::select && selection.elements[0] == sum.target;
+    // mstopk(e), or e in another format, and e = e - dense(s), for the same region, which no operation still
+    // writes.
+    const bool selects_e = (selection.kind == dsl::Computation::Kind::select ||
+                            selection.kind == dsl::Computation::Kind::pack) &&
+                           selection.elements[0] == sum.target;
     const bool takes_away = rest.kind == dsl::Computation::Kind::assign && rest.target == sum.target &&
                             rest.formula.items.size() == 1 && rest.elements.size() == 1 &&
                             rest.elements[0] == sum.target && rest.sparse.size() == 1 &&

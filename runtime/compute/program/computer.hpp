@@ -54,10 +54,14 @@ class Computer {
 
   private:
     // Error feedback in one pass over x and e: `e = e + x`, `let s = mstopk(e, density)`, `e = e - dense(s)`.
+    // The same with packed values, for `keeping e`.
     struct Feedback {
         std::size_t x, e;  // indices into the first operation's elements
-        dsl::OpId select;
+        dsl::OpId select;  // or packs
     };
+
+    // Elements that are calculated at a time, in float32: they stay in the processor's cache.
+    static constexpr std::uint64_t strip_elements = 1 << 14;
 
     void find_feedback();
     bool is_feedback(dsl::OpId add, dsl::OpId select, dsl::OpId subtract, Feedback& found) const;
@@ -72,7 +76,11 @@ class Computer {
                           const Target& target) const;
     void select(const dsl::Op& op, const Start& start) const;
     // packed_values.cpp
+    template <typename Call>
+    void for_strips_to_pack(const dsl::Op& pack, const Start& start, Call call) const;
+    const dsl::WireFormat& format_of(const dsl::Op& pack) const;
     void pack(const dsl::Op& op, const Start& start) const;
+    void pack_with_feedback(const dsl::Op& add, const Feedback& feedback, const Start& start) const;
     void assign_packed(const dsl::Op& op, const Start& start, const Target& target, bool stays) const;
     struct PackedTerm;
     std::vector<PackedTerm> packed_terms(const dsl::Op& op, const Start& start, std::uint64_t first) const;

@@ -36,11 +36,11 @@ ExtraLayout::ExtraLayout(const dsl::RankProgram& program, DataType type, const L
             begins_[i].push_back(work_bytes_);
             std::uint64_t bytes = layout.count() > 0 ? tensors * sizeof(double) : 0;
             if (kind == BufferKind::selection) {
-                const std::uint64_t k = kernels::selected_of(region(i, rank).count, densities_[i]);
+                const std::uint64_t k = kernels::selected_of(region(i, {rank}).count, densities_[i]);
                 selected_[i].push_back(k);
                 bytes = bytes_of_values(k, type) + k * sizeof(std::uint32_t);
             } else if (kind == BufferKind::packed) {
-                bytes = program.extras[i].buffer.format.bytes(region(i, {rank, number % parts}, parts).count);
+                bytes = program.extras[i].buffer.format.bytes(region(i, {rank, number % parts}).count);
             }
             work_bytes_ += round_up(bytes, piece_alignment);
         }
@@ -49,16 +49,11 @@ ExtraLayout::ExtraLayout(const dsl::RankProgram& program, DataType type, const L
     }
 }
 
-ExtraLayout::Stretch ExtraLayout::region(std::size_t extra, const dsl::PieceOf& piece,
-                                         std::int64_t parts) const {
-    const dsl::Interval& all = program_->extras[extra].regions[static_cast<std::size_t>(piece.rank)];
-    const dsl::Interval part = dsl::part_of(all, piece.part, parts);
-    const std::uint64_t begin = layout_.offset(part.begin);
-    return {begin, layout_.offset(part.end) - begin};
-}
-
-std::size_t ExtraLayout::piece_number(std::size_t extra, const dsl::PieceOf& piece) const {
-    return static_cast<std::size_t>(piece.rank * program_->extras[extra].buffer.parts + piece.part);
+ExtraLayout::Stretch ExtraLayout::region(std::size_t extra, const dsl::PieceOf& piece) const {
+    const dsl::ProgramBuffer& buffer = program_->extras[extra];
+    const dsl::Interval& interval = buffer.regions[piece.number(buffer.buffer)];
+    const std::uint64_t begin = layout_.offset(interval.begin);
+    return {begin, layout_.offset(interval.end) - begin};
 }
 
 std::uint64_t ExtraLayout::offset(const dsl::Rational& position) const {
@@ -70,7 +65,8 @@ std::uint64_t ExtraLayout::offset(const dsl::Rational& position) const {
     const dsl::Rational within = position - dsl::Rational(buffer);
     if (begins_[extra].empty()) return layout_.offset(within) * element_;
     // The end of the buffer is the beginning of a piece that does not exist.
-    return piece(extra, dsl::piece_at(program_->extras[extra].buffer, within, program_->ranks));
+    const dsl::ExtraBuffer& of = program_->extras[extra].buffer;
+    return begins_[extra][dsl::piece_at(of, within, program_->ranks).number(of)];
 }
 
 std::vector<double> densities_of(const dsl::RankProgram& program, const Arguments* arguments) {

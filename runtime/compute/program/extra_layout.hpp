@@ -50,23 +50,15 @@ class ExtraLayout {
     std::uint64_t selected(std::size_t extra, dsl::Rank rank) const {
         return selected_[extra][static_cast<std::size_t>(rank)];
     }
-    // The first element of x in a rank's region, and the number of elements.
+    // The first element of x in a piece's region, and the number of elements.
     struct Stretch {
         std::uint64_t begin, count;
     };
-    Stretch region(std::size_t extra, dsl::Rank rank) const { return region(extra, {rank, 0}, 1); }
-    // The same of one of equal parts of the region.
-    Stretch region(std::size_t extra, const dsl::PieceOf& piece, std::int64_t parts) const;
-    // Returns the offset of a rank's piece in the work area.
-    std::uint64_t piece(std::size_t extra, const dsl::PieceOf& piece) const {
-        return begins_[extra][piece_number(extra, piece)];
-    }
+    Stretch region(std::size_t extra, const dsl::PieceOf& piece) const;
 
     const std::vector<double>& densities() const { return densities_; }
 
   private:
-    std::size_t piece_number(std::size_t extra, const dsl::PieceOf& piece) const;
-
     const dsl::RankProgram* program_ = nullptr;
     Layout layout_{0};
     std::uint64_t element_ = 0, work_bytes_ = 0;

@@ -154,7 +154,7 @@ void GraphRun::place_kept() {
         if (extra.buffer.kind == dsl::ExtraBuffer::Kind::given) {
             area = const_cast<std::byte*>(arguments_->given[given++]);
         } else if (state_) {
-            const std::uint64_t begin = binding_->extras.region(i, program.rank).begin;
+            const std::uint64_t begin = binding_->extras.region(i, {program.rank}).begin;
             area =
                 virtual_base(state_->memory(i), begin * element_size(compute::working_type(plan_->type())));
         }

@@ -192,6 +192,8 @@ HOCKET_EACH void pack_block(const float* values, std::uint64_t n, std::byte* to)
             const float magnitude = std::bit_cast<float>(largest);
             scale = kind == Kind::sign ? mean_magnitude(values, n) : magnitude / largest_code(kind);
             inverse = largest_code(kind) / magnitude;
+            // The largest float is no multiple of the scale's float, and must not become infinite.
+            if (std::isinf(scale * largest_code(kind))) scale = std::nextafter(scale, 0.0f);
         }
         std::memcpy(to, &scale, sizeof scale);
         if (scale > 0)

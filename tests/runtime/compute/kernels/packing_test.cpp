@@ -61,8 +61,9 @@ std::vector<float> values(std::mt19937& random, std::size_t count) {
         }
     }
     if (count > 0 && random() % 8 == 0)
-        all[random() % count] =
-            random() % 2 ? std::numeric_limits<float>::infinity() : -std::numeric_limits<float>::quiet_NaN();
+        all[random() % count] = random() % 3 == 0   ? std::numeric_limits<float>::infinity()
+                                : random() % 2 == 0 ? -std::numeric_limits<float>::quiet_NaN()
+                                                    : -std::numeric_limits<float>::max();
     return all;
 }
 
