@@ -15,9 +15,11 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/half.hpp"
 #include "runtime/compute/kernels/selection.hpp"
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
@@ -69,8 +71,9 @@ struct World {
                 members.push_back(other);
         return members;
     }
+    std::size_t size_of(int level) const { return level == 0 ? inner : outer; }
     Part within(std::size_t rank, Part part, int level) const {
-        const std::size_t size = level == 0 ? inner : outer;
+        const std::size_t size = size_of(level);
         return {part.number * size + (level == 0 ? rank % inner : rank / inner), part.parts * size};
     }
 };
@@ -285,9 +288,51 @@ class Generator {
         }
     }
 
+    // Data may travel rounded to 16 bits, and a new state may keep the rest.
+    struct Travel {
+        std::string text;   // " as float16 keeping e0"
+        std::string state;  // empty: none
+        bool is_float16 = false, is_bfloat16 = false;
+
+        double of(double value) const {
+            const auto number = static_cast<float>(value);
+            return is_float16    ? double{static_cast<float>(hocket::Float16(number))}
+                   : is_bfloat16 ? double{static_cast<float>(hocket::BFloat16(number))}
+                                 : value;
+        }
+        // Replaces each rank's part of x by what arrives of it.
+        void apply(World& world) const {
+            if (text.empty()) return;
+            for (RankState& rank : world.ranks) {
+                const Part part = rank.parts.at("x");
+                for (std::size_t i = part.begin(world.count); i < part.end(world.count); ++i) {
+                    double& x = rank.buffers.at("x")[i];
+                    const double value = exact(state.empty() ? x : x + rank.buffers.at(state)[i]);
+                    x = of(value);
+                    if (!state.empty()) rank.buffers.at(state)[i] = value - x;
+                }
+            }
+        }
+    };
+    Travel travel(int level) {
+        Travel travel;
+        if (below(3) > 0 || (level == 1 && !two_levels_)) return travel;
+        travel.is_float16 = below(2) == 0;
+        travel.is_bfloat16 = !travel.is_float16;
+        travel.text = travel.is_float16 ? " as float16" : " as bfloat16";
+        if (below(3) > 0) return travel;
+        if (below(3) > 0) state();  // else one that another statement may have made for another part
+        if (made_.states.empty()) return travel;
+        travel.state = made_.states.back();
+        travel.text += " keeping " + travel.state;
+        return travel;
+    }
+
     void scatter(int level) {
         scattered_.push_back(level);
-        say("reduce_scatter x over " + name_of(level), [=](World& world) {
+        const Travel in = travel(level);
+        say("reduce_scatter x over " + name_of(level) + in.text, [=](World& world) {
+            if (world.size_of(level) > 1) in.apply(world);
             const std::vector<RankState> before = world.ranks;
             for (std::size_t r = 0; r < world.ranks.size(); ++r) {
                 Part& part = world.ranks[r].parts.at("x");
@@ -301,7 +346,9 @@ class Generator {
 
     void gather(int level) {
         scattered_.pop_back();
-        say("all_gather x over " + name_of(level), [=](World& world) {
+        const Travel in = travel(level);
+        say("all_gather x over " + name_of(level) + in.text, [=](World& world) {
+            if (world.size_of(level) > 1) in.apply(world);
             const std::vector<RankState> before = world.ranks;
             for (std::size_t r = 0; r < world.ranks.size(); ++r) {
                 for (const std::size_t other : world.group(r, level)) {
@@ -427,7 +474,7 @@ std::vector<std::vector<Values>> meaning(const Schedule& schedule, const Sizes& 
 }
 
 struct Tally {
-    int accepted = 0, refused = 0, with_state = 0, with_selection = 0, with_sums = 0;
+    int accepted = 0, refused = 0, with_state = 0, with_selection = 0, with_sums = 0, packed = 0, kept = 0;
 };
 
 // On a rank: returns whether the schedule is accepted, and if so, checks that it does what its statements
@@ -475,7 +522,7 @@ bool run_one(hkt_comm* comm, std::size_t rank, const std::string& path, const Sc
 
 TEST_CASE("random schedules that are accepted give what their statements say, on all ranks") {
     const char* const more = std::getenv("HOCKET_COMPUTE_SCHEDULES");  // for a longer run
-    const unsigned schedules = more ? static_cast<unsigned>(std::stoul(more)) : 250;
+    const unsigned schedules = more ? static_cast<unsigned>(std::stoul(more)) : in_long_form(250u, 100u);
     struct Place {
         const char *hosts, *topology;
         std::size_t inner, outer;
@@ -510,6 +557,8 @@ TEST_CASE("random schedules that are accepted give what their statements say, on
                 tally->with_state += has("state ");
                 tally->with_selection += has("mstopk(");
                 tally->with_sums += has("total(");
+                tally->packed += has("float16\n") != 0 || has("float16 keeping") != 0 ? 1 : 0;
+                tally->kept += has("keeping");
             }
         });
         INFO(place.hosts << " " << place.topology);
@@ -518,10 +567,13 @@ TEST_CASE("random schedules that are accepted give what their statements say, on
     // A generator whose schedules are all refused, or all alike, would test nothing.
     INFO("accepted " << tally->accepted << ", refused " << tally->refused << ", with states "
                      << tally->with_state << ", with selections " << tally->with_selection << ", with sums "
-                     << tally->with_sums);
-    CHECK(tally->accepted > 200);
-    CHECK(tally->refused > 200);
-    CHECK(tally->with_state > 50);
-    CHECK(tally->with_selection > 10);
-    CHECK(tally->with_sums > 20);
+                     << tally->with_sums << ", in narrower formats " << tally->packed << ", keeping the rest "
+                     << tally->kept);
+    CHECK(tally->accepted > 60);
+    CHECK(tally->refused > 60);
+    CHECK(tally->with_state > 20);
+    CHECK(tally->with_selection > 3);
+    CHECK(tally->with_sums > 8);
+    CHECK(tally->packed > 10);
+    CHECK(tally->kept > 0);
 }

@@ -1,0 +1,370 @@
+// Random schedules whose data travel in narrower formats, on ranks that share memory, between hosts and both:
+// every element has the bits of a plain calculation, start after start, with what the states keep.
+#include <hocket.h>
+
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/capi/comm.hpp"
+#include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/long_form.hpp"
+#include "tests/support/packed.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "tests/support/test.hpp"
+
+using namespace hocket::test;
+using hocket::dsl::WireFormat;
+
+namespace {
+
+struct Topology {
+    int inner = 1, outer = 1;
+    int ranks() const { return inner * outer; }
+    int size(int level) const { return level == 0 ? inner : level == 1 ? outer : ranks(); }
+    // The rank's number in its group, and the group's ranks. Level 2 is both.
+    int member(int rank, int level) const {
+        return level == 0 ? rank % inner : level == 1 ? rank / inner : rank;
+    }
+    std::vector<int> group(int rank, int level) const {
+        std::vector<int> members;
+        for (int other = 0; other < ranks(); ++other)
+            if (level == 2 || (level == 0 ? other / inner == rank / inner : other % inner == rank % inner))
+                members.push_back(other);
+        return members;
+    }
+};
+
+struct Statement {
+    bool scatters = true;
+    int level = 0;
+    bool is_packed = false, keeps = false;
+    WireFormat format = {};
+    std::string text = {};
+};
+
+struct Schedule {
+    std::vector<Statement> statements;
+    std::string text;
+};
+
+class Generator {
+  public:
+    Generator(unsigned seed, const Topology& topology) : random_(seed), topology_(topology) {}
+
+    Schedule schedule() {
+        Schedule made;
+        std::vector<int> levels{2};
+        if (topology_.outer > 1 && below(3) > 0) levels = below(2) ? std::vector{0, 1} : std::vector{1, 0};
+        for (const int level : levels) add(made, true, level);
+        std::reverse(levels.begin(), levels.end());
+        for (const int level : levels) add(made, false, level);
+        made.text = "schedule random all_reduce(x) approximate {\n";
+        for (const Statement& statement : made.statements) made.text += statement.text;
+        made.text += "}\n";
+        return made;
+    }
+
+  private:
+    std::size_t below(std::size_t limit) { return random_() % limit; }
+
+    WireFormat format() {
+        WireFormat format{static_cast<WireFormat::Kind>(below(std::size(hocket::dsl::wire_format_rows)))};
+        static const std::uint32_t blocks[] = {8, 32, 256, 1000};
+        if (format.has_scales()) format.block = blocks[below(4)];
+        return format;
+    }
+
+    void add(Schedule& made, bool scatters, int level) {
+        Statement statement{scatters, level, below(5) > 0};
+        const std::string over = level == 2 ? "world" : "levels[" + std::to_string(level) + "]";
+        const std::string state = "e" + std::to_string(made.statements.size());
+        statement.text =
+            std::string("    ") + (scatters ? "reduce_scatter" : "all_gather") + " x over " + over;
+        if (!scatters) {
+            static const char* const algorithms[] = {"", " using ring", " using direct"};
+            statement.text += algorithms[below(3)];
+        }
+        if (statement.is_packed) {
+            statement.format = format();
+            statement.text += " as " + statement.format.text();
+            statement.keeps = below(2) == 0;
+            if (statement.keeps)
+                statement.text = "    state " + state + " like x\n" + statement.text + " keeping " + state;
+        } else if (scatters) {
+            statement.text += " using direct";  // adds in the order of ranks
+        }
+        statement.text += "\n";
+        made.statements.push_back(statement);
+    }
+
+    std::mt19937 random_;
+    Topology topology_;
+};
+
+// ---- What a schedule means ---------------------------------------------------------------------
+
+template <typename T>
+float rounded(float value) {
+    return static_cast<float>(static_cast<T>(value));
+}
+
+float input(std::size_t rank, std::size_t start, std::size_t i) {
+    std::uint64_t bits = (rank * 1000 + start) << 32 | i;
+    bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9;
+    bits = (bits ^ bits >> 27) * 0x94d049bb133111eb;
+    bits ^= bits >> 31;
+    const float size = std::exp(static_cast<float>(bits >> 40) / static_cast<float>(1 << 22) - 2);
+    return bits & 1 ? size : -size;
+}
+
+// All ranks, in step. T: the type of x.
+template <typename T>
+class Meaning {
+  public:
+    Meaning(const Schedule& schedule, const Topology& topology, std::size_t count)
+        : schedule_(schedule), topology_(topology), count_(count), states_(schedule.statements.size()) {
+        for (auto& state : states_)
+            state.assign(static_cast<std::size_t>(topology.ranks()), std::vector<float>(count, 0.0f));
+    }
+
+    std::vector<std::vector<float>> start(std::size_t number) {
+        x_.clear();
+        parts_.assign(static_cast<std::size_t>(topology_.ranks()), {0, 1});
+        for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
+            std::vector<float>& x = x_.emplace_back();
+            for (std::size_t i = 0; i < count_; ++i) x.push_back(rounded<T>(input(rank, number, i)));
+        }
+        for (std::size_t s = 0; s < schedule_.statements.size(); ++s)
+            run(schedule_.statements[s], states_[s]);
+        return x_;
+    }
+
+  private:
+    struct Part {
+        std::size_t number, parts;
+    };
+    std::size_t begin(const Part& part) const { return part.number * count_ / part.parts; }
+    std::size_t end(const Part& part) const { return (part.number + 1) * count_ / part.parts; }
+    Part within(const Part& part, int i, int parts) const {
+        return {part.number * static_cast<std::size_t>(parts) + static_cast<std::size_t>(i),
+                part.parts * static_cast<std::size_t>(parts)};
+    }
+
+    // What arrives of each rank's part, which is divided into so many pieces.
+    std::vector<std::vector<float>> sent(const Statement& statement, int pieces,
+                                         std::vector<std::vector<float>>& state) {
+        std::vector<std::vector<float>> all = x_;
+        for (std::size_t rank = 0; statement.is_packed && rank < x_.size(); ++rank)
+            for (int piece = 0; piece < pieces; ++piece) {
+                const Part part = within(parts_[rank], piece, pieces);
+                std::vector<float> values;
+                for (std::size_t i = begin(part); i < end(part); ++i)
+                    values.push_back(statement.keeps ? state[rank][i] + x_[rank][i] : x_[rank][i]);
+                const std::vector<float> arrived = travelled(statement.format, values);
+                for (std::size_t i = begin(part); i < end(part); ++i) {
+                    const std::size_t at = i - begin(part);
+                    all[rank][i] = arrived[at];
+                    const float left = values[at] - arrived[at];
+                    if (statement.keeps) state[rank][i] = std::isfinite(left) ? left : 0;
+                }
+            }
+        return all;
+    }
+
+    void run(const Statement& statement, std::vector<std::vector<float>>& state) {
+        const int size = topology_.size(statement.level);
+        if (size == 1) return;
+        const auto all = sent(statement, statement.scatters ? size : 1, state);
+        for (int rank = 0; rank < topology_.ranks(); ++rank) {
+            Part& part = parts_[static_cast<std::size_t>(rank)];
+            std::vector<float>& x = x_[static_cast<std::size_t>(rank)];
+            const std::vector<int> group = topology_.group(rank, statement.level);
+            if (statement.scatters) {
+                part = within(part, topology_.member(rank, statement.level), size);
+                for (std::size_t i = begin(part); i < end(part); ++i) {
+                    float sum = 0;
+                    for (const int member : group) sum += all[static_cast<std::size_t>(member)][i];
+                    x[i] = rounded<T>(sum);
+                }
+                continue;
+            }
+            part = {part.number / static_cast<std::size_t>(size),
+                    part.parts / static_cast<std::size_t>(size)};
+            for (int m = 0; m < size; ++m) {
+                const Part theirs = within(part, m, size);
+                for (std::size_t i = begin(theirs); i < end(theirs); ++i)
+                    x[i] = rounded<T>(all[static_cast<std::size_t>(group[static_cast<std::size_t>(m)])][i]);
+            }
+        }
+    }
+
+    const Schedule& schedule_;
+    Topology topology_;
+    std::size_t count_;
+    std::vector<std::vector<std::vector<float>>> states_;  // by statement, rank and element
+    std::vector<std::vector<float>> x_;
+    std::vector<Part> parts_;
+};
+
+// ---- Running it --------------------------------------------------------------------------------
+
+template <typename T>
+void check(hkt_comm* comm, int rank, const std::string& path, const Schedule& schedule,
+           const Topology& topology, hkt_type type, std::size_t count, unsigned seed) {
+    hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
+    options.schedule = path.c_str();
+    options.executor = seed % 4 == 0 ? HKT_EXECUTOR_INTERPRETER : HKT_EXECUTOR_DEFAULT;
+    hkt_plan* made = nullptr;
+    must(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, type, HKT_SUM, &options, &made));
+    const std::unique_ptr<hkt_plan, void (*)(hkt_plan*)> plan(made, hkt_plan_destroy);
+    Meaning<T> meaning(schedule, topology, count);
+    for (std::size_t start = 0; start < 3; ++start) {
+        const std::vector<float> wanted = meaning.start(start)[static_cast<std::size_t>(rank)];
+        std::vector<T> x, y(count);
+        for (std::size_t i = 0; i < count; ++i)
+            x.push_back(static_cast<T>(input(static_cast<std::size_t>(rank), start, i)));
+        T* const result = seed % 3 == 0 ? x.data() : y.data();
+        must(comm, hkt_plan_start(plan.get(), x.data(), result, count, nullptr));
+        for (std::size_t i = 0; i < count; ++i)
+            expect(static_cast<float>(result[i]) == wanted[i],
+                   "element " + std::to_string(i) + " of " + std::to_string(count) + " is " +
+                       std::to_string(static_cast<float>(result[i])) + ", not " + std::to_string(wanted[i]) +
+                       ", in start " + std::to_string(start) + ", seed " + std::to_string(seed) + ":\n" +
+                       schedule.text);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("data in narrower formats arrive as their formats say, in every layout") {
+    const unsigned schedules = in_long_form(600u, 21u);
+    struct Place {
+        const char *hosts, *topology;
+        Topology shape;
+    };
+    for (const Place& place :
+         {Place{"aaa", "3", {3, 1}}, Place{"aabb", "2x2", {2, 2}}, Place{"aaaa", "2x2", {2, 2}},
+          Place{"abcd", "4", {4, 1}}, Place{"aabbcc", "2x3", {2, 3}}}) {
+        const TemporaryFolder folder;
+        std::vector<Schedule> all;
+        for (unsigned seed = 0; seed < schedules; ++seed) {
+            all.push_back(Generator(seed, place.shape).schedule());
+            std::ofstream(folder.path() + "/" + std::to_string(seed) + ".sched") << all.back().text;
+        }
+        const std::string hosts = place.hosts;
+        const auto outcomes = run_ranks({static_cast<int>(hosts.size()), {}, 600}, [&](int rank) {
+            setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
+            hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
+            options.topology = place.topology;
+            const Comm comm = join(&options);
+            static const std::size_t counts[] = {1, 20'001, 100, 4099, 3, 0, 1000};
+            for (unsigned seed = 0; seed < schedules; ++seed) {
+                const std::string path = folder.path() + "/" + std::to_string(seed) + ".sched";
+                const std::size_t count = counts[seed % std::size(counts)];
+                const auto with = [&](auto element, hkt_type type) {
+                    check<decltype(element)>(comm.get(), rank, path, all[seed], place.shape, type, count,
+                                             seed);
+                };
+                if (seed % 5 < 3) with(float{}, HKT_FLOAT32);
+                if (seed % 5 == 3) with(hocket::BFloat16{}, HKT_BFLOAT16);
+                if (seed % 5 == 4) with(hocket::Float16{}, HKT_FLOAT16);
+            }
+        });
+        INFO(place.hosts << " " << place.topology);
+        CHECK(problems(outcomes) == "");
+    }
+}
+
+TEST_CASE("a plan whose operator or type has no narrower formats is refused") {
+    const auto outcomes = run_ranks({2, {}, 60}, [](int) {
+        const Comm comm = join();
+        hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
+        options.schedule = "quantised";
+        const auto refusal = [&](hkt_type type, hkt_op op) {
+            hkt_plan* plan = nullptr;
+            expect(hkt_plan_create(comm.get(), HKT_ALL_REDUCE, type, op, &options, &plan) ==
+                       HKT_ERROR_INVALID_ARGUMENT,
+                   "it was accepted");
+            return std::string(hkt_comm_last_error(comm.get()));
+        };
+        const auto expect_text = [](const std::string& text, const char* wanted) {
+            expect(text.find(wanted) != std::string::npos, text);
+        };
+        expect_text(
+            refusal(HKT_FLOAT32, HKT_MAX),
+            "schedule quantised(int8) adds up values in a narrower format, so its operator must be sum");
+        expect_text(refusal(HKT_FLOAT32, HKT_AVERAGE), "must be sum, not average");
+        expect_text(refusal(HKT_FLOAT64, HKT_SUM), "float32, float16 and bfloat16, not of float64");
+        expect_text(refusal(HKT_INT32, HKT_SUM), "not with int32");
+    });
+    CHECK(problems(outcomes) == "");
+}
+
+TEST_CASE("between hosts alone, reduce_scatter and all_gather round what crosses, once") {
+    struct Place {
+        const char *hosts, *topology;
+        int inner, outer;
+    };
+    for (const Place& place :
+         {Place{"aabb", "2x2", 2, 2}, Place{"aaaa", "2x2", 2, 2}, Place{"aabbcc", "2x3", 2, 3}}) {
+        const std::string hosts = place.hosts;
+        const auto outcomes = run_ranks({static_cast<int>(hosts.size()), {}, 120}, [&](int rank) {
+            setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
+            hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
+            options.topology = place.topology;
+            const Comm comm = join(&options);
+            const auto ranks = static_cast<std::size_t>(hosts.size());
+            const WireFormat format{WireFormat::Kind::int4, 64};
+            for (const std::size_t count : {0, 1, 70, 5000}) {
+                const auto piece_of = [&](std::size_t from, std::size_t piece) {
+                    std::vector<float> values;
+                    for (std::size_t i = 0; i < count; ++i)
+                        values.push_back(input(from, 0, piece * count + i));
+                    return values;
+                };
+                const auto run = [&](hkt_collective collective, const std::vector<float>& send,
+                                     std::size_t size) {
+                    hkt_plan_options with = HKT_PLAN_OPTIONS_INIT;
+                    with.schedule = "quantised_hosts(int4(64))";
+                    hkt_plan* made = nullptr;
+                    must(comm.get(),
+                         hkt_plan_create(comm.get(), collective, HKT_FLOAT32, HKT_SUM, &with, &made));
+                    const std::unique_ptr<hkt_plan, void (*)(hkt_plan*)> plan(made, hkt_plan_destroy);
+                    std::vector<float> received(size);
+                    must(comm.get(),
+                         hkt_plan_start(plan.get(), send.data(), received.data(), count, nullptr));
+                    return received;
+                };
+                std::vector<float> send;
+                for (std::size_t piece = 0; piece < ranks; ++piece)
+                    for (const float value : piece_of(static_cast<std::size_t>(rank), piece))
+                        send.push_back(value);
+                std::vector<float> wanted(count, 0.0f);
+                for (int host = 0; host < place.outer; ++host) {
+                    std::vector<float> sum(count, 0.0f);
+                    for (int member = 0; member < place.inner; ++member) {
+                        const auto values = piece_of(static_cast<std::size_t>(host * place.inner + member),
+                                                     static_cast<std::size_t>(rank));
+                        for (std::size_t i = 0; i < count; ++i) sum[i] += values[i];
+                    }
+                    const std::vector<float> arrived = travelled(format, sum);
+                    for (std::size_t i = 0; i < count; ++i) wanted[i] += arrived[i];
+                }
+                expect(run(HKT_REDUCE_SCATTER, send, count) == wanted,
+                       "reduce_scatter of " + std::to_string(count));
+                std::vector<float> all;
+                for (std::size_t from = 0; from < ranks; ++from)
+                    for (const float value : travelled(format, piece_of(from, 0))) all.push_back(value);
+                expect(run(HKT_ALL_GATHER, piece_of(static_cast<std::size_t>(rank), 0), ranks * count) == all,
+                       "all_gather of " + std::to_string(count));
+            }
+        });
+        INFO(place.hosts << " " << place.topology);
+        CHECK(problems(outcomes) == "");
+    }
+}
