@@ -258,6 +258,11 @@ def states(comm):
     same(second.start(x, np.zeros_like(x)), first.start(x, np.zeros_like(x)), "a state that was loaded")
     second.reset_state()
     same(second.start(x, np.zeros_like(x)), once, "a state that was reset")
+    try:
+        second.load_state(second.save_state())
+        raise AssertionError("the state of one rank is not a list of all ranks' states")
+    except TypeError as error:
+        assert "a list of what save_state returned on every rank" in str(error), error
 
 
 def awaiting(comm):

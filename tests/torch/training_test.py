@@ -122,6 +122,11 @@ def sparse_hook(rank, size, schedule):
 
 def quantised_hook(rank, size, format):
     one = DistributedDataParallel(model())
+    try:
+        hocket.torch.quantised_hook(one, "int9")
+        raise AssertionError("there is no such format")
+    except hocket.Error as error:
+        assert "there is no format 'int9' (did you mean 'int8'?)" in str(error), error
     keeps_going(one, hocket.torch.quantised_hook(one, format), rank, size)
 
 

@@ -222,6 +222,10 @@ class Plan:
     def load_state(self, saved: Sequence[bytes]) -> None:
         """Replaces the state by the states that all ranks of a job have saved; their number and order may differ."""
         self._check_open()
+        given: object = saved  # whatever its type says
+        if isinstance(given, (bytes, bytearray, memoryview)):
+            raise TypeError("load_state takes a list of what save_state returned on every rank that has saved: gather them "
+                            "(all_gather_object), or load what every rank has saved")
         held = [ffi.from_buffer(one) for one in saved]
         self._call(lib.hkt_plan_load_state, ffi.new("void*[]", held), [len(one) for one in saved], len(held))
 

@@ -158,11 +158,12 @@ def sparse_hook(model: DistributedDataParallel, density: float = 0.01, schedule:
     return _hook_of(model, schedule, f"hitopk({density})", f"naive_ag({density})")
 
 
-def quantised_hook(model: DistributedDataParallel, format: str = "int8", schedule: str | None = None) -> SparseHook:
+def quantised_hook(model: DistributedDataParallel, format: str = "int8") -> SparseHook:
     """Makes the gradients of a DistributedDataParallel travel in fewer bits, with error feedback. format: bfloat16,
-    float16, float8, int8, int4 or sign, also "int8(64)" with 64 elements to a scale. By default uses quantised_hosts, in
-    which only what goes between hosts is narrower, if the group has two levels of ranks, and quantised if it has one."""
-    return _hook_of(model, schedule, f"quantised_hosts({format})", f"quantised({format})")
+    float16, float8, int8, int4 or sign, also "int8(64)" with 64 elements to a scale. Uses quantised_hosts, in which only
+    what goes between hosts is narrower, if the group has two levels of ranks, and quantised if it has one; sparse_hook
+    takes these by name, too. Raises hocket.Error if there is no such format."""
+    return _hook_of(model, None, f"quantised_hosts({format})", f"quantised({format})")
 
 
 def _hook_of(model, schedule, of_two_levels, of_others):
@@ -170,6 +171,7 @@ def _hook_of(model, schedule, of_two_levels, of_others):
     if schedule is None:
         levels = group._communicator.comm.info("topology").count("x") + 1
         schedule = of_two_levels if levels == 2 else of_others
+    group._communicator.comm.plan("all_reduce", "float32", "sum", schedule=schedule).close()  # refuses a wrong one here
     names = {id(parameter): name for name, parameter in model.module.named_parameters()}
     hook = SparseHook(group, schedule, names)
     model.register_comm_hook(hook, _sum_sparsely)
