@@ -268,6 +268,22 @@ TEST_CASE("the bench's own collectives do not run by HOCKET_SCHEDULE") {
     CHECK(refused.err.find(file) != std::string::npos);
 }
 
+TEST_CASE("a schedule with states is measured at each size, and one that rounds is said not to be exact") {
+    const Words command{
+        HOCKET_RUN, "-n", "2",   "--timeout", "100", HOCKET_BENCH, "all_reduce",     "-n", "2", "-b",
+        "1K",       "-e", "64K", "-f",        "8",   "--schedule", "quantised(int4)"};
+    Words unchecked = command;
+    unchecked.insert(unchecked.end(), {"-c", "0"});
+    const auto measured = hocket::test::run(unchecked, 110s);
+    INFO(measured.out << measured.err);
+    CHECK(measured.exit_code == 0);
+    const auto checked = hocket::test::run(command, 110s);
+    INFO(checked.out << checked.err);
+    CHECK(checked.exit_code == 1);
+    CHECK(checked.out.find("FAILED (a schedule that selects or rounds is not exact: -c 0)") !=
+          std::string::npos);
+}
+
 TEST_CASE("a schedule that does not exist is an error that names it, on every rank") {
     const auto result = hocket::test::run({HOCKET_RUN, "-n", "2", "--timeout", "30", HOCKET_BENCH,
                                            "all_reduce", "--schedule", "no_such_schedule"},

@@ -98,6 +98,7 @@ class Bench {
                         : options_.memory == MemoryKind::shared ? shared_memory(comm_)
                                                                 : private_memory);
         buffers.prepare(++round_);
+        for (const Runner& runner : runners) runner.reset_state();
         const auto timings = bench::measure(comm_, loop_, static_cast<int>(runners.size()), [&](int runner) {
             runners[runner].run(layout, buffers.send(), buffers.recv());
             if (device_) device_->synchronize();

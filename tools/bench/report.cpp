@@ -147,6 +147,10 @@ void Report::print_footer() const {
     if (options_.check)
         fmt::print("# Out of bounds values : {} {}\n", out_of_bounds(),
                    out_of_bounds() == 0 ? "OK" : "FAILED");
+    if (options_.check && wrong() > 0)
+        fmt::print(
+            "# Wrong values         : {} FAILED (a schedule that selects or rounds is not exact: -c 0)\n",
+            wrong());
     for (hkt_executor executor : options_.executors)
         fmt::print("# Avg bus bandwidth    : {:g}{}\n", average_bus_bandwidth(executor),
                    options_.executors.size() > 1 ? fmt::format("  # {}", name_of(executor)) : "");

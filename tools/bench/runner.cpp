@@ -55,6 +55,10 @@ void Runner::run(const Layout& layout, const void* send, void* recv) const {
           comm_, "failed");
 }
 
+void Runner::reset_state() const {
+    if (plan_) check(hkt_plan_reset_state(plan_.get()), comm_, "resetting the state failed");
+}
+
 void Runner::exchange_messages(const Layout& layout, const void* send, void* recv) const {
     hkt_request* sent = nullptr;
     check(hkt_send(send, layout.count, layout.type, layout.next_rank(), 0, comm_, &sent), comm_,

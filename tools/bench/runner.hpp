@@ -24,6 +24,9 @@ class Runner {
     // Collective. Throws std::runtime_error.
     void run(const Layout& layout, const void* send, void* recv) const;
 
+    // Forgets what the plan keeps of earlier starts, which were of another count. Collective.
+    void reset_state() const;
+
     // Both describe the plan; "" without a plan. steps: this rank's steps; schedule: the schedule for a size
     // and, from the second line on, the reason for it.
     std::string steps() const;
