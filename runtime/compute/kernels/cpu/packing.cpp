@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "runtime/base/half.hpp"
+#include "runtime/compute/kernels/cpu/feedback.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -155,20 +156,13 @@ HOCKET_EACH void get_values(const std::uint8_t* __restrict codes, std::uint64_t 
 }
 
 #if defined(__x86_64__)
-// Give the same bits as half.hpp's arithmetic, which compilers don't vectorize.
+// Gives the same bits as half.hpp's arithmetic, which compilers don't vectorize.
 __attribute__((target("avx2,f16c"))) void narrow_eights(const float* from, std::uint64_t n, Float16* to) {
     std::uint64_t i = 0;
     for (; i + 8 <= n; i += 8)
         _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
                          _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
     for (; i < n; ++i) to[i] = Float16(from[i]);
-}
-__attribute__((target("avx2,f16c"))) void widen_all(const Float16* from, std::uint64_t n, float* to) {
-    std::uint64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(to + i,
-                         _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
-    for (; i < n; ++i) to[i] = static_cast<float>(from[i]);
 }
 #endif
 
@@ -204,14 +198,12 @@ HOCKET_EACH void pack_block(const float* values, std::uint64_t n, std::byte* to)
     }
 }
 
-template <Kind kind, bool has_avx2>
+template <Kind kind>
 HOCKET_EACH void unpack_block(const std::byte* from, std::uint64_t n, float* values) {
     if constexpr (kind == Kind::bfloat16 || kind == Kind::float16) {
         using Half = std::conditional_t<kind == Kind::bfloat16, BFloat16, Float16>;
         const auto* const codes = reinterpret_cast<const Half*>(from);
-#if defined(__x86_64__)
-        if constexpr (kind == Kind::float16 && has_avx2) return widen_all(codes, n, values);
-#endif
+        if constexpr (kind == Kind::float16) return widen(DataType::float16, from, n, values);
         for (std::uint64_t i = 0; i < n; ++i) values[i] = static_cast<float>(codes[i]);
     } else {
         float scale = 0;
@@ -240,14 +232,14 @@ HOCKET_EACH void pack_all(const WireFormat& format, const float* values, std::ui
         pack_block<kind, has_avx2>(values + begin, std::min<std::uint64_t>(format.block, count - begin), to);
 }
 
-template <Kind kind, bool subtracts, bool has_avx2>
+template <Kind kind, bool subtracts>
 HOCKET_EACH void apply_all(const PackedPiece& piece, std::uint64_t first, std::uint64_t n, float* to) {
     const std::uint64_t block = piece.format.block, bytes = piece.format.bytes_of_block(block);
     std::array<float, WireFormat::most_block> values;
     for (std::uint64_t at = first; at < first + n;) {
         const std::uint64_t number = at / block, begin = number * block;
         const std::uint64_t end = std::min({begin + block, piece.count, first + n});
-        unpack_block<kind, has_avx2>(piece.bytes + number * bytes, end - begin, values.data());
+        unpack_block<kind>(piece.bytes + number * bytes, end - begin, values.data());
         apply<subtracts>(values.data() + (at - begin), end - at, to + (at - first));
         at = end;
     }
@@ -272,7 +264,7 @@ void pack_here(const WireFormat& format, const float* values, std::uint64_t coun
 }
 template <Kind kind, bool subtracts>
 void apply_here(const PackedPiece& piece, std::uint64_t first, std::uint64_t n, float* to) {
-    apply_all<kind, subtracts, false>(piece, first, n, to);
+    apply_all<kind, subtracts>(piece, first, n, to);
 }
 
 #if defined(__x86_64__)
@@ -284,7 +276,7 @@ __attribute__((target("avx2,f16c"))) void pack_avx2(const WireFormat& format, co
 template <Kind kind, bool subtracts>
 __attribute__((target("avx2,f16c"))) void apply_avx2(const PackedPiece& piece, std::uint64_t first,
                                                      std::uint64_t n, float* to) {
-    apply_all<kind, subtracts, true>(piece, first, n, to);
+    apply_all<kind, subtracts>(piece, first, n, to);
 }
 bool packs_with_avx2() {
     static const bool has = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
