@@ -262,7 +262,7 @@ TEST_CASE("data in narrower formats arrive as their formats say, in every layout
             hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
             options.topology = place.topology;
             const Comm comm = join(&options);
-            static const std::size_t counts[] = {1, 20'001, 100, 4099, 3, 0, 1000};
+            static const std::size_t counts[] = {1, 70'001, 100, 4099, 3, 0, 1000};
             for (unsigned seed = 0; seed < schedules; ++seed) {
                 const std::string path = folder.path() + "/" + std::to_string(seed) + ".sched";
                 const std::size_t count = counts[seed % std::size(counts)];
