@@ -124,9 +124,8 @@ std::vector<Region> Computations::parts_to_pack(const ast::Compose& compose, Vie
         if (part.size() != 1)
             throw DiagnosticError(
                 compose.region.span,
-                fmt::format("what rank {} sends another one is in several stretches: {}", rank,
-                            text_of(part)),
-                "in another format one stretch can travel: take the levels in the other order");
+                fmt::format("rank {} would send another one several stretches: {}", rank, text_of(part)),
+                "in another format only one stretch can travel: take the levels in the other order");
     return parts;
 }
 
@@ -154,7 +153,8 @@ ViewId Computations::pack(const ast::Compose& compose, ViewId view, const Group&
     const ViewId packed = add_buffer(std::move(buffer), View::by_rank(topology_, true));
     const ExtraBuffer& pieces = *graph_.extra_at(views_[packed].buffer());
     // e = e + x, the piece, and e = e - the piece: each a phase for all ranks and parts.
-    const auto for_parts = [&](const Computation& computation, bool writes_piece, bool takes_piece) {
+    const auto for_parts = [&](const Computation& computation) {
+        const bool packs = computation.kind == Computation::Kind::pack;
         const std::uint32_t number = add(computation);
         std::size_t i = 0;
         for (const Rank rank : ranks()) {
@@ -162,8 +162,8 @@ ViewId Computations::pack(const ast::Compose& compose, ViewId view, const Group&
             for (std::size_t part = 0; part < all.size(); ++part) {
                 const Region piece = piece_of(pieces, rank, static_cast<Rank>(part));
                 std::vector<std::uint32_t> held;
-                if (takes_piece) held.push_back(transfers_.intern(piece));
-                if (writes_piece)
+                if (!computation.sparse.empty()) held.push_back(transfers_.intern(piece));
+                if (packs)
                     add_step(number, rank, all[part], piece, {}, span);
                 else
                     add_stretch(computation, number, rank, all[part], std::move(held), span);
@@ -176,20 +176,17 @@ ViewId Computations::pack(const ast::Compose& compose, ViewId view, const Group&
                    .target = from,
                    .formula = {{{Op::element, 0}, {Op::element, 1}, {Op::add}}},
                    .elements = {from, x},
-                   .keeps = true},
-                  false, false);
+                   .keeps = true});
     for_parts({.kind = Computation::Kind::pack,
                .target = pieces.begin,
                .formula = {{{Op::element}}},
-               .elements = {from}},
-              true, false);
+               .elements = {from}});
     if (kept)
         for_parts({.kind = Computation::Kind::assign,
                    .target = from,
                    .formula = {{{Op::element}}},
                    .elements = {from},
-                   .sparse = {{pieces.begin, Computation::Sparse::Use::subtract}}},
-                  false, true);
+                   .sparse = {{pieces.begin, Computation::Sparse::Use::subtract}}});
     return packed;
 }
 

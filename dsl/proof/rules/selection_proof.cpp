@@ -68,7 +68,10 @@ SymbolicValue SelectionProof::with_selection(const Step& step, SymbolicValue val
     value.carried |= trait.carried;
     value.has_sent |= trait.has_sent;
     value.selected = traits_.both_pieces(value.selected, trait.selected);
-    value.packed = traits_.with_piece(traits_.both_pieces(value.packed, trait.packed), selected.piece.number);
+    // Only rules about selections ask for the pieces, whose sets take long to make for many ranks.
+    if (selections_.are_any())
+        value.packed =
+            traits_.with_piece(traits_.both_pieces(value.packed, trait.packed), selected.piece.number);
     return value;
 }
 
@@ -80,7 +83,7 @@ SymbolicValue SelectionProof::without_selection(const Step& step, SymbolicValue 
     check_rest_keeps_target(step, value, selected, atom);
     value.left_set = contents_.set[from];
     value.set = Contributions::of_none;
-    // What packing leaves of a sum of selections has not been sent.
+    // The rest that packing leaves of a sum of selections has not been sent.
     if (is_packed(selected.selection)) value.selected = 0;
     return value;
 }
@@ -214,17 +217,15 @@ void SelectionProof::note_made_of(const Read& selected, MadeOf& of) {
     // elements of their block are equal: its scale depends on them.
     std::vector<std::uint32_t> values{selected.entry.set, from.value};
     const ExtraBuffer& buffer = *graph_.extra_at(graph_.computations[select.computation].target);
-    if (is_packed(selected.selection) && !buffer.format.has_scales()) {
-        // Each value is rounded by itself.
-    } else if (is_packed(selected.selection)) {
+    if (!is_packed(selected.selection)) {
+        values.push_back(static_cast<std::uint32_t>(selected.piece.of));
+    } else if (buffer.format.has_scales()) {
         const AtomRange atoms = selected.piece.atoms;
         values.insert(values.end(), {atoms.begin, atoms.end});
         for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
             const Selection::Entry& entry = selected.selection.at(atom);
             values.insert(values.end(), {entry.set, traits_[entry.trait].value});
         }
-    } else {
-        values.push_back(static_cast<std::uint32_t>(selected.piece.of));
     }
     of.values.push_back(traits_.value(select.computation, Traits::Use::selected_piece, std::move(values)));
 }

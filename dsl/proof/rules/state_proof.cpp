@@ -205,9 +205,7 @@ void StateProof::check_taken_out() const {
 // Proves that everything a state held when the start began continues in a state or in a result. A part that
 // was selected and sent does not count as all of it.
 void StateProof::check_go_on() const {
-    const bool selects =
-        std::any_of(graph_.extras.begin(), graph_.extras.end(),
-                    [](const ExtraBuffer& extra) { return extra.kind == ExtraBuffer::Kind::selection; });
+    const bool selects = selections_.are_any();
     std::vector<std::uint64_t> kept(subject_.atoms,
                                     0);  // by atom of x: the states whose content continues there
     for (std::size_t state = 0; state < graph_.extras.size(); ++state)

@@ -37,6 +37,12 @@ class Selections {
         made_.assign(pieces, {});
     }
 
+    // Returns true if anything is selected in the graph.
+    bool are_any() const {
+        return std::any_of(graph_.extras.begin(), graph_.extras.end(), [](const ExtraBuffer& extra) {
+            return extra.kind == ExtraBuffer::Kind::selection;
+        });
+    }
     bool is_selection(std::size_t extra) const {
         return graph_.extras[extra].kind == ExtraBuffer::Kind::selection;
     }
