@@ -305,6 +305,14 @@ void pack(const WireFormat& format, const float* values, std::uint64_t count, st
     });
 }
 
+void pack_portably(const WireFormat& format, const float* values, std::uint64_t count, std::byte* to) {
+    with_kind(format.kind, [&](auto kind) { pack_here<kind.value>(format, values, count, to); });
+}
+
+void add_unpacked_portably(const PackedPiece& piece, std::uint64_t first, std::uint64_t n, float* to) {
+    with_kind(piece.format.kind, [&](auto kind) { apply_here<kind.value, false>(piece, first, n, to); });
+}
+
 void add_unpacked(const PackedPiece& piece, std::uint64_t first, std::uint64_t n, float* to) {
     apply_unpacked<false>(piece, first, n, to);
 }

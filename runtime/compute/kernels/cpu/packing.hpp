@@ -25,4 +25,8 @@ void add_unpacked(const PackedPiece& piece, std::uint64_t first, std::uint64_t n
 // to[i] = to[i] - that value; infinities and NaNs leave 0. Thread-safe.
 void subtract_unpacked(const PackedPiece& piece, std::uint64_t first, std::uint64_t n, float* to);
 
+// The same in instructions that every processor has, for tests.
+void pack_portably(const dsl::WireFormat& format, const float* values, std::uint64_t count, std::byte* to);
+void add_unpacked_portably(const PackedPiece& piece, std::uint64_t first, std::uint64_t n, float* to);
+
 }  // namespace hocket::kernels

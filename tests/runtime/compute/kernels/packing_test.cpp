@@ -90,6 +90,11 @@ TEST_CASE("packed values are those of a plain calculation, in every format") {
             const kernels::PackedPiece piece{format, bytes.data(), count};
             std::vector<float> sum(count, 0.0f);
             kernels::add_unpacked(piece, 0, count, sum.data());
+            std::vector<std::byte> portable(bytes.size());
+            kernels::pack_portably(format, from.data(), count, portable.data());
+            std::vector<float> portable_sum(count, 0.0f);
+            kernels::add_unpacked_portably({format, portable.data(), count}, 0, count, portable_sum.data());
+            for (std::size_t i = 0; i < count; ++i) REQUIRE(is_same(portable_sum[i], sum[i]));
             for (std::size_t i = 0; i < count; ++i)
                 if (!is_same(sum[i], wanted[i])) {
                     INFO(format.text() << " of " << count << ", round " << round << ": element " << i << ", "
