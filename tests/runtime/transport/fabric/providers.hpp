@@ -55,7 +55,7 @@ inline const std::vector<std::string> few_providers = {
     "ofi+tcp that demands no_data,rma,sent=16388,card,local,late=20",
 };
 
-// Whether a test that has several cases for each provider runs them all for this one.
+// Returns true if a test that has several cases for each provider runs them all for this one.
 inline bool runs_all(const std::string& provider) {
     return is_long_form() ||
            std::find(few_providers.begin(), few_providers.end(), provider) != few_providers.end();
