@@ -46,13 +46,14 @@ std::optional<WireFormat::Kind> wire_format_of(std::string_view name) {
     return std::nullopt;
 }
 
+bool is_format(std::string_view name) {
+    return name == largest_elements || wire_format_of(name);
+}
+
 std::string wire_format_names() {
     std::string names;
-    for (const WireFormatRow& row : wire_format_rows) {
-        if (!names.empty()) names += ", ";
-        names += row.name;
-    }
-    return names;
+    for (const WireFormatRow& row : wire_format_rows) names += fmt::format("{}, ", row.name);
+    return fmt::format("{}{}(DENSITY)", names, largest_elements);
 }
 
 }  // namespace hocket::dsl

@@ -61,7 +61,11 @@ inline constexpr WireFormatRow wire_format_rows[] = {
 };
 
 std::optional<WireFormat::Kind> wire_format_of(std::string_view name);
-// Returns "bfloat16, float16, float8, ...".
+// The largest elements travel, as mstopk(density): the language uses it like a format.
+inline constexpr std::string_view largest_elements = "mstopk";
+// Returns true for the name of a format, or that.
+bool is_format(std::string_view name);
+// Returns "bfloat16, float16, float8, ..., mstopk(DENSITY)".
 std::string wire_format_names();
 
 }  // namespace hocket::dsl

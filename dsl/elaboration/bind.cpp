@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/base/wire_format.hpp"
 #include "dsl/syntax/names.hpp"
 
 namespace hocket::dsl {
@@ -10,11 +11,14 @@ namespace {
 
 constexpr std::int64_t loop_limit = 1 << 22;
 
-bool is_algorithm(const ast::Expression& expression, const Scope& scope) {
+// Returns true for what is named, not calculated: an algorithm or a format. Some formats are called like
+// functions of computations, which no argument can call.
+bool is_symbol(const ast::Expression& expression, const Scope& scope) {
     using Kind = ast::Expression::Kind;
     if (scope.find(expression.text)) return false;
     return expression.kind == Kind::name ||
-           (expression.kind == Kind::call && !is_language_function(expression.text));
+           (expression.kind == Kind::call &&
+            (!is_language_function(expression.text) || is_format(expression.text)));
 }
 
 Value argument_value(const ast::Expression& expression, const Evaluator& evaluator, const Scope& scope,
@@ -26,7 +30,7 @@ Value argument_value(const ast::Expression& expression, const Evaluator& evaluat
         tiles->is_used = true;
         return tiles->count;
     }
-    if (is_algorithm(expression, scope))
+    if (is_symbol(expression, scope))
         return Symbol{std::make_shared<const ast::Expression>(with_values(expression, evaluator))};
     return evaluator.evaluate(expression);
 }

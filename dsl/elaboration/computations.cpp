@@ -132,6 +132,24 @@ bool Computations::let(const ast::Let& let, Span span, Scope& scope) {
     return false;
 }
 
+void Computations::set_density(ExtraBuffer& buffer, const ast::Expression& expression,
+                               const Evaluator& evaluate) {
+    const Value density = evaluate.evaluate(expression);
+    if (const auto* whole = std::get_if<std::int64_t>(&density))
+        buffer.density = static_cast<double>(*whole);
+    else if (const auto* real = std::get_if<double>(&density))
+        buffer.density = *real;
+    else if (const auto* parameter = std::get_if<StartParameter>(&density))
+        buffer.parameter = static_cast<std::int32_t>(parameter->index);
+    else
+        throw DiagnosticError(expression.span,
+                              fmt::format("expected a density, but this is {}", kind_of(density)));
+    if (!(buffer.density >= 0 && buffer.density <= 1))
+        throw DiagnosticError(expression.span,
+                              fmt::format("the density is {}: it must be from 0 to 1", buffer.density),
+                              "0.01 selects one element of 100");
+}
+
 void Computations::select(const ast::Let& let, Span span, Scope& scope) {
     const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
     if (let.value.args.size() != 2)
@@ -147,20 +165,7 @@ void Computations::select(const ast::Let& let, Span span, Scope& scope) {
     const Operand from = buffer_of(let.value.args[0], evaluate, {graph_.extras, views_});
     check_everywhere(from.view, from.span);
     ExtraBuffer buffer{.kind = BufferKind::selection, .name = let.name.text, .span = span};
-    const Value density = evaluate.evaluate(let.value.args[1]);
-    if (const auto* whole = std::get_if<std::int64_t>(&density))
-        buffer.density = static_cast<double>(*whole);
-    else if (const auto* real = std::get_if<double>(&density))
-        buffer.density = *real;
-    else if (const auto* parameter = std::get_if<StartParameter>(&density))
-        buffer.parameter = static_cast<std::int32_t>(parameter->index);
-    else
-        throw DiagnosticError(let.value.args[1].span,
-                              fmt::format("expected a density, but this is {}", kind_of(density)));
-    if (!(buffer.density >= 0 && buffer.density <= 1))
-        throw DiagnosticError(let.value.args[1].span,
-                              fmt::format("the density is {}: it must be from 0 to 1", buffer.density),
-                              "0.01 selects one element of 100");
+    set_density(buffer, let.value.args[1], evaluate);
     buffer.regions.assign(static_cast<std::size_t>(graph_.ranks), ExtraBuffer::missing);
     std::vector<Region> regions;
     for (const Rank rank : ranks()) {

@@ -30,8 +30,9 @@ class Computations {
     // Throws DiagnosticError if `collective` cannot run on this buffer.
     void check_composition(ViewId view, Collective collective, Span span) const;
 
-    // A collective whose data travel in another format (packing.cpp): pack() makes each rank's pieces of
-    // them, which the collective moves, and unpack() adds up those that the rank has then.
+    // A collective whose data travel in another format, or of which only the largest elements do
+    // (packing.cpp): pack() makes each rank's pieces of them, which the collective moves, and unpack() adds
+    // up those that the rank has then.
     //
     // Packs the rank's part of the view, which is divided over the group but not scattered or gathered yet.
     // Returns the pieces: one for each member of the group in a reduce_scatter, otherwise one.
@@ -41,11 +42,13 @@ class Computations {
     // Sends each member of a group its pieces of the others.
     void exchange(ViewId packed, const std::vector<Rank>& members, Span span);
     // Assigns the sums of the pieces to the view, which is still divided over the group.
-    void unpack(ViewId view, ViewId packed, const Group& group, Span span);
+    void unpack(const ast::Compose& compose, ViewId view, ViewId packed, const Group& group, Span span);
 
   private:
-    WireFormat format_of(const ast::Expression& named, const Scope& scope) const;
-    WireFormat check_format(const ast::Compose& compose, ViewId view, const Scope& scope) const;
+    static void set_density(ExtraBuffer& buffer, const ast::Expression& expression,
+                            const Evaluator& evaluate);
+    void set_format(ExtraBuffer& buffer, const ast::Expression& named, const Scope& scope) const;
+    ExtraBuffer packed_buffer(const ast::Compose& compose, ViewId view, const Scope& scope) const;
     std::optional<Operand> kept_by(const ast::Compose& compose, ViewId view, const Scope& scope) const;
     std::vector<Region> parts_to_pack(const ast::Compose& compose, ViewId view, const Group& group,
                                       Rank rank) const;

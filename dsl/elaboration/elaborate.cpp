@@ -350,12 +350,11 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
 void Elaborator::compose_packed(const ast::Compose& compose, ViewId view, const Group& group, Span span,
                                 const Scope& scope) {
     const bool scatters = compose.collective == Collective::reduce_scatter;
-    if (!scatters && compose.collective != Collective::all_gather)
+    if (!scatters && compose.collective != Collective::all_gather &&
+        compose.collective != Collective::all_reduce)
         throw DiagnosticError(compose.format->span,
                               fmt::format("{} cannot travel in another format", name_of(compose.collective)),
-                              compose.collective == Collective::all_reduce
-                                  ? "reduce_scatter x over l as int8, and then all_gather x over l as int8"
-                                  : "reduce_scatter and all_gather can");
+                              "reduce_scatter, all_gather and all_reduce can");
     if (scatters && compose.algorithm)
         throw DiagnosticError(
             compose.algorithm->span,
@@ -372,9 +371,12 @@ void Elaborator::compose_packed(const ast::Compose& compose, ViewId view, const 
                 computations_.exchange(packed, members_of(topology_, group, rank), span);
             ++graph_.phases;
         } else {
-            run_algorithm(algorithm_for(compose, group, scope, span), group, packed, 0, anchors(group), span);
+            // An all_reduce brings the pieces together, and each rank adds them up.
+            ast::Compose gather = compose;
+            gather.collective = Collective::all_gather;
+            run_algorithm(algorithm_for(gather, group, scope, span), group, packed, 0, anchors(group), span);
         }
-        computations_.unpack(view, packed, group, span);
+        computations_.unpack(compose, view, packed, group, span);
     }
     if (scatters)
         views_[view].scatter(group);

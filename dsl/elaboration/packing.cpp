@@ -30,7 +30,8 @@ std::uint32_t block_of(const ast::Expression& call, const Evaluator& evaluate) {
 
 }  // namespace
 
-WireFormat Computations::format_of(const ast::Expression& named, const Scope& scope) const {
+// Sets the format that an expression names, or the density of `mstopk(density)`, which is used like one.
+void Computations::set_format(ExtraBuffer& buffer, const ast::Expression& named, const Scope& scope) const {
     using Kind = ast::Expression::Kind;
     const std::string known = fmt::format("there are: {}", wire_format_names());
     ast::Expression call = named;
@@ -45,39 +46,55 @@ WireFormat Computations::format_of(const ast::Expression& named, const Scope& sc
         }
     if (call.kind != Kind::name && call.kind != Kind::call)
         throw DiagnosticError(named.span, "expected the name of a format", known);
+    if (call.text == largest_elements) {
+        if (call.args.size() != 1)
+            throw DiagnosticError(
+                call.span,
+                fmt::format("as a format, mstopk takes 1 argument, the density, not {}", call.args.size()),
+                "mstopk(0.01) sends one element of 100");
+        set_density(buffer, call.args[0], transfers_.evaluator(scope, nullptr));
+        return;
+    }
     const auto kind = wire_format_of(call.text);
     if (!kind) {
-        std::vector<std::string> names;
+        std::vector<std::string> names{std::string(largest_elements)};
         for (const WireFormatRow& row : wire_format_rows) names.emplace_back(row.name);
         throw DiagnosticError(
             call.span, fmt::format("there is no format '{}'{}", call.text, did_you_mean(call.text, names)),
             known);
     }
     WireFormat format{.kind = *kind};
-    if (call.kind == Kind::name) return format;
-    if (!format.has_scales())
+    if (call.kind == Kind::call && !format.has_scales())
         throw DiagnosticError(call.span,
                               fmt::format("{} has no scales, and so no blocks that share one", call.text),
                               fmt::format("as {}", call.text));
-    format.block = block_of(call, transfers_.evaluator(scope, nullptr));
-    return format;
+    if (call.kind == Kind::call) format.block = block_of(call, transfers_.evaluator(scope, nullptr));
+    buffer.format = format;
 }
 
-WireFormat Computations::check_format(const ast::Compose& compose, ViewId view, const Scope& scope) const {
+// Returns the buffer for a statement's pieces, without its regions.
+ExtraBuffer Computations::packed_buffer(const ast::Compose& compose, ViewId view, const Scope& scope) const {
     if (const ExtraBuffer* extra = graph_.extra_at(views_[view].buffer()))
         throw DiagnosticError(compose.format->span,
                               fmt::format("{} cannot travel in another format, only x can", extra->name),
                               "leave `as` out");
     if (!graph_.approximate)
         throw DiagnosticError(
-            compose.format->span, "a narrower format loses a part of each value",
+            compose.format->span,
+            "a narrower format loses a part of each value, and mstopk all but the largest",
             "add `approximate` to the header: schedule NAME all_reduce(x) approximate { ... }");
     check_everywhere(view, compose.region.span);
-    return format_of(*compose.format, scope);
+    ExtraBuffer buffer{.kind = BufferKind::packed, .name = {}, .span = compose.format->span};
+    set_format(buffer, *compose.format, scope);
+    const std::string format = buffer.format          ? buffer.format->text()
+                               : buffer.parameter < 0 ? fmt::format("mstopk({})", buffer.density)
+                                                      : "mstopk";
+    buffer.name = fmt::format("{} as {}", compose.region.text, format);
+    return buffer;
 }
 
 void Computations::check_packing(const ast::Compose& compose, ViewId view, const Scope& scope) const {
-    check_format(compose, view, scope);
+    packed_buffer(compose, view, scope);
     kept_by(compose, view, scope);
 }
 
@@ -132,13 +149,10 @@ std::vector<Region> Computations::parts_to_pack(const ast::Compose& compose, Vie
 // The view must be divided over the group.
 ViewId Computations::pack(const ast::Compose& compose, ViewId view, const Group& group, Span span,
                           const Scope& scope) {
-    const WireFormat format = check_format(compose, view, scope);
+    ExtraBuffer buffer = packed_buffer(compose, view, scope);
     const std::optional<Operand> kept = kept_by(compose, view, scope);
     const bool is_divided = compose.collective == Collective::reduce_scatter;
-    ExtraBuffer buffer{.kind = BufferKind::packed,
-                       .name = fmt::format("{} as {}", compose.region.text, format.text()),
-                       .span = span};
-    buffer.format = format;
+    buffer.span = span;
     buffer.parts = is_divided ? group.size : 1;
     buffer.regions.assign(static_cast<std::size_t>(graph_.ranks * buffer.parts), ExtraBuffer::missing);
     std::vector<std::vector<Region>> parts;  // by rank, as in ranks()
@@ -212,7 +226,8 @@ void Computations::exchange(ViewId packed, const std::vector<Rank>& members, Spa
         }
 }
 
-void Computations::unpack(ViewId view, ViewId packed, const Group& group, Span span) {
+void Computations::unpack(const ast::Compose& compose, ViewId view, ViewId packed, const Group& group,
+                          Span span) {
     const ExtraBuffer& buffer = *graph_.extra_at(views_[packed].buffer());
     const Computation computation{.kind = Computation::Kind::assign,
                                   .target = views_[view].buffer(),
@@ -225,10 +240,13 @@ void Computations::unpack(ViewId view, ViewId packed, const Group& group, Span s
         const auto part_of = [&](Rank member) {
             return views_[view].in(0).chunks(topology_, group, rank, member, member + 1);
         };
-        if (buffer.parts > 1) {  // the sum of all members' pieces for this rank
+        if (contract_of(compose.collective).combines()) {  // the sum of all members' pieces for this rank
+            const bool is_divided = buffer.parts > 1;
             Region pieces;
-            for (const Rank member : members) pieces.push_back(piece_of(buffer, member, own).front());
-            add_stretch(computation, number, rank, part_of(own), {transfers_.intern(merged(pieces))}, span);
+            for (const Rank member : members)
+                pieces.push_back(piece_of(buffer, member, is_divided ? own : 0).front());
+            add_stretch(computation, number, rank, is_divided ? part_of(own) : place_of(view, rank),
+                        {transfers_.intern(merged(pieces))}, span);
             continue;
         }
         for (Rank member = 0; member < group.size; ++member)

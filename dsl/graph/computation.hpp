@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,24 +23,26 @@ struct ExtraBuffer {
         state,      // like x; each rank keeps its region from one start to the next
         given,      // like x; the caller gives all of it at each start, the same on all ranks
         selection,  // one piece per rank: elements selected by magnitude from its region of another buffer
-        packed,     // `parts` pieces per rank: its region of another buffer, in `format`
+        packed,     // `parts` pieces per rank: its region of another buffer, in `format`, or its largest
         sums,       // one piece per rank: the sums over its region, one for each tensor
     };
     Kind kind = Kind::state;
     std::string name;
     Span span;
     std::int64_t begin = 0;
-    double density = 0;  // selection: the fraction of the elements that is selected
-    // selection: if not negative, the index of the start's parameter that holds the density
+    double density = 0;  // selects(): the fraction of the elements that is selected
+    // selects(): if not negative, the index of the start's parameter that holds the density
     std::int32_t parameter = -1;
-    WireFormat format = {};  // packed
-    std::int64_t parts = 1;  // packed: a rank's pieces
+    std::optional<WireFormat> format = {};  // packed: of all elements; none: as a selection
+    std::int64_t parts = 1;                 // packed: a rank's pieces
     // By piece, which is by rank but for packed values: the index (into StepGraph::regions) of the region of
     // x that the rank keeps, selects from, packs or sums. It is one stretch. Empty for given buffers. A graph
     // of one rank's steps has `missing` for all other ranks.
     std::vector<std::uint32_t> regions = {};
 
     bool is_like_x() const { return kind == Kind::state || kind == Kind::given; }
+    // Returns true if a piece is values with their indices.
+    bool selects() const { return kind == Kind::selection || (kind == Kind::packed && !format); }
     static constexpr std::uint32_t missing = ~std::uint32_t{0};
 };
 
@@ -98,9 +101,8 @@ inline constexpr double usual_value_bytes = 4;  // where nobody has named a type
 // Returns the bytes of a piece relative to x's, if its region is that fraction of x. For estimates: a density
 // that is given at each start counts as 1 %, and sums as nothing.
 inline double share_of_piece(const ExtraBuffer& extra, double region, double value_bytes) {
-    if (extra.kind == ExtraBuffer::Kind::packed)
-        return extra.format.bytes_of_element() / value_bytes * region;
-    if (extra.kind != ExtraBuffer::Kind::selection) return 0;
+    if (extra.format) return extra.format->bytes_of_element() / value_bytes * region;
+    if (!extra.selects()) return 0;
     return (1 + index_bytes / value_bytes) * region * (extra.parameter < 0 ? extra.density : 0.01);
 }
 
@@ -109,7 +111,7 @@ struct Computation {
     enum class Kind : std::uint8_t {
         assign,  // each element of the target becomes the formula's value; then the sparse terms are applied
         select,  // the target's piece becomes a selection of elements[0]
-        pack,    // the target's pieces become elements[0] in the target's format
+        pack,    // the target's pieces become elements[0] in the target's format, or its largest elements
         total,   // the target's piece becomes the sums of the formula over the elements of each tensor
     };
     struct Sparse {

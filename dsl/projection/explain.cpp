@@ -81,11 +81,12 @@ std::string computation_text(const RankProgram& program, const Op& op) {
     if (computation.kind == Computation::Kind::total)
         return fmt::format("{} = total({}) of {}", region, formula,
                            region_text(program, op.reads[0][0].begin, op.reads[0][0].end));
-    if (computation.kind == Computation::Kind::pack)
+    const bool packs = computation.kind == Computation::Kind::pack;
+    if (packs && !program.extra_at(computation.target).buffer.selects())
         return fmt::format("{} = {} of {}, packed", region,
                            region_text(program, op.reads[0][0].begin, op.reads[0][0].end),
                            area_text(program, op.reads[0][0].area));
-    if (computation.kind == Computation::Kind::select) {
+    if (packs || computation.kind == Computation::Kind::select) {
         const ExtraBuffer& selection = program.extra_at(computation.target).buffer;
         return fmt::format("{} = mstopk({} of {}, {})", region,
                            region_text(program, op.reads[0][0].begin, op.reads[0][0].end),

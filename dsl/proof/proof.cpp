@@ -47,15 +47,18 @@ void add_computations(const StepGraph& graph, std::vector<std::int64_t>& numbers
     };
     add_size(graph.extras);
     for (const ExtraBuffer& extra : graph.extras) {
-        numbers.insert(numbers.end(), {static_cast<int>(extra.kind),
-                                       std::bit_cast<std::int64_t>(extra.density), extra.parameter,
-                                       static_cast<int>(extra.format.kind), extra.format.block, extra.parts});
+        const WireFormat format = extra.format.value_or(WireFormat{});
+        numbers.insert(
+            numbers.end(),
+            {static_cast<int>(extra.kind), std::bit_cast<std::int64_t>(extra.density), extra.parameter,
+             extra.format.has_value(), static_cast<int>(format.kind), format.block, extra.parts});
         add_size(extra.regions);
         numbers.insert(numbers.end(), extra.regions.begin(), extra.regions.end());
     }
     add_size(graph.computations);
     for (const Computation& computation : graph.computations) {
-        numbers.insert(numbers.end(), {static_cast<int>(computation.kind), computation.target});
+        numbers.insert(numbers.end(),
+                       {static_cast<int>(computation.kind), computation.target, computation.keeps});
         add_size(computation.formula.items);
         for (const Formula::Item& item : computation.formula.items)
             numbers.insert(numbers.end(),

@@ -126,6 +126,11 @@ class Generator {
         computations(2);
         if (below(3) > 0) {
             reduce_in_parts();
+        } else if (two_levels_ && below(2) == 0) {
+            all_reduce(0);
+            computations(2);
+            all_reduce(1);
+            computations(4);
         } else {
             all_reduce(2);
             computations(4);
@@ -272,7 +277,9 @@ class Generator {
     }
 
     void all_reduce(int levels) {
-        say("all_reduce x over " + name_of(levels), [=](World& world) {
+        const Travel in = travel(levels);
+        say("all_reduce x over " + name_of(levels) + in.text, [=](World& world) {
+            if (world.group(0, levels).size() > 1) in.apply(world, 1);
             const std::vector<RankState> before = world.ranks;
             for (std::size_t r = 0; r < world.ranks.size(); ++r) add_group(world, before, r, levels);
         });
@@ -288,38 +295,57 @@ class Generator {
         }
     }
 
-    // Data may travel rounded to 16 bits, and a new state may keep the rest.
+    // Data may travel rounded to 16 bits, or only the largest of them, and a new state may keep the rest.
     struct Travel {
-        std::string text;   // " as float16 keeping e0"
-        std::string state;  // empty: none
-        bool is_float16 = false, is_bfloat16 = false;
+        enum class Form { whole, float16, bfloat16, largest } form = Form::whole;
+        std::string text = {};   // " as float16 keeping e0"
+        std::string state = {};  // empty: none
 
-        double of(double value) const {
-            const auto number = static_cast<float>(value);
-            return is_float16    ? double{static_cast<float>(hocket::Float16(number))}
-                   : is_bfloat16 ? double{static_cast<float>(hocket::BFloat16(number))}
-                                 : value;
-        }
-        // Replaces each rank's part of x by what arrives of it.
-        void apply(World& world) const {
-            if (text.empty()) return;
-            for (RankState& rank : world.ranks) {
-                const Part part = rank.parts.at("x");
-                for (std::size_t i = part.begin(world.count); i < part.end(world.count); ++i) {
-                    double& x = rank.buffers.at("x")[i];
-                    const double value = exact(state.empty() ? x : x + rank.buffers.at(state)[i]);
-                    x = of(value);
-                    if (!state.empty()) rank.buffers.at(state)[i] = value - x;
-                }
+        Values of(const Values& piece, std::size_t first) const {
+            Values arrived(piece.size(), 0.0);
+            if (form == Form::largest) {
+                const std::size_t k = hocket::kernels::selected_of(piece.size(), 0.25);
+                for (const std::size_t i : largest(piece, 0, piece.size(), k, {0, 0, first}))
+                    arrived[i] = piece[i];
+                return arrived;
             }
+            for (std::size_t i = 0; i < piece.size(); ++i) {
+                const auto number = static_cast<float>(piece[i]);
+                arrived[i] = form == Form::float16 ? double{static_cast<float>(hocket::Float16(number))}
+                                                   : double{static_cast<float>(hocket::BFloat16(number))};
+            }
+            return arrived;
+        }
+        // Replaces each rank's part of x by what arrives of it, in so many pieces.
+        void apply(World& world, std::size_t pieces) const {
+            if (form == Form::whole) return;
+            for (RankState& rank : world.ranks)
+                for (std::size_t piece = 0; piece < pieces; ++piece) {
+                    const Part all = rank.parts.at("x"),
+                               part{all.number * pieces + piece, all.parts * pieces};
+                    const std::size_t begin = part.begin(world.count), end = part.end(world.count);
+                    Values& x = rank.buffers.at("x");
+                    Values values;
+                    for (std::size_t i = begin; i < end; ++i)
+                        values.push_back(exact(state.empty() ? x[i] : x[i] + rank.buffers.at(state)[i]));
+                    const Values arrived = of(values, begin);
+                    for (std::size_t i = begin; i < end; ++i) {
+                        x[i] = arrived[i - begin];
+                        if (!state.empty()) rank.buffers.at(state)[i] = values[i - begin] - x[i];
+                    }
+                }
         }
     };
     Travel travel(int level) {
         Travel travel;
         if (below(3) > 0 || (level == 1 && !two_levels_)) return travel;
-        travel.is_float16 = below(2) == 0;
-        travel.is_bfloat16 = !travel.is_float16;
-        travel.text = travel.is_float16 ? " as float16" : " as bfloat16";
+        static constexpr std::pair<Travel::Form, const char*> forms[] = {
+            {Travel::Form::float16, "float16"},
+            {Travel::Form::bfloat16, "bfloat16"},
+            {Travel::Form::largest, "mstopk(0.25)"}};
+        const auto& [form, name] = forms[below(std::size(forms))];
+        travel.form = form;
+        travel.text = std::string(" as ") + name;
         if (below(3) > 0) return travel;
         if (below(3) > 0) state();  // else one that another statement may have made for another part
         if (made_.states.empty()) return travel;
@@ -332,7 +358,7 @@ class Generator {
         scattered_.push_back(level);
         const Travel in = travel(level);
         say("reduce_scatter x over " + name_of(level) + in.text, [=](World& world) {
-            if (world.size_of(level) > 1) in.apply(world);
+            if (world.size_of(level) > 1) in.apply(world, world.size_of(level));
             const std::vector<RankState> before = world.ranks;
             for (std::size_t r = 0; r < world.ranks.size(); ++r) {
                 Part& part = world.ranks[r].parts.at("x");
@@ -348,7 +374,7 @@ class Generator {
         scattered_.pop_back();
         const Travel in = travel(level);
         say("all_gather x over " + name_of(level) + in.text, [=](World& world) {
-            if (world.size_of(level) > 1) in.apply(world);
+            if (world.size_of(level) > 1) in.apply(world, 1);
             const std::vector<RankState> before = world.ranks;
             for (std::size_t r = 0; r < world.ranks.size(); ++r) {
                 for (const std::size_t other : world.group(r, level)) {
@@ -474,7 +500,8 @@ std::vector<std::vector<Values>> meaning(const Schedule& schedule, const Sizes& 
 }
 
 struct Tally {
-    int accepted = 0, refused = 0, with_state = 0, with_selection = 0, with_sums = 0, packed = 0, kept = 0;
+    int accepted = 0, refused = 0, with_state = 0, with_selection = 0, with_sums = 0, packed = 0, largest = 0,
+        kept = 0;
 };
 
 // On a rank: returns whether the schedule is accepted, and if so, checks that it does what its statements
@@ -555,9 +582,10 @@ TEST_CASE("random schedules that are accepted give what their statements say, on
                     return is_accepted && all[i].text.find(word) != std::string::npos ? 1 : 0;
                 };
                 tally->with_state += has("state ");
-                tally->with_selection += has("mstopk(");
+                tally->with_selection += has(" = mstopk(");
                 tally->with_sums += has("total(");
-                tally->packed += has("float16\n") != 0 || has("float16 keeping") != 0 ? 1 : 0;
+                tally->packed += has(" as ");
+                tally->largest += has(" as mstopk");
                 tally->kept += has("keeping");
             }
         });
@@ -567,13 +595,14 @@ TEST_CASE("random schedules that are accepted give what their statements say, on
     // A generator whose schedules are all refused, or all alike, would test nothing.
     INFO("accepted " << tally->accepted << ", refused " << tally->refused << ", with states "
                      << tally->with_state << ", with selections " << tally->with_selection << ", with sums "
-                     << tally->with_sums << ", in narrower formats " << tally->packed << ", keeping the rest "
-                     << tally->kept);
+                     << tally->with_sums << ", in narrower formats " << tally->packed << ", the largest "
+                     << tally->largest << ", keeping the rest " << tally->kept);
     CHECK(tally->accepted > 60);
     CHECK(tally->refused > 60);
     CHECK(tally->with_state > 20);
     CHECK(tally->with_selection > 3);
     CHECK(tally->with_sums > 8);
     CHECK(tally->packed > 10);
+    CHECK(tally->largest > 3);
     CHECK(tally->kept > 0);
 }

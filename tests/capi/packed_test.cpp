@@ -1,11 +1,13 @@
-// Random schedules whose data travel in narrower formats, on ranks that share memory, between hosts and both:
-// every element has the bits of a plain calculation, start after start, with what the states keep.
+// Random schedules whose data travel in narrower formats, or of which only the largest elements do, on ranks
+// that share memory, between hosts and both: every element has the bits of a plain calculation, start after
+// start, with what the states keep.
 #include <hocket.h>
 
 #include <cmath>
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -39,11 +41,14 @@ struct Topology {
     }
 };
 
+enum class Way { scatter, gather, reduce };  // reduce_scatter, all_gather, all_reduce
+
 struct Statement {
-    bool scatters = true;
+    Way way = Way::scatter;
     int level = 0;
     bool is_packed = false, keeps = false;
-    WireFormat format = {};
+    std::optional<WireFormat> format = {};  // of packed values; none: the largest elements
+    double density = 0;
     std::string text = {};
 };
 
@@ -60,10 +65,22 @@ class Generator {
         Schedule made;
         std::vector<int> levels{2};
         if (topology_.outer > 1 && below(3) > 0) levels = below(2) ? std::vector{0, 1} : std::vector{1, 0};
-        for (const int level : levels) add(made, true, level);
-        std::reverse(levels.begin(), levels.end());
-        for (const int level : levels) add(made, false, level);
-        made.text = "schedule random all_reduce(x) approximate {\n";
+        std::vector<int> scattered;
+        for (const int level : levels) {
+            if (below(4) == 0) {
+                add(made, Way::reduce, level);
+                continue;
+            }
+            add(made, Way::scatter, level);
+            scattered.push_back(level);
+        }
+        std::reverse(scattered.begin(), scattered.end());
+        for (const int level : scattered) add(made, Way::gather, level);
+        bool is_lossy = false;  // what a state kept before may be left out later
+        for (const Statement& statement : made.statements)
+            is_lossy |= statement.is_packed && !statement.format && !statement.keeps;
+        made.text =
+            std::string("schedule random all_reduce(x) approximate") + (is_lossy ? " lossy" : "") + " {\n";
         for (const Statement& statement : made.statements) made.text += statement.text;
         made.text += "}\n";
         return made;
@@ -72,30 +89,37 @@ class Generator {
   private:
     std::size_t below(std::size_t limit) { return random_() % limit; }
 
-    WireFormat format() {
-        WireFormat format{static_cast<WireFormat::Kind>(below(std::size(hocket::dsl::wire_format_rows)))};
+    // Returns the name of the format.
+    std::string set_format(Statement& statement) {
+        const std::size_t kind = below(std::size(hocket::dsl::wire_format_rows) + 3);
+        if (kind >= std::size(hocket::dsl::wire_format_rows)) {
+            static const double densities[] = {0, 0.01, 0.1, 0.25, 1};
+            statement.density = densities[below(5)];
+            return "mstopk(" + std::to_string(statement.density) + ")";
+        }
+        WireFormat format{static_cast<WireFormat::Kind>(kind)};
         static const std::uint32_t blocks[] = {8, 32, 256, 1000};
         if (format.has_scales()) format.block = blocks[below(4)];
-        return format;
+        statement.format = format;
+        return format.text();
     }
 
-    void add(Schedule& made, bool scatters, int level) {
-        Statement statement{scatters, level, below(5) > 0};
+    void add(Schedule& made, Way way, int level) {
+        Statement statement{way, level, way == Way::reduce || below(5) > 0};
         const std::string over = level == 2 ? "world" : "levels[" + std::to_string(level) + "]";
         const std::string state = "e" + std::to_string(made.statements.size());
-        statement.text =
-            std::string("    ") + (scatters ? "reduce_scatter" : "all_gather") + " x over " + over;
-        if (!scatters) {
+        static const char* const names[] = {"reduce_scatter", "all_gather", "all_reduce"};
+        statement.text = std::string("    ") + names[static_cast<int>(way)] + " x over " + over;
+        if (way == Way::gather) {
             static const char* const algorithms[] = {"", " using ring", " using direct"};
             statement.text += algorithms[below(3)];
         }
         if (statement.is_packed) {
-            statement.format = format();
-            statement.text += " as " + statement.format.text();
+            statement.text += " as " + set_format(statement);
             statement.keeps = below(2) == 0;
             if (statement.keeps)
                 statement.text = "    state " + state + " like x\n" + statement.text + " keeping " + state;
-        } else if (scatters) {
+        } else if (way == Way::scatter) {
             statement.text += " using direct";  // adds in the order of ranks
         }
         statement.text += "\n";
@@ -165,7 +189,9 @@ class Meaning {
                 std::vector<float> values;
                 for (std::size_t i = begin(part); i < end(part); ++i)
                     values.push_back(statement.keeps ? state[rank][i] + x_[rank][i] : x_[rank][i]);
-                const std::vector<float> arrived = travelled(statement.format, values);
+                const std::vector<float> arrived =
+                    statement.format ? travelled(*statement.format, values)
+                                     : travelled_largest<T>(statement.density, begin(part), values);
                 for (std::size_t i = begin(part); i < end(part); ++i) {
                     const std::size_t at = i - begin(part);
                     all[rank][i] = arrived[at];
@@ -179,13 +205,14 @@ class Meaning {
     void run(const Statement& statement, std::vector<std::vector<float>>& state) {
         const int size = topology_.size(statement.level);
         if (size == 1) return;
-        const auto all = sent(statement, statement.scatters ? size : 1, state);
+        const auto all = sent(statement, statement.way == Way::scatter ? size : 1, state);
         for (int rank = 0; rank < topology_.ranks(); ++rank) {
             Part& part = parts_[static_cast<std::size_t>(rank)];
             std::vector<float>& x = x_[static_cast<std::size_t>(rank)];
             const std::vector<int> group = topology_.group(rank, statement.level);
-            if (statement.scatters) {
-                part = within(part, topology_.member(rank, statement.level), size);
+            if (statement.way != Way::gather) {
+                if (statement.way == Way::scatter)
+                    part = within(part, topology_.member(rank, statement.level), size);
                 for (std::size_t i = begin(part); i < end(part); ++i) {
                     float sum = 0;
                     for (const int member : group) sum += all[static_cast<std::size_t>(member)][i];

@@ -28,7 +28,7 @@ TEST_CASE("the library's schedules in narrower formats are right wherever they c
     for (const std::string& topology :
          std::vector<std::string>{"1", "2", "3", "8", "2x2", "3x2", "2x3", "2x2x2", "16"})
         for (const char* const format :
-             {"", "(bfloat16)", "(float8)", "(int4(8))", "(format = sign(4096))"}) {
+             {"", "(bfloat16)", "(float8)", "(int4(8))", "(format = sign(4096))", "(mstopk(0.01))"}) {
             INFO(format << " on " << topology);
             const auto check = [&](Collective collective, const std::string& name) {
                 return error_of([&] { dsl::check_schedule(request(collective, name + format, topology)); });
@@ -146,17 +146,25 @@ TEST_CASE("a format that cannot be is refused at its place") {
                            Collective::all_gather, "2"),
                Contains("1:55: error: a narrower format loses a part of each value") &&
                    Contains("add `approximate` to the header"));
-    CHECK_THAT(verdict("all_reduce x over world as int8"),
-               Contains("all_reduce cannot travel in another format") &&
-                   Contains("reduce_scatter x over l as int8, and then all_gather x over l as int8"));
     CHECK_THAT(verdict("broadcast x over world from root as int8", "4", Collective::broadcast),
                Contains("broadcast cannot travel in another format") &&
-                   Contains("reduce_scatter and all_gather can"));
+                   Contains("reduce_scatter, all_gather and all_reduce can"));
     CHECK_THAT(verdict("reduce_scatter x over world using ring as int8"),
                Contains("has no algorithm") && Contains("leave `using` out"));
     CHECK_THAT(verdict("reduce_scatter x over world as int9"),
                Contains("there is no format 'int9' (did you mean 'int8'?)") &&
-                   Contains("there are: bfloat16, float16, float8, int8, int4, sign"));
+                   Contains("there are: bfloat16, float16, float8, int8, int4, sign, mstopk(DENSITY)"));
+    CHECK_THAT(
+        error_of([] { dsl::check_schedule(request(Collective::all_reduce, "quantised(bfloat16(8))", "2")); }),
+        Contains("bfloat16 has no scales"));
+    CHECK_THAT(verdict("reduce_scatter x over world as mstop(0.1)"), Contains("did you mean 'mstopk'?"));
+    CHECK_THAT(verdict("reduce_scatter x over world as mstopk"),
+               Contains("as a format, mstopk takes 1 argument, the density, not 0"));
+    CHECK_THAT(verdict("reduce_scatter x over world as mstopk(x, 0.1)"), Contains("not 2"));
+    CHECK_THAT(verdict("reduce_scatter x over world as mstopk(x)"),
+               Contains("expected a density, but this is a buffer"));
+    CHECK_THAT(verdict("reduce_scatter x over world as mstopk(2)"),
+               Contains("the density is 2: it must be from 0 to 1"));
     CHECK_THAT(verdict("reduce_scatter x over world as w"),
                Contains("expected a format, but 'w' is a buffer"));
     CHECK_THAT(verdict("reduce_scatter x over world as levels[0]"),
@@ -188,6 +196,61 @@ TEST_CASE("only a state for what travels keeps the rest, and only for the next s
         Contains("`keeping e` adds it again"));
 }
 
+TEST_CASE("the largest elements travel as a format does, and are selected from again") {
+    for (const std::string& topology : std::vector<std::string>{"1", "2", "3", "8", "2x2", "2x3", "2x2x2"})
+        for (const char* const name : {"oktopk", "oktopk(0.5)", "oktopk_lossy", "gtopk"}) {
+            INFO(name << " on " << topology);
+            CHECK(error_of([&] { dsl::check_schedule(request(Collective::all_reduce, name, topology)); }) ==
+                  "");
+        }
+    const std::string in = "state e like x\nreduce_scatter x over world as mstopk(0.5) keeping e\n",
+                      out = "all_gather x over world as mstopk(0.5)";
+    // The density may be given at each start, and differ on both ways.
+    CHECK(check_error("schedule t all_reduce(x; density) approximate {\nreduce_scatter x over world as "
+                      "mstopk(density)\nall_gather x over world as int8\n}",
+                      Collective::all_reduce, "4") == "");
+    // What is not selected the second time is lost, although e has kept it before.
+    CHECK_THAT(verdict(in + out), Contains("loses the old content of e[0, 1/4)") &&
+                                      Contains("a selection of it has only a part") && Contains("keeping"));
+    CHECK(check_error("schedule t all_reduce(x) approximate lossy {\n" + in + out + "\n}",
+                      Collective::all_reduce, "4") == "");
+    CHECK(verdict(in + "all_gather x over world as int4") == "");
+    CHECK(verdict(in + "state f like x\n" + out + " keeping f") == "");
+    CHECK_THAT(verdict(in + "x = select(x > 0, 1, 0)\nall_gather x over world"),
+               Contains("loses the old content of e"));
+    // As with an ordinary selection afterwards.
+    const std::string select = "all_gather s over levels[1]\nx = sum(s)\nall_gather x over levels[0]";
+    const std::string in_hosts = "state e like x\nreduce_scatter x over levels[0] as mstopk(0.5) keeping e\n";
+    CHECK_THAT(verdict(in_hosts + "let s = mstopk(x, 0.5)\n" + select, "2x2"),
+               Contains("loses the old content of e"));
+    CHECK(verdict(in_hosts + "state f like x\nf = f + x\nlet s = mstopk(f, 0.5)\nf = f - dense(s)\n" + select,
+                  "2x2") == "");
+}
+
+TEST_CASE("an all_reduce in another format brings all ranks' pieces together, and adds them up") {
+    for (const char* const format : {"int8", "bfloat16", "mstopk(0.1)"}) {
+        INFO(format);
+        const std::string as = std::string(" as ") + format;
+        CHECK(verdict("all_reduce x over world" + as) == "");
+        CHECK(verdict("all_reduce x over world using ring" + as) == "");
+        CHECK(verdict("state e like x\nall_reduce x over world" + as + " keeping e") == "");
+        CHECK(verdict("reduce_scatter x over levels[0]\nall_reduce x over levels[1]" + as +
+                          "\nall_gather x over levels[0]",
+                      "2x3") == "");
+        CHECK(verdict("all_reduce x over levels[0]" + as + "\nall_reduce x over levels[1]" + as, "2x3") ==
+              "");
+        CHECK_THAT(verdict("all_reduce x over levels[0]" + as, "2x3"), Contains("missing the part of rank"));
+        CHECK_THAT(verdict("all_reduce x over world" + as + "\nall_reduce x over world"),
+                   Contains("a second time"));
+    }
+    // Ranks select alike from values that are equal in the whole piece, and only from those.
+    CHECK_THAT(verdict("let y = x.part(0 of 4)\nall_reduce y over levels[0]\n"
+                       "reduce_scatter x over levels[1] as mstopk(0.5)\nall_gather x over levels[1]\n"
+                       "for i in 1 ..< 4 { let z = x.part(i of 4)\nall_reduce z over levels[0] }",
+                       "2x2"),
+               Contains("rank 0 and rank 1 end with different values in"));
+}
+
 TEST_CASE("explanations count the bytes that travel") {
     const auto traffic = [](const std::string& schedule) {
         return dsl::traffic_text(
@@ -196,4 +259,7 @@ TEST_CASE("explanations count the bytes that travel") {
     CHECK_THAT(traffic("quantised"), Contains("sends 0.3809 x in 6 messages, receives 0.3809 x in 6"));
     CHECK_THAT(traffic("quantised(bfloat16)"), Contains("sends 0.75 x"));
     CHECK_THAT(traffic("quantised(sign)"), Contains("sends 0.05273 x"));
+    // Values and indices of a quarter to each of 3 ranks, on both ways.
+    CHECK_THAT(traffic("oktopk(0.1)"), Contains("sends 0.3 x"));
+    CHECK_THAT(traffic("gtopk(0.1)"), Contains("sends 0.6 x"));
 }

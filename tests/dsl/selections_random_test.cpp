@@ -37,7 +37,9 @@ struct Statement {
 struct Program {
     int ranks = 2;
     bool is_scattered = false;  // x is reduced and scattered before, and gathered after the statements
-    bool is_packed = false;     // and travels as bfloat16, which changes nothing of what is in a value
+    // How x travels then. As bfloat16 nothing of what is in a value changes; of the largest elements' rest a
+    // state (y on the first way, z on the last) keeps all, or nothing does.
+    enum class Form : std::uint8_t { whole, rounded, largest, largest_kept } in = Form::whole, out = Form::whole;
     int states = 0;
     std::vector<Statement> statements;
 };
@@ -47,8 +49,17 @@ std::string name_of(int variable) {
 }
 
 std::string text_of(const Program& program) {
-    const std::string format = program.is_packed ? " as bfloat16\n" : "\n";
-    std::string text = program.is_scattered ? "reduce_scatter x over world" + format : "";
+    using Form = Program::Form;
+    const auto travel = [](const char* collective, Form form, const std::string& state) {
+        const bool keeps = form == Form::largest_kept;
+        return (keeps ? "state " + state + " like x\n" : "") + collective + " x over world" +
+               (form == Form::whole     ? ""
+                : form == Form::rounded ? " as bfloat16"
+                : keeps                 ? " as mstopk(0.5) keeping " + state
+                                        : " as mstopk(0.5)") +
+               "\n";
+    };
+    std::string text = program.is_scattered ? travel("reduce_scatter", program.in, "y") : "";
     for (int state = 1; state <= program.states; ++state)
         text += fmt::format("state {} like x\n", name_of(state));
     for (const Statement& statement : program.statements) {
@@ -81,7 +92,7 @@ std::string text_of(const Program& program) {
                 break;
         }
     }
-    return text + (program.is_scattered ? "all_gather x over world" + format : "");
+    return text + (program.is_scattered ? travel("all_gather", program.out, "z") : "");
 }
 
 // ---- Programs ----------------------------------------------------------------------------------
@@ -93,7 +104,8 @@ class Generator {
     Program program() {
         Program program;
         program.is_scattered = chance(50);
-        program.is_packed = chance(50);
+        program.in = static_cast<Program::Form>(below(4));
+        program.out = static_cast<Program::Form>(below(4));
         program.states = 1 + below(most_states);
         const int selected = chance(70) ? 1 : x;
         if (chance(30)) delay(program, selected);
@@ -194,12 +206,15 @@ class Simulation {
         memory_.assign(static_cast<std::size_t>(program_.ranks),
                        std::vector<Buffer>(static_cast<std::size_t>(program_.states) + 1));
         traces_.assign(memory_.size(), std::vector<Traces>(memory_[0].size()));
+        kept_in_.assign(memory_.size(), {});
+        kept_out_.assign(memory_.size(), {});
         for (int start = 0; start < starts && wrong_.empty(); ++start) run_start(start);
         return wrong_;
     }
 
   private:
     using Kind = Statement::Kind;
+    using Form = Program::Form;
     using Traces = std::array<std::set<Contribution>, elements>;
 
     // A rank's part of x, of which it alone has something if x is scattered.
@@ -208,12 +223,17 @@ class Simulation {
     }
 
     void run_start(int start) {
+        is_unread_.assign(memory_.size(), std::vector<bool>(memory_[0].size(), false));
         for (std::size_t rank = 0; rank < memory_.size(); ++rank)
             for (int at = 0; at < elements; ++at) {
                 Value& given = memory_[rank][x][static_cast<std::size_t>(at)];
                 std::set<Contribution>& trace = traces_[rank][x][static_cast<std::size_t>(at)];
                 given.clear(), trace.clear();
                 if (!has(rank, at)) continue;
+                if (program_.is_scattered && program_.in >= Form::largest) {
+                    receive(start, at, given, trace);
+                    continue;
+                }
                 const Contribution one{program_.is_scattered ? -1 : static_cast<int>(rank), start, at};
                 given[one] = 1;
                 trace.insert(one);
@@ -231,16 +251,54 @@ class Simulation {
                 for (int at = 0; at < elements; ++at)
                     if (by == rank || !program_.is_scattered)
                         require_arrived(rank, by, static_cast<std::size_t>(at));
+        if (program_.is_scattered && program_.out >= Form::largest) gather_largest();
         require_kept(start);
+    }
+
+    // Each rank sends the owner of an element what it has of it, or keeps it for the next start.
+    void receive(int start, int at, Value& given, std::set<Contribution>& trace) {
+        for (int from = 0; from < program_.ranks; ++from) {
+            auto& kept = kept_in_[static_cast<std::size_t>(from)][static_cast<std::size_t>(at)];
+            const Contribution one{from, start, at};
+            kept.insert(one);
+            if (random_() % 2 == 0) {
+                for (const Contribution& sent : kept) given[sent] = 1;
+                trace.insert(kept.begin(), kept.end());
+                kept.clear();
+            } else if (program_.in == Form::largest) {
+                kept.clear();
+            }
+        }
+    }
+
+    // The owner of an element gives all ranks what it has of it, or keeps it for the next start.
+    void gather_largest() {
+        for (std::size_t rank = 0; rank < traces_.size(); ++rank)
+            for (std::size_t at = 0; at < elements; ++at) {
+                auto& trace = traces_[rank][x][at];
+                auto& kept = kept_out_[rank][at];
+                kept.insert(trace.begin(), trace.end());
+                trace.clear();
+                if (random_() % 2 == 0) {
+                    trace = kept;
+                    kept.clear();
+                } else if (program_.out == Form::largest) {
+                    kept.clear();
+                }
+            }
     }
 
     // Checks that every contribution to a state is in a state, was sent, or is in a result. Multiplication by
     // 0 loses nothing.
     void require_kept(int start) {
         std::set<Contribution> there;
+        const auto add_all = [&](const Traces& buffer) {
+            for (const auto& trace : buffer) there.insert(trace.begin(), trace.end());
+        };
         for (const auto& rank : traces_)
-            for (const Traces& buffer : rank)
-                for (const auto& trace : buffer) there.insert(trace.begin(), trace.end());
+            for (std::size_t state = 1; state < rank.size(); ++state) add_all(rank[state]);
+        for (const auto* kept : {&kept_in_, &kept_out_})
+            for (const Traces& of : *kept) add_all(of);
         for (const auto& rank : traces_)
             for (const auto& trace : rank[x]) done_.insert(trace.begin(), trace.end());
         std::erase_if(in_states_, [&](const Contribution& one) { return done_.contains(one); });
@@ -248,10 +306,14 @@ class Simulation {
             if (!there.contains({rank, given, at}))
                 wrong_ = fmt::format("what rank {} gave to start {} at {} is lost in start {}", rank, given,
                                      at, start);
+        in_states_.insert(there.begin(), there.end());
     }
 
     // Like run_on, but follows only which contributions go where, without their factors.
     void trace_on(std::size_t rank, const Statement& statement) {
+        const bool is_update = statement.kind == Statement::Kind::update;
+        for (const auto& [factor, variable] : statement.terms)
+            is_unread_[rank][static_cast<std::size_t>(variable)] = false;
         auto& own = traces_[rank];
         Traces& target = own[static_cast<std::size_t>(statement.target)];
         Traces result;
@@ -269,9 +331,14 @@ class Simulation {
             }
             if (statement.kind == Statement::Kind::select && is_selected_[rank][at])
                 done_.insert(target[at].begin(), target[at].end());
-            if (statement.target != x) in_states_.insert(result[at].begin(), result[at].end());
+            if (statement.target == x) continue;
+            // What nothing has read since this start has put it there may be overwritten.
+            if (is_update && is_unread_[rank][static_cast<std::size_t>(statement.target)])
+                for (const Contribution& one : target[at]) in_states_.erase(one);
+            in_states_.insert(result[at].begin(), result[at].end());
         }
         target = std::move(result);
+        is_unread_[rank][static_cast<std::size_t>(statement.target)] = is_update;
     }
 
     void run_on(std::size_t rank, const Statement& statement, int start, bool is_gathered) {
@@ -329,7 +396,10 @@ class Simulation {
     std::vector<std::array<bool, elements>> is_selected_;
     std::map<Contribution, int> sent_;         // in which start
     std::vector<std::vector<Traces>> traces_;  // as memory_
-    std::set<Contribution> in_states_, done_;  // have been in a state; were sent, or are in a result
+    std::vector<Traces> kept_in_, kept_out_;   // by rank: what is not among the largest, on both ways
+    std::set<Contribution> in_states_,
+        done_;  // have been in a state at a start's end; were sent, or are in a result
+    std::vector<std::vector<bool>> is_unread_;  // by rank, then by variable
     std::string wrong_;
 };
 

@@ -1,15 +1,19 @@
-// Values that travelled in a narrower format, calculated plainly: a reference for dsl/base/wire_format.hpp.
+// Values that travelled in a narrower format, or of which the largest did, calculated plainly: a reference
+// for dsl/base/wire_format.hpp and for `as mstopk(density)`.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
 #include "dsl/base/wire_format.hpp"
 #include "runtime/base/half.hpp"
+#include "runtime/compute/kernels/selection.hpp"
 
 namespace hocket::test {
 
@@ -83,6 +87,27 @@ inline std::vector<float> travelled(const dsl::WireFormat& format, const std::ve
                                           piece.begin() + static_cast<std::ptrdiff_t>(end)});
         result.insert(result.end(), block.begin(), block.end());
     }
+    return result;
+}
+
+// A piece of which only the largest elements travel, as numbers of type T; the others arrive as 0. first: the
+// element of x at which it begins, which decides among elements that tie. No number is infinite or a NaN.
+template <typename T>
+std::vector<float> travelled_largest(double density, std::uint64_t first, const std::vector<float>& piece) {
+    std::vector<float> result(piece.size(), 0.0f), sizes;
+    const std::size_t k = kernels::selected_of(piece.size(), density);
+    if (k == 0) return result;
+    for (const float value : piece) sizes.push_back(std::fabs(value));
+    std::vector<float> descending = sizes;
+    std::sort(descending.begin(), descending.end(), std::greater<>());
+    const float least = descending[k - 1];
+    std::vector<std::size_t> taken, ties;
+    for (std::size_t i = 0; i < piece.size(); ++i)
+        if (sizes[i] >= least) (sizes[i] > least ? taken : ties).push_back(i);
+    const std::size_t needed = k - taken.size(),
+                      begin = kernels::first_of_ties({0, 0, first}, ties.size(), needed);
+    for (std::size_t i = 0; i < needed; ++i) taken.push_back(ties[begin + i]);
+    for (const std::size_t i : taken) result[i] = static_cast<float>(static_cast<T>(piece[i]));
     return result;
 }
 

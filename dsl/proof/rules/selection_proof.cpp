@@ -65,7 +65,7 @@ SymbolicValue SelectionProof::with_selection(const Step& step, SymbolicValue val
     // Packed values bring along all that they were.
     const Trait& trait = traits_[selected.entry.trait];
     value.states |= trait.states;
-    value.carried |= trait.carried;
+    if (!leaves_out(selected.selection)) value.carried |= trait.carried;
     value.has_sent |= trait.has_sent;
     value.selected = traits_.both_pieces(value.selected, trait.selected);
     // Only rules about selections ask for the pieces, whose sets take long to make for many ranks.
@@ -83,8 +83,11 @@ SymbolicValue SelectionProof::without_selection(const Step& step, SymbolicValue 
     check_rest_keeps_target(step, value, selected, atom);
     value.left_set = contents_.set[from];
     value.set = Contributions::of_none;
-    // The rest that packing leaves of a sum of selections has not been sent.
-    if (is_packed(selected.selection)) value.selected = 0;
+    if (!is_packed(selected.selection)) return value;
+    // The rest that packing leaves of a sum of selections has not been sent. The pieces must bring the old
+    // content of states to a result or a state; of what they bring, the rest has nothing.
+    value.selected = 0;
+    value.carried = 0;
     return value;
 }
 
@@ -213,13 +216,13 @@ void SelectionProof::note_made_of(const Read& selected, MadeOf& of) {
     const Trait& from = traits_[selected.entry.trait];
     of.histories.push_back(
         traits_.history(select.computation, Traits::Use::selected_piece, {from.history}, select.origin));
-    // Elements that tie may be selected differently on each rank. Equal values are packed alike, if all
-    // elements of their block are equal: its scale depends on them.
+    // A selection chooses among elements that tie by the rank's number. Equal values are packed alike, if all
+    // elements of their block or, if only the largest are packed, of their piece are equal.
     std::vector<std::uint32_t> values{selected.entry.set, from.value};
     const ExtraBuffer& buffer = *graph_.extra_at(graph_.computations[select.computation].target);
     if (!is_packed(selected.selection)) {
         values.push_back(static_cast<std::uint32_t>(selected.piece.of));
-    } else if (buffer.format.has_scales()) {
+    } else if (!buffer.format || buffer.format->has_scales()) {
         const AtomRange atoms = selected.piece.atoms;
         values.insert(values.end(), {atoms.begin, atoms.end});
         for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
@@ -232,6 +235,12 @@ void SelectionProof::note_made_of(const Read& selected, MadeOf& of) {
 
 bool SelectionProof::is_packed(const Selection& selection) const {
     return graph_.computations[graph_.steps[selection.step].computation].kind == Computation::Kind::pack;
+}
+
+// Returns true if no state keeps the elements that a piece leaves out: it was made of x itself.
+bool SelectionProof::leaves_out(const Selection& selection) const {
+    const Computation& computation = graph_.computations[graph_.steps[selection.step].computation];
+    return graph_.extra_at(computation.target)->selects() && computation.elements[0] < first_extra;
 }
 
 // If several ranks make parts of one sum, anything else that each adds would be in the sum several times.

@@ -66,6 +66,7 @@ class SelectionProof {
                                  std::uint32_t atom) const;
     void note_made_of(const Read& selected, MadeOf& of);
     bool is_packed(const Selection& selection) const;
+    bool leaves_out(const Selection& selection) const;
     void check_has_no_parts(const Step& step, const SymbolicValue& formula, std::uint32_t atom) const;
     void check_lies_in_target(const Step& step, const Selection& selection, const Piece& piece) const;
     void check_selected_alike(const Step& step, const Read& selected, TraitId first,

@@ -205,7 +205,8 @@ void StateProof::check_taken_out() const {
 // Proves that everything a state held when the start began continues in a state or in a result. A part that
 // was selected and sent does not count as all of it.
 void StateProof::check_go_on() const {
-    const bool selects = selections_.are_any();
+    const bool selects = std::any_of(graph_.extras.begin(), graph_.extras.end(),
+                                     [](const ExtraBuffer& extra) { return extra.selects(); });
     std::vector<std::uint64_t> kept(subject_.atoms,
                                     0);  // by atom of x: the states whose content continues there
     for (std::size_t state = 0; state < graph_.extras.size(); ++state)
@@ -233,8 +234,10 @@ void StateProof::check_go_on() const {
                 {{graph_.extras[state].span, "kept from start to start"}},
                 fmt::format(
                     "{}; or add `lossy` to the header, if {} may be lost",
-                    selects ? fmt::format("subtract the values that were sent: {0} = {0} - dense(...)", name)
-                            : fmt::format("add {} to a state or to the result", name),
+                    !selects ? fmt::format("add {} to a state or to the result", name)
+                    : selections_.are_any()
+                        ? fmt::format("subtract the values that were sent: {0} = {0} - dense(...)", name)
+                        : "keep what a later mstopk leaves out, too: as mstopk(...) keeping f",
                     name));
         });
 }

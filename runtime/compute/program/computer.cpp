@@ -21,21 +21,23 @@ using Use = SparseTerm::Use;
     throw Error(Status::invalid_argument, text);
 }
 
-bool has(const dsl::RankProgram& program, dsl::Computation::Kind kind) {
-    return std::any_of(program.computations.begin(), program.computations.end(),
-                       [&](const auto& computation) { return computation.kind == kind; });
-}
 bool selects(const dsl::RankProgram& program) {
-    return has(program, dsl::Computation::Kind::select);
+    return std::any_of(program.extras.begin(), program.extras.end(),
+                       [](const dsl::ProgramBuffer& extra) { return extra.buffer.selects(); });
 }
 bool packs(const dsl::RankProgram& program) {
-    return has(program, dsl::Computation::Kind::pack);
+    return std::any_of(program.extras.begin(), program.extras.end(),
+                       [](const dsl::ProgramBuffer& extra) { return extra.buffer.format.has_value(); });
 }
 
-// True if the sparse terms are packed values: a schedule's statements use one kind or the other.
+bool selects(const dsl::RankProgram& program, const dsl::Op& op) {
+    const dsl::Computation& computation = program.computations[op.computation];
+    return computation.target >= dsl::first_extra && program.extra_at(computation.target).buffer.selects();
+}
+
+// True if the sparse terms are values in another format: a statement's terms are of one kind.
 bool adds_packed(const dsl::RankProgram& program, const dsl::Computation& computation) {
-    return !computation.sparse.empty() &&
-           program.extra_at(computation.sparse[0].buffer).buffer.kind == dsl::ExtraBuffer::Kind::packed;
+    return !computation.sparse.empty() && program.extra_at(computation.sparse[0].buffer).buffer.format;
 }
 
 // Larger than any number of elements.
@@ -98,7 +100,7 @@ void Computer::check_count(std::uint64_t count) const {
         refuse_arguments(fmt::format("the plan's {} tensors have {} elements, but it is started with {}",
                                      ends_.size(), ends_.back(), count));
     for (const dsl::ProgramBuffer& extra : program_.extras)
-        if (extra.buffer.kind == dsl::ExtraBuffer::Kind::selection)
+        if (extra.buffer.selects())
             for (const dsl::Interval& region : extra.regions)
                 if (region.end.offset(count) - region.begin.offset(count) > kernels::most_selectable)
                     refuse_arguments(
@@ -111,22 +113,26 @@ std::byte* Computer::at(const dsl::MessagePart& part, const Start& start) const 
                                         start.byte_offsets[part.begin]);
 }
 
+// Returns the piece of a selection or of packed values that a part of their buffer begins.
+dsl::PieceOf Computer::piece_of(const dsl::MessagePart& part, std::int64_t buffer) const {
+    const dsl::Rational within = program_.boundaries[part.begin] - dsl::Rational(buffer);
+    return dsl::piece_at(program_.extra_at(buffer).buffer, within, program_.ranks);
+}
+
 void Computer::run(dsl::OpId id, const Start& start) const {
     if (is_done_before_[id]) return;
     const dsl::Op& op = program_.ops[id];
-    if (const auto feedback = feedback_.find(id); feedback != feedback_.end()) {
-        const std::uint32_t second = program_.ops[feedback->second.select].computation;
-        return program_.computations[second].kind == dsl::Computation::Kind::pack
-                   ? pack_with_feedback(op, feedback->second, start)
-                   : select_with_feedback(op, feedback->second, start);
-    }
+    if (const auto feedback = feedback_.find(id); feedback != feedback_.end())
+        return selects(program_, program_.ops[feedback->second.select])
+                   ? select_with_feedback(op, feedback->second, start)
+                   : pack_with_feedback(op, feedback->second, start);
     switch (program_.computations[op.computation].kind) {
         case dsl::Computation::Kind::assign:
             return assign(op, start);
         case dsl::Computation::Kind::select:
             return select(op, start);
         case dsl::Computation::Kind::pack:
-            return pack(op, start);
+            return selects(program_, op) ? select(op, start) : pack(op, start);
         case dsl::Computation::Kind::total:
             return total(op, start);
     }
@@ -212,11 +218,9 @@ std::vector<SparseTerm> Computer::sparse_terms(const dsl::Op& op, const Start& s
         const auto [buffer, use] = computation.sparse[i];
         const std::size_t extra = dsl::extra_index(buffer);
         for (const dsl::MessagePart& part : op.reads[computation.elements.size() + i]) {
-            const dsl::Rational within = program_.boundaries[part.begin] - dsl::Rational(buffer);
-            const auto rank =
-                static_cast<dsl::Rank>(within.offset(static_cast<std::uint64_t>(program_.ranks)));
-            const SelectedPiece piece = piece_at(at(part, start), start.extras.selected(extra, rank), type_);
-            terms.push_back({piece, use, start.extras.region(extra, {rank}).begin - first});
+            const dsl::PieceOf of = piece_of(part, buffer);
+            const SelectedPiece piece = piece_at(at(part, start), start.extras.selected(extra, of), type_);
+            terms.push_back({piece, use, start.extras.region(extra, of).begin - first});
         }
     }
     return terms;
@@ -254,17 +258,26 @@ void Computer::total(const dsl::Op& op, const Start& start) const {
 
 // ---- Selections --------------------------------------------------------------------------------
 
-void Computer::select(const dsl::Op& op, const Start& start) const {
+// Returns the place of a selection, and the draw among elements that tie. What is packed by ranks with equal
+// values must be equal, so their draws are, too; others differ from rank to rank and from start to start.
+Computer::Selecting Computer::selecting(const dsl::Op& op, const Start& start) const {
     const dsl::Computation& computation = program_.computations[op.computation];
     const std::size_t extra = dsl::extra_index(computation.target);
+    const dsl::PieceOf piece = piece_of(op.part(0), computation.target);
+    const kernels::Draw draw =
+        computation.kind == dsl::Computation::Kind::pack
+            ? kernels::Draw{0, 0, start.extras.region(extra, piece).begin}
+            : kernels::Draw{0, start.number, static_cast<std::uint64_t>(program_.rank)};
+    return {piece_at(at(op.part(0), start), start.extras.selected(extra, piece), type_), {0, draw, threads_}};
+}
+
+void Computer::select(const dsl::Op& op, const Start& start) const {
+    const dsl::Computation& computation = program_.computations[op.computation];
     const dsl::MessagePart& from = op.reads[0][0];
     const DataType type = type_of(computation.elements[0], type_);
     const std::uint64_t count =
         (start.byte_offsets[from.end] - start.byte_offsets[from.begin]) / element_size(type);
-    const SelectedPiece piece =
-        piece_at(at(op.part(0), start), start.extras.selected(extra, program_.rank), type_);
-    const kernels::TopkOptions options{
-        0, {0, start.number, static_cast<std::uint64_t>(program_.rank)}, threads_};
+    const auto [piece, options] = selecting(op, start);
     if (type == type_) {
         kernels::topk(type, at(from, start), count, piece.k, options, piece.values, piece.indices);
         return;
@@ -281,17 +294,12 @@ void Computer::select(const dsl::Op& op, const Start& start) const {
 }
 
 void Computer::select_with_feedback(const dsl::Op& op, const Feedback& feedback, const Start& start) const {
-    const dsl::Op& selection = program_.ops[feedback.select];
-    const dsl::Computation& computation = program_.computations[selection.computation];
-    const std::size_t extra = dsl::extra_index(computation.target);
     const dsl::MessagePart& x = op.reads[feedback.x][0];
     const std::uint64_t count =
         (start.byte_offsets[x.end] - start.byte_offsets[x.begin]) / element_size(type_);
-    const SelectedPiece piece =
-        piece_at(at(selection.part(0), start), start.extras.selected(extra, program_.rank), type_);
+    const auto [piece, options] = selecting(program_.ops[feedback.select], start);
     const kernels::Selected selected = kernels::topk_with_feedback(
-        type_, at(x, start), count, piece.k,
-        {0, {0, start.number, static_cast<std::uint64_t>(program_.rank)}, threads_},
+        type_, at(x, start), count, piece.k, options,
         {reinterpret_cast<float*>(at(op.reads[feedback.e][0], start)), 1, 1, type_, true}, piece.values,
         piece.indices);
     if (selected.non_finite && piece.k > 0) fill_non_finite(type_, piece);

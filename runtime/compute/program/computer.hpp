@@ -10,6 +10,7 @@
 
 #include "dsl/projection/rank_program.hpp"
 #include "runtime/base/types.hpp"
+#include "runtime/compute/kernels/selection.hpp"
 #include "runtime/compute/program/arguments.hpp"
 #include "runtime/compute/program/extra_layout.hpp"
 #include "runtime/compute/program/formula_runner.hpp"
@@ -66,6 +67,7 @@ class Computer {
     void find_feedback();
     bool is_feedback(dsl::OpId add, dsl::OpId select, dsl::OpId subtract, Feedback& found) const;
     std::byte* at(const dsl::MessagePart& part, const Start& start) const;
+    dsl::PieceOf piece_of(const dsl::MessagePart& part, std::int64_t buffer) const;
     void assign(const dsl::Op& op, const Start& start) const;
     std::vector<SparseTerm> sparse_terms(const dsl::Op& op, const Start& start, std::uint64_t first) const;
     struct Target {
@@ -74,6 +76,11 @@ class Computer {
     };
     void assign_by_strips(const dsl::Op& op, const Start& start, std::vector<SparseTerm>& terms,
                           const Target& target) const;
+    struct Selecting {
+        SelectedPiece piece;
+        kernels::TopkOptions options;
+    };
+    Selecting selecting(const dsl::Op& op, const Start& start) const;
     void select(const dsl::Op& op, const Start& start) const;
     // packed_values.cpp
     template <typename Call>

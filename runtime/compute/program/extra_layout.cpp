@@ -8,8 +8,6 @@
 namespace hocket::compute {
 namespace {
 
-using BufferKind = dsl::ExtraBuffer::Kind;
-
 constexpr std::uint64_t alignment = 64, piece_alignment = 16;
 
 constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
@@ -28,25 +26,28 @@ ExtraLayout::ExtraLayout(const dsl::RankProgram& program, DataType type, const L
       selected_(program.extras.size()),
       begins_(program.extras.size()) {
     for (std::size_t i = 0; i < program.extras.size(); ++i) {
-        const BufferKind kind = program.extras[i].buffer.kind;
         if (program.extras[i].buffer.is_like_x()) continue;
-        const std::int64_t parts = program.extras[i].buffer.parts;
-        for (std::int64_t number = 0; number < program.ranks * parts; ++number) {
-            const auto rank = static_cast<dsl::Rank>(number / parts);
+        const dsl::ExtraBuffer& buffer = program.extras[i].buffer;
+        for (std::int64_t number = 0; number < program.ranks * buffer.parts; ++number) {
+            const dsl::PieceOf piece{static_cast<dsl::Rank>(number / buffer.parts), number % buffer.parts};
             begins_[i].push_back(work_bytes_);
             std::uint64_t bytes = layout.count() > 0 ? tensors * sizeof(double) : 0;
-            if (kind == BufferKind::selection) {
-                const std::uint64_t k = kernels::selected_of(region(i, {rank}).count, densities_[i]);
+            if (buffer.selects()) {
+                const std::uint64_t k = kernels::selected_of(region(i, piece).count, densities_[i]);
                 selected_[i].push_back(k);
                 bytes = bytes_of_values(k, type) + k * sizeof(std::uint32_t);
-            } else if (kind == BufferKind::packed) {
-                bytes = program.extras[i].buffer.format.bytes(region(i, {rank, number % parts}).count);
+            } else if (buffer.format) {
+                bytes = buffer.format->bytes(region(i, piece).count);
             }
             work_bytes_ += round_up(bytes, piece_alignment);
         }
         begins_[i].push_back(work_bytes_);
         work_bytes_ = round_up(work_bytes_, alignment);
     }
+}
+
+std::uint64_t ExtraLayout::selected(std::size_t extra, const dsl::PieceOf& piece) const {
+    return selected_[extra][piece.number(program_->extras[extra].buffer)];
 }
 
 ExtraLayout::Stretch ExtraLayout::region(std::size_t extra, const dsl::PieceOf& piece) const {

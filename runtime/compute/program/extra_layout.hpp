@@ -37,7 +37,7 @@ constexpr std::uint64_t bytes_of_values(std::uint64_t k, DataType type) {
 class ExtraLayout {
   public:
     ExtraLayout() = default;
-    // densities: by extra buffer; used for selections only. tensors: their number.
+    // densities: by extra buffer; used for those that select only. tensors: their number.
     ExtraLayout(const dsl::RankProgram& program, DataType type, const Layout& layout,
                 std::vector<double> densities, std::uint64_t tensors);
 
@@ -46,10 +46,8 @@ class ExtraLayout {
     // Returns the offset of a position in its area. Only for positions beyond x.
     std::uint64_t offset(const dsl::Rational& position) const;
 
-    // Returns the number of elements that a rank selects in this extra buffer.
-    std::uint64_t selected(std::size_t extra, dsl::Rank rank) const {
-        return selected_[extra][static_cast<std::size_t>(rank)];
-    }
+    // Returns the number of elements in a piece of this extra buffer, which selects.
+    std::uint64_t selected(std::size_t extra, const dsl::PieceOf& piece) const;
     // The first element of x in a piece's region, and the number of elements.
     struct Stretch {
         std::uint64_t begin, count;

@@ -36,7 +36,7 @@ void Computer::for_strips_to_pack(const dsl::Op& pack, const Start& start, Call 
 }
 
 const WireFormat& Computer::format_of(const dsl::Op& pack) const {
-    return program_.extra_at(program_.computations[pack.computation].target).buffer.format;
+    return *program_.extra_at(program_.computations[pack.computation].target).buffer.format;
 }
 
 // Elements of 16 bits are widened first.
@@ -78,12 +78,11 @@ std::vector<Computer::PackedTerm> Computer::packed_terms(const dsl::Op& op, cons
     const dsl::Computation& computation = program_.computations[op.computation];
     const std::int64_t position = computation.sparse[0].buffer;
     const std::size_t extra = dsl::extra_index(position);
-    const dsl::ExtraBuffer& buffer = program_.extras[extra].buffer;
+    const dsl::ExtraBuffer& buffer = program_.extra_at(position).buffer;
     std::vector<PackedTerm> terms;
     for (const dsl::MessagePart& part : op.reads[computation.elements.size()]) {
-        const dsl::Rational within = program_.boundaries[part.begin] - dsl::Rational(position);
-        const auto [begin, count] = start.extras.region(extra, dsl::piece_at(buffer, within, program_.ranks));
-        terms.push_back({{buffer.format, at(part, start), count}, begin - first});
+        const auto [begin, count] = start.extras.region(extra, piece_of(part, position));
+        terms.push_back({{*buffer.format, at(part, start), count}, begin - first});
     }
     return terms;
 }
