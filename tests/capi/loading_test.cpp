@@ -73,7 +73,7 @@ TEST_CASE("a process keeps its signal handlers with a communicator and after it"
     for (const char* provider : {"ofi+tcp"})
         for (const Handler handler : {Handler(SIG_DFL), Handler(&ignore)}) {
             const Job job{.environment = {{"HOCKET_PROVIDER_FOR_ALL", provider}},
-                          .load_libfabric_once = false};
+                          .loads_libraries_once = false};
             const auto outcomes = run_ranks(job, [&](int) {
                 for (const int number : signals) signal(number, handler);
                 expect(!is_loaded("libfabric"), "libfabric is loaded before it is needed");
@@ -108,7 +108,7 @@ TEST_CASE("a world of one, the ranks of one host, and messages over tcp work wit
 
 // Run by the next test case, in a process that finds no usable libfabric.
 TEST_CASE("without libfabric", "[.][without_libfabric]") {
-    const Job job{.environment = {{"HOCKET_PROVIDER_FOR_ALL", "ofi+tcp"}}, .load_libfabric_once = false};
+    const Job job{.environment = {{"HOCKET_PROVIDER_FOR_ALL", "ofi+tcp"}}, .loads_libraries_once = false};
     const auto outcomes = run_ranks(job, [](int) {
         hkt_comm* comm = nullptr;
         expect(hkt_comm_create(nullptr, &comm) == HKT_ERROR_TRANSPORT, "the status");

@@ -19,8 +19,8 @@
 #include "tests/capi/jobs_at_once.hpp"
 #include "tests/capi/talk.hpp"
 #include "tests/support/eventually.hpp"
-#include "tests/support/libfabric.hpp"
 #include "tests/support/long_form.hpp"
+#include "tests/support/once_for_children.hpp"
 
 using namespace hocket::test;
 using Catch::Contains;

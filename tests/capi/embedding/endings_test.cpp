@@ -19,7 +19,7 @@
 #include "tests/capi/jobs_at_once.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/eventually.hpp"
-#include "tests/support/libfabric.hpp"
+#include "tests/support/once_for_children.hpp"
 #include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 

@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "tests/support/libfabric.hpp"
+#include "tests/support/once_for_children.hpp"
 
 namespace hocket::test {
 namespace {
@@ -87,7 +87,8 @@ bool names_libfabric(const Job& job) {
 }  // namespace
 
 std::vector<Outcome> run_ranks(const Job& job, const std::function<void(int)>& body) {
-    if (job.load_libfabric_once && names_libfabric(job)) load_libfabric_for_children();
+    if (job.loads_libraries_once) load_compiler_for_children();
+    if (job.loads_libraries_once && names_libfabric(job)) load_libfabric_for_children();
     const Listener listener;
     std::vector<pid_t> processes;
     std::vector<int> pipes;

@@ -21,7 +21,7 @@ struct Job {
     int ranks = 2;
     std::map<std::string, std::string> environment = {};  // besides RANK, WORLD_SIZE, MASTER_*, HOCKET_SECRET
     int deadline_s = 60;                                  // after which the ranks are killed
-    bool load_libfabric_once = true;  // before they are forked; otherwise each loads it, as programs do
+    bool loads_libraries_once = true;  // before they are forked; otherwise each loads them, as programs do
 };
 
 // Runs body(rank) in one process a rank; returns when all have ended.

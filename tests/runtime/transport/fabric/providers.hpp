@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/libfabric.hpp"
 #include "tests/support/long_form.hpp"
+#include "tests/support/once_for_children.hpp"
 #include "tests/support/processes.hpp"
 
 namespace hocket::test {

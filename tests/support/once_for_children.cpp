@@ -1,4 +1,4 @@
-#include "tests/support/libfabric.hpp"
+#include "tests/support/once_for_children.hpp"
 
 #include <dlfcn.h>
 #include <rdma/fabric.h>
@@ -8,7 +8,7 @@
 namespace hocket::test {
 namespace {
 
-bool load() {
+bool load_libfabric() {
     const transport::SignalHandlersKept handlers;
     void* const library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return false;
@@ -22,7 +22,13 @@ bool load() {
 }  // namespace
 
 void load_libfabric_for_children() {
-    [[maybe_unused]] static const bool is_loaded = load();
+    [[maybe_unused]] static const bool is_loaded = load_libfabric();
+}
+
+void load_compiler_for_children() {
+#ifdef HOCKET_JIT_FOR_CHILDREN
+    [[maybe_unused]] static void* const loaded = dlopen(HOCKET_JIT_FOR_CHILDREN, RTLD_NOW | RTLD_LOCAL);
+#endif
 }
 
 }  // namespace hocket::test
