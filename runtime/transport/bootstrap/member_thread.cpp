@@ -21,7 +21,7 @@ constexpr auto departure_delay = 1ms;
 // for too long may have ended since.
 std::string reason_of_end(const Link& link, Link::State state, Clock::duration silence,
                           Clock::duration timeout) {
-    const std::string end = state == Link::State::closed  ? "its connection closed"
+    std::string end = state == Link::State::closed  ? "its connection closed"
                             : state == Link::State::reset ? "its connection was reset"
                                                           : "its connection failed: " + link.failure();
     if (silence > timeout)

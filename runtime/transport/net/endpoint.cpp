@@ -29,9 +29,4 @@ std::string Endpoint::text() const {
                                        : fmt::format("[{}]:{}", host, port);
 }
 
-int keep_to_interface(const Socket& socket, const std::string& interface) {
-    const auto size = static_cast<socklen_t>(interface.size());
-    return setsockopt(socket.fd(), SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(), size) == 0 ? 0 : errno;
-}
-
 }  // namespace hocket::transport

@@ -127,6 +127,11 @@ Socket connect_to_one(const addrinfo& to, const Patience& patience, std::string&
 
 }  // namespace
 
+int keep_to_interface(const Socket& socket, const std::string& interface) {
+    const auto size = static_cast<socklen_t>(interface.size());
+    return setsockopt(socket.fd(), SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(), size) == 0 ? 0 : errno;
+}
+
 Socket open_socket(const addrinfo& address) {
     return Socket(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
 }

@@ -162,11 +162,11 @@ bool Rails::take_acknowledgements(std::vector<Completion>& done) {
 void Rails::move_lanes(std::size_t from, std::vector<Completion>& done) {
     moved_ |= std::uint64_t{1} << from;
     const std::size_t to = first_left();
-    for (std::uint16_t i = 0; i < lanes_.size(); ++i) {
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
         if (lanes_[i].rail != from) continue;
         lanes_[i].rail = to;
         notes_->sent[i] = lanes_[i].acknowledged;
-        for (const Sent& sent : lanes_[i].sent) post(i, sent, done);
+        for (const Sent& sent : lanes_[i].sent) post(static_cast<std::uint16_t>(i), sent, done);
     }
     news_.push_back(
         fmt::format("{} was lost: {}; its messages go over {}", names_[from], reasons_[from], names_[to]));
