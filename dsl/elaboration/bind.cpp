@@ -114,7 +114,7 @@ ast::Expression with_values(const ast::Expression& call, const Evaluator& evalua
         } else {
             throw DiagnosticError(value.span,
                                   fmt::format("expected a number, but this is {}", kind_of(found)),
-                                  "an algorithm's arguments are numbers");
+                                  "arguments of algorithms and formats are numbers");
         }
         value = std::move(number);
     }

@@ -42,7 +42,7 @@ class Computations {
     // Sends each member of a group its pieces of the others.
     void exchange(ViewId packed, const std::vector<Rank>& members, Span span);
     // Assigns the sums of the pieces to the view, which is still divided over the group.
-    void unpack(const ast::Compose& compose, ViewId view, ViewId packed, const Group& group, Span span);
+    void unpack(Collective collective, ViewId view, ViewId packed, const Group& group, Span span);
 
   private:
     static void set_density(ExtraBuffer& buffer, const ast::Expression& expression,

@@ -376,7 +376,7 @@ void Elaborator::compose_packed(const ast::Compose& compose, ViewId view, const 
             gather.collective = Collective::all_gather;
             run_algorithm(algorithm_for(gather, group, scope, span), group, packed, 0, anchors(group), span);
         }
-        computations_.unpack(compose, view, packed, group, span);
+        computations_.unpack(compose.collective, view, packed, group, span);
     }
     if (scatters)
         views_[view].scatter(group);

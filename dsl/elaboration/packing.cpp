@@ -53,6 +53,9 @@ void Computations::set_format(ExtraBuffer& buffer, const ast::Expression& named,
                 fmt::format("as a format, mstopk takes 1 argument, the density, not {}", call.args.size()),
                 "mstopk(0.01) sends one element of 100");
         set_density(buffer, call.args[0], transfers_.evaluator(scope, nullptr));
+        if (buffer.parameter < 0 && buffer.density == 0)
+            throw DiagnosticError(call.args[0].span, "with a density of 0 nothing travels",
+                                  "0.01 is one element of 100; 1 / 100 is 0, because numbers are whole here");
         return;
     }
     const auto kind = wire_format_of(call.text);
@@ -155,12 +158,16 @@ ViewId Computations::pack(const ast::Compose& compose, ViewId view, const Group&
     buffer.span = span;
     buffer.parts = is_divided ? group.size : 1;
     buffer.regions.assign(static_cast<std::size_t>(graph_.ranks * buffer.parts), ExtraBuffer::missing);
+    if (is_divided) buffer.receivers.assign(buffer.regions.size(), 0);
     std::vector<std::vector<Region>> parts;  // by rank, as in ranks()
     for (const Rank rank : ranks()) {
+        const std::vector<Rank> members = members_of(topology_, group, rank);
         parts.push_back(parts_to_pack(compose, view, group, rank));
-        for (std::size_t part = 0; part < parts.back().size(); ++part)
-            buffer.regions[PieceOf{rank, static_cast<std::int64_t>(part)}.number(buffer)] =
-                transfers_.intern(parts.back()[part]);
+        for (std::size_t part = 0; part < parts.back().size(); ++part) {
+            const std::size_t number = PieceOf{rank, static_cast<std::int64_t>(part)}.number(buffer);
+            buffer.regions[number] = transfers_.intern(parts.back()[part]);
+            if (is_divided) buffer.receivers[number] = members[part];
+        }
     }
     const std::int64_t x = views_[view].buffer(), from = kept ? kept->buffer : x;
     using Op = Formula::Op;
@@ -226,8 +233,7 @@ void Computations::exchange(ViewId packed, const std::vector<Rank>& members, Spa
         }
 }
 
-void Computations::unpack(const ast::Compose& compose, ViewId view, ViewId packed, const Group& group,
-                          Span span) {
+void Computations::unpack(Collective collective, ViewId view, ViewId packed, const Group& group, Span span) {
     const ExtraBuffer& buffer = *graph_.extra_at(views_[packed].buffer());
     const Computation computation{.kind = Computation::Kind::assign,
                                   .target = views_[view].buffer(),
@@ -240,8 +246,8 @@ void Computations::unpack(const ast::Compose& compose, ViewId view, ViewId packe
         const auto part_of = [&](Rank member) {
             return views_[view].in(0).chunks(topology_, group, rank, member, member + 1);
         };
-        if (contract_of(compose.collective).combines()) {  // the sum of all members' pieces for this rank
-            const bool is_divided = buffer.parts > 1;
+        if (contract_of(collective).combines()) {  // the sum of all members' pieces for this rank
+            const bool is_divided = contract_of(collective).scatters();
             Region pieces;
             for (const Rank member : members)
                 pieces.push_back(piece_of(buffer, member, is_divided ? own : 0).front());

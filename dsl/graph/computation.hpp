@@ -16,6 +16,8 @@
 
 namespace hocket::dsl {
 
+struct Computation;
+
 // A buffer besides x. Its positions run from `begin` to `begin` + 1. A stretch of unused positions separates
 // two such buffers, so that the end of one is never the beginning of the next.
 struct ExtraBuffer {
@@ -37,6 +39,8 @@ struct ExtraBuffer {
     std::int64_t parts = 1;                 // packed: a rank's pieces
     // By piece, which is by rank but for packed values: the index (into StepGraph::regions) of the region of
     // x that the rank keeps, selects from, packs or sums. It is one stretch. Empty for given buffers. A graph
+    // Packed, of several parts: by piece, the rank that adds it up. Empty otherwise.
+    std::vector<Rank> receivers = {};
     // of one rank's steps has `missing` for all other ranks.
     std::vector<std::uint32_t> regions = {};
 
@@ -45,6 +49,8 @@ struct ExtraBuffer {
     bool selects() const { return kind == Kind::selection || (kind == Kind::packed && !format); }
     static constexpr std::uint32_t missing = ~std::uint32_t{0};
 };
+    // Returns true if pieces that are packed so have only a part of x, of which no state keeps the rest.
+    bool leaves_out(const Computation& pack) const;
 
 // A rank's values of a state between two starts, in one stretch of x. An element's total over all ranks is
 // the sum of the counted values; no contribution is in two of them.
@@ -101,7 +107,8 @@ inline constexpr double usual_value_bytes = 4;  // where nobody has named a type
 // Returns the bytes of a piece relative to x's, if its region is that fraction of x. For estimates: a density
 // that is given at each start counts as 1 %, and sums as nothing.
 inline double share_of_piece(const ExtraBuffer& extra, double region, double value_bytes) {
-    if (extra.format) return extra.format->bytes_of_element() / value_bytes * region;
+    if (extra.kind == ExtraBuffer::Kind::packed && !extra.selects())
+        return extra.format->bytes_of_element() / value_bytes * region;
     if (!extra.selects()) return 0;
     return (1 + index_bytes / value_bytes) * region * (extra.parameter < 0 ? extra.density : 0.01);
 }
@@ -135,3 +142,7 @@ struct Computation {
 };
 
 }  // namespace hocket::dsl
+inline bool ExtraBuffer::leaves_out(const Computation& pack) const {
+    return selects() && pack.kind == Computation::Kind::pack && pack.elements[0] < first_extra;
+}
+

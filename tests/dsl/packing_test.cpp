@@ -163,6 +163,8 @@ TEST_CASE("a format that cannot be is refused at its place") {
     CHECK_THAT(verdict("reduce_scatter x over world as mstopk(x, 0.1)"), Contains("not 2"));
     CHECK_THAT(verdict("reduce_scatter x over world as mstopk(x)"),
                Contains("expected a density, but this is a buffer"));
+    CHECK_THAT(verdict("reduce_scatter x over world as mstopk(1 / 100)"),
+               Contains("with a density of 0 nothing travels") && Contains("numbers are whole here"));
     CHECK_THAT(verdict("reduce_scatter x over world as mstopk(2)"),
                Contains("the density is 2: it must be from 0 to 1"));
     CHECK_THAT(verdict("reduce_scatter x over world as w"),
@@ -210,14 +212,25 @@ TEST_CASE("the largest elements travel as a format does, and are selected from a
                       "mstopk(density)\nall_gather x over world as int8\n}",
                       Collective::all_reduce, "4") == "");
     // What is not selected the second time is lost, although e has kept it before.
-    CHECK_THAT(verdict(in + out), Contains("loses the old content of e[0, 1/4)") &&
-                                      Contains("a selection of it has only a part") && Contains("keeping"));
+    CHECK_THAT(verdict(in + out), Contains(":4:1: error") && Contains("loses a part of e[0, 1/4)") &&
+                                      Contains("as mstopk(...) keeping f"));
     CHECK(check_error("schedule t all_reduce(x) approximate lossy {\n" + in + out + "\n}",
                       Collective::all_reduce, "4") == "");
     CHECK(verdict(in + "all_gather x over world as int4") == "");
     CHECK(verdict(in + "state f like x\n" + out + " keeping f") == "");
     CHECK_THAT(verdict(in + "x = select(x > 0, 1, 0)\nall_gather x over world"),
                Contains("loses the old content of e"));
+    // Nor may a selection be dropped on its way, or the rest be overwritten.
+    const std::string select_all =
+        "state e like x\ne = e + x\nlet s = mstopk(e, 0.1)\ne = e - dense(s)\nx = dense(s)\n";
+    CHECK_THAT(verdict(select_all + "all_reduce x over world as mstopk(0.1)"),
+               Contains("gets only a part of the selections"));
+    CHECK(verdict(select_all + "all_reduce x over world as int8") == "");
+    CHECK(verdict(select_all + "state f like x\nall_reduce x over world as mstopk(0.1) keeping f") == "");
+    for (const char* const format : {"mstopk(0.1)", "int8"})
+        CHECK_THAT(verdict(std::string("state e like x\nall_reduce x over world as ") + format +
+                           " keeping e\ne = 0 * x"),
+                   Contains("overwrites e") && Contains("loses the rest that x as"));
     // As with an ordinary selection afterwards.
     const std::string select = "all_gather s over levels[1]\nx = sum(s)\nall_gather x over levels[0]";
     const std::string in_hosts = "state e like x\nreduce_scatter x over levels[0] as mstopk(0.5) keeping e\n";

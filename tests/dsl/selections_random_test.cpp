@@ -240,11 +240,13 @@ class Simulation {
             }
         selected_.assign(memory_.size(), {});
         is_selected_.assign(memory_.size(), {});
+        selected_traces_.assign(memory_.size(), {});
         bool is_gathered = false;
         for (const Statement& statement : program_.statements) {
             is_gathered |= statement.kind == Kind::gather;
             for (std::size_t rank = 0; rank < memory_.size(); ++rank)
-                run_on(rank, statement, start, is_gathered), trace_on(rank, statement);
+                run_on(rank, statement, start, is_gathered);
+            for (std::size_t rank = 0; rank < memory_.size(); ++rank) trace_on(rank, statement, is_gathered);
         }
         for (std::size_t rank = 0; rank < memory_.size(); ++rank)
             for (std::size_t by = 0; by < memory_.size(); ++by)
@@ -310,7 +312,7 @@ class Simulation {
     }
 
     // Like run_on, but follows only which contributions go where, without their factors.
-    void trace_on(std::size_t rank, const Statement& statement) {
+    void trace_on(std::size_t rank, const Statement& statement, bool is_gathered) {
         const bool is_update = statement.kind == Statement::Kind::update;
         for (const auto& [factor, variable] : statement.terms)
             is_unread_[rank][static_cast<std::size_t>(variable)] = false;
@@ -329,8 +331,12 @@ class Simulation {
             } else if (statement.kind != Statement::Kind::sum && !(takes && is_selected_[rank][at])) {
                 result[at] = target[at];
             }
-            if (statement.kind == Statement::Kind::select && is_selected_[rank][at])
-                done_.insert(target[at].begin(), target[at].end());
+            if (statement.kind == Statement::Kind::select)
+                selected_traces_[rank][at] = is_selected_[rank][at] ? target[at] : std::set<Contribution>();
+            if (statement.kind == Statement::Kind::sum)
+                for (std::size_t by = 0; by < memory_.size(); ++by)
+                    if (by == rank || is_gathered)
+                        result[at].insert(selected_traces_[by][at].begin(), selected_traces_[by][at].end());
             if (statement.target == x) continue;
             // What nothing has read since this start has put it there may be overwritten.
             if (is_update && is_unread_[rank][static_cast<std::size_t>(statement.target)])
@@ -397,8 +403,9 @@ class Simulation {
     std::map<Contribution, int> sent_;         // in which start
     std::vector<std::vector<Traces>> traces_;  // as memory_
     std::vector<Traces> kept_in_, kept_out_;   // by rank: what is not among the largest, on both ways
+    std::vector<Traces> selected_traces_;      // by rank
     std::set<Contribution> in_states_,
-        done_;  // have been in a state at a start's end; were sent, or are in a result
+        done_;                                  // have been in a state; are in a result
     std::vector<std::vector<bool>> is_unread_;  // by rank, then by variable
     std::string wrong_;
 };

@@ -101,7 +101,7 @@ void ComputationProof::check_is_whole_or_linear(const Step& step, const Symbolic
                     {}, "compute before the first collective, or once the data of all ranks are combined");
 }
 
-SymbolicValue ComputationProof::run_formula(const Step& step, std::uint32_t atom) {
+SymbolicValue ComputationProof::run_formula(const Step& step, std::uint32_t atom, bool may_be_any) {
     const Computation& computation = graph_.computations[step.computation];
     std::vector<SymbolicValue> stack;
     for (const Formula::Item& item : computation.formula.items) {
@@ -116,7 +116,7 @@ SymbolicValue ComputationProof::run_formula(const Step& step, std::uint32_t atom
             stack.push_back(result);
         }
     }
-    check_is_whole_or_linear(step, stack.back(), atom);
+    if (!may_be_any) check_is_whole_or_linear(step, stack.back(), atom);
     return stack.back();
 }
 
@@ -242,11 +242,24 @@ void ComputationProof::write(std::size_t index, std::size_t to, SetId set, Trait
             "calculate values that no later start needs in x; `lossy` does not permit a state that nothing "
             "reads");
     contents_.set[to] = set;
+    check_is_no_rest(step, to);
     contents_.trait[to] = trait;
     contents_.writer[to] = static_cast<std::uint32_t>(index);
 }
 
 // Records the values, as they are now, that the result is a sum of.
+// Proves that a rest which `keeping` has left is still there when the start ends.
+void ComputationProof::check_is_no_rest(const Step& step, std::size_t to) const {
+    if (graph_.lossy || contents_.set[to] == Contributions::undefined) return;
+    const std::uint32_t left_by = traits_[contents_.trait[to]].left_by;
+    if (left_by == 0 || graph_.extras[left_by - 1].kind != ExtraBuffer::Kind::packed) return;
+    subject_.refuse(step,
+                    fmt::format("rank {} overwrites {}, and loses the rest that {} left for the next start",
+                                step.source, subject_.chunk_text(to), graph_.extras[left_by - 1].name),
+                    contents_.last_write(to, "left here"),
+                    "keep other values in a state of their own; or add `lossy` to the header");
+}
+
 void ComputationProof::note_terms(const Step& step, std::uint32_t atom,
                                   const std::vector<std::uint32_t>& summands, TraitId sum) {
     if (summands.empty() || !graph_.approximate) return;

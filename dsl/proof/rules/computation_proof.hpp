@@ -37,7 +37,9 @@ class ComputationProof {
 
   private:
     SymbolicValue value_at(const Step& step, std::int64_t buffer, std::uint32_t atom);
-    SymbolicValue run_formula(const Step& step, std::uint32_t atom);
+    // may_be_any: the result need not be a multiple of the rank's part.
+    SymbolicValue run_formula(const Step& step, std::uint32_t atom, bool may_be_any = false);
+    void check_is_no_rest(const Step& step, std::size_t to) const;
     SymbolicValue joined(const Step& step, const Formula::Item& item, const SymbolicValue* operands,
                          std::uint32_t atom);
     void check_is_whole_or_linear(const Step& step, const SymbolicValue& value, std::uint32_t atom);

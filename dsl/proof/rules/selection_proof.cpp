@@ -65,7 +65,10 @@ SymbolicValue SelectionProof::with_selection(const Step& step, SymbolicValue val
     // Packed values bring along all that they were.
     const Trait& trait = traits_[selected.entry.trait];
     value.states |= trait.states;
-    if (!leaves_out(selected.selection)) value.carried |= trait.carried;
+    if (leaves_out(selected.selection))
+        check_leaves_out_no_selection(step, selected, trait, atom);
+    else
+        value.carried |= trait.carried;
     value.has_sent |= trait.has_sent;
     value.selected = traits_.both_pieces(value.selected, trait.selected);
     // Only rules about selections ask for the pieces, whose sets take long to make for many ranks.
@@ -222,7 +225,7 @@ void SelectionProof::note_made_of(const Read& selected, MadeOf& of) {
     const ExtraBuffer& buffer = *graph_.extra_at(graph_.computations[select.computation].target);
     if (!is_packed(selected.selection)) {
         values.push_back(static_cast<std::uint32_t>(selected.piece.of));
-    } else if (!buffer.format || buffer.format->has_scales()) {
+    } else if (buffer.selects() || buffer.format->has_scales()) {
         const AtomRange atoms = selected.piece.atoms;
         values.insert(values.end(), {atoms.begin, atoms.end});
         for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
@@ -237,10 +240,23 @@ bool SelectionProof::is_packed(const Selection& selection) const {
     return graph_.computations[graph_.steps[selection.step].computation].kind == Computation::Kind::pack;
 }
 
-// Returns true if no state keeps the elements that a piece leaves out: it was made of x itself.
+// Returns true if no state keeps the elements that a piece leaves out.
 bool SelectionProof::leaves_out(const Selection& selection) const {
     const Computation& computation = graph_.computations[graph_.steps[selection.step].computation];
-    return graph_.extra_at(computation.target)->selects() && computation.elements[0] < first_extra;
+    return graph_.extra_at(computation.target)->leaves_out(computation);
+}
+
+// A state has given away what was selected from it: it must arrive.
+void SelectionProof::check_leaves_out_no_selection(const Step& step, const Read& selected, const Trait& trait,
+                                                   std::uint32_t atom) const {
+    if (graph_.lossy || trait.selected == 0 || !states_.are_known()) return;
+    subject_.refuse(
+        step,
+        fmt::format("rank {} gets only a part of the selections that are in {} of rank {}: the rest "
+                    "of them is lost",
+                    step.source, subject_.chunk_text(subject_.place(step.source, atom)), selected.piece.of),
+        {selections_.note(selected.selection, "sent here")},
+        "keep what mstopk leaves out: as mstopk(...) keeping f; or add `lossy` to the header");
 }
 
 // If several ranks make parts of one sum, anything else that each adds would be in the sum several times.

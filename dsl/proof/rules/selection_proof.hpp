@@ -72,6 +72,8 @@ class SelectionProof {
     void check_selected_alike(const Step& step, const Read& selected, TraitId first,
                               std::uint32_t atom) const;
     void check_adds_to_nothing(const Step& step, const SymbolicValue& formula, SetId set, std::uint32_t atom);
+    void check_leaves_out_no_selection(const Step& step, const Read& selected, const Trait& trait,
+                                       std::uint32_t atom) const;
 
     const Subject& subject_;
     const StepGraph& graph_;

@@ -205,8 +205,7 @@ void StateProof::check_taken_out() const {
 // Proves that everything a state held when the start began continues in a state or in a result. A part that
 // was selected and sent does not count as all of it.
 void StateProof::check_go_on() const {
-    const bool selects = std::any_of(graph_.extras.begin(), graph_.extras.end(),
-                                     [](const ExtraBuffer& extra) { return extra.selects(); });
+    const bool selects = selections_.are_any();
     std::vector<std::uint64_t> kept(subject_.atoms,
                                     0);  // by atom of x: the states whose content continues there
     for (std::size_t state = 0; state < graph_.extras.size(); ++state)
@@ -225,6 +224,16 @@ void StateProof::check_go_on() const {
             const std::string& name = graph_.extras[state].name;
             const Step& last =
                 contents_.writer[at] == nothing ? graph_.steps.back() : graph_.steps[contents_.writer[at]];
+            if (const Step* const left = left_out_by(state, atom))
+                subject_.refuse(
+                    *left,
+                    fmt::format("rank {} loses a part of {}: of what has gone from it to the other "
+                                "ranks, mstopk leaves out some here, and no state keeps that",
+                                rank, subject_.chunk_text(at)),
+                    {{graph_.extras[state].span, "kept from start to start"}},
+                    fmt::format("keep it: as mstopk(...) keeping f; or add `lossy` to the header, if "
+                                "{} may be lost",
+                                name));
             subject_.refuse(
                 last,
                 fmt::format("rank {} loses the old content of {}: after the start, no state and no result "
@@ -234,12 +243,29 @@ void StateProof::check_go_on() const {
                 {{graph_.extras[state].span, "kept from start to start"}},
                 fmt::format(
                     "{}; or add `lossy` to the header, if {} may be lost",
-                    !selects ? fmt::format("add {} to a state or to the result", name)
-                    : selections_.are_any()
-                        ? fmt::format("subtract the values that were sent: {0} = {0} - dense(...)", name)
-                        : "keep what a later mstopk leaves out, too: as mstopk(...) keeping f",
+                    selects ? fmt::format("subtract the values that were sent: {0} = {0} - dense(...)", name)
+                            : fmt::format("add {} to a state or to the result", name),
                     name));
         });
+}
+
+// Returns the step that packed a part of values which bring the state's old content; null if none did.
+const Step* StateProof::left_out_by(std::size_t state, std::uint32_t atom) const {
+    for (std::size_t s = 0; s < graph_.extras.size(); ++s) {
+        const ExtraBuffer& extra = graph_.extras[s];
+        if (extra.kind != ExtraBuffer::Kind::packed || !extra.selects()) continue;
+        for (std::uint32_t piece = selections_.piece(s, {0});
+             piece < selections_.piece(s, {0}) + static_cast<std::uint32_t>(graph_.ranks * extra.parts);
+             ++piece) {
+            const Selection& selection = selections_[piece];
+            if (!selection.has(atom)) continue;
+            const Step& step = graph_.steps[selection.step];
+            if (extra.leaves_out(graph_.computations[step.computation]) &&
+                (traits_[selection.at(atom).trait].carried >> state & 1) != 0)
+                return &step;
+        }
+    }
+    return nullptr;
 }
 
 // The proof assumes that a state is calculated alike on all ranks, and that it is equal wherever its

@@ -40,6 +40,7 @@ class StateProof {
     bool learn_aliases();
     bool learn_sent();
     std::uint64_t with_aliases(std::uint64_t states) const;
+    const Step* left_out_by(std::size_t state, std::uint32_t atom) const;
     bool came_beside(Rank rank, std::uint32_t atom, const Trait& left,
                      const Selection::Entry& selected) const;
     bool is_sent(Rank rank, std::uint32_t atom, std::size_t at) const;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/base/error.hpp"
 #include "runtime/compute/kernels/selection.hpp"
 
@@ -12,6 +14,16 @@ constexpr std::uint64_t alignment = 64, piece_alignment = 16;
 
 constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;
+}
+
+// Returns true if a rank of this host packs the piece or adds it up. Ranks that share memory have the same
+// layout.
+bool is_here(const dsl::RankProgram& program, const dsl::ExtraBuffer& buffer, const dsl::PieceOf& piece) {
+    if (buffer.receivers.empty()) return true;
+    const auto is_local = [&](dsl::Rank rank) {
+        return rank == program.rank || std::ranges::binary_search(program.local_peers, rank);
+    };
+    return is_local(piece.rank) || is_local(buffer.receivers[piece.number(buffer)]);
 }
 
 }  // namespace
@@ -31,10 +43,12 @@ ExtraLayout::ExtraLayout(const dsl::RankProgram& program, DataType type, const L
         for (std::int64_t number = 0; number < program.ranks * buffer.parts; ++number) {
             const dsl::PieceOf piece{static_cast<dsl::Rank>(number / buffer.parts), number % buffer.parts};
             begins_[i].push_back(work_bytes_);
+            if (buffer.selects()) selected_[i].push_back(0);
+            if (!is_here(program, buffer, piece)) continue;
             std::uint64_t bytes = layout.count() > 0 ? tensors * sizeof(double) : 0;
             if (buffer.selects()) {
                 const std::uint64_t k = kernels::selected_of(region(i, piece).count, densities_[i]);
-                selected_[i].push_back(k);
+                selected_[i].back() = k;
                 bytes = bytes_of_values(k, type) + k * sizeof(std::uint32_t);
             } else if (buffer.format) {
                 bytes = buffer.format->bytes(region(i, piece).count);

@@ -154,14 +154,14 @@ def _sum_sparsely(hook, bucket):
 
 def sparse_hook(model: DistributedDataParallel, density: float = 0.01, schedule: str | None = None) -> SparseHook:
     """Makes the gradients of a DistributedDataParallel be summed sparsely, with error feedback. By default uses hitopk
-    if the group has two levels of ranks (hosts, or a declared topology), and naive_ag if it has one."""
+    if the group has two levels of ranks (hosts, or a declared topology), and naive_ag if it has one. With many ranks or
+    hosts, schedule="oktopk(0.01)" or "oktopk_hosts(0.01)" sends less."""
     return _hook_of(model, schedule, f"hitopk({density})", f"naive_ag({density})")
 
 
 def quantised_hook(model: DistributedDataParallel, format: str = "int8") -> SparseHook:
     """Makes the gradients of a DistributedDataParallel travel in fewer bits, with error feedback. format: bfloat16,
-    float16, float8, int8, int4 or sign, also "int8(64)" with 64 elements to a scale, or "mstopk(0.01)", which sends 1 %
-    of the elements and selects twice. Uses quantised_hosts, in which only
+    float16, float8, int8, int4 or sign, also "int8(64)" with 64 elements to a scale. Uses quantised_hosts, in which only
     what goes between hosts is narrower, if the group has two levels of ranks, and quantised if it has one; sparse_hook
     takes these by name, too. Raises hocket.Error if there is no such format."""
     return _hook_of(model, None, f"quantised_hosts({format})", f"quantised({format})")
