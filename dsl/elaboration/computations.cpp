@@ -128,7 +128,7 @@ void Computations::state(const ast::State& state, Span span, Scope& scope) {
 bool Computations::let(const ast::Let& let, Span span, Scope& scope) {
     if (!let.parameters.empty() || let.value.kind != ast::Expression::Kind::call) return false;
     if (let.value.text == "mstopk") return select(let, span, scope), true;
-    if (let.value.text == "total") return total(let, span, scope), true;
+    if (const auto fold = fold_of(let.value)) return total(let, *fold, span, scope), true;
     return false;
 }
 
@@ -184,14 +184,14 @@ void Computations::select(const ast::Let& let, Span span, Scope& scope) {
     scope.add(let.name.text, ViewRef{selection});
 }
 
-void Computations::total(const ast::Let& let, Span span, Scope& scope) {
+void Computations::total(const ast::Let& let, Fold fold, Span span, Scope& scope) {
     const Evaluator evaluate = transfers_.evaluator(scope, nullptr);
-    const Terms terms = summed(let.value, "x", [&](const ast::Expression& expression) {
+    const Terms terms = folded(let.value, fold, "x", [&](const ast::Expression& expression) {
         return terms_of(expression, false, scope, evaluate, {graph_.extras, views_});
     });
     const Operand& first = terms.elements.front();
     check_everywhere(first.view, first.span);
-    ExtraBuffer buffer{.kind = BufferKind::sums, .name = let.name.text, .span = span};
+    ExtraBuffer buffer{.kind = BufferKind::sums, .name = let.name.text, .span = span, .fold = fold};
     buffer.regions.assign(static_cast<std::size_t>(graph_.ranks), ExtraBuffer::missing);
     std::vector<Region> regions;
     for (const Rank rank : ranks()) {

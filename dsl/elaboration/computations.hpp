@@ -20,7 +20,7 @@ class Computations {
     // Each of these names a new buffer.
     void given(const ast::Name& name, Scope& scope);
     void state(const ast::State& state, Span span, Scope& scope);
-    // Returns false, and does nothing, unless the value is mstopk(...) or total(...).
+    // Returns false, and does nothing, unless the value is mstopk(...), total(...) or largest(...).
     bool let(const ast::Let& let, Span span, Scope& scope);
 
     void assign(const ast::Assign& assign, Span span, const Scope& scope);
@@ -56,7 +56,7 @@ class Computations {
     void add_stretch(const Computation& computation, std::uint32_t number, Rank rank, const Region& stretch,
                      std::vector<std::uint32_t> held, Span span);
     void select(const ast::Let& let, Span span, Scope& scope);
-    void total(const ast::Let& let, Span span, Scope& scope);
+    void total(const ast::Let& let, Fold fold, Span span, Scope& scope);
     void refuse_own_collective(Span span) const;
     ViewId add_buffer(ExtraBuffer buffer, View view);
     Region place_of(ViewId view, Rank rank) const;

@@ -143,6 +143,8 @@ class FormulaBuilder {
         return extra ? std::optional(extra->kind) : std::nullopt;
     }
 
+    Fold fold_at(const Operand& operand) const { return extra_at(buffers_.extras, operand.buffer)->fold; }
+
     Terms terms;
 
   private:
@@ -198,8 +200,9 @@ class FormulaBuilder {
                             expression.text));
         if (kind == ExtraBuffer::Kind::sums)
             throw DiagnosticError(expression.span,
-                                  fmt::format("{} holds parts of sums, not a number", expression.text),
-                                  fmt::format("write sum({}), once all parts are here", expression.text));
+                                  fmt::format("{} holds parts of numbers, not one", expression.text),
+                                  fmt::format("write {}({}), once all parts are here",
+                                              reader_of(fold_at(named)), expression.text));
         terms.formula.items.push_back({Op::element, index_in(terms.elements, named)});
     }
 
@@ -224,32 +227,52 @@ class FormulaBuilder {
                 fmt::format("expected a number, but {} gives {} here", expression.text, kind_of(result)),
                 "a function is calculated before the elements are: it can only give numbers");
         }
-        if (expression.text == "sum") {
-            check_arguments(expression, 1);
-            const Operand summed = operand(expression.args[0]);
-            if (kind_at(summed) != ExtraBuffer::Kind::sums)
-                throw DiagnosticError(expression.span,
-                                      "the sum of selections cannot stand inside an expression",
-                                      "add it to the expression, as in x = y + sum(s)");
-            terms.formula.items.push_back({Op::scalar, index_in(terms.scalars, summed)});
-            return;
-        }
+        if (expression.text == "sum" ||
+            (expression.text == "max" && expression.args.size() == 1 && names_buffer(expression.args[0])))
+            return scalar(expression);
         const auto function = functions.find(expression.text);
         if (function == functions.end()) {
             const bool is_sparse = expression.text == "dense" || expression.text == "cleared" ||
-                                   expression.text == "mstopk" || expression.text == "total";
+                                   expression.text == "mstopk" || expression.text == "total" ||
+                                   expression.text == "largest";
             throw DiagnosticError(
                 expression.span,
                 is_sparse ? fmt::format("{} cannot stand inside an expression", expression.text)
                           : fmt::format("there is no function '{}' of elements", expression.text),
                 is_sparse
                     ? "e = e - dense(s), e = cleared(e, s), let s = mstopk(e, density), let n = total(x * x)"
-                    : "there are abs, sqrt, min, max, select(condition, a, b), float16, bfloat16, and sum(n) "
-                      "of a sum that total made");
+                    : "there are abs, sqrt, min, max, select(condition, a, b), float16, bfloat16, sum(n) of "
+                      "what total made, and max(n) of what largest made");
         }
         check_arguments(expression, function->second.arguments);
         for (const ast::Expression& arg : expression.args) add(arg);
         terms.formula.push(function->second.op);
+    }
+
+    bool names_buffer(const ast::Expression& expression) const {
+        if (expression.kind != Kind::name) return false;
+        const Value* const named = scope_.find(expression.text);
+        return named && std::holds_alternative<ViewRef>(*named);
+    }
+
+    // sum(n) or max(n): one number for each tensor.
+    void scalar(const ast::Expression& expression) {
+        check_arguments(expression, 1);
+        const Operand folded = operand(expression.args[0]);
+        if (kind_at(folded) != ExtraBuffer::Kind::sums) {
+            if (expression.text == "max")
+                throw DiagnosticError(expression.span, "max takes 2 arguments, or a number that largest made",
+                                      "max(x, 0), or let n = largest(x) and then max(n)");
+            throw DiagnosticError(expression.span, "the sum of selections cannot stand inside an expression",
+                                  "add it to the expression, as in x = y + sum(s)");
+        }
+        if (const std::string_view reader = reader_of(fold_at(folded)); expression.text != reader)
+            throw DiagnosticError(
+                expression.span,
+                fmt::format("{} made {}, of whose parts there is no {}", maker_of(fold_at(folded)),
+                            expression.args[0].text, expression.text),
+                fmt::format("write {}({})", reader, expression.args[0].text));
+        terms.formula.items.push_back({Op::scalar, index_in(terms.scalars, folded)});
     }
 
     // Returns the selection in dense(s) or sum(s).
@@ -299,14 +322,29 @@ Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scop
     return std::move(builder.terms);
 }
 
-Terms summed(const ast::Expression& total, std::string_view example,
+std::optional<Fold> fold_of(const ast::Expression& value) {
+    if (value.kind != Kind::call) return std::nullopt;
+    for (const Fold fold : {Fold::sum, Fold::largest})
+        if (value.text == maker_of(fold)) return fold;
+    return std::nullopt;
+}
+
+Terms folded(const ast::Expression& call, Fold fold, std::string_view example,
              const std::function<Terms(const ast::Expression&)>& terms) {
-    if (total.args.size() != 1)
+    const bool is_sum = fold == Fold::sum;
+    if (call.args.size() != 1)
         throw DiagnosticError(
-            total.span, "total takes 1 argument: the expression to add up",
-            fmt::format("let n = total({0} * {0}) adds up the squares of each tensor's elements", example));
-    Terms found = terms(total.args[0]);
-    if (found.elements.empty()) throw DiagnosticError(total.span, "this adds up nothing: no buffer is named");
+            call.span,
+            fmt::format("{} takes 1 argument: the expression {}", maker_of(fold),
+                        is_sum ? "to add up" : "whose largest value is wanted"),
+            is_sum ? fmt::format("let n = total({0} * {0}) adds up the squares of each tensor's elements",
+                                 example)
+                   : fmt::format("let n = largest(abs({})) finds the largest magnitude in each tensor",
+                                 example));
+    Terms found = terms(call.args[0]);
+    if (found.elements.empty())
+        throw DiagnosticError(call.span, is_sum ? "this adds up nothing: no buffer is named"
+                                                : "this has no elements: no buffer is named");
     return found;
 }
 

@@ -45,9 +45,11 @@ const ast::Expression& chosen(const ast::Expression& choice, const Evaluator& ev
 Terms terms_of(const ast::Expression& expression, bool sparse, const Scope& scope, const Evaluator& evaluator,
                const Buffers& buffers);
 
-// Returns what `terms` makes of the argument of total(...). Throws DiagnosticError unless that is one
+// Returns the fold of total(...) or largest(...); none for another expression.
+std::optional<Fold> fold_of(const ast::Expression& value);
+// Returns what `terms` makes of the argument of such a call. Throws DiagnosticError unless that is one
 // expression, and names a buffer. example: a buffer's name, for the message.
-Terms summed(const ast::Expression& total, std::string_view example,
+Terms folded(const ast::Expression& call, Fold fold, std::string_view example,
              const std::function<Terms(const ast::Expression&)>& terms);
 
 // Throws DiagnosticError if it would take seconds to compile the formula. what: "operator", for the message.

@@ -12,7 +12,7 @@ namespace hocket::dsl {
 namespace {
 
 // Functions of schedules' expressions that an operator cannot use: it has no selections and no sums.
-constexpr std::string_view of_schedules[] = {"sum", "dense", "cleared", "mstopk", "total"};
+constexpr std::string_view of_schedules[] = {"sum", "dense", "cleared", "mstopk", "total", "largest"};
 
 void refuse_schedules_functions(const ast::Expression& expression, const ast::OperatorDefinition& of) {
     if (expression.kind == ast::Expression::Kind::call &&

@@ -170,7 +170,7 @@ class UpdateBuilder {
         if (!let.parameters.empty())
             throw DiagnosticError(let.name.span, "an update has no functions",
                                   "write the expression where it is used, or let n = ... for a number");
-        if (let.value.kind == Expression::Kind::call && let.value.text == "total") return add_total(let);
+        if (const auto fold = fold_of(let.value)) return add_total(let, *fold);
         if (!is_uniform(let.value))
             throw DiagnosticError(let.value.span, "let names no values of elements here",
                                   "it names sums, as in let n = total(w * w), and numbers, as in let left = "
@@ -179,10 +179,12 @@ class UpdateBuilder {
         scope_.add(let.name.text, number);
     }
 
-    void add_total(const ast::Let& let) {
-        const Terms found = summed(
-            let.value, "w", [this](const Expression& expression) { return terms(with_numbers(expression)); });
+    void add_total(const ast::Let& let, Fold fold) {
+        const Terms found = folded(let.value, fold, "w", [this](const Expression& expression) {
+            return terms(with_numbers(expression));
+        });
         const std::int64_t sums = add_buffer(ExtraBuffer::Kind::sums, let.name);
+        update_.extras.back().fold = fold;
         update_.computations.push_back(computation_of(Computation::Kind::total, sums, found));
     }
 

@@ -26,7 +26,8 @@ struct ExtraBuffer {
         given,      // like x; the caller gives all of it at each start, the same on all ranks
         selection,  // one piece per rank: elements selected by magnitude from its region of another buffer
         packed,     // `parts` pieces per rank: its region of another buffer, in `format`, or its largest
-        sums,       // one piece per rank: the sums over its region, one for each tensor
+        sums,       // one piece per rank: the sums over its region, one for each tensor; or, by `fold`, the
+                    // largest values
     };
     Kind kind = Kind::state;
     std::string name;
@@ -35,22 +36,23 @@ struct ExtraBuffer {
     double density = 0;  // selects(): the fraction of the elements that is selected
     // selects(): if not negative, the index of the start's parameter that holds the density
     std::int32_t parameter = -1;
+    Fold fold = Fold::sum;                  // sums
     std::optional<WireFormat> format = {};  // packed: of all elements; none: as a selection
     std::int64_t parts = 1;                 // packed: a rank's pieces
-    // By piece, which is by rank but for packed values: the index (into StepGraph::regions) of the region of
-    // x that the rank keeps, selects from, packs or sums. It is one stretch. Empty for given buffers. A graph
     // Packed, of several parts: by piece, the rank that adds it up. Empty otherwise.
     std::vector<Rank> receivers = {};
+    // By piece, which is by rank but for packed values: the index (into StepGraph::regions) of the region of
+    // x that the rank keeps, selects from, packs or sums. It is one stretch. Empty for given buffers. A graph
     // of one rank's steps has `missing` for all other ranks.
     std::vector<std::uint32_t> regions = {};
 
     bool is_like_x() const { return kind == Kind::state || kind == Kind::given; }
     // Returns true if a piece is values with their indices.
     bool selects() const { return kind == Kind::selection || (kind == Kind::packed && !format); }
-    static constexpr std::uint32_t missing = ~std::uint32_t{0};
-};
     // Returns true if pieces that are packed so have only a part of x, of which no state keeps the rest.
     bool leaves_out(const Computation& pack) const;
+    static constexpr std::uint32_t missing = ~std::uint32_t{0};
+};
 
 // A rank's values of a state between two starts, in one stretch of x. An element's total over all ranks is
 // the sum of the counted values; no contribution is in two of them.
@@ -119,7 +121,7 @@ struct Computation {
         assign,  // each element of the target becomes the formula's value; then the sparse terms are applied
         select,  // the target's piece becomes a selection of elements[0]
         pack,    // the target's pieces become elements[0] in the target's format, or its largest elements
-        total,   // the target's piece becomes the sums of the formula over the elements of each tensor
+        total,   // the target's piece becomes its fold of the formula over the elements of each tensor
     };
     struct Sparse {
         enum class Use : std::uint8_t {
@@ -141,8 +143,8 @@ struct Computation {
     // the regions in StepGraph::held.
 };
 
-}  // namespace hocket::dsl
 inline bool ExtraBuffer::leaves_out(const Computation& pack) const {
     return selects() && pack.kind == Computation::Kind::pack && pack.elements[0] < first_extra;
 }
 
+}  // namespace hocket::dsl

@@ -72,7 +72,7 @@ std::string text_of(const Formula& formula, const std::vector<std::string>& elem
         else if (item.op == Op::element)
             stack.push_back(elements.at(item.index));
         else if (item.op == Op::scalar)
-            stack.push_back("sum(" + scalars.at(item.index) + ")");
+            stack.push_back(scalars.at(item.index));
         else if (is_call(item.op))
             stack.push_back(fmt::format("{}({})", spelling(item.op), fmt::join(args, ", ")));
         else if (n == 1)

@@ -56,6 +56,16 @@ struct Formula {
     bool is_sum_of_two() const;
 };
 
+// How the values of a tensor's elements become one number: `let n = total(...)` is read as sum(n), `let n =
+// largest(...)` as max(n).
+enum class Fold : std::uint8_t { sum, largest };
+constexpr std::string_view maker_of(Fold fold) {
+    return fold == Fold::sum ? "total" : "largest";
+}
+constexpr std::string_view reader_of(Fold fold) {
+    return fold == Fold::sum ? "sum" : "max";
+}
+
 // Returns the number of values that it takes from the stack.
 constexpr std::size_t operands_of(Formula::Op op) {
     using Op = Formula::Op;
@@ -73,7 +83,7 @@ constexpr bool is_truth(Formula::Op op) {
 // Returns the operator as it is written: "max", "+".
 std::string_view spelling(Formula::Op op);
 
-// Returns the formula as it could be written: "e + 0.9 * x".
+// Returns the formula as it could be written: "e + 0.9 * x". scalars: as they are written, "sum(n)".
 std::string text_of(const Formula& formula, const std::vector<std::string>& elements,
                     const std::vector<std::string>& scalars, const std::vector<std::string>& parameters);
 

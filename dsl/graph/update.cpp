@@ -17,12 +17,6 @@ std::string name_of(const Update& update, std::int64_t buffer) {
     return buffer == Update::weights ? "w" : "g";
 }
 
-std::vector<std::string> names_of(const Update& update, const std::vector<std::int64_t>& buffers) {
-    std::vector<std::string> names;
-    for (const std::int64_t buffer : buffers) names.push_back(name_of(update, buffer));
-    return names;
-}
-
 }  // namespace
 
 std::size_t Update::count(ExtraBuffer::Kind kind) const {
@@ -42,11 +36,16 @@ std::string text_of(const Update& update) {
     for (const ExtraBuffer& extra : update.extras)
         if (extra.kind == ExtraBuffer::Kind::state) text += fmt::format("state {} like w  ", extra.name);
     for (const Computation& computation : update.computations) {
-        const std::string value = text_of(computation.formula, names_of(update, computation.elements),
-                                          names_of(update, computation.scalars), parameters),
+        std::vector<std::string> elements, scalars;
+        for (const std::int64_t buffer : computation.elements) elements.push_back(name_of(update, buffer));
+        for (const std::int64_t buffer : computation.scalars)
+            scalars.push_back(fmt::format("{}({})", reader_of(extra_at(update.extras, buffer)->fold),
+                                          name_of(update, buffer)));
+        const std::string value = text_of(computation.formula, elements, scalars, parameters),
                           target = name_of(update, computation.target);
+        const ExtraBuffer* const made = extra_at(update.extras, computation.target);
         text += computation.kind == Computation::Kind::total
-                    ? fmt::format("let {} = total({})  ", target, value)
+                    ? fmt::format("let {} = {}({})  ", target, maker_of(made->fold), value)
                     : fmt::format("{} = {}  ", target, value);
     }
     text.erase(text.size() - std::min<std::size_t>(text.size(), 2));  // the blanks after the last one

@@ -71,7 +71,9 @@ std::string formula_text(const RankProgram& program, const Computation& computat
     std::vector<std::string> elements, scalars;
     for (const std::int64_t buffer : computation.elements)
         elements.push_back(name_of_buffer(program, buffer));
-    for (const std::int64_t buffer : computation.scalars) scalars.push_back(name_of_buffer(program, buffer));
+    for (const std::int64_t buffer : computation.scalars)
+        scalars.push_back(fmt::format("{}({})", reader_of(program.extra_at(buffer).buffer.fold),
+                                      name_of_buffer(program, buffer)));
     return text_of(computation.formula, elements, scalars, program.parameters);
 }
 
@@ -79,7 +81,8 @@ std::string computation_text(const RankProgram& program, const Op& op) {
     const Computation& computation = program.computations[op.computation];
     const std::string region = region_text(program, op), formula = formula_text(program, computation);
     if (computation.kind == Computation::Kind::total)
-        return fmt::format("{} = total({}) of {}", region, formula,
+        return fmt::format("{} = {}({}) of {}", region,
+                           maker_of(program.extra_at(computation.target).buffer.fold), formula,
                            region_text(program, op.reads[0][0].begin, op.reads[0][0].end));
     const bool packs = computation.kind == Computation::Kind::pack;
     if (packs && !program.extra_at(computation.target).buffer.selects())

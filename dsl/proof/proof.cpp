@@ -48,10 +48,10 @@ void add_computations(const StepGraph& graph, std::vector<std::int64_t>& numbers
     add_size(graph.extras);
     for (const ExtraBuffer& extra : graph.extras) {
         const WireFormat format = extra.format.value_or(WireFormat{});
-        numbers.insert(
-            numbers.end(),
-            {static_cast<int>(extra.kind), std::bit_cast<std::int64_t>(extra.density), extra.parameter,
-             extra.format.has_value(), static_cast<int>(format.kind), format.block, extra.parts});
+        numbers.insert(numbers.end(),
+                       {static_cast<int>(extra.kind), std::bit_cast<std::int64_t>(extra.density),
+                        extra.parameter, extra.format.has_value(), static_cast<int>(format.kind),
+                        format.block, extra.parts, static_cast<int>(extra.fold)});
         add_size(extra.regions);
         numbers.insert(numbers.end(), extra.regions.begin(), extra.regions.end());
     }

@@ -13,9 +13,9 @@ namespace {
 constexpr std::string_view own_names[] = {"levels", "world", "ranks", "auto"};
 
 // A function of a text cannot be called like one that the language has: each call means what it says.
-constexpr std::string_view own_functions[] = {"pow2",     "log2",   "log2_up", "log",   "log_up", "min",
-                                              "max",      "block",  "abs",     "sqrt",  "select", "float16",
-                                              "bfloat16", "mstopk", "total",   "dense", "sum",    "cleared"};
+constexpr std::string_view own_functions[] = {
+    "pow2",   "log2",    "log2_up",  "log",    "log_up", "min",     "max",   "block", "abs",    "sqrt",
+    "select", "float16", "bfloat16", "mstopk", "total",  "largest", "dense", "sum",   "cleared"};
 
 void refuse_own_name(const ast::Name& name, std::span<const std::string_view> all = own_names) {
     for (const std::string_view own : all)

@@ -238,25 +238,36 @@ class Generator {
         });
     }
 
+    // A sum over all elements, or the largest of them, which may also be found before any reduction.
     void total() {
         const std::string name = "n" + std::to_string(names_++);
         const Expression value = leaf();
-        say("let " + name + " = total(" + value.text + " + 0 * x)", [=](World& world) {
-            for (std::size_t r = 0; r < world.ranks.size(); ++r) {
-                RankState& rank = world.ranks[r];
-                double sum = 0;
-                const Part part = rank.parts.at("x");
-                for (std::size_t i = part.begin(world.count); i < part.end(world.count); ++i)
-                    sum = exact(sum + value.value(rank, i));
-                rank.sums[name] = {{r, sum}};
-            }
-        });
-        for (const int level : scattered_)
-            if (below(10) > 0) gather_pieces(name, level);
-        assign("x", {"select(sum(" + name + ") > 1, x, 0.5 * x)", [=](const RankState& rank, std::size_t i) {
-                         double sum = 0;
-                         for (const auto& [from, value_of] : rank.sums.at(name)) sum += value_of;
-                         return exact(sum > 1 ? rank.buffers.at("x")[i] : 0.5 * rank.buffers.at("x")[i]);
+        const bool adds = below(2) == 0;
+        const double nothing = adds ? 0 : -std::numeric_limits<double>::infinity();
+        const auto join = [=](double a, double b) { return adds ? exact(a + b) : std::max(a, b); };
+        say("let " + name + (adds ? " = total(" : " = largest(") + value.text + " + 0 * x)",
+            [=](World& world) {
+                for (std::size_t r = 0; r < world.ranks.size(); ++r) {
+                    RankState& rank = world.ranks[r];
+                    double folded = nothing;
+                    const Part part = rank.parts.at("x");
+                    for (std::size_t i = part.begin(world.count); i < part.end(world.count); ++i)
+                        folded = join(folded, exact(value.value(rank, i)));
+                    rank.sums[name] = {{r, folded}};
+                }
+            });
+        if (!adds && scattered_.empty()) {
+            if (below(10) > 0) gather_pieces(name, 2);
+        } else {
+            for (const int level : scattered_)
+                if (below(10) > 0) gather_pieces(name, level);
+        }
+        const std::string read = (adds ? "sum(" : "max(") + name + ")";
+        assign("x", {"select(" + read + " > 1, x, 0.5 * x)", [=](const RankState& rank, std::size_t i) {
+                         double folded = nothing;
+                         for (const auto& [from, value_of] : rank.sums.at(name))
+                             folded = join(folded, value_of);
+                         return exact(folded > 1 ? rank.buffers.at("x")[i] : 0.5 * rank.buffers.at("x")[i]);
                      }});
     }
 
@@ -500,8 +511,8 @@ std::vector<std::vector<Values>> meaning(const Schedule& schedule, const Sizes& 
 }
 
 struct Tally {
-    int accepted = 0, refused = 0, with_state = 0, with_selection = 0, with_sums = 0, packed = 0, largest = 0,
-        kept = 0;
+    int accepted = 0, refused = 0, with_state = 0, with_selection = 0, with_sums = 0, with_largest = 0,
+        packed = 0, largest = 0, kept = 0;
 };
 
 // On a rank: returns whether the schedule is accepted, and if so, checks that it does what its statements
@@ -584,6 +595,7 @@ TEST_CASE("random schedules that are accepted give what their statements say, on
                 tally->with_state += has("state ");
                 tally->with_selection += has(" = mstopk(");
                 tally->with_sums += has("total(");
+                tally->with_largest += has("largest(");
                 tally->packed += has(" as ");
                 tally->largest += has(" as mstopk");
                 tally->kept += has("keeping");
@@ -602,6 +614,7 @@ TEST_CASE("random schedules that are accepted give what their statements say, on
     CHECK(tally->with_state > 20);
     CHECK(tally->with_selection > 3);
     CHECK(tally->with_sums > 8);
+    CHECK(tally->with_largest > 8);
     CHECK(tally->packed > 10);
     CHECK(tally->largest > 3);
     CHECK(tally->kept > 0);

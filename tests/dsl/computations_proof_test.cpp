@@ -535,6 +535,28 @@ TEST_CASE("what has moved to other places is not calculated with, whichever come
                Contains("a schedule cannot both move data to other places and compute"));
 }
 
+TEST_CASE("the largest value is of all of x, before or after it is reduced") {
+    const std::string scale = "let m = largest(abs(x))\n", use = "x = x / max(m)\nall_reduce x over world";
+    // A scale for all ranks' inputs, of which each has its own.
+    CHECK(verdict(scale + "all_gather m over world\n" + use) == "");
+    CHECK(verdict(scale + "all_gather m over l0\nall_gather m over l1\n" + use, "2x3") == "");
+    CHECK_THAT(verdict(scale + use), Contains("rank 0 lacks the part of rank 1 of the buffer in max(m)") &&
+                                         Contains("all_gather m first"));
+    CHECK_THAT(verdict(scale + "all_gather m over l0\n" + use, "2x2"),
+               Contains("rank 0 lacks the part of rank 2 of the buffer in max(m)"));
+    // A part that is found twice changes nothing.
+    CHECK(verdict("all_reduce x over world\n" + scale + "x = x / max(m)") == "");
+    CHECK(verdict("all_reduce x over world\n" + scale + "all_gather m over world\nx = x / max(m)") == "");
+    CHECK(verdict("reduce_scatter x over world\n" + scale +
+                  "all_gather m over world\nx = x / max(m)\nall_gather x over world") == "");
+    CHECK_THAT(verdict("reduce_scatter x over world\n" + scale + "x = x / max(m)\nall_gather x over world"),
+               Contains("rank 0 lacks chunk 1 of 4 in max(m)"));
+    // Sums of a host's ranks, and then those of all hosts.
+    CHECK(verdict("all_reduce x over l0\n" + scale + "all_gather m over l1\nx = x / max(m)\n" +
+                      "all_reduce x over l1",
+                  "2x2") == "");
+}
+
 TEST_CASE("sums are of all of x, once, and calculated alike") {
     CHECK_THAT(verdict("all_reduce x over world let n = total(x) all_gather n over world x = x * sum(n)"),
                Contains("rank 0 adds the buffer twice in sum(n)"));

@@ -92,7 +92,8 @@ TEST_CASE("the words of computations are reserved, and their functions are not")
                    Contains("expected a name here"));
         CHECK(parse_error(std::string("schedule s all_reduce(x) { let ") + word + "s = 1 }") == "");
     }
-    for (const char* const name : {"mstopk", "total", "sum", "dense", "select", "max", "density"}) {
+    for (const char* const name :
+         {"mstopk", "total", "largest", "sum", "dense", "select", "max", "density"}) {
         INFO(name);
         CHECK(check_error(std::string("schedule s all_reduce(") + name + ") { all_reduce " + name +
                           " over world " + name + " = 2 * " + name + " }") == "");
@@ -136,7 +137,7 @@ TEST_CASE("what is no expression over elements is refused where it stands") {
     CHECK_THAT(refusal("x = cube(x)"),
                Contains("there is no function 'cube' of elements") && Contains("select(condition, a, b)"));
     CHECK_THAT(refusal("x = sqrt(x, w)"), Contains("sqrt takes 1 argument, not 2"));
-    CHECK_THAT(refusal("x = max(x)"), Contains("max takes 2 arguments, not 1"));
+    CHECK_THAT(refusal("x = max(x)"), Contains("max takes 2 arguments, or a number that largest made"));
     CHECK_THAT(refusal("x = select(x, w)"), Contains("select takes 3 arguments, not 2"));
     CHECK_THAT(refusal("x = x + nothing"), Contains("'nothing' is not known here"));
     CHECK_THAT(refusal("x = x * world"), Contains("expected a buffer, but this is a group"));
@@ -162,7 +163,16 @@ TEST_CASE("selections and sums stand only where they mean something") {
     CHECK_THAT(refusal("x = cleared(x, w)"), Contains("expected a selection here"));
     CHECK_THAT(refusal("x = cleared(x)"), Contains("cleared takes 2 arguments, not 1"));
     CHECK_THAT(refusal(sums + "x = n * x"),
-               Contains("n holds parts of sums, not a number") && Contains("write sum(n)"));
+               Contains("n holds parts of numbers, not one") && Contains("write sum(n)"));
+    CHECK_THAT(refusal("let n = largest(x)\nx = n * x"), Contains("write max(n)"));
+    CHECK_THAT(refusal("let n = largest(x)\nx = sum(n) * x"),
+               Contains("largest made n, of whose parts there is no sum") && Contains("write max(n)"));
+    CHECK_THAT(refusal("let n = total(x)\nx = max(n) * x"), Contains("write sum(n)"));
+    CHECK_THAT(refusal("x = x * max(2)"), Contains("max takes 2 arguments, not 1"));
+    CHECK_THAT(refusal("let n = largest(x, w)"),
+               Contains("largest takes 1 argument: the expression whose largest value is wanted"));
+    CHECK_THAT(refusal("let n = largest(1)"), Contains("this has no elements: no buffer is named"));
+    CHECK_THAT(refusal("x = largest(x)"), Contains("largest cannot stand inside an expression"));
     CHECK_THAT(refusal(sums + "x = dense(n)"), Contains("expected a selection here"));
     CHECK_THAT(refusal(sums + "state e like n"),
                Contains("expected a buffer like x, but this is a list of sums"));

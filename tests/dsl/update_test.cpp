@@ -95,6 +95,8 @@ TEST_CASE("an update becomes its statements, with arguments for its parameters")
     CHECK(text_of(flip) == "w = (((- 1) ** round) * (round ** (- 0.5))) * g");
     CHECK(text_of("let left = 1 - 0.5 ** round w = w - left * g") == "w = w - ((1 - (0.5 ** round)) * g)");
     // States come first, wherever they were declared, and sums keep their names in any order.
+    CHECK(text_of("let n = largest(abs(g)) w = w - g / max(n)") ==
+          "let n = largest(abs(g))  w = w - (g / max(n))");
     CHECK(text_of("let a = total(g) state m like w let b = total(w) m = sum(b) - sum(a) w = m * sum(b)") ==
           "state m like w  let a = total(g)  let b = total(w)  m = sum(b) - sum(a)  w = m * sum(b)");
     CHECK(text_of("w = 2 ** (workers - 1) ** 0.5 * g") == "w = (2 ** ((workers - 1) ** 0.5)) * g");
@@ -178,6 +180,7 @@ TEST_CASE("what is wrong with an update is said with its line and a caret") {
     CHECK_THAT(find_error("w = abs(2, 3)"), Contains("abs takes 1 argument, not 2"));
     CHECK_THAT(find_error("let n = g * 2 w = g"),
                StartsWith("<update>:1:9: error: let names no values of elements here"));
+    CHECK_THAT(find_error("let n = largest(abs(g)) w = w - sum(n) * g"), Contains("write max(n)"));
     CHECK_THAT(find_error("let n = total(w, g) w = g"), Contains("total takes 1 argument"));
     CHECK_THAT(find_error("let n = total(round) w = g"), Contains("this adds up nothing"));
     CHECK_THAT(find_error("let n = total(w) w = n * g"), Contains("write sum(n)"));

@@ -189,7 +189,8 @@ void ComputationProof::keep_selection(const Step& step, const MadeOf& scalars) {
     const bool selects = computation.kind == Computation::Kind::select,
                packs = computation.kind == Computation::Kind::pack;
     for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
-        const SymbolicValue value = run_formula(step, atom);
+        // The largest of some ranks' parts needs not be a part of anything.
+        const SymbolicValue value = run_formula(step, atom, buffer.fold == Fold::largest);
         if (selects || packs) {
             const std::size_t from =
                 subject_.place(step.source, subject_.mirrored(atom, computation.elements[0]));
@@ -241,13 +242,12 @@ void ComputationProof::write(std::size_t index, std::size_t to, SetId set, Trait
             {},
             "calculate values that no later start needs in x; `lossy` does not permit a state that nothing "
             "reads");
-    contents_.set[to] = set;
     check_is_no_rest(step, to);
+    contents_.set[to] = set;
     contents_.trait[to] = trait;
     contents_.writer[to] = static_cast<std::uint32_t>(index);
 }
 
-// Records the values, as they are now, that the result is a sum of.
 // Proves that a rest which `keeping` has left is still there when the start ends.
 void ComputationProof::check_is_no_rest(const Step& step, std::size_t to) const {
     if (graph_.lossy || contents_.set[to] == Contributions::undefined) return;
@@ -260,6 +260,7 @@ void ComputationProof::check_is_no_rest(const Step& step, std::size_t to) const 
                     "keep other values in a state of their own; or add `lossy` to the header");
 }
 
+// Records the values, as they are now, that the result is a sum of.
 void ComputationProof::note_terms(const Step& step, std::uint32_t atom,
                                   const std::vector<std::uint32_t>& summands, TraitId sum) {
     if (summands.empty() || !graph_.approximate) return;

@@ -274,13 +274,14 @@ void SelectionProof::check_adds_to_nothing(const Step& step, const SymbolicValue
                     {}, "x = sum(s) alone, and the rest once the data of all ranks are combined");
 }
 
-// Proves that a sum over tensors is the same number on all ranks: it has every part of x exactly once, and
-// each part was calculated alike.
+// Proves that a number of each tensor is the same on all ranks: it has every part of x, a sum exactly once,
+// and each part was calculated alike.
 void SelectionProof::check_sums(const Step& step, std::int64_t buffer, const std::vector<Piece>& pieces,
                                 MadeOf& of) {
     const std::size_t number = subject_.extra_index(buffer);
     const ExtraBuffer& extra = graph_.extras[number];
-    std::vector<bool> is_there(subject_.input.end, false);
+    // By atom: whose parts have been folded. All counts as everyone's.
+    std::vector<SetId> covered(subject_.input.end, Contributions::undefined);
     MadeOf parts;
     parts.values.push_back(static_cast<std::uint32_t>(number));
     for (const Piece& piece : pieces) {
@@ -288,33 +289,59 @@ void SelectionProof::check_sums(const Step& step, std::int64_t buffer, const std
         parts.values.push_back(part.begin);
         for (std::uint32_t i = 0; i < part.entries.size(); ++i) {
             const std::uint32_t atom = part.begin + i;
-            if (is_there[atom])
-                subject_.refuse(
-                    step, fmt::format("rank {} adds {} twice in sum({})", step.source,
-                                      subject_.chunk_text(subject_.place(step.source, atom)), extra.name));
-            is_there[atom] = true;
             parts.add(part.entries[i].set, traits_[part.entries[i].trait]);
-            if (subject_.contract.combines() && part.entries[i].set != contents_.everyone &&
-                part.entries[i].set != Contributions::of_none)
-                subject_.refuse(step,
-                                fmt::format("sum({}) is of {} while it held the parts of {} only", extra.name,
-                                            subject_.chunk_text(subject_.place(step.source, atom)),
-                                            sets_.text(part.entries[i].set)),
-                                {selections_.note(part, "added up here")}, "reduce first");
+            if (extra.fold == Fold::sum)
+                check_summed_once(step, extra, part, atom, covered[atom]);
+            else
+                covered[atom] = covered_with(covered[atom], part.entries[i].set);
         }
     }
-    const auto missing = std::find(is_there.begin() + subject_.input.begin, is_there.end(), false);
-    if (missing != is_there.end())
-        subject_.refuse(step,
-                        fmt::format("rank {} lacks {} in sum({})", step.source,
-                                    subject_.chunk_text(subject_.place(
-                                        step.source, static_cast<std::uint32_t>(missing - is_there.begin()))),
-                                    extra.name),
-                        {{extra.span, "each rank adds up its own part"}},
-                        fmt::format("all_gather {} first", extra.name));
+    for (std::uint32_t atom = subject_.input.begin; atom < subject_.input.end; ++atom)
+        check_is_covered(step, extra, atom, covered[atom]);
     // A value made with a sum is calculated alike only if the sum is the same, bit for bit.
     of.histories.push_back(traits_.history(step.computation, Traits::Use::sum, parts.values, step.origin));
     of.values.push_back(traits_.value(step.computation, Traits::Use::sum, std::move(parts.values)));
+}
+
+void SelectionProof::check_summed_once(const Step& step, const ExtraBuffer& extra, const Selection& part,
+                                       std::uint32_t atom, SetId& covered) {
+    const auto text = [&] { return subject_.chunk_text(subject_.place(step.source, atom)); };
+    if (covered != Contributions::undefined)
+        subject_.refuse(step,
+                        fmt::format("rank {} adds {} twice in sum({})", step.source, text(), extra.name));
+    covered = contents_.everyone;
+    const SetId set = part.at(atom).set;
+    if (subject_.contract.combines() && set != contents_.everyone && set != Contributions::of_none)
+        subject_.refuse(step,
+                        fmt::format("sum({}) is of {} while it held the parts of {} only", extra.name, text(),
+                                    sets_.text(set)),
+                        {selections_.note(part, "added up here")}, "reduce first");
+}
+
+// The largest of some ranks' parts and of others' is that of all; a part that is there already changes
+// nothing.
+SetId SelectionProof::covered_with(SetId covered, SetId set) {
+    if (set == Contributions::of_none || !subject_.contract.combines()) return contents_.everyone;
+    if (covered == Contributions::undefined || sets_.missing(covered, set) < 0) return set;
+    if (sets_.missing(set, covered) < 0) return covered;
+    const SetId both = sets_.unite(covered, set);
+    return both == Contributions::overlap ? covered : both;
+}
+
+void SelectionProof::check_is_covered(const Step& step, const ExtraBuffer& extra, std::uint32_t atom,
+                                      SetId covered) const {
+    if (covered == contents_.everyone) return;
+    const bool is_there = covered != Contributions::undefined;
+    subject_.refuse(
+        step,
+        fmt::format(
+            "rank {} lacks {}{} in {}({})", step.source,
+            is_there ? fmt::format("the part of rank {} of ", sets_.missing(contents_.everyone, covered))
+                     : "",
+            subject_.chunk_text(subject_.place(step.source, atom)), reader_of(extra.fold), extra.name),
+        {{extra.span, extra.fold == Fold::sum ? "each rank adds up its own part"
+                                              : "each rank finds the largest of its own part"}},
+        fmt::format("all_gather {} first", extra.name));
 }
 
 void SelectionProof::check_selectable(const Step& step, const SymbolicValue& value, std::size_t from) const {

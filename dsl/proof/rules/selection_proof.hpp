@@ -36,7 +36,7 @@ class SelectionProof {
     // For each sparse term and each sum of a computation: the pieces that the rank holds.
     using Pieces = std::vector<std::vector<Piece>>;
     Pieces pieces_held(const Step& step);
-    // Proves that a sum over tensors is the same number on all ranks.
+    // Proves that a sum over tensors, or their largest value, is the same number on all ranks.
     void check_sums(const Step& step, std::int64_t buffer, const std::vector<Piece>& pieces, MadeOf& of);
     // Returns the value of the formula with the computation's sparse terms applied.
     SymbolicValue with_sparse(const Step& step, SymbolicValue value, std::uint32_t atom, const Pieces& pieces,
@@ -65,15 +65,20 @@ class SelectionProof {
     void check_rest_keeps_target(const Step& step, const SymbolicValue& rest, const Read& selected,
                                  std::uint32_t atom) const;
     void note_made_of(const Read& selected, MadeOf& of);
+    void check_summed_once(const Step& step, const ExtraBuffer& extra, const Selection& part,
+                           std::uint32_t atom, SetId& covered);
+    SetId covered_with(SetId covered, SetId set);
+    void check_is_covered(const Step& step, const ExtraBuffer& extra, std::uint32_t atom,
+                          SetId covered) const;
     bool is_packed(const Selection& selection) const;
     bool leaves_out(const Selection& selection) const;
+    void check_leaves_out_no_selection(const Step& step, const Read& selected, const Trait& trait,
+                                       std::uint32_t atom) const;
     void check_has_no_parts(const Step& step, const SymbolicValue& formula, std::uint32_t atom) const;
     void check_lies_in_target(const Step& step, const Selection& selection, const Piece& piece) const;
     void check_selected_alike(const Step& step, const Read& selected, TraitId first,
                               std::uint32_t atom) const;
     void check_adds_to_nothing(const Step& step, const SymbolicValue& formula, SetId set, std::uint32_t atom);
-    void check_leaves_out_no_selection(const Step& step, const Read& selected, const Trait& trait,
-                                       std::uint32_t atom) const;
 
     const Subject& subject_;
     const StepGraph& graph_;

@@ -9,6 +9,7 @@
 #include "runtime/compute/kernels/cpu/feedback.hpp"
 #include "runtime/compute/kernels/cpu/scatter_add.hpp"
 #include "runtime/compute/kernels/cpu/topk.hpp"
+#include "runtime/compute/program/chunk_fold.hpp"
 #include "runtime/compute/program/sparse_terms.hpp"
 
 namespace hocket::compute {
@@ -163,9 +164,12 @@ void Computer::for_tensors(const dsl::Op& op, const Start& start, std::uint64_t 
             here[i] = {operands[i].elements + (begin - first) * element_size(operands[i].type),
                        operands[i].type};
         for (std::size_t i = 0; i < scalars.size(); ++i) {
-            scalars[i] = 0;  // added in rank order
+            const dsl::Fold fold = program_.extra_at(computation.scalars[i]).buffer.fold;
+            scalars[i] = start_of(fold);  // and the pieces in rank order
             for (const dsl::MessagePart& piece : op.reads[n + computation.sparse.size() + i])
-                scalars[i] += reinterpret_cast<const double*>(at(piece, start))[ends_.empty() ? 0 : tensor];
+                scalars[i] =
+                    joined(fold, scalars[i],
+                           reinterpret_cast<const double*>(at(piece, start))[ends_.empty() ? 0 : tensor]);
         }
         call(tensor, FormulaInputs{here, start.arguments.parameters, scalars}, begin - first, end - begin);
         begin = end;
@@ -243,8 +247,9 @@ void Computer::assign_by_strips(const dsl::Op& op, const Start& start, std::vect
 
 void Computer::total(const dsl::Op& op, const Start& start) const {
     const dsl::Computation& computation = program_.computations[op.computation];
-    auto* const sums = reinterpret_cast<double*>(at(op.part(0), start));
-    std::fill_n(sums, tensors(), 0.0);
+    const dsl::Fold fold = program_.extra_at(computation.target).buffer.fold;
+    auto* const folded = reinterpret_cast<double*>(at(op.part(0), start));
+    std::fill_n(folded, tensors(), start_of(fold));
     const dsl::MessagePart& from = op.reads[0][0];
     const DataType type = type_of(computation.elements[0], type_);
     const std::uint64_t first = element_of(from, type, start),
@@ -252,7 +257,7 @@ void Computer::total(const dsl::Op& op, const Start& start) const {
                                 element_size(type);
     for_tensors(op, start, first, count, all_at_once,
                 [&](std::size_t tensor, const FormulaInputs& inputs, std::uint64_t, std::uint64_t n) {
-                    sums[tensor] = formulas_[op.computation].sum(inputs, n);
+                    folded[tensor] = formulas_[op.computation].fold(fold, inputs, n);
                 });
 }
 

@@ -6,7 +6,7 @@
 
 #include "runtime/base/half.hpp"
 #include "runtime/compute/kernels/cpu/apply.hpp"
-#include "runtime/compute/program/chunk_sum.hpp"
+#include "runtime/compute/program/chunk_fold.hpp"
 
 namespace hocket::compute {
 namespace {
@@ -136,9 +136,9 @@ class Loop {
 };
 
 template <typename T>
-double sum_as(const dsl::Formula& formula, const FormulaInputs& inputs, std::size_t count) {
+double fold_as(dsl::Fold fold, const dsl::Formula& formula, const FormulaInputs& inputs, std::size_t count) {
     Loop<T> loop(formula, inputs);
-    return chunk_sum<T>(count, [&](std::size_t first, std::size_t n) { return loop.run(first, n); });
+    return chunk_fold<T>(fold, count, [&](std::size_t first, std::size_t n) { return loop.run(first, n); });
 }
 
 bool has_double(const FormulaInputs& inputs) {
@@ -167,9 +167,10 @@ void run_formula(const dsl::Formula& formula, const FormulaInputs& inputs, std::
     });
 }
 
-double sum_formula(const dsl::Formula& formula, const FormulaInputs& inputs, std::size_t count) {
-    return has_double(inputs) ? sum_as<double>(formula, inputs, count)
-                              : sum_as<float>(formula, inputs, count);
+double fold_formula(dsl::Fold fold, const dsl::Formula& formula, const FormulaInputs& inputs,
+                    std::size_t count) {
+    return has_double(inputs) ? fold_as<double>(fold, formula, inputs, count)
+                              : fold_as<float>(fold, formula, inputs, count);
 }
 
 }  // namespace hocket::compute

@@ -29,8 +29,10 @@ struct FormulaInputs {
 void run_formula(const dsl::Formula& formula, const FormulaInputs& inputs, std::size_t count, DataType type,
                  std::byte* to);
 
-// Returns the sum of the formula over the elements, in the order of kernels/chunk_order.hpp; products are
-// calculated in float64 if an operand is, otherwise in float32. Thread-safe.
-double sum_formula(const dsl::Formula& formula, const FormulaInputs& inputs, std::size_t count);
+// Returns the fold of the formula over the elements, in the order of kernels/chunk_order.hpp; products are
+// calculated in float64 if an operand is, otherwise in float32. The sum of no elements is 0, and the largest
+// of none is minus infinity. Thread-safe.
+double fold_formula(dsl::Fold fold, const dsl::Formula& formula, const FormulaInputs& inputs,
+                    std::size_t count);
 
 }  // namespace hocket::compute

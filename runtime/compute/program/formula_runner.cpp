@@ -4,7 +4,7 @@
 
 #include "runtime/compute/jit/compiler.hpp"
 #include "runtime/compute/jit/formula_kernel.hpp"
-#include "runtime/compute/program/chunk_sum.hpp"
+#include "runtime/compute/program/chunk_fold.hpp"
 #include "runtime/compute/program/extra_layout.hpp"
 
 namespace hocket::compute {
@@ -24,10 +24,10 @@ void FormulaRunner::run(const FormulaInputs& inputs, std::size_t count, std::byt
 }
 
 template <typename T>
-double FormulaRunner::sum_as(const FormulaInputs& inputs, std::size_t count) const {
+double FormulaRunner::fold_as(dsl::Fold fold, const FormulaInputs& inputs, std::size_t count) const {
     std::array<T, formula_block> block;
     std::vector<const std::byte*> elements(inputs.elements.size());
-    return chunk_sum<T>(count, [&](std::size_t first, std::size_t n) {
+    return chunk_fold<T>(fold, count, [&](std::size_t first, std::size_t n) {
         for (std::size_t i = 0; i < elements.size(); ++i)
             elements[i] = inputs.elements[i].elements + first * element_size(inputs.elements[i].type);
         code_(reinterpret_cast<std::byte*>(block.data()), elements.data(), inputs.parameters.data(),
@@ -36,9 +36,10 @@ double FormulaRunner::sum_as(const FormulaInputs& inputs, std::size_t count) con
     });
 }
 
-double FormulaRunner::sum(const FormulaInputs& inputs, std::size_t count) const {
-    if (!code_) return sum_formula(formula_, inputs, count);
-    return target_ == DataType::float64 ? sum_as<double>(inputs, count) : sum_as<float>(inputs, count);
+double FormulaRunner::fold(dsl::Fold fold, const FormulaInputs& inputs, std::size_t count) const {
+    if (!code_) return fold_formula(fold, formula_, inputs, count);
+    return target_ == DataType::float64 ? fold_as<double>(fold, inputs, count)
+                                        : fold_as<float>(fold, inputs, count);
 }
 
 std::vector<FormulaRunner> runners_of(const std::vector<dsl::Computation>& computations, DataType type,

@@ -22,13 +22,13 @@ class FormulaRunner {
     FormulaRunner(const dsl::Formula& formula, const std::vector<DataType>& elements, DataType target,
                   bool compiled);
 
-    // Like run_formula() and sum_formula().
+    // Like run_formula() and fold_formula().
     void run(const FormulaInputs& inputs, std::size_t count, std::byte* to) const;
-    double sum(const FormulaInputs& inputs, std::size_t count) const;
+    double fold(dsl::Fold fold, const FormulaInputs& inputs, std::size_t count) const;
 
   private:
     template <typename T>
-    double sum_as(const FormulaInputs& inputs, std::size_t count) const;
+    double fold_as(dsl::Fold fold, const FormulaInputs& inputs, std::size_t count) const;
 
     const dsl::Formula& formula_;
     DataType target_;

@@ -97,7 +97,8 @@ class UpdateRule::Pass {
             const compute::FormulaInputs inputs = inputs_of(computation, first);
             Buffer& target = at(computation.target);
             if (computation.kind == dsl::Computation::Kind::total) {
-                target.sum = rule_.runners_[i].sum(inputs, n);
+                const dsl::Fold fold = dsl::extra_at(rule_.update_->extras, computation.target)->fold;
+                target.folded = rule_.runners_[i].fold(fold, inputs, n);
                 continue;
             }
             const DataType type = compute::type_of(computation.target, rule_.type_);
@@ -111,7 +112,7 @@ class UpdateRule::Pass {
         const std::byte* before = nullptr;
         std::byte* after = nullptr;
         const std::byte* now = nullptr;  // where the next statement reads it
-        double sum = 0;                  // what a total has made of these elements
+        double folded = 0;               // what a total has made of these elements
     };
     Buffer& at(std::int64_t position) { return buffers_[static_cast<std::size_t>(position)]; }
 
@@ -123,7 +124,7 @@ class UpdateRule::Pass {
             operands_.push_back({at(buffer).now + first * element_size(type), type});
         }
         scalars_.clear();
-        for (const std::int64_t buffer : computation.scalars) scalars_.push_back(at(buffer).sum);
+        for (const std::int64_t buffer : computation.scalars) scalars_.push_back(at(buffer).folded);
         return {operands_, parameters_, scalars_};
     }
 

@@ -84,8 +84,8 @@ void NameCheck::statement(const Statement& statement) {
 // Its variables are names in its value alone.
 void NameCheck::function(const Statement& statement) {
     static const std::vector<std::string> of_the_language = {
-        "pow2", "log2",   "log2_up", "log",      "log_up", "min",   "max",   "block", "abs",
-        "sqrt", "select", "float16", "bfloat16", "mstopk", "total", "dense", "sum",   "cleared"};
+        "pow2",   "log2",    "log2_up",  "log",    "log_up", "min",     "max",   "block", "abs",    "sqrt",
+        "select", "float16", "bfloat16", "mstopk", "total",  "largest", "dense", "sum",   "cleared"};
     if (contains(of_the_language, statement.name)) {
         refuse(statement.at, "'" + statement.name + "' is a function of the language");
     }

@@ -81,8 +81,8 @@ struct Element {
     double w, g;
     std::vector<double> states;
 };
-struct Norms {  // of the tensor: of g / workers, and of w
-    double g = 0, w = 0;
+struct Norms {  // of the tensor: of g / workers, and of w; the largest magnitude of g
+    double g = 0, w = 0, largest_g = 0;
 };
 struct Reference {
     std::string text;
@@ -122,6 +122,8 @@ const std::vector<Reference> references = {
          e.states[0] = 0.001 * (n.w + 2 * n.g);
          e.w -= e.states[0] * n.g / (1 + n.w);
      }},
+    {"let m = largest(abs(g)) w = w - 0.1 * g / (1 + max(m))",
+     [](Element& e, Round, Norms n) { e.w -= 0.1 * e.g / (1 + n.largest_g); }},
     // A statement sees the results of the statements before it.
     {"state m like w w = w + 2 * g m = w w = w - 0.5 * m",
      [](Element& e, Round, Norms) {
@@ -150,8 +152,9 @@ Norms norms_of(const Bytes& weights, const Bytes& g, DataType type, std::size_t 
     for (std::size_t i = first; i < first + count; ++i) {
         norms.g += std::pow(number_at(g, type, i) / round.workers, 2);
         norms.w += std::pow(number_at(weights, type, i), 2);
+        norms.largest_g = std::max(norms.largest_g, std::fabs(number_at(g, type, i)));
     }
-    return {std::sqrt(norms.g), std::sqrt(norms.w)};
+    return {std::sqrt(norms.g), std::sqrt(norms.w), norms.largest_g};
 }
 
 void compare(const Reference& reference, const UpdateRule& rule, DataType type, const Kept& before,

@@ -255,7 +255,7 @@ Case random_case(Random& random, std::size_t count, bool with_double) {
 }
 
 std::string text(const Formula& formula) {
-    return text_of(formula, {"a", "b", "c"}, {"m", "n"}, {"p", "q"});
+    return text_of(formula, {"a", "b", "c"}, {"sum(m)", "sum(n)"}, {"p", "q"});
 }
 
 // The order of runtime/compute/kernels/chunk_order.hpp.
@@ -323,11 +323,28 @@ TEST_CASE("sums of formulas are formed lane by lane and chunk by chunk, bit for 
         Case given = random_case(random, count, with_double);
         const bool is_double = std::any_of(given.operands.begin(), given.operands.end(),
                                            [](const auto& one) { return one.type == DataType::float64; });
-        const double got = sum_formula(given.formula, given.view(), count);
+        const double got = fold_formula(dsl::Fold::sum, given.formula, given.view(), count);
         const double wanted =
             is_double ? sum_plainly<double>(given, count) : sum_plainly<float>(given, count);
         INFO(text(given.formula) << " of " << count << ": " << got << ", not " << wanted);
         CHECK(((std::isnan(got) && std::isnan(wanted)) || std::memcmp(&got, &wanted, sizeof got) == 0));
+    }
+}
+
+TEST_CASE("the largest value of a formula is a NaN if one is, and minus infinity of nothing") {
+    Random random(4);
+    const std::size_t counts[] = {0, 1, 255, 513, 65537, 140000};
+    for (int round = 0; round < 60; ++round) {
+        const std::size_t count = counts[static_cast<std::size_t>(round) % std::size(counts)];
+        Case given = random_case(random, count, false);
+        double wanted = -std::numeric_limits<double>::infinity();
+        for (std::size_t i = 0; i < count && !std::isnan(wanted); ++i) {
+            const double value = double{plainly<float>(given.formula, given.inputs, i)};
+            if (std::isnan(value) || value > wanted) wanted = value;
+        }
+        const double got = fold_formula(dsl::Fold::largest, given.formula, given.view(), count);
+        INFO(text(given.formula) << " of " << count << ": " << got << ", not " << wanted);
+        CHECK((got == wanted || (std::isnan(got) && std::isnan(wanted))));
     }
 }
 
