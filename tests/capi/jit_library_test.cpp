@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -29,6 +30,12 @@ using namespace std::chrono_literals;
 using Catch::Contains;
 
 namespace {
+
+// The ranks find the compiler's library by themselves, as programs do.
+std::vector<Outcome> run_loading(Job job, const std::function<void(int)>& body) {
+    job.loads_libraries_once = false;
+    return run_ranks(job, body);
+}
 
 // Meson sets LD_LIBRARY_PATH to the folder that has the library, and the loader reads it when a process
 // begins. Nothing here may be found that way, so the program begins anew without it.
@@ -156,7 +163,7 @@ TEST_CASE("libhocket.so is not linked with LLVM, and the compiler's library is")
 }
 
 TEST_CASE("LLVM is loaded when a plan is compiled, and not before") {
-    const auto outcomes = run_ranks({2}, [](int) {
+    const auto outcomes = run_loading({2}, [](int) {
         const Comm comm = join();
         expect(executor_of(comm.get()) == "jit", executor_of(comm.get()));
         multiply(comm.get(), 1);
@@ -177,7 +184,7 @@ TEST_CASE("the usual collectives load no LLVM, wherever the ranks are") {
             if (*schedule != 0 && hosts.size() != 4) continue;
             INFO(hosts << ' ' << schedule);
             const int ranks = static_cast<int>(hosts.size());
-            const auto outcomes = run_ranks({ranks, {{"HOCKET_SCHEDULE", schedule}}}, [&](int rank) {
+            const auto outcomes = run_loading({ranks, {{"HOCKET_SCHEDULE", schedule}}}, [&](int rank) {
                 setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
                 const Comm comm = join();
                 add_and_average(comm.get());
@@ -190,7 +197,7 @@ TEST_CASE("the usual collectives load no LLVM, wherever the ranks are") {
 
 TEST_CASE("a formula is compiled, so it loads LLVM at once") {
     const Doubling doubling;
-    const auto outcomes = run_ranks({1}, [&](int) {
+    const auto outcomes = run_loading({1}, [&](int) {
         const Comm comm = alone();
         doubling.run(comm.get(), HKT_EXECUTOR_DEFAULT);
         expect(has_llvm(), "a formula");
@@ -199,14 +206,14 @@ TEST_CASE("a formula is compiled, so it loads LLVM at once") {
 }
 
 TEST_CASE("who interprets or copies alone has no LLVM") {
-    const auto interpreting = run_ranks({2, {{"HOCKET_EXECUTOR", "interpreter"}}}, [](int) {
+    const auto interpreting = run_loading({2, {{"HOCKET_EXECUTOR", "interpreter"}}}, [](int) {
         const Comm comm = join();
         multiply(comm.get());
         expect(executor_of(comm.get()) == "interpreter", executor_of(comm.get()));
         expect(!has_llvm(), "the interpreter");
     });
     CHECK(problems(interpreting) == "");
-    const auto copying = run_ranks({1}, [](int) {
+    const auto copying = run_loading({1}, [](int) {
         const Comm comm = alone();
         const std::vector<float> x(100, 7);
         for (int i = 0; i < 20; ++i) {
@@ -221,7 +228,7 @@ TEST_CASE("who interprets or copies alone has no LLVM") {
 }
 
 TEST_CASE("who uses the cache alone has no LLVM") {
-    const auto outcomes = run_ranks({1}, [](int) {
+    const auto outcomes = run_loading({1}, [](int) {
         hkt_cache_options options = HKT_CACHE_OPTIONS_INIT;
         options.read = [](void*, std::uint64_t key, hkt_cache_value* sample) {
             std::memcpy(hkt_cache_value_reserve(sample, sizeof key), &key, sizeof key);
@@ -243,7 +250,7 @@ TEST_CASE("who uses the cache alone has no LLVM") {
 
 TEST_CASE("without the library plans are interpreted, which is said once") {
     const Doubling doubling;
-    const auto outcomes = run_ranks({2, without_library}, [&](int) {
+    const auto outcomes = run_loading({2, without_library}, [&](int) {
         const Stderr said;
         const Comm comm = join();
         expect(executor_of(comm.get()) == "jit", "nobody has looked for the library yet");
@@ -262,13 +269,13 @@ TEST_CASE("without the library plans are interpreted, which is said once") {
 
 TEST_CASE("without the library a formula is interpreted, and a large copy made, too") {
     const Doubling doubling;
-    const auto formula = run_ranks({1, without_library}, [&](int) {
+    const auto formula = run_loading({1, without_library}, [&](int) {
         const Stderr said;
         doubling.run(alone().get(), HKT_EXECUTOR_DEFAULT);
         expect(said.count("hocket: plans are interpreted") == 1, said.text());
     });
     CHECK(problems(formula) == "");
-    const auto copy = run_ranks({1, without_library}, [&](int) {
+    const auto copy = run_loading({1, without_library}, [&](int) {
         const Comm comm = alone();
         const std::vector<char> x(std::size_t{48} << 20, 7);  // more than shared caches have for a rank
         for (int i = 0; i < 6; ++i) {
@@ -282,7 +289,7 @@ TEST_CASE("without the library a formula is interpreted, and a large copy made, 
 }
 
 TEST_CASE("without the library the JIT that is named is refused, to all ranks") {
-    const auto joining = run_ranks({2, without_library}, [](int rank) {
+    const auto joining = run_loading({2, without_library}, [](int rank) {
         if (rank == 1) setenv("HOCKET_EXECUTOR", "jit", 1);
         hkt_comm* comm = nullptr;
         const hkt_status status = hkt_comm_create(nullptr, &comm);
@@ -293,7 +300,7 @@ TEST_CASE("without the library the JIT that is named is refused, to all ranks") 
         if (rank == 0) expect_words(hkt_last_error(), {"rank 1"});
     });
     CHECK(problems(joining) == "");
-    const auto planning = run_ranks({1, without_library}, [](int) {
+    const auto planning = run_loading({1, without_library}, [](int) {
         const Comm comm = alone();
         hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
         options.executor = HKT_EXECUTOR_JIT;
@@ -322,7 +329,7 @@ TEST_CASE("a library that does not fit is refused, and plans are interpreted") {
                 {HOCKET_LIBRARY, "has no hocket_jit_interface_version", "of another version"}},
           Unfit{fifo, {"HOCKET_JIT_LIBRARY is " + fifo + ": it is a FIFO"}}}) {
         INFO(unfit.path);
-        const auto outcomes = run_ranks({2, {{"HOCKET_JIT_LIBRARY", unfit.path}}}, [&](int) {
+        const auto outcomes = run_loading({2, {{"HOCKET_JIT_LIBRARY", unfit.path}}}, [&](int) {
             const Stderr said;
             const Comm comm = join();
             multiply(comm.get());
@@ -378,8 +385,8 @@ std::string copy_into(const std::string& folder) {
 
 // The refusal of the libhocket.so at this path. "": the check has found no problem.
 std::string refusal_of(const std::string& library, const std::function<void(const std::string&)>& check) {
-    return problems(run_ranks({1, {{"HOCKET_SCHEDULE_PATH", HOCKET_SCHEDULES}}},
-                              [&](int) { check(Elsewhere(library).refusal()); }));
+    return problems(run_loading({1, {{"HOCKET_SCHEDULE_PATH", HOCKET_SCHEDULES}}},
+                                [&](int) { check(Elsewhere(library).refusal()); }));
 }
 
 }  // namespace
@@ -463,7 +470,7 @@ class Sums {
 }  // namespace
 
 TEST_CASE("threads that compile for the first time at once load the library once") {
-    const auto outcomes = run_ranks({2}, [](int) {
+    const auto outcomes = run_loading({2}, [](int) {
         const Comm comm = join();
         const hkt_type types[] = {HKT_FLOAT32, HKT_FLOAT64, HKT_INT32, HKT_UINT16};
         std::vector<std::unique_ptr<Sums>> all;
@@ -489,7 +496,7 @@ TEST_CASE("threads that compile for the first time at once load the library once
 
 TEST_CASE("a forked child may be the first to compile") {
     const Doubling doubling;
-    const auto outcomes = run_ranks({2}, [&](int) {
+    const auto outcomes = run_loading({2}, [&](int) {
         const Comm comm = join();
         multiply(comm.get(), 1);
         in_child([&] {
@@ -508,7 +515,7 @@ TEST_CASE("a child may compile that was forked while another thread compiled") {
     HOCKET_SKIP("a child may find a lock of the sanitizer's allocator taken");
 #endif
     const Doubling doubling;
-    const auto outcomes = run_ranks({2, {}, 300}, [&](int) {
+    const auto outcomes = run_loading({2, {}, 300}, [&](int) {
         const Comm comm = join();
         Sums sums(comm.get());
         std::string wrong;
