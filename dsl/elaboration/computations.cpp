@@ -11,6 +11,32 @@ using BufferKind = ExtraBuffer::Kind;
 
 constexpr std::size_t most_buffers = 48;  // the proof keeps a bit for each
 
+// Calculates in real numbers, as expressions over elements do: 1 / 100 is 0.01. Returns nothing for what is
+// no sum, product or quotient of numbers.
+std::optional<double> real_of(const ast::Expression& expression, const Evaluator& evaluate) {
+    using Operator = ast::Operator;
+    if (expression.kind == ast::Expression::Kind::operation && expression.args.size() == 2 &&
+        (expression.op == Operator::add || expression.op == Operator::subtract ||
+         expression.op == Operator::multiply || expression.op == Operator::divide)) {
+        const auto a = real_of(expression.args[0], evaluate), b = real_of(expression.args[1], evaluate);
+        if (!a || !b) return std::nullopt;
+        switch (expression.op) {
+            case Operator::add:
+                return *a + *b;
+            case Operator::subtract:
+                return *a - *b;
+            case Operator::multiply:
+                return *a * *b;
+            default:
+                return *a / *b;
+        }
+    }
+    const Value value = evaluate.evaluate(expression);
+    if (const auto* whole = std::get_if<std::int64_t>(&value)) return static_cast<double>(*whole);
+    if (const auto* real = std::get_if<double>(&value)) return *real;
+    return std::nullopt;
+}
+
 }  // namespace
 
 // The proof of computations knows what the table's collectives promise.
@@ -134,16 +160,16 @@ bool Computations::let(const ast::Let& let, Span span, Scope& scope) {
 
 void Computations::set_density(ExtraBuffer& buffer, const ast::Expression& expression,
                                const Evaluator& evaluate) {
-    const Value density = evaluate.evaluate(expression);
-    if (const auto* whole = std::get_if<std::int64_t>(&density))
-        buffer.density = static_cast<double>(*whole);
-    else if (const auto* real = std::get_if<double>(&density))
+    if (const auto real = real_of(expression, evaluate)) {
         buffer.density = *real;
-    else if (const auto* parameter = std::get_if<StartParameter>(&density))
+    } else {
+        const Value density = evaluate.evaluate(expression);
+        const auto* parameter = std::get_if<StartParameter>(&density);
+        if (!parameter)
+            throw DiagnosticError(expression.span,
+                                  fmt::format("expected a density, but this is {}", kind_of(density)));
         buffer.parameter = static_cast<std::int32_t>(parameter->index);
-    else
-        throw DiagnosticError(expression.span,
-                              fmt::format("expected a density, but this is {}", kind_of(density)));
+    }
     if (!(buffer.density >= 0 && buffer.density <= 1))
         throw DiagnosticError(expression.span,
                               fmt::format("the density is {}: it must be from 0 to 1", buffer.density),
@@ -275,7 +301,8 @@ void Computations::check_composition(ViewId view, Collective collective, Span sp
             "assign it to x, and move x");
     if (collective != Collective::all_gather)
         throw DiagnosticError(span, fmt::format("{} cannot be moved by {}", extra->name, name_of(collective)),
-                              "all_gather brings the ranks' pieces together; sum() adds them up");
+                              fmt::format("all_gather brings the ranks' pieces together; {}({}) reads them",
+                                          reader_of(extra->fold), extra->name));
 }
 
 }  // namespace hocket::dsl

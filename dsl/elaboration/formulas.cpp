@@ -199,10 +199,10 @@ class FormulaBuilder {
                 fmt::format("dense({0}) or sum({0}) can be added to an expression or subtracted from it",
                             expression.text));
         if (kind == ExtraBuffer::Kind::sums)
-            throw DiagnosticError(expression.span,
-                                  fmt::format("{} holds parts of numbers, not one", expression.text),
-                                  fmt::format("write {}({}), once all parts are here",
-                                              reader_of(fold_at(named)), expression.text));
+            throw DiagnosticError(
+                expression.span, fmt::format("{} holds parts of numbers, not one", expression.text),
+                fmt::format("write {0}({1}), once all parts are here, also within min, max and select",
+                            reader_of(fold_at(named)), expression.text));
         terms.formula.items.push_back({Op::element, index_in(terms.elements, named)});
     }
 
@@ -239,7 +239,9 @@ class FormulaBuilder {
                 expression.span,
                 is_sparse ? fmt::format("{} cannot stand inside an expression", expression.text)
                           : fmt::format("there is no function '{}' of elements", expression.text),
-                is_sparse
+                expression.text == "largest"
+                    ? "let m = largest(abs(x)) in a statement of its own, and then max(m)"
+                : is_sparse
                     ? "e = e - dense(s), e = cleared(e, s), let s = mstopk(e, density), let n = total(x * x)"
                     : "there are abs, sqrt, min, max, select(condition, a, b), float16, bfloat16, sum(n) of "
                       "what total made, and max(n) of what largest made");

@@ -54,8 +54,9 @@ void Computations::set_format(ExtraBuffer& buffer, const ast::Expression& named,
                 "mstopk(0.01) sends one element of 100");
         set_density(buffer, call.args[0], transfers_.evaluator(scope, nullptr));
         if (buffer.parameter < 0 && buffer.density == 0)
-            throw DiagnosticError(call.args[0].span, "with a density of 0 nothing travels",
-                                  "0.01 is one element of 100; 1 / 100 is 0, because numbers are whole here");
+            throw DiagnosticError(
+                call.args[0].span, "with a density of 0 nothing travels",
+                "0.01 is one element of 100; as an argument, 1 / 100 is 0, because numbers are whole there");
         return;
     }
     const auto kind = wire_format_of(call.text);

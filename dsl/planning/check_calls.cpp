@@ -19,7 +19,9 @@ CheckCalls::CheckCalls(const std::string& only, const std::vector<GivenValues>& 
     if (only.empty()) return;
     const ast::Expression call = parsed(only);
     name_ = call.text;
-    if (!call.args.empty()) arguments_ = join(call.args.front().span, call.args.back().span).text();
+    if (call.args.empty()) return;
+    const std::size_t open = only.find('(') + 1;
+    arguments_ = only.substr(open, only.rfind(')') - open);
 }
 
 ast::Expression CheckCalls::parsed(const std::string& text) {

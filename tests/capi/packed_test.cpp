@@ -227,8 +227,10 @@ class Meaning {
                     part.parts / static_cast<std::size_t>(size)};
             for (int m = 0; m < size; ++m) {
                 const Part theirs = within(part, m, size);
-                for (std::size_t i = begin(theirs); i < end(theirs); ++i)
-                    x[i] = rounded<T>(all[static_cast<std::size_t>(group[static_cast<std::size_t>(m)])][i]);
+                for (std::size_t i = begin(theirs); i < end(theirs); ++i) {
+                    const float value = all[static_cast<std::size_t>(group[static_cast<std::size_t>(m)])][i];
+                    x[i] = statement.is_packed ? rounded<T>(0 + value) : value;  // 0 + -0 is 0
+                }
             }
         }
     }

@@ -120,6 +120,13 @@ TEST_CASE("a state that `keeping` adds is not added before") {
         CHECK_THAT(verdict(std::string("state e like x\n") + add +
                            "reduce_scatter x over world as int4 keeping e\nall_gather x over world"),
                    Contains("already, and `keeping e` adds it again"));
+    // Nor is x added to the state.
+    CHECK_THAT(verdict("state e like x\ne = e + x\nreduce_scatter x over world as int8 keeping e\nall_gather "
+                       "x over world"),
+               Contains("has values of this start in e[0, 1/4) already") ||
+                   Contains("has values of this start in e"));
+    CHECK(verdict("state e like x\ne = 0.9 * e\nreduce_scatter x over world as int8 keeping e\nall_gather x "
+                  "over world") == "");
 }
 
 TEST_CASE("results that ranks would not have alike are refused") {
@@ -163,8 +170,9 @@ TEST_CASE("a format that cannot be is refused at its place") {
     CHECK_THAT(verdict("reduce_scatter x over world as mstopk(x, 0.1)"), Contains("not 2"));
     CHECK_THAT(verdict("reduce_scatter x over world as mstopk(x)"),
                Contains("expected a density, but this is a buffer"));
-    CHECK_THAT(verdict("reduce_scatter x over world as mstopk(1 / 100)"),
-               Contains("with a density of 0 nothing travels") && Contains("numbers are whole here"));
+    CHECK_THAT(verdict("reduce_scatter x over world as mstopk(0)"),
+               Contains("with a density of 0 nothing travels") && Contains("numbers are whole there"));
+    CHECK(verdict("all_reduce x over world as mstopk((1 + 1) / 100)") == "");
     CHECK_THAT(verdict("reduce_scatter x over world as mstopk(2)"),
                Contains("the density is 2: it must be from 0 to 1"));
     CHECK_THAT(verdict("reduce_scatter x over world as w"),

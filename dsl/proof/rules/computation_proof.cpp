@@ -212,21 +212,30 @@ void ComputationProof::keep_selection(const Step& step, const MadeOf& scalars) {
     }
 }
 
-// Proves that x does not hold the content of the state that `keeping` adds to it.
+// Proves that x does not hold the content of the state that `keeping` adds to it, nor the state that of x.
 void ComputationProof::check_is_not_added_yet(const Step& step, std::uint32_t atom) const {
     const Computation& computation = graph_.computations[step.computation];
-    const std::size_t from = subject_.place(step.source, subject_.mirrored(atom, computation.elements[1]));
-    const std::size_t state = subject_.extra_index(computation.target);
-    if ((traits_[contents_.trait[from]].states >> state & 1) == 0) return;
+    const std::size_t from = subject_.place(step.source, subject_.mirrored(atom, computation.elements[1])),
+                      kept = subject_.place(step.source, subject_.mirrored(atom, computation.target)),
+                      state = subject_.extra_index(computation.target);
     const std::string& name = graph_.extras[state].name;
-    subject_.refuse(
-        step,
-        fmt::format("rank {} has the content of {} in {} already, and `keeping {}` adds it again",
-                    step.source, name, subject_.chunk_text(from), name),
-        contents_.last_write(from, "last written by this"),
-        fmt::format("`keeping {0}` adds {0} to what travels: leave the addition out, or keep in a "
-                    "state of its own",
-                    name));
+    if ((traits_[contents_.trait[from]].states >> state & 1) != 0)
+        subject_.refuse(
+            step,
+            fmt::format("rank {} has the content of {} in {} already, and `keeping {}` adds it again",
+                        step.source, name, subject_.chunk_text(from), name),
+            contents_.last_write(from, "last written by this"),
+            fmt::format("`keeping {0}` adds {0} to what travels: leave the addition out, or keep in a "
+                        "state of its own",
+                        name));
+    if ((traits_[contents_.trait[kept]].states & Trait::fresh) != 0)
+        subject_.refuse(
+            step,
+            fmt::format(
+                "rank {} has values of this start in {} already, and `keeping {}` adds those of {} to it",
+                step.source, subject_.chunk_text(kept), name, subject_.chunk_text(from)),
+            contents_.last_write(kept, "last written by this"),
+            fmt::format("`keeping {0}` adds up {0} and what travels: leave the addition out", name));
 }
 
 void ComputationProof::write(std::size_t index, std::size_t to, SetId set, TraitId trait) {

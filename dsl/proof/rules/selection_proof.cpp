@@ -256,7 +256,8 @@ void SelectionProof::check_leaves_out_no_selection(const Step& step, const Read&
                     "of them is lost",
                     step.source, subject_.chunk_text(subject_.place(step.source, atom)), selected.piece.of),
         {selections_.note(selected.selection, "sent here")},
-        "keep what mstopk leaves out: as mstopk(...) keeping f; or add `lossy` to the header");
+        "keep what mstopk leaves out: `state f like x` right before, and as mstopk(...) keeping f; or add "
+        "`lossy` to the header");
 }
 
 // If several ranks make parts of one sum, anything else that each adds would be in the sum several times.

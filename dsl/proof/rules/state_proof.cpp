@@ -227,12 +227,12 @@ void StateProof::check_go_on() const {
             if (const Step* const left = left_out_by(state, atom))
                 subject_.refuse(
                     *left,
-                    fmt::format("rank {} loses a part of {}: of what has gone from it to the other "
-                                "ranks, mstopk leaves out some here, and no state keeps that",
+                    fmt::format("rank {} loses a part of {}: mstopk leaves out some of what was sent from it "
+                                "before, and no state keeps that",
                                 rank, subject_.chunk_text(at)),
                     {{graph_.extras[state].span, "kept from start to start"}},
-                    fmt::format("keep it: as mstopk(...) keeping f; or add `lossy` to the header, if "
-                                "{} may be lost",
+                    fmt::format("keep it: `state f like x` right before, and as mstopk(...) keeping f; or "
+                                "add `lossy` to the header, if {} may be lost",
                                 name));
             subject_.refuse(
                 last,
