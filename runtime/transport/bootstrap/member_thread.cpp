@@ -22,8 +22,8 @@ constexpr auto departure_delay = 1ms;
 std::string reason_of_end(const Link& link, Link::State state, Clock::duration silence,
                           Clock::duration timeout) {
     std::string end = state == Link::State::closed  ? "its connection closed"
-                            : state == Link::State::reset ? "its connection was reset"
-                                                          : "its connection failed: " + link.failure();
+                      : state == Link::State::reset ? "its connection was reset"
+                                                    : "its connection failed: " + link.failure();
     if (silence > timeout)
         return fmt::format("no heartbeat for {:.1f} s, then {} (its host was down, or the link to it down)",
                            std::chrono::duration<double>(silence).count(), end);
