@@ -15,11 +15,16 @@ constexpr std::size_t most_buffers = 48;  // the proof keeps a bit for each
 // no sum, product or quotient of numbers.
 std::optional<double> real_of(const ast::Expression& expression, const Evaluator& evaluate) {
     using Operator = ast::Operator;
+    if (expression.kind == ast::Expression::Kind::choice)
+        return real_of(chosen(expression, evaluate), evaluate);
     if (expression.kind == ast::Expression::Kind::operation && expression.args.size() == 2 &&
         (expression.op == Operator::add || expression.op == Operator::subtract ||
          expression.op == Operator::multiply || expression.op == Operator::divide)) {
         const auto a = real_of(expression.args[0], evaluate), b = real_of(expression.args[1], evaluate);
-        if (!a || !b) return std::nullopt;
+        if (!a || !b)
+            throw DiagnosticError(expression.args[a ? 1 : 0].span,
+                                  "a number that is given at each start cannot be a part of a density",
+                                  "it can be the density itself");
         switch (expression.op) {
             case Operator::add:
                 return *a + *b;

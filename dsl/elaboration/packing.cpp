@@ -102,7 +102,7 @@ void Computations::check_packing(const ast::Compose& compose, ViewId view, const
     kept_by(compose, view, scope);
 }
 
-// Returns the state that keeps what the format loses, which must keep what the rank has of x here.
+// Returns the state that keeps what the format loses. It must be one for what the rank has of x here.
 std::optional<Operand> Computations::kept_by(const ast::Compose& compose, ViewId view,
                                              const Scope& scope) const {
     if (!compose.kept) return std::nullopt;
@@ -159,10 +159,12 @@ ViewId Computations::pack(const ast::Compose& compose, ViewId view, const Group&
     buffer.span = span;
     buffer.parts = is_divided ? group.size : 1;
     buffer.regions.assign(static_cast<std::size_t>(graph_.ranks * buffer.parts), ExtraBuffer::missing);
-    if (is_divided) buffer.receivers.assign(buffer.regions.size(), 0);
+    buffer.keeps_rest = kept.has_value();
+    (is_divided ? buffer.receivers : buffer.groups).assign(buffer.regions.size(), 0);
     std::vector<std::vector<Region>> parts;  // by rank, as in ranks()
     for (const Rank rank : ranks()) {
         const std::vector<Rank> members = members_of(topology_, group, rank);
+        if (!is_divided) buffer.groups[static_cast<std::size_t>(rank)] = members.front();
         parts.push_back(parts_to_pack(compose, view, group, rank));
         for (std::size_t part = 0; part < parts.back().size(); ++part) {
             const std::size_t number = PieceOf{rank, static_cast<std::int64_t>(part)}.number(buffer);

@@ -16,8 +16,6 @@
 
 namespace hocket::dsl {
 
-struct Computation;
-
 // A buffer besides x. Its positions run from `begin` to `begin` + 1. A stretch of unused positions separates
 // two such buffers, so that the end of one is never the beginning of the next.
 struct ExtraBuffer {
@@ -39,8 +37,10 @@ struct ExtraBuffer {
     Fold fold = Fold::sum;                  // sums
     std::optional<WireFormat> format = {};  // packed: of all elements; none: as a selection
     std::int64_t parts = 1;                 // packed: a rank's pieces
-    // Packed, of several parts: by piece, the rank that adds it up. Empty otherwise.
-    std::vector<Rank> receivers = {};
+    bool keeps_rest = false;                // packed: a state keeps what the pieces have not
+    // Packed. receivers: of several parts, by piece, the rank that adds it up. groups: of one part, by rank,
+    // the lowest rank of its group, in which the piece travels. One of the two is empty.
+    std::vector<Rank> receivers = {}, groups = {};
     // By piece, which is by rank but for packed values: the index (into StepGraph::regions) of the region of
     // x that the rank keeps, selects from, packs or sums. It is one stretch. Empty for given buffers. A graph
     // of one rank's steps has `missing` for all other ranks.
@@ -49,8 +49,8 @@ struct ExtraBuffer {
     bool is_like_x() const { return kind == Kind::state || kind == Kind::given; }
     // Returns true if a piece is values with their indices.
     bool selects() const { return kind == Kind::selection || (kind == Kind::packed && !format); }
-    // Returns true if pieces that are packed so have only a part of x, of which no state keeps the rest.
-    bool leaves_out(const Computation& pack) const;
+    // Returns true if packed pieces have only a part of x, of which no state keeps the rest.
+    bool leaves_out() const { return kind == Kind::packed && selects() && !keeps_rest; }
     static constexpr std::uint32_t missing = ~std::uint32_t{0};
 };
 
@@ -142,9 +142,5 @@ struct Computation {
     // x and the buffers like it are read and written at the same places; sparse terms and sums are read at
     // the regions in StepGraph::held.
 };
-
-inline bool ExtraBuffer::leaves_out(const Computation& pack) const {
-    return selects() && pack.kind == Computation::Kind::pack && pack.elements[0] < first_extra;
-}
 
 }  // namespace hocket::dsl

@@ -123,10 +123,27 @@ TEST_CASE("a state that `keeping` adds is not added before") {
     // Nor is x added to the state.
     CHECK_THAT(verdict("state e like x\ne = e + x\nreduce_scatter x over world as int8 keeping e\nall_gather "
                        "x over world"),
-               Contains("has values of this start in e[0, 1/4) already") ||
-                   Contains("has values of this start in e"));
+               Contains("has calculated e[0, 1/4) with values of this start"));
     CHECK(verdict("state e like x\ne = 0.9 * e\nreduce_scatter x over world as int8 keeping e\nall_gather x "
                   "over world") == "");
+}
+
+TEST_CASE("what a state has kept does not get lost in a reduce_scatter either, nor counted again") {
+    const std::string first = "state e like x\nreduce_scatter x over levels[1] as mstopk(0.1) keeping e\n";
+    const auto of = [&](const std::string& body) { return verdict(body, "2x2", Collective::reduce_scatter); };
+    CHECK_THAT(of(first + "reduce_scatter x over levels[0] as mstopk(0.1)"), Contains("loses a part of e"));
+    CHECK(of(first + "reduce_scatter x over levels[0] as int8") == "");
+    CHECK(of(first + "state f like x\nreduce_scatter x over levels[0] as mstopk(0.1) keeping f") == "");
+    // A sum of selections, too, is a value of this start.
+    CHECK_THAT(
+        verdict("reduce_scatter x over levels[0]\nlet s = mstopk(x, 0.1)\nall_gather s over levels[1]\n"
+                "x = sum(s)\nstate f like x\nf = f + x\nall_gather x over levels[0] as int8 keeping f",
+                "2x2"),
+        Contains("has calculated f[0, 1/2) with values of this start"));
+    for (const std::string topology : {"2x2", "3x2", "1x4", "4x1"})
+        CHECK(error_of([&] {
+                  dsl::check_schedule(request(Collective::all_reduce, "oktopk_hosts", topology));
+              }) == "");
 }
 
 TEST_CASE("results that ranks would not have alike are refused") {
@@ -173,6 +190,11 @@ TEST_CASE("a format that cannot be is refused at its place") {
     CHECK_THAT(verdict("reduce_scatter x over world as mstopk(0)"),
                Contains("with a density of 0 nothing travels") && Contains("numbers are whole there"));
     CHECK(verdict("all_reduce x over world as mstopk((1 + 1) / 100)") == "");
+    CHECK(verdict("all_reduce x over world as mstopk(if ranks > 1 then 1 / 100 else 1 / 10)") == "");
+    CHECK_THAT(check_error("schedule t all_reduce(x; density) approximate {\nall_reduce x over world as "
+                           "mstopk(density / 2)\n}",
+                           Collective::all_reduce, "4"),
+               Contains("a number that is given at each start cannot be a part of a density"));
     CHECK_THAT(verdict("reduce_scatter x over world as mstopk(2)"),
                Contains("the density is 2: it must be from 0 to 1"));
     CHECK_THAT(verdict("reduce_scatter x over world as w"),
@@ -231,8 +253,9 @@ TEST_CASE("the largest elements travel as a format does, and are selected from a
     // Nor may a selection be dropped on its way, or the rest be overwritten.
     const std::string select_all =
         "state e like x\ne = e + x\nlet s = mstopk(e, 0.1)\ne = e - dense(s)\nx = dense(s)\n";
-    CHECK_THAT(verdict(select_all + "all_reduce x over world as mstopk(0.1)"),
-               Contains("gets only a part of the selections"));
+    CHECK_THAT(
+        verdict(select_all + "all_reduce x over world as mstopk(0.1)"),
+        Contains("mstopk leaves out a part of the selections in") && Contains(":4:1: note: selected here"));
     CHECK(verdict(select_all + "all_reduce x over world as int8") == "");
     CHECK(verdict(select_all + "state f like x\nall_reduce x over world as mstopk(0.1) keeping f") == "");
     for (const char* const format : {"mstopk(0.1)", "int8"})

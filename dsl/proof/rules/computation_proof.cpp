@@ -189,7 +189,7 @@ void ComputationProof::keep_selection(const Step& step, const MadeOf& scalars) {
     const bool selects = computation.kind == Computation::Kind::select,
                packs = computation.kind == Computation::Kind::pack;
     for (std::uint32_t atom = atoms.begin; atom < atoms.end; ++atom) {
-        // The largest of some ranks' parts needs not be a part of anything.
+        // The largest value may be of any function of a rank's part, not only of a multiple.
         const SymbolicValue value = run_formula(step, atom, buffer.fold == Fold::largest);
         if (selects || packs) {
             const std::size_t from =
@@ -228,12 +228,13 @@ void ComputationProof::check_is_not_added_yet(const Step& step, std::uint32_t at
             fmt::format("`keeping {0}` adds {0} to what travels: leave the addition out, or keep in a "
                         "state of its own",
                         name));
-    if ((traits_[contents_.trait[kept]].states & Trait::fresh) != 0)
+    const Trait& of_state = traits_[contents_.trait[kept]];
+    if ((of_state.states & Trait::fresh) != 0 || of_state.selected != 0)
         subject_.refuse(
             step,
-            fmt::format(
-                "rank {} has values of this start in {} already, and `keeping {}` adds those of {} to it",
-                step.source, subject_.chunk_text(kept), name, subject_.chunk_text(from)),
+            fmt::format("rank {} has calculated {} with values of this start, and `keeping {}` adds those of "
+                        "{} to it",
+                        step.source, subject_.chunk_text(kept), name, subject_.chunk_text(from)),
             contents_.last_write(kept, "last written by this"),
             fmt::format("`keeping {0}` adds up {0} and what travels: leave the addition out", name));
 }

@@ -243,19 +243,19 @@ bool SelectionProof::is_packed(const Selection& selection) const {
 // Returns true if no state keeps the elements that a piece leaves out.
 bool SelectionProof::leaves_out(const Selection& selection) const {
     const Computation& computation = graph_.computations[graph_.steps[selection.step].computation];
-    return graph_.extra_at(computation.target)->leaves_out(computation);
+    return graph_.extra_at(computation.target)->leaves_out();
 }
 
 // A state has given away what was selected from it: it must arrive.
 void SelectionProof::check_leaves_out_no_selection(const Step& step, const Read& selected, const Trait& trait,
                                                    std::uint32_t atom) const {
     if (graph_.lossy || trait.selected == 0 || !states_.are_known()) return;
+    const Selection& made = selections_[traits_.pieces(trait.selected).front()];
     subject_.refuse(
         step,
-        fmt::format("rank {} gets only a part of the selections that are in {} of rank {}: the rest "
-                    "of them is lost",
-                    step.source, subject_.chunk_text(subject_.place(step.source, atom)), selected.piece.of),
-        {selections_.note(selected.selection, "sent here")},
+        fmt::format("mstopk leaves out a part of the selections in {} of rank {}, and nothing keeps it",
+                    subject_.chunk_text(subject_.place(step.source, atom)), selected.piece.of),
+        {selections_.note(made, "selected here")},
         "keep what mstopk leaves out: `state f like x` right before, and as mstopk(...) keeping f; or add "
         "`lossy` to the header");
 }
@@ -275,7 +275,7 @@ void SelectionProof::check_adds_to_nothing(const Step& step, const SymbolicValue
                     {}, "x = sum(s) alone, and the rest once the data of all ranks are combined");
 }
 
-// Proves that a number of each tensor is the same on all ranks: it has every part of x, a sum exactly once,
+// Proves that a number of each tensor is the same on all ranks: it has every part of x (a sum: exactly once),
 // and each part was calculated alike.
 void SelectionProof::check_sums(const Step& step, std::int64_t buffer, const std::vector<Piece>& pieces,
                                 MadeOf& of) {

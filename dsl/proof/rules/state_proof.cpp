@@ -213,11 +213,11 @@ void StateProof::check_go_on() const {
             kept[atom] |= traits_[contents_.trait[at]].carried;
         });
     for (Rank rank = 0; rank < graph_.ranks; ++rank)
-        for (std::uint32_t atom = subject_.input.begin; atom < subject_.input.end; ++atom)
-            if (const std::size_t at =
-                    subject_.place(rank, subject_.output.begin + atom - subject_.input.begin);
-                contents_.set[at] != Contributions::undefined)
-                kept[atom] |= traits_[contents_.trait[at]].carried;
+        for (const AtomRange range : subject_.atoms_of(graph_.output_of(rank), rank))
+            for (std::uint32_t atom = range.begin; atom < range.end; ++atom)
+                if (const std::size_t at = subject_.place(rank, subject_.output.begin + atom);
+                    contents_.set[at] != Contributions::undefined)
+                    kept[atom] |= traits_[contents_.trait[at]].carried;
     for (std::size_t state = 0; state < graph_.extras.size(); ++state)
         for_kept(state, [&](Rank rank, std::uint32_t atom, std::size_t at) {
             if ((kept[atom] >> state & 1) != 0) return;
@@ -253,16 +253,14 @@ void StateProof::check_go_on() const {
 const Step* StateProof::left_out_by(std::size_t state, std::uint32_t atom) const {
     for (std::size_t s = 0; s < graph_.extras.size(); ++s) {
         const ExtraBuffer& extra = graph_.extras[s];
-        if (extra.kind != ExtraBuffer::Kind::packed || !extra.selects()) continue;
+        if (!extra.leaves_out()) continue;
         for (std::uint32_t piece = selections_.piece(s, {0});
              piece < selections_.piece(s, {0}) + static_cast<std::uint32_t>(graph_.ranks * extra.parts);
              ++piece) {
             const Selection& selection = selections_[piece];
             if (!selection.has(atom)) continue;
-            const Step& step = graph_.steps[selection.step];
-            if (extra.leaves_out(graph_.computations[step.computation]) &&
-                (traits_[selection.at(atom).trait].carried >> state & 1) != 0)
-                return &step;
+            if ((traits_[selection.at(atom).trait].carried >> state & 1) != 0)
+                return &graph_.steps[selection.step];
         }
     }
     return nullptr;

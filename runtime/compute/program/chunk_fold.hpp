@@ -18,7 +18,7 @@ static_assert(formula_block % kernels::chunk_lanes == 0 && kernels::chunk_elemen
 constexpr double start_of(dsl::Fold fold) {
     return fold == dsl::Fold::sum ? 0 : -std::numeric_limits<double>::infinity();
 }
-// The largest of two numbers is NaN if one of them is.
+// The larger of two numbers is NaN if one of them is.
 template <typename T>
 T joined(dsl::Fold fold, T a, T b) {
     return fold == dsl::Fold::sum ? a + b : kernels::max(a, b);

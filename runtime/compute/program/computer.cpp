@@ -263,8 +263,8 @@ void Computer::total(const dsl::Op& op, const Start& start) const {
 
 // ---- Selections --------------------------------------------------------------------------------
 
-// Returns the place of a selection, and the draw among elements that tie. What is packed by ranks with equal
-// values must be equal, so their draws are, too; others differ from rank to rank and from start to start.
+// Returns the place of a selection, and the draw among elements that tie. Ranks with equal values must pack
+// equal pieces, so these draws depend on the place alone; those of other selections differ by rank and start.
 Computer::Selecting Computer::selecting(const dsl::Op& op, const Start& start) const {
     const dsl::Computation& computation = program_.computations[op.computation];
     const std::size_t extra = dsl::extra_index(computation.target);

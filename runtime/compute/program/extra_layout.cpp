@@ -16,14 +16,18 @@ constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;
 }
 
-// Returns true if a rank of this host packs the piece or adds it up. Ranks that share memory have the same
+// Returns true if a rank of this host packs the piece or may get it. Ranks that share memory have the same
 // layout.
 bool is_here(const dsl::RankProgram& program, const dsl::ExtraBuffer& buffer, const dsl::PieceOf& piece) {
-    if (buffer.receivers.empty()) return true;
     const auto is_local = [&](dsl::Rank rank) {
         return rank == program.rank || std::ranges::binary_search(program.local_peers, rank);
     };
-    return is_local(piece.rank) || is_local(buffer.receivers[piece.number(buffer)]);
+    if (!buffer.receivers.empty())
+        return is_local(piece.rank) || is_local(buffer.receivers[piece.number(buffer)]);
+    if (buffer.groups.empty()) return true;
+    const auto group_of = [&](dsl::Rank rank) { return buffer.groups[static_cast<std::size_t>(rank)]; };
+    const auto is_in_group = [&](dsl::Rank rank) { return group_of(rank) == group_of(piece.rank); };
+    return is_in_group(program.rank) || std::ranges::any_of(program.local_peers, is_in_group);
 }
 
 }  // namespace

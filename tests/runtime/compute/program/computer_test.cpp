@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/base/error.hpp"
+#include "runtime/compute/program/extra_layout.hpp"
 #include "tests/dsl/errors.hpp"
 #include "tests/support/test.hpp"
 
@@ -15,9 +16,9 @@ using compute::Computer;
 
 namespace {
 
-dsl::RankProgram program_of(const std::string& body) {
+dsl::RankProgram program_of(const std::string& body, const std::string& topology = "2x2") {
     const TemporarySchedule file("schedule t all_reduce(x) with w approximate {\n" + body + "\n}\n");
-    return dsl::check_schedule(request(dsl::Collective::all_reduce, file.path(), "2x2"))->project(0);
+    return dsl::check_schedule(request(dsl::Collective::all_reduce, file.path(), topology))->project(0);
 }
 
 std::string refusal(const dsl::RankProgram& program, DataType type, ReduceOp op,
@@ -66,4 +67,23 @@ TEST_CASE("schedules compute with floating-point numbers, and select among those
     computer.check_count(7);
     CHECK_THROWS_WITH(computer.check_count(8),
                       Contains("3 tensors have 7 elements, but it is started with 8"));
+}
+
+TEST_CASE("a rank has room for the pieces that it packs or may get, not for those of all ranks") {
+    constexpr std::uint64_t count = 1 << 16, bytes = count * sizeof(float);
+    const auto room = [&](const std::string& body, const std::string& topology) {
+        const dsl::RankProgram program = program_of(body, topology);
+        const compute::ExtraLayout layout(program, DataType::float32, Layout(count),
+                                          compute::densities_of(program, nullptr), 1);
+        return static_cast<double>(layout.work_bytes() - bytes) / static_cast<double>(bytes);
+    };
+    // In eight bits, with a scale: 0.254 of x.
+    CHECK(room("reduce_scatter x over world as int8\nall_gather x over world", "32") < 2 * 0.26);
+    CHECK(room("reduce_scatter x over world\nall_gather x over world as int8", "32") < 0.27);
+    CHECK(room("all_reduce x over levels[0] as int8\nall_reduce x over levels[1]", "2x16") < 2 * 0.26);
+    CHECK(room("all_reduce x over levels[0] as mstopk(0.01)\nall_reduce x over levels[1]", "2x16") <
+          2 * 0.021);
+    CHECK(room("reduce_scatter x over levels[0]\nreduce_scatter x over levels[1] as int8\n"
+               "all_gather x over levels[1] as int8\nall_gather x over levels[0]",
+               "2x16") < 2 * 0.26);
 }
