@@ -12,7 +12,7 @@ using BufferKind = ExtraBuffer::Kind;
 constexpr std::size_t most_buffers = 48;  // the proof keeps a bit for each
 
 // Calculates in real numbers, as expressions over elements do: 1 / 100 is 0.01. Returns nothing for what is
-// no sum, product or quotient of numbers.
+// not a number before the start. Throws DiagnosticError if only a part of the expression is not.
 std::optional<double> real_of(const ast::Expression& expression, const Evaluator& evaluate) {
     using Operator = ast::Operator;
     if (expression.kind == ast::Expression::Kind::choice)
