@@ -261,7 +261,8 @@ std::string what_it_is(const Library& library, const std::string& name) {
 DiagnosticError no_algorithm(const Library& library, Span span, const std::string& name,
                              Collective collective) {
     std::vector<std::string> known;
-    for (const ast::Algorithm* other : library.algorithms(collective)) known.push_back(other->name.text);
+    for (const ast::Algorithm* other : library.algorithms_at(span, collective))
+        known.push_back(other->name.text);
     const std::string other = what_it_is(library, name);
     return DiagnosticError(span,
                            fmt::format("there is no algorithm '{}' for {}{}", name, name_of(collective),
@@ -291,7 +292,7 @@ Runnable Elaborator::algorithm_for(const ast::Compose& compose, const Group& gro
                                   "give them where the algorithm is named");
         call = *symbol->call;
     }
-    const ast::Algorithm* algorithm = library_.find_algorithm(call.text, compose.collective);
+    const ast::Algorithm* algorithm = library_.find_algorithm(call.text, compose.collective, call.span);
     if (!algorithm) throw no_algorithm(library_, named.span, call.text, compose.collective);
     return runnable_of(*algorithm, with_values(call, transfers_.evaluator(scope, nullptr)));
 }

@@ -3,102 +3,53 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
 #include <iterator>
 #include <map>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include "dsl/base/diagnostic.hpp"
-#include "dsl/base/named_file.hpp"
 #include "dsl/syntax/own_collectives.hpp"
 #include "dsl/syntax/parse.hpp"
+#include "dsl/syntax/tokens.hpp"
 
 namespace hocket::dsl {
 
-namespace fs = std::filesystem;
-
 namespace {
 
-// Returns true if this errno is about the file itself. Any other is about the state of this process.
-bool is_about_the_file(int error) {
-    constexpr int errors[] = {ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, ELOOP, ENAMETOOLONG, irregular_file};
-    return std::find(std::begin(errors), std::end(errors), error) != std::end(errors);
+// Returns the first definition that matches, or null.
+template <typename Definition, typename Matches>
+const Definition* first_of(const std::vector<Definition>& definitions, const Matches& matches) {
+    const auto found = std::ranges::find_if(definitions, matches);
+    return found == definitions.end() ? nullptr : &*found;
 }
 
-const char* advice_for(int error) {
-    return error == EMFILE ? "; raise the limit (ulimit -n)" : "";
+// Files of one folder have no order.
+bool is_beside(const ScheduleFile& one, const ScheduleFile& other) {
+    return &one != &other && !one.folder.empty() && one.folder == other.folder &&
+           one.is_compared == other.is_compared;
 }
 
-std::string read_file(const std::string& path) {
-    try {
-        return read_text(path);
-    } catch (const UnreadableFile& refused) {
-        const std::string what = fmt::format("cannot read {}: {}", path, refused.what());
-        if (!is_about_the_file(refused.error)) throw ReadError(what + advice_for(refused.error));
-        throw NotFoundError(what);
-    }
+DiagnosticError ambiguous(Span where, const std::string& name, Span one, Span other, bool is_imported) {
+    const std::string file = one.file->path;
+    return DiagnosticError(Diagnostic{where,
+                                      fmt::format("'{}' is defined by two files {}", name,
+                                                  is_imported ? "that are imported" : "of a folder"),
+                                      {{one, "here"}, {other, "and here"}},
+                                      is_imported ? "rename one of them, or define it here"
+                                      : where.file
+                                          ? fmt::format("import the file that is meant: import \"{}\"", file)
+                                          : fmt::format("name the file that is meant: {}:{}", file, name)});
 }
 
-struct FoundFile {
-    bool is_compared;
-    std::string path;
-
-    friend auto operator<=>(const FoundFile&, const FoundFile&) = default;
-};
-
-// Returns the files of the folder, in order of precedence. Adds a text to `missing` if it does not exist.
-std::vector<FoundFile> schedule_files(const std::string& folder, std::vector<std::string>& missing) {
-    std::vector<FoundFile> files;
-    for (const auto& [place, is_compared] :
-         {std::pair(folder, false), {folder + "/topologies", false}, {folder + "/compared", true}}) {
-        std::error_code error;
-        for (fs::directory_iterator entry(place, error), end; !error && entry != end; entry.increment(error))
-            if (entry->path().extension() == ".sched") files.push_back({is_compared, entry->path().string()});
-        if (!error) continue;
-        const std::string what = fmt::format("cannot read the folder {}: {}", place, error.message());
-        if (error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
-            throw ReadError(what + advice_for(error.value()));
-        if (place == folder) missing.push_back(what);
-    }
-    std::sort(files.begin(), files.end());
-    return files;
+auto named(const std::string& name, Collective collective) {
+    return [&name, collective](const auto& definition) {
+        return definition.collective == collective && definition.name.text == name;
+    };
 }
 
-// Returns the shortest path to a file, because people read messages in some working directory. That directory
-// may have been removed.
-std::string display_path(const std::string& path) {
-    std::error_code error;
-    const fs::path here = fs::current_path(error);
-    const std::string relative = error ? path : fs::proximate(path, here, error).string();
-    return error || relative.starts_with("..") ? path : relative;
-}
-
-// Returns the first definition of each name, which is the one that `find` returns.
-template <typename Definition, typename Files>
-std::vector<const Definition*> distinct(const Files& files, std::vector<Definition> ast::File::*member,
-                                        Collective collective, Library::Which which) {
-    std::map<std::string, std::pair<const Definition*, bool>> found;
-    for (const auto& file : files)
-        for (const Definition& definition : file->tree.*member)
-            if (definition.collective == collective)
-                found.try_emplace(definition.name.text, &definition, file->is_compared);
-    std::vector<const Definition*> result;
-    for (const auto& [name, known] : found)
-        if (which == Library::Which::all || !known.second) result.push_back(known.first);
-    return result;
-}
-
-// Returns the first definition of the name, or null.
-template <typename Definition, typename Files>
-const Definition* first_of(const Files& files, std::vector<Definition> ast::File::*member,
-                           const std::string& name) {
-    for (const auto& file : files)
-        for (const Definition& definition : file->tree.*member)
-            if (definition.name.text == name) return &definition;
-    return nullptr;
+auto named(const std::string& name) {
+    return [&name](const auto& definition) { return definition.name.text == name; };
 }
 
 template <typename Definition, typename Files>
@@ -107,45 +58,6 @@ std::vector<std::string> names_of(const Files& files, std::vector<Definition> as
     for (const auto& file : files)
         for (const Definition& definition : file->tree.*member) names.insert(definition.name.text);
     return {names.begin(), names.end()};
-}
-
-// Returns each folder once, at its first place.
-std::vector<std::string> distinct_folders(const std::vector<std::string>& folders) {
-    std::vector<std::string> distinct;
-    std::set<std::string> known;
-    for (const std::string& folder : folders) {
-        std::error_code error;
-        const fs::path real = fs::canonical(folder, error);
-        if (known.insert(error ? folder : real.string()).second) distinct.push_back(folder);
-    }
-    return distinct;
-}
-
-// Returns the name of the collective as the text has it: another file's may not be known yet.
-template <typename Definition>
-std::string_view collective_text(const Definition& definition) {
-    return definition.own ? std::string_view(definition.own->text) : name_of(definition.collective);
-}
-
-// A file may define a name once per collective.
-void reject_duplicates(const ast::File& tree) {
-    std::map<std::string, Span> seen;
-    const auto check = [&](const std::string& key, const ast::Name& name) {
-        const auto [entry, is_new] = seen.emplace(key, name.span);
-        if (!is_new)
-            throw DiagnosticError(Diagnostic{name.span,
-                                             fmt::format("'{}' is defined twice", name.text),
-                                             {{entry->second, "first here"}},
-                                             "rename one of them"});
-    };
-    for (const ast::CollectiveDefinition& c : tree.collectives) check("c " + c.name.text, c.name);
-    for (const ast::Algorithm& a : tree.algorithms)
-        check(fmt::format("a{} {}", collective_text(a), a.name.text), a.name);
-    for (const ast::Schedule& s : tree.schedules)
-        check(fmt::format("s{} {}", collective_text(s), s.name.text), s.name);
-    for (const ast::TopologyDefinition& t : tree.topologies) check("t " + t.name.text, t.name);
-    for (const ast::OperatorDefinition& o : tree.operators) check("o " + o.name.text, o.name);
-    for (const ast::UpdateDefinition& u : tree.updates) check("u " + u.name.text, u.name);
 }
 
 }  // namespace
@@ -161,66 +73,148 @@ std::string file_of(const std::string& text) {
                        text.find(':', text.rfind(".sched") == std::string::npos ? 0 : text.rfind(".sched")));
 }
 
-Library::Library(const std::vector<std::string>& search_path) : search_path_(distinct_folders(search_path)) {
-    std::vector<std::shared_ptr<Entry>> files;
+Library::Library(const std::vector<std::string>& search_path)
+    : known_(distinct_folders(search_path)), search_path_(distinct_folders(search_path)) {
+    ScheduleFiles::Read files;
     for (const std::string& folder : search_path_)
-        for (const auto& [is_compared, path] : schedule_files(folder, broken_)) {
-            try {
-                files.push_back(parsed(display_path(path), read_file(path), is_compared));
-            } catch (const ReadError&) {
-                throw;
-            } catch (const std::runtime_error& error) {
-                broken_.push_back(error.what());
-            }
-        }
+        std::ranges::copy(known_.add_folder(folder, missing_, passed_over_), std::back_inserter(files));
+    files = known_.link(files, passed_over_);
     // A file may name a collective that a later one defines.
-    files_.assign(files.begin(), files.end());
-    for (const std::shared_ptr<Entry>& file : files) {
+    for (const std::shared_ptr<ScheduleFile>& file : files)
+        if (!file->folder.empty()) files_.push_back(file);
+    for (const std::shared_ptr<ScheduleFile>& file : files) {
         try {
             resolve(*file);
         } catch (const DiagnosticError& error) {
-            broken_.push_back(error.what());
+            passed_over_.push_back(error.what());
             std::erase(files_, file);
         }
     }
+    find_ambiguous_names();
 }
 
-void Library::resolve(Entry& entry) const {
-    resolve_collectives(entry.tree, [&](const std::string& name) { return find_collective(name); });
+void Library::find_ambiguous_names() {
+    std::map<std::string, std::pair<const ScheduleFile*, Span>> seen;
+    const auto look_at = [&](const ScheduleFile& file, const char* kind, const auto& definitions) {
+        for (const auto& definition : definitions) {
+            std::string what = kind;
+            if constexpr (requires { definition.own; })
+                what = fmt::format("{} {}", name_of(definition.collective), kind);
+            const auto [known, is_new] =
+                seen.try_emplace(what + " " + definition.name.text, &file, definition.name.span);
+            const auto& [other, first] = known->second;
+            if (!is_new && is_beside(*other, file))
+                passed_over_.push_back(fmt::format(
+                    "{}: the {} '{}' is defined at {}, too, in the same folder: it runs only where "
+                    "its file is named or imported",
+                    location_of(definition.name.span), what, definition.name.text, location_of(first)));
+        }
+    };
+    for (const auto& file : files_) {
+        look_at(*file, "collective", file->tree.collectives);
+        look_at(*file, "operator", file->tree.operators);
+        look_at(*file, "update", file->tree.updates);
+        look_at(*file, "algorithm", file->tree.algorithms);
+        look_at(*file, "schedule", file->tree.schedules);
+        look_at(*file, "topology", file->tree.topologies);
+    }
+}
+
+void Library::resolve(ScheduleFile& file) const {
+    resolve_collectives(file.tree, [&](const ast::Name& name) {
+        return find(&ast::File::collectives, name.text, named(name.text), name.span);
+    });
     std::vector<std::string> known;
     for (const Collective own : own_collectives()) known.emplace_back(name_of(own));
-    for (const ast::CollectiveDefinition& own : entry.tree.collectives) known.push_back(own.name.text);
-    require_collectives(entry.tree, std::move(known));
-}
-
-std::shared_ptr<Library::Entry> Library::parsed(const std::string& path, std::string text, bool is_compared) {
-    auto entry = std::make_shared<Entry>();
-    entry->source = {path, std::move(text)};
-    entry->tree = parse(entry->source);
-    entry->is_compared = is_compared;
-    reject_duplicates(entry->tree);
-    return entry;
+    for (const ast::CollectiveDefinition& own : file.tree.collectives) known.push_back(own.name.text);
+    require_collectives(file.tree, std::move(known));
 }
 
 const ast::File& Library::load(const std::string& path) {
     const ast::File* const file = loaded_[path];
-    return file ? *file : add(path, read_file(path));
+    if (file) return *file;
+    const FileState state = state_of(path);
+    return add(path, read_file(path), state);
 }
 
-const ast::File& Library::add(const std::string& path, std::string text) {
-    const std::shared_ptr<Entry> entry = parsed(path, std::move(text), false);
-    resolve(*entry);
-    files_.insert(files_.begin(), entry);
-    loaded_[path] = &entry->tree;
-    return entry->tree;
+bool Library::has_changed() const {
+    return std::ranges::any_of(known_.all(), [](const auto& file) {
+        return file->folder.empty() && file->state && *file->state != state_of(file->source.path);
+    });
+}
+
+const ast::File& Library::add(const std::string& path, std::string text, std::optional<FileState> state) {
+    const ScheduleFiles before = known_;
+    try {
+        const ScheduleFiles::Read read = known_.add(path, std::move(text), state);
+        for (const std::shared_ptr<ScheduleFile>& file : read) resolve(*file);
+        files_.insert(files_.begin(), read[0]);
+        loaded_[path] = &read[0]->tree;
+        return read[0]->tree;
+    } catch (...) {
+        known_ = before;
+        throw;
+    }
+}
+
+template <typename Definition, typename Matches>
+const Definition* Library::find(std::vector<Definition> ast::File::*member, const std::string& name,
+                                const Matches& matches, Span where) const {
+    const Definition* found = nullptr;
+    if (const ScheduleFile* own = known_.of(where.file)) {
+        if ((found = first_of(own->tree.*member, matches))) return found;
+        for (const ScheduleFile* import : own->imports) {
+            const Definition* other = first_of(import->tree.*member, matches);
+            if (found && other && other != found)
+                throw ambiguous(where, name, found->name.span, other->name.span, true);
+            if (other) found = other;
+        }
+        if (found) return found;
+    }
+    const ScheduleFile* from = nullptr;
+    for (const auto& file : files_) {
+        if (from && !is_beside(*from, *file)) continue;
+        const Definition* other = first_of(file->tree.*member, matches);
+        if (!other || other == found) continue;
+        if (found) throw ambiguous(where, name, found->name.span, other->name.span, false);
+        found = other;
+        from = file.get();
+    }
+    return found;
+}
+
+// Returns the first definition of each name.
+template <typename Definition>
+std::vector<const Definition*> Library::distinct(std::vector<Definition> ast::File::*member,
+                                                 Collective collective, Which which) const {
+    struct Found {
+        const Definition* definition;
+        const ScheduleFile* file;
+        bool is_ambiguous = false;
+    };
+    std::map<std::string, Found> all;
+    for (const auto& file : files_)
+        for (const Definition& definition : file->tree.*member) {
+            if (definition.collective != collective) continue;
+            const auto [known, is_new] = all.try_emplace(definition.name.text, &definition, file.get());
+            known->second.is_ambiguous |= !is_new && is_beside(*known->second.file, *file);
+        }
+    std::vector<const Definition*> result;
+    for (const auto& [name, found] : all)
+        if (which == Which::all || !(found.file->is_compared || found.is_ambiguous))
+            result.push_back(found.definition);
+    return result;
 }
 
 const ast::CollectiveDefinition* Library::find_collective(const std::string& name) const {
-    return first_of(files_, &ast::File::collectives, name);
+    if (const auto* found = find(&ast::File::collectives, name, named(name), {})) return found;
+    for (const auto& file : known_.all())
+        if (const auto* found = first_of(file->tree.collectives, named(name))) return found;
+    return nullptr;
 }
 
 const ast::CollectiveDefinition& Library::definition_of(Collective collective) const {
-    for (const auto& file : files_)
+    for (const auto& file : known_.all())
         for (const ast::CollectiveDefinition& definition : file->tree.collectives)
             if (definition.collective == collective) return definition;
     throw NotFoundError(fmt::format("no file defines the collective {} in the way that was asked for; {}",
@@ -229,35 +223,33 @@ const ast::CollectiveDefinition& Library::definition_of(Collective collective) c
 
 std::vector<Collective> Library::own_collectives() const {
     std::vector<Collective> all;
-    for (const auto& file : files_)
-        for (const ast::CollectiveDefinition& definition : file->tree.collectives)
-            if (std::ranges::find(all, definition.collective) == all.end())
-                all.push_back(definition.collective);
+    for (const auto& files : {files_, known_.all()})  // others than files_ are imported
+        for (const auto& file : files)
+            for (const ast::CollectiveDefinition& definition : file->tree.collectives)
+                if (std::ranges::find(all, definition.collective) == all.end())
+                    all.push_back(definition.collective);
     return all;
 }
 
 const ast::Schedule* Library::find_schedule(const std::string& name, Collective collective) const {
-    for (const ast::Schedule* schedule : schedules(collective))
-        if (schedule->name.text == name) return schedule;
-    return nullptr;
+    return find(&ast::File::schedules, name, named(name, collective), {});
 }
 
-const ast::Algorithm* Library::find_algorithm(const std::string& name, Collective collective) const {
-    for (const ast::Algorithm* algorithm : algorithms(collective))
-        if (algorithm->name.text == name) return algorithm;
-    return nullptr;
+const ast::Algorithm* Library::find_algorithm(const std::string& name, Collective collective,
+                                              Span where) const {
+    return find(&ast::File::algorithms, name, named(name, collective), where);
 }
 
 const ast::TopologyDefinition* Library::find_topology(const std::string& name) const {
-    return first_of(files_, &ast::File::topologies, name);
+    return find(&ast::File::topologies, name, named(name), {});
 }
 
 const ast::OperatorDefinition* Library::find_operator(const std::string& name) const {
-    return first_of(files_, &ast::File::operators, name);
+    return find(&ast::File::operators, name, named(name), {});
 }
 
 const ast::UpdateDefinition* Library::find_update(const std::string& name) const {
-    return first_of(files_, &ast::File::updates, name);
+    return find(&ast::File::updates, name, named(name), {});
 }
 
 std::vector<std::string> Library::operator_names() const {
@@ -269,18 +261,52 @@ std::vector<std::string> Library::update_names() const {
 }
 
 std::vector<const ast::Algorithm*> Library::algorithms(Collective collective, Which which) const {
-    return distinct(files_, &ast::File::algorithms, collective, which);
+    return distinct(&ast::File::algorithms, collective, which);
 }
 
 std::vector<const ast::Schedule*> Library::schedules(Collective collective, Which which) const {
-    return distinct(files_, &ast::File::schedules, collective, which);
+    return distinct(&ast::File::schedules, collective, which);
+}
+
+std::vector<ast::Import> Library::unused_imports(const ast::File& file) const {
+    if (file.imports.empty()) return {};
+    const ScheduleFile* own = known_.of(file.imports[0].span.file);
+    std::set<std::string_view> words;
+    for (const Token& token : tokens_of(own->source))
+        if (token.kind == Token::Kind::word) words.insert(token.text);
+    std::vector<ast::Import> unused;
+    for (std::size_t i = 0; i < file.imports.size(); ++i) {
+        const auto is_used = [&](const auto& definition) { return words.contains(definition.name.text); };
+        const ast::File& imported = own->imports[i]->tree;
+        if (std::ranges::none_of(imported.algorithms, is_used) &&
+            std::ranges::none_of(imported.collectives, is_used))
+            unused.push_back(file.imports[i]);
+    }
+    return unused;
+}
+
+std::vector<const ast::Algorithm*> Library::algorithms_at(Span where, Collective collective) const {
+    std::map<std::string, const ast::Algorithm*> found;
+    const auto add = [&](const std::vector<ast::Algorithm>& algorithms) {
+        for (const ast::Algorithm& one : algorithms)
+            if (one.collective == collective) found.try_emplace(one.name.text, &one);
+    };
+    if (const ScheduleFile* own = known_.of(where.file)) {
+        add(own->tree.algorithms);
+        for (const ScheduleFile* import : own->imports) add(import->tree.algorithms);
+    }
+    for (const auto& file : files_) add(file->tree.algorithms);
+    std::vector<const ast::Algorithm*> result;
+    for (const auto& [name, algorithm] : found) result.push_back(algorithm);
+    return result;
 }
 
 std::string Library::where_looked() const {
     std::string text = "looked in";
     for (const std::string& folder : search_path_) text += " " + folder;
     if (search_path_.empty()) text += " no folder";
-    for (const std::string& error : broken_) text += "\npassed over: " + error;
+    for (const std::string& folder : missing_) text += "\n" + folder;
+    for (const std::string& error : passed_over_) text += "\npassed over: " + error;
     return text;
 }
 

@@ -114,15 +114,25 @@ class Checker {
         needless_.emplace(path);
         check_file(path, file, library, calls);
         calls.require_all_used(path);
-        if (options_.warns && result_.wrong == wrong_before) warn(file);
+        if (options_.warns && result_.wrong == wrong_before) warn(file, library);
     }
 
     void look_for_needless(const StepGraph& graph) {
         if (options_.warns) needless_->look_at(graph, deadline());
     }
 
-    void warn(const ast::File& file) {
-        for (const Report& report : needless_->warnings(file)) {
+    void warn(const ast::File& file, const Library& library) {
+        std::vector<Report> warnings = needless_->warnings(file);
+        for (const ast::Import& import : library.unused_imports(file)) {
+            Report unused = report_of({import.span,
+                                       "nothing here uses what this file defines",
+                                       {},
+                                       "leave the import out; algorithms and collectives are imported"});
+            unused.is_warning = true;
+            unused.rule = "unused";
+            warnings.push_back(unused);
+        }
+        for (const Report& report : warnings) {
             if (!said_.insert(render(report)).second) continue;
             ++result_.warnings;
             listener_.report(report);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <set>
 
@@ -14,16 +13,6 @@
 #include "dsl/proof/order.hpp"
 
 namespace hocket::dsl {
-
-namespace {
-
-FileState state_of(const std::string& path) {
-    std::error_code ignored;
-    if (path.empty()) return {};
-    return {std::filesystem::last_write_time(path, ignored), std::filesystem::file_size(path, ignored)};
-}
-
-}  // namespace
 
 namespace {
 
@@ -117,10 +106,9 @@ const Library& Planner::library(const std::vector<std::string>& search_path) {
 
 const std::shared_ptr<Site>& Planner::site_of(const PlanRequest& request) {
     const std::string file = file_of(request.schedule);
-    const FileState state = state_of(file);
     std::shared_ptr<Site>& site = sites_[{request.search_path, request.topology, request.ranks, file}];
-    if (!site || site->schedule_file != state)
-        site = std::make_shared<Site>(state, library(request.search_path), request.topology, request.ranks,
+    if (!site || site->library.has_changed())
+        site = std::make_shared<Site>(library(request.search_path), request.topology, request.ranks,
                                       request.deadline);
     site->deadline = request.deadline;
     return site;

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -16,9 +15,6 @@
 
 namespace hocket::dsl {
 
-// Properties of a file that are known without reading it.
-using FileState = std::pair<std::filesystem::file_time_type, std::uintmax_t>;
-
 // Throws DiagnosticError if there is no such rank.
 inline void check_root(Rank root, Rank ranks) {
     if (root < 0 || root >= ranks)
@@ -30,16 +26,13 @@ inline void check_root(Rank root, Rank ranks) {
 // request.
 struct Site {
     // library_of_all: the files of the folders. named_topology, ranks: as in a request.
-    Site(FileState state, const Library& library_of_all, const std::string& named_topology, Rank ranks,
-         const Deadline& until)
-        : schedule_file(state),
-          deadline(until),
+    Site(const Library& library_of_all, const std::string& named_topology, Rank ranks, const Deadline& until)
+        : deadline(until),
           library(library_of_all),
           topology(find_topology(library, named_topology, ranks)),
           proofs(library, topology, deadline),
           choices(library, topology, proofs, deadline) {}
 
-    FileState schedule_file;
     Deadline deadline;  // of the current check
     Library library;
     Topology topology;

@@ -274,7 +274,14 @@ struct UpdateDefinition {
     std::vector<Statement> body;        // State, Let and Assign
 };
 
+// import "nets/rings.sched"
+struct Import {
+    Span span;
+    Name path;  // its span has the quotes, its text has not
+};
+
 struct File {
+    std::vector<Import> imports;
     std::vector<CollectiveDefinition> collectives;
     std::vector<OperatorDefinition> operators;
     std::vector<UpdateDefinition> updates;

@@ -219,6 +219,7 @@ std::string canonical_text(const CollectiveDefinition& definition) {
 
 std::string print(const File& file) {
     Printer printer;
+    for (const Import& i : file.imports) printer.line(0, i.span, fmt::format("import \"{}\"", i.path.text));
     for (const CollectiveDefinition& c : file.collectives) printer.collective(c);
     for (const OperatorDefinition& o : file.operators)
         printer.line(0, o.span,

@@ -516,8 +516,10 @@ const x3::rule<struct UpdateStatementsId, std::vector<ast::Statement>> update_st
 const x3::rule<struct UpdateEndId> update_end = "'state', 'let', an assignment or '}'";
 const x3::rule<struct UpdateHeadId, ast::UpdateDefinition> update_head = "an update";
 const x3::rule<struct UpdateId, ast::UpdateDefinition> update = "an update";
+const x3::rule<struct PathId, ast::Name> path = "a path in quotes";
+const x3::rule<struct ImportId, ast::Import> import = "import";
 const x3::rule<struct FileId, ast::File> source_file =
-    "algorithm, collective, operator, schedule, topology or update";
+    "algorithm, collective, import, operator, schedule, topology or update";
 
 template <ast::Property::Kind kind>
 const auto set_property = [](auto& context) {
@@ -635,10 +637,13 @@ const auto update_head_def =
             -('(' > (schedule_parameter[append_to(&ast::UpdateDefinition::parameters)] % ',') > ')'));
 const auto update_def =
     update_head[set] > '{' > update_statements[to(&ast::UpdateDefinition::body)] > update_end;
-const auto source_file_def = *(
-    collective_definition[append_to(&ast::File::collectives)] | algorithm[append_to(&ast::File::algorithms)] |
-    schedule[append_to(&ast::File::schedules)] | topology[append_to(&ast::File::topologies)] |
-    operator_definition[append_to(&ast::File::operators)] | update[append_to(&ast::File::updates)]);
+const auto path_def = located(x3::lexeme['"' >> x3::raw[+(x3::char_ - '"' - '\n')][set_text] >> '"']);
+const auto import_def = located(keyword("import") > path[to(&ast::Import::path)]);
+const auto source_file_def =
+    *(import[append_to(&ast::File::imports)] | collective_definition[append_to(&ast::File::collectives)] |
+      algorithm[append_to(&ast::File::algorithms)] | schedule[append_to(&ast::File::schedules)] |
+      topology[append_to(&ast::File::topologies)] | operator_definition[append_to(&ast::File::operators)] |
+      update[append_to(&ast::File::updates)]);
 
 BOOST_SPIRIT_DEFINE(combines, wanted, held_claim, wanted_claim, before, after, collective_end,
                     collective_head, collective_definition)
@@ -646,6 +651,6 @@ BOOST_SPIRIT_DEFINE(parameter, schedule_parameter, approximate, lossy, algorithm
                     schedule_head, schedule, property, time_value, rate_value, nic, level, topology_for,
                     topology_statement, topology_body, topology_head, topology, commutative, associative,
                     operator_head, operator_definition, update_statement, update_statements, update_end,
-                    update_head, update, source_file)
+                    update_head, update, path, import, source_file)
 
 }  // namespace hocket::dsl::grammar

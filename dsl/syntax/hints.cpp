@@ -93,6 +93,7 @@ struct Habit {
 };
 constexpr std::string_view range_hint = "a range is 'first ..< end', or 'end >.. last' to count down";
 constexpr std::string_view loop_hint = "a loop is: for i in 0 ..< n";
+constexpr std::string_view import_hint = "other files' algorithms are had by: import \"rings.sched\"";
 constexpr std::string_view definition_hint =
     "a definition begins with its kind: algorithm NAME COLLECTIVE(x) over g { ... }";
 
@@ -105,7 +106,7 @@ constexpr Habit habits[] = {
     {"!", "write `not`; the comparison is !="},
     {"~", "there is no complement of bits: xor with -1 is one"},
     {"?", "a choice of values is: if condition then one else other"},
-    {"\"", "there are no texts in quotes: names stand for themselves"},
+    {"\"", "there are no texts in quotes, but for the path of an import: names stand for themselves"},
     {"'", "there are no texts in quotes: names stand for themselves"},
     {"\\", "line breaks mean nothing: leave the \\ out"},
     {"..", range_hint},
@@ -240,6 +241,9 @@ std::string of_statements(const Site& site) {
         return "the format comes last: all_gather x over world as int8";
     if (text == "using" && site.expects("'}'") && (site.text(-2) == "as" || site.text(-1) == ")"))
         return "`using` comes before the format: all_gather x over world using ring as int8";
+    if (site.expects("a path in quotes"))
+        return "write the path of the file, beside this one or in a folder of the schedule path: import "
+               "\"rings.sched\"";
     if (text == "keeping") return "a format comes before the state that keeps the rest: as int8 keeping e";
     if (site.expects("'over'") && text != "{" && site.text(-2) != "partition")
         return "a collective runs over a group: all_reduce x over world";
@@ -266,6 +270,8 @@ std::string of_definitions(const Site& site) {
         return "a property has its value behind it: latency 3us";
     if (site.expects("algorithm, collective")) {
         if (site.text() == "}") return "there is a '}' too many before";
+        for (const std::string_view other : {"include", "use", "from"})
+            if (site.text() == other) return std::string(import_hint);
         return std::string(definition_hint);
     }
     return "";

@@ -15,6 +15,8 @@ class Outliner {
         if constexpr (requires { definition.body; }) list(definition.body, parent);
     }
 
+    void import(const ast::Import& import) { add(import.span, OutlineItem::none, false); }
+
     void definition(const ast::CollectiveDefinition& definition, const SourceFile& source) {
         const std::size_t parent = add(definition.span, OutlineItem::none, true);
         for (const ast::Let& let : definition.lets) {
@@ -84,6 +86,7 @@ std::vector<OutlineItem> in_text_order(const std::vector<OutlineItem>& passages)
 
 std::vector<OutlineItem> outline_of(const ast::File& file, const SourceFile& source) {
     Outliner outliner;
+    for (const ast::Import& import : file.imports) outliner.import(import);
     for (const auto& definition : file.collectives) outliner.definition(definition, source);
     for (const auto& definition : file.operators) outliner.definition(definition);
     for (const auto& definition : file.updates) outliner.definition(definition);

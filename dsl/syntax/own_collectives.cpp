@@ -138,9 +138,9 @@ void define_collectives(ast::File& file) {
             throw DiagnosticError(definition.span, error.what(), "start the program anew");
         }
     }
-    resolve_collectives(file, [&](const std::string& name) -> const ast::CollectiveDefinition* {
+    resolve_collectives(file, [&](const ast::Name& name) -> const ast::CollectiveDefinition* {
         const auto found =
-            std::ranges::find(file.collectives, name, [](const auto& c) { return c.name.text; });
+            std::ranges::find(file.collectives, name.text, [](const auto& c) { return c.name.text; });
         return found == file.collectives.end() ? nullptr : &*found;
     });
 }
@@ -148,7 +148,7 @@ void define_collectives(ast::File& file) {
 void resolve_collectives(ast::File& file, const FindCollective& find) {
     for_own(file, [&](auto& node) {
         if (node.collective != undefined_collective) return;
-        const ast::CollectiveDefinition* definition = find(node.own->text);
+        const ast::CollectiveDefinition* definition = find(*node.own);
         if (!definition) return;
         node.collective = definition->collective;
         if constexpr (requires {

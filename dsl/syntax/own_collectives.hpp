@@ -15,7 +15,7 @@ namespace hocket::dsl {
 void define_collectives(ast::File& file);
 
 // Returns the definition with a name, or null.
-using FindCollective = std::function<const ast::CollectiveDefinition*(const std::string&)>;
+using FindCollective = std::function<const ast::CollectiveDefinition*(const ast::Name&)>;
 // Resolves the names of collectives that are not resolved yet, as far as `find` knows them.
 void resolve_collectives(ast::File& file, const FindCollective& find);
 // Throws DiagnosticError at the first name that is not resolved. known: the names that could have stood

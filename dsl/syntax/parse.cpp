@@ -52,7 +52,7 @@ void run(const SourceFile& file, const Rule& rule, Attribute& result, const char
 
 ast::File parse(const SourceFile& file) {
     ast::File result;
-    run(file, source_file, result, "algorithm, collective, operator, schedule, topology or update");
+    run(file, source_file, result, "algorithm, collective, import, operator, schedule, topology or update");
     check_names(result);
     define_collectives(result);
     return result;

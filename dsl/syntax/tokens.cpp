@@ -42,6 +42,7 @@ class Lexer {
     Token next() const {
         const char c = text_[at_];
         if (c == '#') return comment();
+        if (path_follows_ && c == '"') return path();
         if (value_follows_ && is_value_character(c)) return run_of(Token::Kind::value, is_value_character);
         if (is_digit(c)) return number();
         if (is_word_character(c)) return run_of(Token::Kind::word, is_word_character);
@@ -54,6 +55,13 @@ class Lexer {
         std::size_t end = std::min(text_.find('\n', at_), text_.size());
         while (is_space(text_[end - 1])) --end;
         return token(Token::Kind::comment, end);
+    }
+
+    // A path whose quotes are not closed on its line is none.
+    Token path() const {
+        const std::size_t end = text_.find_first_of("\"\n", at_ + 1);
+        if (end == text_.npos || text_[end] == '\n') return token(Token::Kind::mark, at_ + 1);
+        return token(Token::Kind::value, end + 1);
     }
 
     // 0.5e-6; a point without a digit after it belongs to a range or a member. Letters that follow are no
@@ -88,6 +96,7 @@ class Lexer {
     // words may be names elsewhere, and names of media and levels.
     void follow(const Token& token) {
         if (token.kind == Token::Kind::comment) return;
+        path_follows_ = token.is("import");
         const bool is_property = token.is("latency") || token.is("bandwidth") || token.is("nic");
         value_follows_ = in_properties_ && is_property && !is_name_;
         is_name_ = token.is("medium") || token.is("by");
@@ -101,7 +110,8 @@ class Lexer {
 
     const std::string_view text_;
     std::size_t at_ = 0;
-    bool level_is_open_ = false, in_properties_ = false, value_follows_ = false, is_name_ = false;
+    bool level_is_open_ = false, in_properties_ = false, value_follows_ = false, is_name_ = false,
+         path_follows_ = false;
     std::vector<Token> tokens_;
 };
 

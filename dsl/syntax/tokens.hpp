@@ -14,7 +14,8 @@ struct Token {
     enum class Kind : std::uint8_t {
         word,     // a name or a word of the language
         number,   // 3, 0.5, 1e-6
-        value,    // what follows latency, bandwidth and nic in a level: 3us, 25Gb/s, 10.0.1.0/24
+        value,    // what follows latency, bandwidth and nic in a level: 3us, 25Gb/s, 10.0.1.0/24; what
+                  // follows import, with its quotes
         mark,     // ..< -> ( and any byte that means nothing
         comment,  // from '#' on, without white space at its end
     };

@@ -23,13 +23,15 @@ std::string program_of(const dsl::SourceFile& file) {
     return program;
 }
 
-// Read apart from the formatter's tokens: a '#' always begins a comment.
+// Read apart from the formatter's tokens: a '#' begins a comment unless it is in quotes.
 std::vector<std::string> comments_of(const std::string& text) {
     std::istringstream lines(text);
     std::vector<std::string> comments;
     for (std::string line; std::getline(lines, line);) {
-        const auto begin = line.find('#');
-        if (begin == line.npos) continue;
+        std::size_t begin = 0;
+        for (bool is_quoted = false; begin < line.size() && (is_quoted || line[begin] != '#'); ++begin)
+            is_quoted ^= line[begin] == '"';
+        if (begin == line.size()) continue;
         line.erase(line.find_last_not_of(" \t\r\v\f") + 1);
         comments.push_back(line.substr(begin));
     }

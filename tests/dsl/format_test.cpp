@@ -84,7 +84,7 @@ TEST_CASE("a text without indentation gets it back") {
 TEST_CASE("formatting keeps the program and the comments, whatever the layout, and once is enough") {
     std::mt19937 random(7);
     for (const std::string& path : library_files()) {
-        const std::string text = read_text(path);
+        const std::string text = "import \"a b.sched\"\nimport \"c # d.sched\"  # why\n\n" + read_text(path);
         for (int round = 0; round < 40; ++round) {
             const dsl::SourceFile file{"t.sched", laid_out_anew(text, random)};
             INFO(path << "\n" << file.text);
@@ -114,6 +114,8 @@ TEST_CASE("spaces stand where the library has them") {
           "    level c[2] {}\n"
           "}\n");
     CHECK(format("operator o(a,b)commutative=a+b") == "operator o(a, b) commutative = a + b\n");
+    CHECK(format("import   \"a  b.sched\"import\"c.sched\" operator o(a, b) = a + b") ==
+          "import \"a  b.sched\"\nimport \"c.sched\"\noperator o(a, b) = a + b\n");
     CHECK(format("") == "");
     CHECK(format("\n\n # alone") == "# alone\n");
 }

@@ -129,8 +129,9 @@ TEST_CASE("syntax errors say where and what was expected") {
                Contains("hint: a range is 'first ..< end'"));
     CHECK_THAT(parse_error("algorithm a (x) over g {}"), Contains("expected a collective"));
     CHECK_THAT(parse_error("algorithm for all_gather(x) over g {}"), Contains("expected a name here"));
-    CHECK_THAT(parse_error("nonsense"), StartsWith("t.sched:1:1: error: expected algorithm, collective, "
-                                                   "operator, schedule, topology or update here"));
+    CHECK_THAT(parse_error("nonsense"),
+               StartsWith("t.sched:1:1: error: expected algorithm, collective, import, "
+                          "operator, schedule, topology or update here"));
     CHECK_THAT(parse_error("algorithm a all_gather(x) over g {"),
                Contains("t.sched:1:35: error: expected '}' here"));
     CHECK_THAT(

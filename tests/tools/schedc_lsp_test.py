@@ -217,6 +217,23 @@ class Language(Conversation):
         self.assertTrue(os.path.samefile(path, os.path.join(SCHEDULES, "ring.sched")), path)
         self.assertIsNone(self.ask("definition", 3, 22))
 
+    def test_what_is_imported_is_known_also_while_the_text_is_wrong(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder)
+            (path / "far.sched").write_text("# far\nalgorithm far all_gather(x) over g where g.size == 1 { }\n")
+            text = 'import "far.sched"\nschedule near all_reduce(x) {\n    all_gather x over world using far\n'
+            self.open(text, (path / "near.sched").as_uri())
+            (there,) = self.ask("definition", 2, 36)
+            self.assertEqual(there["range"]["start"], {"line": 1, "character": 10})
+            self.assertTrue(os.path.samefile(there["uri"].removeprefix("file://"), path / "far.sched"))
+            self.assertIn("algorithm far all_gather(x)", self.ask("hover", 2, 36)["contents"]["value"])
+            self.assertIn("another file", self.ask("hover", 0, 2)["contents"]["value"])
+            self.assertIn("far", {item["label"] for item in self.ask("completion", 2, 34)})
+            # An import that is wrong takes nothing else away.
+            self.change({"text": text.replace("far.sched", "gone.sched")})
+            self.assertIsNone(self.ask("definition", 2, 36))
+            self.assertIn("ring", {item["label"] for item in self.ask("completion", 2, 34)})
+
     def test_symbols_are_the_definitions(self):
         self.open(TEXT)
         self.assertEqual([(one["name"], one["detail"], one["range"]["start"]["line"], one["range"]["end"]["line"]) for one in self.ask("documentSymbol")],

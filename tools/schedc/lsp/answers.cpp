@@ -8,6 +8,7 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/base/readable.hpp"
 #include "dsl/syntax/format.hpp"
+#include "dsl/syntax/tokens.hpp"
 #include "tools/schedc/lsp/meanings.hpp"
 
 namespace hocket::tools::lsp {
@@ -40,22 +41,45 @@ struct Foreign {
     dsl::Span header;
 };
 
-// Returns the library's definitions of the name; only algorithms of the collective, if one is given.
-std::vector<Foreign> foreign(const dsl::Library& library, const std::string& name,
-                             std::string_view collective) {
-    std::vector<Foreign> found;
-    for (const dsl::Collective one : dsl::all_collectives) {
-        if (!collective.empty() && collective != name_of(one)) continue;
-        if (const auto* algorithm = library.find_algorithm(name, one))
-            found.push_back({"algorithm", &algorithm->name, algorithm->span});
-        if (!collective.empty()) continue;
-        if (const auto* schedule = library.find_schedule(name, one))
-            found.push_back({"schedule", &schedule->name, schedule->span});
+// The folders, and what the document imports, also while the document cannot be parsed.
+struct Elsewhere {
+    dsl::Library library;
+    dsl::Span here;  // a place that sees the imports; empty if they are wrong, which the diagnostics say
+
+    Elsewhere(const Document& document, const dsl::Library& folders) : library(folders) {
+        std::string imports;
+        const std::vector<dsl::Token> tokens = dsl::tokens_of(document.source());
+        for (std::size_t i = 0; i + 1 < tokens.size(); ++i)
+            if (tokens[i].is("import")) imports += fmt::format("import {}\n", tokens[i + 1].text);
+        if (imports.empty()) return;
+        try {
+            here = library.add(document.source().path, imports).imports.at(0).span;
+        } catch (const std::exception&) {
+        }
     }
-    if (!found.empty() || !collective.empty()) return found;
-    if (const auto* one = library.find_topology(name)) found.push_back({"topology", &one->name, one->span});
-    if (const auto* one = library.find_operator(name)) found.push_back({"operator", &one->name, one->span});
-    if (const auto* one = library.find_update(name)) found.push_back({"update", &one->name, one->span});
+};
+
+// Returns the definitions of the name; only algorithms of the collective, if one is given.
+std::vector<Foreign> foreign(const Elsewhere& elsewhere, const std::string& name,
+                             std::string_view collective) {
+    const auto& [library, here] = elsewhere;
+    std::vector<Foreign> found;
+    const auto add = [&](const char* kind, const auto* definition) {
+        if (definition) found.push_back({kind, &definition->name, definition->span});
+    };
+    try {
+        for (const dsl::Collective one : dsl::all_collectives) {
+            if (!collective.empty() && collective != name_of(one)) continue;
+            add("algorithm", library.find_algorithm(name, one, here));
+            if (collective.empty()) add("schedule", library.find_schedule(name, one));
+        }
+        if (!found.empty() || !collective.empty()) return found;
+        add("topology", library.find_topology(name));
+        add("operator", library.find_operator(name));
+        add("update", library.find_update(name));
+    } catch (const dsl::DiagnosticError&) {
+        // Two files define it: the first that was found is an answer.
+    }
     return found;
 }
 
@@ -77,7 +101,7 @@ Json meaning_of(const Meaning& meaning) {
 
 }  // namespace
 
-Json hover(const Document& document, std::size_t offset, const dsl::Library& library) {
+Json hover(const Document& document, std::size_t offset, const dsl::Library& folders) {
     const std::optional<dsl::Token> word = document.symbols().word_at(offset);
     if (!word) return nullptr;
     if (is_member(document, *word)) {
@@ -91,14 +115,15 @@ Json hover(const Document& document, std::size_t offset, const dsl::Library& lib
     const std::string_view collective = document.symbols().collective_used_at(word->begin);
     if (const Meaning* meaning = collective.empty() ? find_meaning(meanings(), word->text) : nullptr)
         return meaning_of(*meaning);
-    const auto others = foreign(library, std::string(word->text), collective);
+    const Elsewhere elsewhere(document, folders);
+    const auto others = foreign(elsewhere, std::string(word->text), collective);
     if (others.empty()) return nullptr;
     std::string forms;
     for (const Foreign& one : others) add_line(forms, folded_text(one.header));
     return markdown(forms, location_of(others[0].name->span));
 }
 
-Json definition(const Document& document, std::size_t offset, const dsl::Library& library) {
+Json definition(const Document& document, std::size_t offset, const dsl::Library& folders) {
     const std::optional<dsl::Token> word = document.symbols().word_at(offset);
     if (!word || is_member(document, *word)) return nullptr;
     Json places = Json::array();
@@ -107,7 +132,8 @@ Json definition(const Document& document, std::size_t offset, const dsl::Library
                           {"range", document.range(symbol->begin, symbol->begin + symbol->name.size())}});
     if (!places.empty()) return places;
     const std::string_view collective = document.symbols().collective_used_at(word->begin);
-    for (const Foreign& one : foreign(library, std::string(word->text), collective)) {
+    const Elsewhere elsewhere(document, folders);
+    for (const Foreign& one : foreign(elsewhere, std::string(word->text), collective)) {
         const Document other(uri_of(one.name->span.file->path), one.name->span.file->text);
         places.push_back(
             {{"uri", other.uri()}, {"range", other.range(one.name->span.begin, one.name->span.end)}});
@@ -135,13 +161,14 @@ class Items {
 };
 
 void add_algorithms(Items& items, const Document& document, std::string_view collective,
-                    const dsl::Library& library) {
+                    const dsl::Library& folders) {
     for (const Symbol& symbol : document.symbols().all())
         if (symbol.kind == Symbol::Kind::algorithm && symbol.collective == collective)
             items.add(symbol.name, function_item, symbol.text);
+    const auto [library, here] = Elsewhere(document, folders);
     for (const dsl::Collective one : dsl::all_collectives)
         if (name_of(one) == collective)
-            for (const auto* algorithm : library.algorithms(one))
+            for (const auto* algorithm : library.algorithms_at(here, one))
                 items.add(algorithm->name.text, function_item, folded_text(algorithm->span));
 }
 

@@ -49,6 +49,10 @@ constexpr Meaning own_words[] = {
     {"as", "all_gather x over GROUP as FORMAT",
      "The format in which the data travel: bfloat16, float16, float8, int8, int4, sign, or mstopk(density)."},
     {"keeping", "as FORMAT keeping e", "The state that adds at the next start what the format loses now."},
+    {"import", "import \"rings.sched\"",
+     "The algorithms and collectives of another file, which lies beside this one or in a folder of the "
+     "schedule "
+     "path."},
     {"if", "if C BODY else BODY; if C then A else B",
      "A choice of statements, or of values, when the schedule is laid out."},
     {"then", "if C then A else B", "The value if the condition is true."},
