@@ -75,10 +75,20 @@ dsl::Collective PlanMaker::find_collective(const std::string& text, const std::s
     });
 }
 
+// Says it on one rank, once for all groups.
+void PlanMaker::warn_of(const std::vector<std::string>& passed_over, const Planning::Turn& turn) const {
+    if (options_.job_rank != 0 || passed_over.empty() || !turn.warns_for_the_first_time()) return;
+    for (const std::string& text : passed_over)
+        log_line("hocket: warning: not all that lies in the folders of the schedule path can run: {}", text);
+}
+
 std::unique_ptr<dsl::CheckedSchedule> PlanMaker::check(dsl::PlanRequest request) const {
     const Planning::Turn turn = options_.planning->turn(options_.timeout);
     request.deadline = dsl::Deadline(options_.timeout);  // without the other threads' planning
-    return in_dsl([&] { return turn.planner().check(request); });
+    return in_dsl([&] {
+        warn_of(turn.planner().library(request.search_path).passed_over(), turn);
+        return turn.planner().check(request);
+    });
 }
 
 // Returns the schedule that was measured to be the fastest. Returns null if nothing was measured, or if that

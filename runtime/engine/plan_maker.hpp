@@ -54,6 +54,7 @@ class PlanMaker {
 
   private:
     std::string own_schedule(dsl::Collective collective) const;
+    void warn_of(const std::vector<std::string>& passed_over, const Planning::Turn& turn) const;
     std::unique_ptr<dsl::CheckedSchedule> check(dsl::PlanRequest request) const;
     std::unique_ptr<dsl::CheckedSchedule> tuned_schedule(dsl::PlanRequest request,
                                                          std::vector<std::string>& why) const;

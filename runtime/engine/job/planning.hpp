@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "dsl/planning/compile.hpp"
 #include "runtime/base/error.hpp"
@@ -21,6 +22,7 @@ class Planning {
       public:
         explicit Turn(Planning& planning) : planning_(&planning) {}
         dsl::Planner& planner() const { return planning_->planner_; }
+        bool warns_for_the_first_time() const { return !std::exchange(planning_->has_warned_, true); }
 
       private:
         struct End {
@@ -54,7 +56,9 @@ class Planning {
     std::mutex mutex_;  // guards is_taken_
     std::condition_variable changed_;
     bool is_taken_ = false;
-    dsl::Planner planner_;  // used by the thread that holds the turn
+    // The thread that holds the turn uses these.
+    bool has_warned_ = false;
+    dsl::Planner planner_;
 };
 
 }  // namespace hocket::engine
