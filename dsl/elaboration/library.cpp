@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <set>
@@ -24,14 +25,31 @@ const Definition* first_of(const std::vector<Definition>& definitions, const Mat
     return found == definitions.end() ? nullptr : &*found;
 }
 
+// Collectives that say the same are the same.
+template <typename Definition>
+bool is_same(const Definition& one, const Definition& other) {
+    if constexpr (requires { one.clauses; })
+        return one.collective == other.collective;
+    else
+        return &one == &other;
+}
+
 // Files of one folder have no order.
 bool is_beside(const ScheduleFile& one, const ScheduleFile& other) {
     return &one != &other && !one.folder.empty() && one.folder == other.folder &&
            one.is_compared == other.is_compared;
 }
 
+// Returns the path as an import in `from` has it.
+std::string path_from(const SourceFile& from, const std::string& path) {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    const fs::path folder = fs::absolute(from.path, error).lexically_normal().parent_path();
+    return fs::absolute(path, error).lexically_normal().lexically_proximate(folder).string();
+}
+
 DiagnosticError ambiguous(Span where, const std::string& name, Span one, Span other, bool is_imported) {
-    const std::string file = one.file->path;
+    const std::string file = where.file ? path_from(*where.file, one.file->path) : one.file->path;
     return DiagnosticError(Diagnostic{where,
                                       fmt::format("'{}' is defined by two files {}", name,
                                                   is_imported ? "that are imported" : "of a folder"),
@@ -82,42 +100,46 @@ Library::Library(const std::vector<std::string>& search_path)
     // A file may name a collective that a later one defines.
     for (const std::shared_ptr<ScheduleFile>& file : files)
         if (!file->folder.empty()) files_.push_back(file);
+    std::set<const ScheduleFile*> wrong;
     for (const std::shared_ptr<ScheduleFile>& file : files) {
         try {
             resolve(*file);
         } catch (const DiagnosticError& error) {
             passed_over_.push_back(error.what());
-            std::erase(files_, file);
+            wrong.insert(file.get());
         }
     }
+    files = known_.without(files, wrong, passed_over_);
+    std::erase_if(files_, [&](const auto& file) { return std::ranges::find(files, file) == files.end(); });
     find_ambiguous_names();
 }
 
 void Library::find_ambiguous_names() {
-    std::map<std::string, std::pair<const ScheduleFile*, Span>> seen;
-    const auto look_at = [&](const ScheduleFile& file, const char* kind, const auto& definitions) {
-        for (const auto& definition : definitions) {
-            std::string what = kind;
-            if constexpr (requires { definition.own; })
-                what = fmt::format("{} {}", name_of(definition.collective), kind);
-            const auto [known, is_new] =
-                seen.try_emplace(what + " " + definition.name.text, &file, definition.name.span);
-            const auto& [other, first] = known->second;
-            if (!is_new && is_beside(*other, file))
+    const auto look_at = [&](const char* kind, auto member) {
+        using Definition = typename std::decay_t<decltype(files_[0]->tree.*member)>::value_type;
+        std::map<std::string, std::pair<const ScheduleFile*, const Definition*>> seen;
+        for (const auto& file : files_)
+            for (const Definition& definition : file->tree.*member) {
+                std::string what = kind;
+                if constexpr (requires { definition.own; })
+                    what = fmt::format("{} {}", name_of(definition.collective), kind);
+                const std::string& name = definition.name.text;
+                const auto [known, is_new] = seen.try_emplace(what + " " + name, file.get(), &definition);
+                const auto& [other, first] = known->second;
+                if (is_new || !is_beside(*other, *file) || is_same(*first, definition)) continue;
                 passed_over_.push_back(fmt::format(
-                    "{}: the {} '{}' is defined at {}, too, in the same folder: it runs only where "
-                    "its file is named or imported",
-                    location_of(definition.name.span), what, definition.name.text, location_of(first)));
-        }
+                    "{}: the {} '{}' is defined at {}, too, in the same folder: it runs only where its file "
+                    "is "
+                    "named or imported",
+                    location_of(definition.name.span), what, name, location_of(first->name.span)));
+            }
     };
-    for (const auto& file : files_) {
-        look_at(*file, "collective", file->tree.collectives);
-        look_at(*file, "operator", file->tree.operators);
-        look_at(*file, "update", file->tree.updates);
-        look_at(*file, "algorithm", file->tree.algorithms);
-        look_at(*file, "schedule", file->tree.schedules);
-        look_at(*file, "topology", file->tree.topologies);
-    }
+    look_at("collective", &ast::File::collectives);
+    look_at("operator", &ast::File::operators);
+    look_at("update", &ast::File::updates);
+    look_at("algorithm", &ast::File::algorithms);
+    look_at("schedule", &ast::File::schedules);
+    look_at("topology", &ast::File::topologies);
 }
 
 void Library::resolve(ScheduleFile& file) const {
@@ -138,8 +160,8 @@ const ast::File& Library::load(const std::string& path) {
 }
 
 bool Library::has_changed() const {
-    return std::ranges::any_of(known_.all(), [](const auto& file) {
-        return file->folder.empty() && file->state && *file->state != state_of(file->source.path);
+    return std::ranges::any_of(watched_, [](const ScheduleFile* file) {
+        return file->state && *file->state != state_of(file->place);
     });
 }
 
@@ -148,6 +170,7 @@ const ast::File& Library::add(const std::string& path, std::string text, std::op
     try {
         const ScheduleFiles::Read read = known_.add(path, std::move(text), state);
         for (const std::shared_ptr<ScheduleFile>& file : read) resolve(*file);
+        for (const std::shared_ptr<ScheduleFile>& file : read) watched_.push_back(file.get());
         files_.insert(files_.begin(), read[0]);
         loaded_[path] = &read[0]->tree;
         return read[0]->tree;
@@ -165,7 +188,7 @@ const Definition* Library::find(std::vector<Definition> ast::File::*member, cons
         if ((found = first_of(own->tree.*member, matches))) return found;
         for (const ScheduleFile* import : own->imports) {
             const Definition* other = first_of(import->tree.*member, matches);
-            if (found && other && other != found)
+            if (found && other && !is_same(*other, *found))
                 throw ambiguous(where, name, found->name.span, other->name.span, true);
             if (other) found = other;
         }
@@ -175,7 +198,7 @@ const Definition* Library::find(std::vector<Definition> ast::File::*member, cons
     for (const auto& file : files_) {
         if (from && !is_beside(*from, *file)) continue;
         const Definition* other = first_of(file->tree.*member, matches);
-        if (!other || other == found) continue;
+        if (!other || (found && is_same(*other, *found))) continue;
         if (found) throw ambiguous(where, name, found->name.span, other->name.span, false);
         found = other;
         from = file.get();

@@ -29,7 +29,8 @@ class Library {
     // As load(), with a file's text, which is not read from the disk. Throws DiagnosticError.
     const ast::File& add(const std::string& path, std::string text) { return add(path, std::move(text), {}); }
 
-    // Returns true if a file that was loaded, or imported by one, has changed on the disk since then.
+    // Returns true if a file that was loaded, or one that it imports from outside of the folders, has changed
+    // on the disk since then. Files of the folders are read once.
     bool has_changed() const;
 
     // Returns the definition of a collective that a file defines, and of which the library has a schedule.
@@ -95,8 +96,9 @@ class Library {
 
     ScheduleFiles known_;
     std::vector<std::shared_ptr<const ScheduleFile>> files_;  // that all may name, in order of precedence
-    std::map<std::string, const ast::File*> loaded_;          // by path
-    std::map<std::string, SourceFile> references_;            // by the requested text: spans point into it
+    std::vector<const ScheduleFile*> watched_;        // read by load(), or since then by way of imports
+    std::map<std::string, const ast::File*> loaded_;  // by path
+    std::map<std::string, SourceFile> references_;    // by the requested text: spans point into it
     std::vector<std::string> search_path_, missing_, passed_over_;
 };
 

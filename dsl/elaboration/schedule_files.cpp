@@ -179,6 +179,8 @@ const ScheduleFile& ScheduleFiles::known_or_read(const ScheduleFile& importing, 
         const FileState state = state_of(path);
         const std::shared_ptr<ScheduleFile> file = parsed(display_path(path), read_file(path));
         file->state = state;
+        std::error_code error;
+        file->place = fs::absolute(path, error).string();
         keep(place, file);
         read.push_back(file);
         return *file;
@@ -203,6 +205,7 @@ void ScheduleFiles::keep(const std::string& place, std::shared_ptr<const Schedul
 ScheduleFiles::Read ScheduleFiles::add(const std::string& path, std::string text,
                                        std::optional<FileState> state) {
     Read read{parsed(path, std::move(text))};
+    read[0]->place = path;
     read[0]->state = state;
     keep(place_of_file(path), read[0]);
     for (std::size_t i = 0; i < read.size(); ++i) link(*std::shared_ptr(read[i]), read);
@@ -212,7 +215,9 @@ ScheduleFiles::Read ScheduleFiles::add(const std::string& path, std::string text
 ScheduleFiles::Read ScheduleFiles::add_folder(const std::string& folder, std::vector<std::string>& missing,
                                               std::vector<std::string>& broken) {
     Read read;
+    std::set<std::string> places;
     for (const auto& [is_compared, path] : schedule_files(folder, missing)) {
+        if (!places.insert(place_of_file(path)).second) continue;  // a link to another one of them
         try {
             read.push_back(parsed(display_path(path), read_file(path)));
             read.back()->folder = folder;
@@ -238,11 +243,16 @@ ScheduleFiles::Read ScheduleFiles::link(const Read& found, std::vector<std::stri
             wrong.insert(read[i].get());
         }
     }
-    add_importers(read, wrong, broken);
-    std::erase_if(read, [&](const auto& file) { return wrong.contains(file.get()); });
+    return without(std::move(read), std::move(wrong), broken);
+}
+
+ScheduleFiles::Read ScheduleFiles::without(Read files, std::set<const ScheduleFile*> wrong,
+                                           std::vector<std::string>& broken) {
+    add_importers(files, wrong, broken);
+    std::erase_if(files, [&](const auto& file) { return wrong.contains(file.get()); });
     std::erase_if(by_place_, [&](const auto& known) { return wrong.contains(known.second.get()); });
     std::erase_if(all_, [&](const auto& file) { return wrong.contains(file.get()); });
-    return read;
+    return files;
 }
 
 const ScheduleFile* ScheduleFiles::of(const SourceFile* text) const {

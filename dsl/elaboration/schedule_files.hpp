@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -37,6 +38,7 @@ struct ScheduleFile {
     ast::File tree;
     std::string folder;              // of the schedule path, where it was found; empty if it was named
     bool is_compared = false;        // lies in a compared/ folder
+    std::string place;               // a path to it, also from other working folders if it was imported
     std::optional<FileState> state;  // before it was read; none if its text was given
     std::vector<const ScheduleFile*> imports;  // in the order of the text
 };
@@ -68,6 +70,10 @@ class ScheduleFiles {
     // Reads what these files import, behind them. Files whose imports are wrong are left out, and `broken`
     // gets a text for each. Throws ReadError.
     Read link(const Read& found, std::vector<std::string>& broken);
+
+    // Forgets the wrong ones of these files, and all that import them, and returns the others. `broken` gets
+    // a text for each importer.
+    Read without(Read files, std::set<const ScheduleFile*> wrong, std::vector<std::string>& broken);
 
     // Returns the file that has this text, or null.
     const ScheduleFile* of(const SourceFile* text) const;

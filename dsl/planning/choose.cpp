@@ -92,10 +92,14 @@ Choices::Field& Choices::field(Collective collective, Rank root) {
     field = std::make_unique<Field>();
     field->root = root;
     std::set<std::string> names;  // in the form that PlanRequest::schedule takes
+    // A name runs the schedule, also where two files define one and neither is chosen.
+    std::set<std::string> schedules;
+    for (const ast::Schedule* schedule : library_.schedules(collective))
+        schedules.insert(schedule->name.text);
     for (const ast::Schedule* schedule : library_.schedules(collective, Library::Which::for_choice))
         names.insert(schedule->name.text);
     for (const ast::Algorithm* algorithm : library_.algorithms(collective, Library::Which::for_choice))
-        if (!library_.find_schedule(algorithm->name.text, collective)) names.insert(algorithm->name.text);
+        if (!schedules.contains(algorithm->name.text)) names.insert(algorithm->name.text);
     for (const std::string& name : names) {
         try {
             field->entrants.push_back({find_runnable(library_, name, collective), std::make_shared<Known>()});

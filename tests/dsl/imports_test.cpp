@@ -205,8 +205,9 @@ TEST_CASE("a name that two files of a folder define runs by its file, is never c
                Contains("'spread' is defined by two files of a folder") &&
                    Contains("a.sched:1:11: note: here") && Contains("b.sched:2:11: note: and here") &&
                    Contains("a.sched:spread"));
-    CHECK_THAT(error(Collective::all_reduce, "mine"),
-               Contains("c.sched:3:35: error: 'spread' is defined by two files") && Contains("import \""));
+    CHECK_THAT(
+        error(Collective::all_reduce, "mine"),
+        Contains("c.sched:3:35: error: 'spread' is defined by two files") && Contains("import \"a.sched\""));
     CHECK(error(Collective::all_gather, folder.path() + "/b.sched:spread") == "");
     CHECK(error(Collective::all_reduce, "its") == "");
     dsl::Library library(path);
@@ -230,8 +231,39 @@ TEST_CASE("a folder's file whose import is wrong is passed over, and so are thos
         CHECK_FALSE(library.find_schedule(wrong, Collective::all_reduce));
     CHECK(library.find_schedule("d", Collective::all_reduce));
     CHECK(library.passed_over().size() == 3);
+    folder.write("c.sched", "schedule c nonesuch(x) { }\n");
+    CHECK(dsl::Library({folder.path(), HOCKET_SCHEDULES_DIR}).passed_over().size() == 3);
     CHECK_THAT(library.where_looked(), Contains("gone.sched") && Contains("b.sched: it imports ") &&
                                            Contains("a.sched: it imports "));
+}
+
+TEST_CASE("a name that two schedules of a folder have does not keep others from being chosen") {
+    const test::TemporaryFolder folder;
+    folder.write("a.sched", "algorithm foo all_gather(x) over g { }\n");
+    for (const char* file : {"b.sched", "c.sched"})
+        folder.write(file, "schedule foo all_gather(x) { all_gather x over world using ring }\n");
+    dsl::Library library({folder.path(), HOCKET_SCHEDULES_DIR});
+    const dsl::Chosen choice =
+        dsl::choose_schedule(library, dsl::grid_topology("4h"), Collective::all_gather, 0, 1024);
+    CHECK_THAT(choice.why, !Contains("foo"));
+}
+
+TEST_CASE("collectives that say the same, and links to one file, are not ambiguous") {
+    const test::TemporaryFolder folder;
+    const std::string turn =
+        "collective turn(x) over g {\n"
+        "    before each r in g  x : r\n"
+        "    after  each r in g  x : r = x : (r + 1) mod g.size\n"
+        "}\n";
+    const std::string step =
+        " turn(x) over g { each r in g where g.size > 1  x : (r + 1) mod g.size -> r }\n";
+    folder.write("a.sched", turn + "algorithm one" + step);
+    folder.write("b.sched", "# the same\n" + turn + "algorithm two" + step);
+    std::filesystem::create_symlink("a.sched", folder.path() + "/c.sched");
+    dsl::Library library({folder.path(), HOCKET_SCHEDULES_DIR});
+    CHECK(library.passed_over().empty());
+    const Collective collective = dsl::find_collective(library, "turn");
+    for (const char* name : {"one", "two"}) CHECK(library.find_algorithm(name, collective));
 }
 
 TEST_CASE("an import of which nothing is used is warned of") {

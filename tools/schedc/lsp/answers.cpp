@@ -44,17 +44,22 @@ struct Foreign {
 // The folders, and what the document imports, also while the document cannot be parsed.
 struct Elsewhere {
     dsl::Library library;
-    dsl::Span here;  // a place that sees the imports; empty if they are wrong, which the diagnostics say
+    dsl::Span here;  // a place that sees the imports that are right; empty if there are none
 
     Elsewhere(const Document& document, const dsl::Library& folders) : library(folders) {
         std::string imports;
         const std::vector<dsl::Token> tokens = dsl::tokens_of(document.source());
-        for (std::size_t i = 0; i + 1 < tokens.size(); ++i)
-            if (tokens[i].is("import")) imports += fmt::format("import {}\n", tokens[i + 1].text);
-        if (imports.empty()) return;
-        try {
-            here = library.add(document.source().path, imports).imports.at(0).span;
-        } catch (const std::exception&) {
+        for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+            if (!tokens[i].is("import")) continue;
+            const std::string more = fmt::format("{}import {}\n", imports, tokens[i + 1].text);
+            try {
+                dsl::Library with = folders;
+                here = with.add(document.source().path, more).imports.at(0).span;
+                library = std::move(with);
+                imports = more;
+            } catch (const std::exception&) {
+                // The diagnostics say that it is wrong.
+            }
         }
     }
 };
@@ -78,7 +83,7 @@ std::vector<Foreign> foreign(const Elsewhere& elsewhere, const std::string& name
         add("operator", library.find_operator(name));
         add("update", library.find_update(name));
     } catch (const dsl::DiagnosticError&) {
-        // Two files define it: the first that was found is an answer.
+        // Two files define it, which the diagnostics say.
     }
     return found;
 }
