@@ -238,9 +238,21 @@ class Checker {
         });
     }
 
+    // Returns the small topologies that have these numbers of ranks, and one level of each number.
+    static std::vector<std::string> topologies_of(const std::vector<Rank>& sizes) {
+        std::vector<std::string> topologies;
+        for (const Rank size : sizes) topologies.push_back(std::to_string(size));
+        for (const std::string& topology : small_topologies)
+            if (std::ranges::count(sizes, grid_topology(topology).ranks()) > 0 &&
+                std::ranges::count(topologies, topology) == 0)
+                topologies.push_back(topology);
+        return topologies;
+    }
+
     // Returns small topologies of many shapes, and those of one level that the schedule's condition allows.
-    static std::vector<std::string> topologies_for(const ast::Schedule& schedule,
-                                                   const ast::Expression& call) {
+    std::vector<std::string> topologies_for(const ast::Schedule& schedule,
+                                            const ast::Expression& call) const {
+        if (!options_.group_sizes.empty()) return topologies_of(options_.group_sizes);
         std::vector<std::string> topologies = small_topologies;
         if (!schedule.where) return topologies;
         const auto is_tried = [&](Rank size) {

@@ -17,8 +17,10 @@ struct CheckOptions {
     std::vector<std::string> files;  // "my.sched", or "my.sched:name(arguments)" for what has that name
     std::map<std::string, std::string> texts;  // of files that are not read from the disk, by path
     std::vector<GivenValues> with;             // for all definitions that have such parameters
-    std::vector<std::string> topologies;       // empty: a set of small ones
-    std::vector<Rank> group_sizes;             // empty: 1 to 17, 32, 64, and others that `where` allows
+    std::vector<std::string> topologies;       // empty: the file's own, or else a set of small ones
+    // Of algorithms; of schedules the numbers of ranks, if no topologies are given. Empty: 1 to 17, 32, 64,
+    // and others that `where` allows.
+    std::vector<Rank> group_sizes;
     // If the collective has a root, every rank is tried as root; of more than 64 ranks, both ends and the
     // middle.
     std::vector<std::string> search_path;

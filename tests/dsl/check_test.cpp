@@ -365,3 +365,30 @@ TEST_CASE("a check tries every root, and says so") {
     CHECK(dsl::roots_to_try(64).size() == 64);
     CHECK(dsl::roots_to_try(65) == std::set<dsl::Rank>{0, 32, 64});
 }
+
+TEST_CASE("numbers of ranks are for schedules, too, unless topologies are given") {
+    const test::TemporarySchedule file(
+        "algorithm one all_gather(x) over g { each r in g, q in g where q != r  x[r] : r -> q }\n"
+        "schedule whole all_reduce(x) {\n"
+        "    reduce_scatter x over world using ring\n"
+        "    all_gather x over world using one\n"
+        "}\n"
+        "schedule even all_reduce(x) where ranks mod 2 == 0 { all_reduce x over world using ring }\n");
+    const auto checked = [&](std::vector<dsl::Rank> sizes, std::vector<std::string> topologies) {
+        std::string right;
+        const dsl::CheckListener listener{
+            [&](const dsl::RightDefinition& definition) { right += text_of(definition) + "\n"; },
+            [](const dsl::Report&) {}};
+        dsl::CheckOptions options;
+        options.files = {file.path()};
+        options.group_sizes = std::move(sizes);
+        options.topologies = std::move(topologies);
+        options.search_path = {HOCKET_SCHEDULES_DIR};
+        CHECK(dsl::check_files(options, listener).wrong == 0);
+        return right;
+    };
+    const std::string right = checked({4, 5, 18}, {});
+    CHECK_THAT(right, Contains("groups of 4, 5, 18\n") && Contains("schedule whole all_reduce"));
+    CHECK_THAT(right, Contains("on 4 5 18 2x2\n") && Contains("on 4 18 2x2\n"));
+    CHECK_THAT(checked({4, 18}, {"3x2"}), Contains("on 3x2\n") && !Contains("2x2"));
+}

@@ -111,7 +111,15 @@ TEST_CASE("a folder of schedules that is not there is a warning, from rank 0") {
                         "(HOCKET_SCHEDULE_PATH) names, is no folder here") &&
                    !Contains("[1] hocket: warning") && !Contains("warning: " + folder + ","));
     CHECK_THAT(said(folder), !Contains("warning"));
-    std::filesystem::remove(folder);
+    // A file that cannot run is one, too, once.
+    std::ofstream(folder + "/gone.sched") << "import \"nowhere.sched\"\n";
+    const std::string err = said(folder);
+    CHECK_THAT(err, Contains("[0] hocket: warning: not all that lies in the folders of the schedule path") &&
+                        Contains("gone.sched:1:8: error: there is no file") &&
+                        !Contains("[1] hocket: warning"));
+    const std::string text = "not all that lies";
+    CHECK(err.find(text) == err.rfind(text));
+    std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("the levels of a topology are measured, and written as one that other tools read") {

@@ -90,9 +90,10 @@ void describe_check(CLI::App& app, tools::CheckRequest& request) {
     app.add_option(
         "-t,--topology", request.options.topologies,
         "check schedules on these instead of a set of small ones; innermost level first: 2x3, bcube(3,2)");
-    app.add_option(
-           "-n,--ranks", request.options.group_sizes,
-           "check algorithms on groups of these sizes instead of 1 to 17, 32, 64 and what `where` allows")
+    app.add_option("-n,--ranks", request.options.group_sizes,
+                   "check algorithms on groups of these sizes instead of 1 to 17, 32, 64 and what `where` "
+                   "allows, and "
+                   "schedules on topologies of as many ranks if neither -t nor their file has topologies")
         ->check(CLI::Range(1, 1 << 20));
     app.add_option("--with", request.with,
                    "check with each of these values of a parameter instead of its default: radix=2,3,8")
