@@ -128,9 +128,8 @@ void Library::find_ambiguous_names() {
                 const auto& [other, first] = known->second;
                 if (is_new || !is_beside(*other, *file) || is_same(*first, definition)) continue;
                 passed_over_.push_back(fmt::format(
-                    "{}: the {} '{}' is defined at {}, too, in the same folder: it runs only where its file "
-                    "is "
-                    "named or imported",
+                    "{}: the {} '{}' is defined at {}, too, in the same folder: it runs only where its "
+                    "file is named or imported",
                     location_of(definition.name.span), what, name, location_of(first->name.span)));
             }
     };
