@@ -169,7 +169,14 @@ TEST_CASE("collectives are imported, with the algorithms of other files for them
     CHECK(test::error_of([&] {
               dsl::check_schedule({turn, file + ":step", "4", {HOCKET_SCHEDULES_DIR}, 0});
           }) == "");
-    CHECK_THAT(test::parse_error("algorithm step turn(x) over g { }"), !Contains("import"));
+    const std::string mine = folder.path() + "/mine.sched:once";
+    CHECK(test::error_of([&] { dsl::check_schedule({turn, mine, "4", {HOCKET_SCHEDULES_DIR}, 0}); }) == "");
+    folder.write("mine.sched",
+                 import("steps.sched") + "schedule once turn(x) { turn x over world using step }\n");
+    CHECK_THAT(test::error_of([&] {
+                   dsl::check_schedule({turn, mine, "4", {HOCKET_SCHEDULES_DIR}, 0});
+               }),
+               Contains("mine.sched:2:15: error: ") && Contains("turn"));
 }
 
 TEST_CASE("a planner notices that an imported file has changed") {
