@@ -245,8 +245,8 @@ const ast::CollectiveDefinition& Library::definition_of(Collective collective) c
 
 std::vector<Collective> Library::own_collectives() const {
     std::vector<Collective> all;
-    for (const auto& files : {files_, known_.all()})  // others than files_ are imported
-        for (const auto& file : files)
+    for (const auto* files : {&files_, &known_.all()})  // others than files_ are imported
+        for (const auto& file : *files)
             for (const ast::CollectiveDefinition& definition : file->tree.collectives)
                 if (std::ranges::find(all, definition.collective) == all.end())
                     all.push_back(definition.collective);

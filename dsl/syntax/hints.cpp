@@ -93,7 +93,7 @@ struct Habit {
 };
 constexpr std::string_view range_hint = "a range is 'first ..< end', or 'end >.. last' to count down";
 constexpr std::string_view loop_hint = "a loop is: for i in 0 ..< n";
-constexpr std::string_view import_hint = "other files' algorithms are had by: import \"rings.sched\"";
+constexpr std::string_view import_hint = "to use another file's algorithms, write: import \"rings.sched\"";
 constexpr std::string_view definition_hint =
     "a definition begins with its kind: algorithm NAME COLLECTIVE(x) over g { ... }";
 
