@@ -229,8 +229,7 @@ TEST_CASE("a sample that is too large, encoded or with what is made of it, does 
     }
 }
 
-TEST_CASE(
-    "loading ahead does not load again what it has loaded, for a slow consumer in little memory either") {
+TEST_CASE("in memory for about as many samples as the depth, loading ahead leaves half of them, too") {
     const TemporaryFolder folder;
     constexpr std::uint64_t count = 300;
     std::uint64_t all = 0;
@@ -258,5 +257,7 @@ TEST_CASE(
         std::this_thread::sleep_for(1ms);
         for (const Lent& lent : batch) cache.release(lent);
     }
-    CHECK(cache.stats().counters->source_reads <= order.size());
+    // Memory has a quarter of the samples. Half of it, less what is lent, is kept for the next epoch.
+    const std::uint64_t later_uses = order.size() - count;
+    CHECK(cache.stats().counters->source_reads < order.size() - later_uses / 12);
 }
