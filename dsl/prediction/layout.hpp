@@ -64,6 +64,8 @@ class MessageLayout {
         std::uint32_t tile = 0;
         // The receiver's core gets it when all sources are ready.
         bool is_fetch() const { return from == nothing; }
+        // Nothing comes from another rank.
+        bool is_calculation() const { return source == destination; }
     };
     std::size_t nodes() const { return ranks_.size(); }
     Rank rank_of(NodeId node) const { return ranks_[node]; }

@@ -353,10 +353,17 @@ void Predictor::Run::describe(Prediction& prediction) const {
     for (const Message& message : layout_.messages)
         for (PathShare* share : {static_cast<PathShare*>(&prediction.lines[lines[message.origin]]),
                                  static_cast<PathShare*>(&prediction.levels[message.level])}) {
+            if (message.is_calculation()) {
+                share->calculations += layout_.copies();
+                continue;
+            }
             share->bytes += message.moved * bytes_ * static_cast<double>(layout_.copies());
             share->messages += layout_.copies();
         }
-    prediction.messages = layout_.messages.size() * layout_.copies();
+    for (const LevelShare& level : prediction.levels) {
+        prediction.messages += level.messages;
+        prediction.calculations += level.calculations;
+    }
     prediction.links = use_;
     if (const LinkClasses* classes = layout_.classes())
         for (LinkId link = 0; link < use_.size(); ++link) {
@@ -395,7 +402,7 @@ void Predictor::Run::follow_path(Prediction& prediction) const {
         end = begun_[begun];
         node = after_which_[begun];
     }
-    std::erase_if(prediction.lines, [](const LineShare& line) { return line.messages == 0; });
+    std::erase_if(prediction.lines, [](const LineShare& line) { return line.messages + line.calculations == 0; });
 }
 
 void Predictor::Run::add_timeline(Prediction& prediction) const {

@@ -19,6 +19,8 @@ struct PathShare {
     double latency = 0;          // of these seconds: latency, and senders' work for messages
     double bytes = 0;            // of all messages, not only those on the path
     std::uint64_t messages = 0;  // likewise
+    // Likewise: what ranks copy, pack or calculate in memory of their own, in each phase. Their seconds count.
+    std::uint64_t calculations = 0;
 };
 
 struct LineShare : PathShare {
@@ -54,7 +56,7 @@ struct Prediction {
     std::vector<std::uint32_t> alike;
     std::vector<MessageTimes> timeline;  // in the order of the graph
     std::vector<MessageId> critical;     // with a timeline: its messages on the critical path, the last first
-    std::uint64_t messages = 0;
+    std::uint64_t messages = 0, calculations = 0;  // as in PathShare
     std::size_t solutions = 0;  // of rates
     LinkId busiest = 0;         // the first of the links that are used most, if there are links
 };

@@ -4,13 +4,13 @@
 
 #include "dsl/prediction/network.hpp"
 #include "tests/dsl/errors.hpp"
+#include "tests/dsl/prediction.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
+using test::us;
 
 namespace {
-
-constexpr double us = 1e-6;
 
 dsl::Topology bcube(dsl::Rank n, int levels) {
     dsl::Topology topology;

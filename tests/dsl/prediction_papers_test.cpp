@@ -12,9 +12,11 @@
 #include "dsl/planning/compile.hpp"
 #include "dsl/prediction/predict.hpp"
 #include "tests/dsl/errors.hpp"
+#include "tests/dsl/prediction.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
+using test::exactly;
 
 namespace {
 
@@ -119,8 +121,8 @@ std::string torus_of(const Cluster& cluster) {
     return text;
 }
 
-dsl::Prediction predicted(const std::string& schedule, const std::string& topology, double bytes,
-                          dsl::PredictOptions options = {.ideal = true}) {
+dsl::Prediction ideal_prediction(const std::string& schedule, const std::string& topology, double bytes,
+                                 dsl::PredictOptions options = {.ideal = true}) {
     dsl::PlanRequest request = test::request(dsl::Collective::all_reduce, schedule, topology);
     request.bytes = static_cast<std::uint64_t>(bytes);  // by which algorithms are chosen
     const auto checked = dsl::check_schedule(request);
@@ -137,10 +139,6 @@ double simulated(const std::string& schedule, const Cluster& cluster, const std:
     return dsl::Predictor(checked->graph(), links, {.ideal = true, .certifies = true})
         .predict(cluster.bytes)
         .seconds;
-}
-
-Approx exactly(double value) {
-    return Approx(value).epsilon(1e-9).margin(0);
 }
 
 class Draws {
@@ -229,7 +227,7 @@ TEST_CASE("CommLib's equations 7, 9 and 10 say what hitopk's steps take, in thei
     // last step gathers all (Algorithm 2), not what was selected.
     const double m = 16, n = 8, intra = 130e9, inter = 3.125e9 / n;
     for (const double d : {25e6, 110e6}) {
-        const dsl::Prediction prediction = predicted("hitopk(0.01)", "cloud", 4 * d);
+        const dsl::Prediction prediction = ideal_prediction("hitopk(0.01)", "cloud", 4 * d);
         REQUIRE(prediction.lines.size() == 3);
         const double inside = (n - 1) * 3e-6 + 4 * (n - 1) * d / n / intra;
         CHECK(prediction.lines[0].seconds == exactly(inside));
@@ -240,7 +238,8 @@ TEST_CASE("CommLib's equations 7, 9 and 10 say what hitopk's steps take, in thei
 
 TEST_CASE("BML's steps on BCube(3,2) take 6, 2, 2 and 6 T_C") {
     const double piece = 1e9 / 18 / 1.25e9, latency = 20e-6;  // of 18 pieces
-    const dsl::Prediction prediction = predicted("bml", "bcube(3,2)", 1e9, {.ideal = true, .timeline = true});
+    const dsl::Prediction prediction =
+        ideal_prediction("bml", "bcube(3,2)", 1e9, {.ideal = true, .timeline = true});
     double step = 0;
     std::map<double, std::size_t> messages;  // by when they end
     for (const dsl::MessageTimes& message : prediction.timeline)

@@ -7,14 +7,17 @@
 #include "dsl/planning/estimate.hpp"
 #include "dsl/prediction/predict.hpp"
 #include "tests/dsl/errors.hpp"
+#include "tests/dsl/prediction.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
 using dsl::Collective;
+using test::exactly;
+using test::us;
 
 namespace {
 
-constexpr double us = 1e-6, rate = 1.25e9, bytes = 1e9;
+constexpr double rate = 1.25e9, bytes = 1e9;
 
 // A topology like bcube, without latency.
 const test::TemporarySchedule& files() {
@@ -49,13 +52,17 @@ dsl::Prediction predicted(const std::string& schedule, const std::string& topolo
     const dsl::Network links = dsl::find_network(network, checked->levels());
     options.certifies = true;
     const dsl::Prediction prediction = dsl::Predictor(checked->graph(), links, options).predict(size);
-    double lines = 0, levels = 0, messages = 0;
-    for (const dsl::LineShare& line : prediction.lines)
-        lines += line.seconds, messages += double(line.messages);
+    double lines = 0, levels = 0, messages = 0, calculations = 0;
+    for (const dsl::LineShare& line : prediction.lines) {
+        lines += line.seconds;
+        messages += double(line.messages);
+        calculations += double(line.calculations);
+    }
     for (const dsl::LevelShare& level : prediction.levels) levels += level.seconds;
     CHECK(lines == Approx(prediction.seconds).epsilon(1e-9));
     CHECK(levels == Approx(prediction.seconds).epsilon(1e-9));
     CHECK(messages == double(prediction.messages));
+    CHECK(calculations == double(prediction.calculations));
     for (const dsl::LinkUse& use : prediction.links) CHECK(use.busy <= 1 + 1e-9);
     return prediction;
 }
@@ -63,10 +70,6 @@ dsl::Prediction predicted(const std::string& schedule, const std::string& topolo
 // In units of the time in which one link carries all of x.
 double units(const std::string& schedule, const std::string& topology, const std::string& network = "") {
     return predicted(schedule, topology, network).seconds * rate / bytes;
-}
-
-Approx exactly(double value) {
-    return Approx(value).epsilon(1e-9).margin(0);
 }
 
 }  // namespace
@@ -323,6 +326,17 @@ TEST_CASE("a phase waits for the rank's strands before it, and strands for what 
         ++begun.at(static_cast<std::size_t>(std::round(place)));
     }
     CHECK(begun == std::array{2, 8, 4, 2});
+}
+
+TEST_CASE("packing and sums in a rank's own memory are no messages") {
+    const dsl::Prediction ring = predicted("ring", "4m", "", {});
+    CHECK(ring.messages == 2 * 4 * 3);
+    CHECK(ring.calculations == 0);
+    // Each rank fetches what others have packed for it, once on each way.
+    const dsl::Prediction quantised = predicted("quantised", "4m", "", {});
+    CHECK(quantised.messages == 2 * 4);
+    CHECK(quantised.calculations > 0);
+    CHECK(quantised.levels[0].bytes < ring.levels[0].bytes / 3);
 }
 
 TEST_CASE("a prediction is the same each time, and says what crosses each link") {

@@ -13,6 +13,7 @@
 #include "dsl/planning/to_predict.hpp"
 #include "dsl/prediction/predict.hpp"
 #include "tests/dsl/errors.hpp"
+#include "tests/dsl/prediction.hpp"
 #include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
@@ -21,12 +22,9 @@ using Catch::Matchers::Contains;
 using dsl::Collective;
 using dsl::Rank;
 using dsl::WhoseSteps;
+using test::exactly;
 
 namespace {
-
-Approx exactly(double value) {
-    return Approx(value).epsilon(1e-9).margin(0);
-}
 
 struct Question {
     std::string schedule, topology, network;
@@ -45,7 +43,7 @@ dsl::ScheduleToPredict laid_out(const Question& question, WhoseSteps whose) {
         whose);
 }
 
-dsl::Prediction predicted(const dsl::ScheduleToPredict& schedule, double bytes, bool is_ideal) {
+dsl::Prediction prediction_of(const dsl::ScheduleToPredict& schedule, double bytes, bool is_ideal) {
     constexpr Rank most_certified = 64;  // with more flows, to certify each solution takes long
     const dsl::PredictOptions options{.ideal = is_ideal,
                                       .certifies = schedule.topology.ranks() <= most_certified,
@@ -62,6 +60,7 @@ void check_same(const dsl::Prediction& one, const dsl::Prediction& all) {
         CHECK(location_of(one.lines[i].origin.transfer) == location_of(all.lines[i].origin.transfer));
         CHECK(one.lines[i].bytes == exactly(all.lines[i].bytes));
         CHECK(one.lines[i].messages == all.lines[i].messages);
+        CHECK(one.lines[i].calculations == all.lines[i].calculations);
     }
     REQUIRE(one.levels.size() == all.levels.size());
     for (std::size_t i = 0; i < all.levels.size(); ++i) {
@@ -90,7 +89,8 @@ bool is_same(const Question& question) {
     REQUIRE(!all.symmetry);
     CHECK(one->name == all.name);
     for (const bool is_ideal : {true, false})
-        check_same(predicted(*one, question.bytes, is_ideal), predicted(all, question.bytes, is_ideal));
+        check_same(prediction_of(*one, question.bytes, is_ideal),
+                   prediction_of(all, question.bytes, is_ideal));
     return true;
 }
 
@@ -209,7 +209,8 @@ TEST_CASE("on 256 and 4,096 ranks, one rank's steps give the same as all") {
         all.graph =
             std::make_shared<const dsl::StepGraph>(dsl::elaborate(runnable, library, one.topology, {}));
         for (const bool is_ideal : {true, false})
-            check_same(predicted(one, question.bytes, is_ideal), predicted(all, question.bytes, is_ideal));
+            check_same(prediction_of(one, question.bytes, is_ideal),
+                       prediction_of(all, question.bytes, is_ideal));
     }
 }
 
@@ -221,7 +222,7 @@ TEST_CASE("BML on BCube(16,4) takes 2 (N - 1) / (k N), on one rank's steps") {
         laid_out({"bml", file.path() + ":cube(16, 4)", ""}, WhoseSteps::by_size);
     REQUIRE(schedule.symmetry);
     CHECK(schedule.proved_on == std::vector<std::string>{"2x2x4x4", "4x4x4x4"});
-    const dsl::Prediction prediction = predicted(schedule, 1e9, true);
+    const dsl::Prediction prediction = prediction_of(schedule, 1e9, true);
     CHECK(prediction.seconds * 1.25e9 / 1e9 == exactly(2 * 65535.0 / (4 * 65536)));
     CHECK(prediction.messages == 65536ull * 4 * 8 * 15);
 }

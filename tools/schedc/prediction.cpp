@@ -46,7 +46,7 @@ template <typename Share>
 std::vector<const Share*> by_time(const std::vector<Share>& shares) {
     std::vector<const Share*> sorted;
     for (const Share& share : shares)
-        if (share.messages > 0) sorted.push_back(&share);
+        if (share.messages + share.calculations > 0) sorted.push_back(&share);
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const Share* a, const Share* b) { return a->seconds > b->seconds; });
     return sorted;
@@ -90,7 +90,8 @@ Json share_json(const PathShare& share) {
     return {{"seconds", share.seconds},
             {"latency", share.latency},
             {"bytes", share.bytes},
-            {"messages", share.messages}};
+            {"messages", share.messages},
+            {"calculations", share.calculations}};
 }
 
 }  // namespace
@@ -98,7 +99,7 @@ Json share_json(const PathShare& share) {
 std::string prediction_text(const PredictedSchedule& of, const Network& network,
                             const Prediction& prediction) {
     std::string text = fmt::format(
-        "{} on {}{}, {} ranks, {}, {}\n{}: latency {:.1f} %, bytes {:.1f} %; {} messages\n", of.schedule,
+        "{} on {}{}, {} ranks, {}, {}\n{}: latency {:.1f} %, bytes {:.1f} %; {} messages{}\n", of.schedule,
         of.topology,
         network.spec().text.empty() ? ""
                                     : fmt::format(", network \"{}\"", shortened(network.spec().text, 60)),
@@ -107,14 +108,15 @@ std::string prediction_text(const PredictedSchedule& of, const Network& network,
             (of.type == DataType::float32 ? "" : fmt::format(" of {}", name_of(of.type))),
         of.ideal ? "ideal" : "calibrated", text_of_time(prediction.seconds),
         percent(prediction.latency, prediction.seconds),
-        percent(prediction.seconds - prediction.latency, prediction.seconds), prediction.messages);
+        percent(prediction.seconds - prediction.latency, prediction.seconds), prediction.messages,
+        prediction.calculations > 0 ? fmt::format(", {} calculations", prediction.calculations) : "");
     if (of.by_symmetry)
         text += fmt::format("by symmetry: rank 0 stands for all; proved on {}\n", joined(of.proved_on));
     if (!of.why_in_full.empty()) text += fmt::format("in full: {}\n", of.why_in_full);
-    if (prediction.messages == 0) return text;
+    if (prediction.messages + prediction.calculations == 0) return text;
     text += lines_text(prediction) + heading("level");
     for (const LevelShare& level : prediction.levels)
-        if (level.messages > 0) text += row(level, prediction.seconds, level.name);
+        if (level.messages + level.calculations > 0) text += row(level, prediction.seconds, level.name);
     return text + links_text(network, prediction);
 }
 
@@ -131,6 +133,7 @@ std::string prediction_json(const PredictedSchedule& of, const Network& network,
                  {"seconds", prediction.seconds},
                  {"latency", prediction.latency},
                  {"messages", prediction.messages},
+                 {"calculations", prediction.calculations},
                  {"by_symmetry", of.by_symmetry},
                  {"proved_on", of.by_symmetry ? of.proved_on : std::vector{of.topology}},
                  {"lines", Json::array()},
