@@ -52,9 +52,17 @@ Report report_of(const Diagnostic& diagnostic) {
     return report;
 }
 
+Report warning_of(const Diagnostic& diagnostic, std::string_view rule) {
+    Report report = report_of(diagnostic);
+    report.is_warning = true;
+    report.rule = rule;
+    return report;
+}
+
 std::string render(const Report& report, const Palette& palette) {
     std::string text = report.is_warning
-                           ? report_line(report.place, "warning", palette.warning, report.message, palette)
+                           ? report_line(report.place, fmt::format("warning[{}]", report.rule),
+                                         palette.warning, report.message, palette)
                            : report_line(report.place, "error", palette.error, report.message, palette);
     for (const auto& [place, note] : report.notes)
         text += report_line(place, "note", palette.note, note, palette);

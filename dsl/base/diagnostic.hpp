@@ -1,6 +1,7 @@
 // The compiler's messages: for a schedule that it refuses, and warnings.
 #pragma once
 
+#include <array>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -31,6 +32,10 @@ struct Place {
 };
 Place place_of(Span span);
 
+// needless: a transfer without an effect. unused: a name or an import that nothing uses. lossy: a statement
+// that leaves out elements, which nothing keeps for later.
+inline constexpr std::array<std::string_view, 3> warning_rules = {"lossy", "needless", "unused"};
+
 // A diagnostic that outlives the text.
 struct Report {
     Place place;
@@ -38,17 +43,18 @@ struct Report {
     std::vector<std::pair<Place, std::string>> notes;
     std::string hint;
     bool is_warning = false;            // nothing is refused
-    std::string_view rule = "refused";  // of warnings: "needless", "unused"
+    std::string_view rule = "refused";  // of warnings: one of warning_rules
 };
 Report report_of(const Diagnostic& diagnostic);
+Report warning_of(const Diagnostic& diagnostic, std::string_view rule);
 
 // What to write before a part of a rendered report, as escapes of a terminal; all empty: no colours.
 struct Palette {
     std::string_view error, warning, note, hint, place, plain;
 };
 
-// Returns "file:line:column: error: message" (or warning), the source line with a caret, the notes and the
-// hint.
+// Returns "file:line:column: error: message" (or "warning[rule]: message"), the source line with a caret, the
+// notes and the hint.
 std::string render(const Report& report, const Palette& palette = {});
 std::string render(const Diagnostic& diagnostic);
 

@@ -17,7 +17,7 @@
 #include "dsl/elaboration/promises.hpp"
 #include "dsl/elaboration/updates.hpp"
 #include "dsl/planning/compile.hpp"
-#include "dsl/planning/needless.hpp"
+#include "dsl/planning/warnings.hpp"
 
 namespace hocket::dsl {
 namespace {
@@ -111,28 +111,18 @@ class Checker {
         Library library = folders();
         const ast::File& file = load(path, library);
         const int wrong_before = result_.wrong;
-        needless_.emplace(path);
+        warnings_.emplace(path);
         check_file(path, file, library, calls);
         calls.require_all_used(path);
         if (options_.warns && result_.wrong == wrong_before) warn(file, library);
     }
 
-    void look_for_needless(const StepGraph& graph) {
-        if (options_.warns) needless_->look_at(graph, deadline());
+    void collect_warnings(const StepGraph& graph) {
+        if (options_.warns) warnings_->look_at(graph, deadline());
     }
 
     void warn(const ast::File& file, const Library& library) {
-        std::vector<Report> warnings = needless_->warnings(file);
-        for (const ast::Import& import : library.unused_imports(file)) {
-            Report unused = report_of({import.span,
-                                       "nothing here uses what this file defines",
-                                       {},
-                                       "leave the import out; algorithms and collectives are imported"});
-            unused.is_warning = true;
-            unused.rule = "unused";
-            warnings.push_back(unused);
-        }
-        for (const Report& report : warnings) {
+        for (const Report& report : warnings_->of(file, library.unused_imports(file))) {
             if (!said_.insert(render(report)).second) continue;
             ++result_.warnings;
             listener_.report(report);
@@ -204,7 +194,7 @@ class Checker {
                 sizes_to_try(is_tried, algorithm.where || !own ? algorithm.where : own->where);
             for (const Rank size : sizes)
                 verify_algorithm(runnable, library, size, roots_to_try(size), deadline(),
-                                 [&](const StepGraph& graph) { look_for_needless(graph); });
+                                 [&](const StepGraph& graph) { collect_warnings(graph); });
             return {fmt::format("algorithm {} {}", runnable.name, name_of(algorithm.collective)),
                     "groups of " + folded(sizes) + (algorithm.root ? roots_tried(sizes) : ""),
                     other_trials("groups (-n)", algorithm.parameters)};
@@ -288,7 +278,7 @@ class Checker {
         request.deadline = deadline();
         const auto check = [&] {
             const auto checked = planner.check(request);
-            look_for_needless(checked->graph());
+            collect_warnings(checked->graph());
             return checked->levels().ranks();
         };
         const Rank ranks = check();
@@ -366,7 +356,7 @@ class Checker {
         ++result_.right;
         listener_.right({path, finding.what, finding.where + finding.note});
         if (options_.warns)
-            needless_->was_tried(definition.span, finding.what, finding.where, finding.others);
+            warnings_->was_tried(definition.span, finding.what, finding.where, finding.others);
     }
 
     void complain(const std::runtime_error& error) {
@@ -380,7 +370,7 @@ class Checker {
     const CheckOptions& options_;
     const CheckListener& listener_;
     std::optional<Library> folders_;
-    std::optional<Needless> needless_;  // of the file that is being checked
+    std::optional<Warnings> warnings_;  // of the file that is being checked
     CheckResult result_;
     std::set<std::string> said_;
 };

@@ -290,7 +290,7 @@ TEST_CASE("an import of which nothing is used is warned of") {
     CHECK(dsl::check_files(options, listener).wrong == 0);
     REQUIRE(reports.size() == 1);
     CHECK_THAT(render(reports[0]),
-               Contains("mine.sched:2:1: warning: nothing here uses what this file defines"));
+               Contains("mine.sched:2:1: warning[unused]: nothing here uses what this file defines"));
 }
 
 // ---- Any files ---------------------------------------------------------------------------------

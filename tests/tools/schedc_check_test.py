@@ -173,15 +173,19 @@ class Warnings(Check):
         path = self.file("needless.sched", NEEDLESS)
         status, lines = self.lines(path)
         self.assertEqual((status, [line["kind"] for line in lines]), (0, ["right", "warning", "warning", "sum"]))
-        self.assertEqual([line["line"] for line in lines[1:3]], [1, 5])
+        self.assertEqual([(line["line"], line["rule"]) for line in lines[1:3]], [(1, "unused"), (5, "needless")])
         self.assertEqual(lines[-1], {"kind": "sum", "right": 1, "wrong": 0, "warnings": 2})
-        self.assertIn(f"{path}:5:9: warning: ", lines[2]["rendered"])
+        self.assertIn(f"{path}:5:9: warning[needless]: ", lines[2]["rendered"])
         self.assertEqual(self.lines("--strict", path)[0], 1)
         status, out, err = schedc("check", "--strict", "--quiet", path)
         self.assertEqual((status, out, err.splitlines()[-1]), (1, "", "1 definition is right, but --strict refuses 2 warnings"))
         status, out, err = schedc("check", path)
         self.assertEqual((status, out.splitlines()[-1]), (0, "1 definition is right, with 2 warnings"))
-        self.assertEqual(err.count("warning: "), 2)
+        self.assertEqual(err.count("warning["), 2)
+
+    def test_comments_allow_them(self):
+        status, out, err = schedc("check", "--strict", self.file("allowed.sched", "# schedc: allow unused, needless\n" + NEEDLESS))
+        self.assertEqual((status, out.splitlines()[-1], err), (0, "1 definition is right", ""))
 
     def test_sarif_has_their_level(self):
         path = self.file("needless.sched", NEEDLESS)
@@ -189,7 +193,7 @@ class Warnings(Check):
         run = json.loads(out)["runs"][0]
         self.assertEqual(status, 0)
         self.assertEqual([(result["ruleId"], result["level"]) for result in run["results"]], [("unused", "warning"), ("needless", "warning")])
-        self.assertEqual([rule["id"] for rule in run["tool"]["driver"]["rules"]], ["refused", "needless", "unused"])
+        self.assertEqual([rule["id"] for rule in run["tool"]["driver"]["rules"]], ["refused", "needless", "unused", "lossy"])
 
     def test_they_are_those_of_what_is_checked(self):
         path = self.file("two.sched", NEEDLESS + RIGHT)

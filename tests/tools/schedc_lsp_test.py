@@ -156,7 +156,7 @@ class Language(Conversation):
     def test_what_a_right_schedule_does_not_need_is_a_warning(self):
         self.open("schedule idle all_reduce(x) {\n    let unused = 1\n    all_reduce x over world using ring\n}\n")
         (warning,) = self.editor.diagnostics(until=bool)["diagnostics"]
-        self.assertEqual(warning["severity"], 2)
+        self.assertEqual((warning["severity"], warning["code"]), (2, "unused"))
         self.assertIn("unused", warning["message"])
         self.assertEqual(warning["range"]["start"]["line"], 1)
 

@@ -111,6 +111,7 @@ dsl::Report report_of(const std::exception& error) {
 
 std::string json_of(const dsl::Report& report) {
     Json json{{"kind", report.is_warning ? "warning" : "error"}, {"message", text_of(report.message)}};
+    if (report.is_warning) json["rule"] = report.rule;
     add_place(json, report.place);
     if (!report.hint.empty()) json["hint"] = text_of(report.hint);
     json["notes"] = Json::array();
@@ -137,7 +138,9 @@ std::string sarif_of(const std::vector<dsl::Report>& reports) {
     const Json rules{rule_of("refused", "error", "A schedule file, or a definition in it, is refused."),
                      rule_of("needless", "warning",
                              "A right definition has a transfer that it did not need where it was tried."),
-                     rule_of("unused", "warning", "A right definition has a name that nothing reads.")};
+                     rule_of("unused", "warning", "A right definition has a name that nothing reads."),
+                     rule_of("lossy", "warning",
+                             "A right definition leaves out elements, and nothing keeps them for later.")};
     const Json driver{{"name", "schedc"}, {"version", HOCKET_VERSION}, {"rules", rules}};
     const Json run{{"tool", {{"driver", driver}}}, {"columnKind", "unicodeCodePoints"}, {"results", results}};
     return Json{{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},

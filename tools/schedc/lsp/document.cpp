@@ -82,6 +82,7 @@ Json Document::fault(const dsl::Report& report) const {
                                                         : error_severity},
                {"source", "schedc"},
                {"message", dsl::readable(text)}};
+    if (report.is_warning) fault["code"] = report.rule;
     for (const auto& [place, note] : report.notes) {
         if (place.path.empty()) continue;
         fault["relatedInformation"].push_back(

@@ -16,8 +16,8 @@ namespace {
 std::vector<std::string> warnings_of(const std::string& text,
                                      const std::vector<std::string>& topologies = {}) {
     dsl::CheckOptions options;
-    options.files = {"needless.sched"};
-    options.texts = {{"needless.sched", text}};
+    options.files = {"warned.sched"};
+    options.texts = {{"warned.sched", text}};
     options.topologies = topologies;
     options.search_path = {HOCKET_SCHEDULES_DIR};
     std::vector<std::string> warnings;
@@ -164,4 +164,47 @@ TEST_CASE("without a needless statement a schedule is still right, and with one 
                 CHECK(warnings_of(head + second + "\n}\n", {topology}) ==
                       Lines{"3: all that this statement brings is there already"});
             }
+}
+
+TEST_CASE("elements that are left out and kept by nobody are told") {
+    const auto all_reduce = [](const std::string& body) {
+        return warnings_of("schedule s all_reduce(x) approximate {\n" + body + "}\n", {"3"});
+    };
+    const std::string lost = "the elements that are not selected are lost";
+    CHECK(all_reduce("    reduce_scatter x over world as mstopk(0.1)\n    all_gather x over world\n") ==
+          Lines{"2: " + lost});
+    CHECK(all_reduce("    let s = mstopk(x, 0.1)\n    all_gather s over world\n    x = sum(s)\n") ==
+          Lines{"2: " + lost});
+    CHECK(all_reduce("    state e like x\n"
+                     "    reduce_scatter x over world as mstopk(0.1) keeping e\n"
+                     "    all_gather x over world\n")
+              .empty());
+    // Formats that round keep something of each element.
+    CHECK(
+        all_reduce("    reduce_scatter x over world as int4\n    all_gather x over world as int4\n").empty());
+}
+
+TEST_CASE("warnings are allowed by comments, on their line, the line before, and for a whole definition") {
+    const std::string lossy =
+        "schedule s all_reduce(x) approximate {\n"
+        "    reduce_scatter x over world as mstopk(0.1)\n"
+        "    all_gather x over world as mstopk(0.1)\n"
+        "}\n";
+    const auto with = [&](const std::string& before, const std::string& inserted) {
+        std::string text = lossy;
+        return warnings_of(text.insert(text.find(before) + before.size(), inserted), {"3"});
+    };
+    const std::string lost = "the elements that are not selected are lost";
+    CHECK(with("", "") == Lines{"2: " + lost, "3: " + lost});
+    CHECK(with("mstopk(0.1)", "  # schedc: allow lossy") == Lines{"3: " + lost});
+    CHECK(with("{\n", "    # schedc: allow needless, lossy\n    # for a comparison\n") ==
+          Lines{"5: " + lost});
+    CHECK(with("", "# For a comparison.\n# schedc: allow lossy\n").empty());
+    CHECK(with("",
+               "# schedc: allow lossy\nalgorithm a all_gather(x; k = 2) over g {\n"
+               "    each r in g, q in g where q != r\n        x[r] : r -> q\n}\n") ==
+          Lines{"2: the parameter 'k' is never used", "7: " + lost, "8: " + lost});
+    CHECK(with("", "# schedc: allow unused\n") == Lines{"3: " + lost, "4: " + lost});
+    CHECK(with("", "# schedc: allow lossy, needles\n") == Lines{"1: there is no warning 'needles'"});
+    CHECK(with("world as mstopk(0.1)\n}\n", "# schedc: allow lossy\n") == Lines{"2: " + lost, "3: " + lost});
 }

@@ -1,4 +1,4 @@
-#include "dsl/planning/needless.hpp"
+#include "dsl/planning/warnings.hpp"
 
 #include <fmt/format.h>
 
@@ -8,19 +8,13 @@
 #include <string_view>
 
 #include "dsl/proof/verify.hpp"
+#include "dsl/syntax/allowed_warnings.hpp"
 #include "dsl/syntax/unused.hpp"
 
 namespace hocket::dsl {
 namespace {
 
 constexpr std::size_t most_trials_said = 4;
-
-Report warning(Place place, std::string message, std::string hint, std::string_view rule) {
-    Report report{std::move(place), std::move(message), {}, std::move(hint)};
-    report.is_warning = true;
-    report.rule = rule;
-    return report;
-}
 
 // Returns where the headers of all definitions begin: text between two belongs to the first.
 std::set<std::uint32_t> headers_of(const ast::File& file) {
@@ -78,7 +72,8 @@ bool is_right_without(const StepGraph& graph, const std::vector<std::uint32_t>& 
 
 }  // namespace
 
-void Needless::look_at(const StepGraph& graph, const Deadline& deadline) {
+void Warnings::look_at(const StepGraph& graph, const Deadline& deadline) {
+    look_for_losses(graph);
     if (gave_up_) return;
     try {
         add(graph, brought_by(graph, deadline), deadline);
@@ -89,7 +84,28 @@ void Needless::look_at(const StepGraph& graph, const Deadline& deadline) {
     }
 }
 
-void Needless::add(const StepGraph& graph, const std::vector<Brought>& brought, const Deadline& deadline) {
+// A selection with a name of its own may be subtracted from a state anywhere; a schedule without a state
+// keeps nothing.
+void Warnings::look_for_losses(const StepGraph& graph) {
+    const bool has_state = std::ranges::any_of(
+        graph.extras, [](const ExtraBuffer& extra) { return extra.kind == ExtraBuffer::Kind::state; });
+    for (const ExtraBuffer& extra : graph.extras) {
+        const bool is_lossy =
+            extra.leaves_out() || (extra.kind == ExtraBuffer::Kind::selection && !has_state);
+        if (!is_lossy || !extra.span.file || extra.span.file->path != path_) continue;
+        lossy_.try_emplace(
+            {extra.span.begin, extra.span.end},
+            warning_of(
+                {extra.span,
+                 "the elements that are not selected are lost",
+                 {},
+                 "keep them for the next start (`state e like x`, `keeping e`, as in `oktopk`), or write "
+                 "`# schedc: allow lossy`"},
+                "lossy"));
+    }
+}
+
+void Warnings::add(const StepGraph& graph, const std::vector<Brought>& brought, const Deadline& deadline) {
     std::map<Key, InGraph> here;
     for (std::uint32_t i = 0; i < brought.size(); ++i)
         for (const Span span : {graph.origins[i].call, graph.origins[i].transfer}) {
@@ -110,36 +126,58 @@ void Needless::add(const StepGraph& graph, const std::vector<Brought>& brought, 
     }
 }
 
-void Needless::was_tried(Span header, const std::string& what, const std::string& where,
+void Warnings::was_tried(Span header, const std::string& what, const std::string& where,
                          const std::string& others) {
     Trials& trials = trials_[header.begin];
     trials.right.emplace_back(what, where);
     trials.others = others;
 }
 
-std::vector<Report> Needless::warnings(const ast::File& file) const {
+std::vector<Report> Warnings::needless(const ast::File& file) const {
     const std::set<std::uint32_t> headers = headers_of(file);
-    const auto trials_at = [&](std::uint32_t offset) {
-        const auto behind = headers.upper_bound(offset);
-        return behind == headers.begin() ? trials_.end() : trials_.find(*std::prev(behind));
-    };
     std::vector<Report> reports;
     for (const auto& [key, statement] : statements_) {
         if (gave_up_ || statement.is_needed || !is_needless(statement.brought)) continue;
-        const auto trials = trials_at(key.first);
+        const auto behind = headers.upper_bound(key.first);
+        const auto trials = behind == headers.begin() ? trials_.end() : trials_.find(*std::prev(behind));
         if (trials == trials_.end()) continue;
-        reports.push_back(warning(statement.place, needless_text(statement.brought, statement.runs_algorithm),
-                                  hint_of(trials->second.right, trials->second.others), "needless"));
+        Report report = warning_of({{},
+                                    needless_text(statement.brought, statement.runs_algorithm),
+                                    {},
+                                    hint_of(trials->second.right, trials->second.others)},
+                                   "needless");
+        report.place = statement.place;
+        reports.push_back(report);
     }
-    for (const UnusedName& unused : unused_names(file))
-        if (trials_at(unused.span.begin) != trials_.end())
-            reports.push_back(warning(place_of(unused.span),
-                                      fmt::format("the {} '{}' is never used", unused.what, unused.name),
-                                      "leave it out", "unused"));
-    const auto place = [](const Report& report) {
+    return reports;
+}
+
+std::vector<Report> Warnings::of(const ast::File& file,
+                                 const std::vector<ast::Import>& unused_imports) const {
+    std::vector<Report> reports = needless(file);
+    for (const auto& [key, report] : lossy_) reports.push_back(report);
+    const std::set<std::uint32_t> headers = headers_of(file);
+    for (const UnusedName& unused : unused_names(file)) {
+        const auto behind = headers.upper_bound(unused.span.begin);
+        if (behind != headers.begin() && trials_.contains(*std::prev(behind)))
+            reports.push_back(warning_of({unused.span,
+                                          fmt::format("the {} '{}' is never used", unused.what, unused.name),
+                                          {},
+                                          "leave it out"},
+                                         "unused"));
+    }
+    for (const ast::Import& import : unused_imports)
+        reports.push_back(warning_of({import.span,
+                                      "nothing here uses what this file defines",
+                                      {},
+                                      "leave the import out; algorithms and collectives are imported"},
+                                     "unused"));
+    const AllowedWarnings allowed(file);
+    std::erase_if(reports, [&](const Report& report) { return allowed.has(report); });
+    for (const Diagnostic& wrong : allowed.wrong()) reports.push_back(warning_of(wrong, "unused"));
+    std::ranges::stable_sort(reports, {}, [](const Report& report) {
         return std::pair(report.place.begin.line, report.place.begin.column);
-    };
-    std::ranges::stable_sort(reports, {}, place);
+    });
     return reports;
 }
 
