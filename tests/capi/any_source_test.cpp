@@ -31,14 +31,14 @@ FromAny receive_any(const Talk& talk, std::size_t bytes, int tag) {
     return got;
 }
 
-constexpr std::size_t sizes[] = {0, 1, 4000, 4001, 100'003, 3'000'001};
+constexpr std::size_t received_sizes[] = {0, 1, 4000, 4001, 100'003, 3'000'001};
 
 }  // namespace
 
 TEST_CASE("a receive from any rank gets each message once, whole, and says whose it is") {
     on_every_way(4, [](const Talk& talk) {
         constexpr int each = 5;
-        for (const std::size_t bytes : sizes)
+        for (const std::size_t bytes : received_sizes)
             for (const bool is_early : {false, true}) {  // the receives before the sends, and after
                 talk.must(hkt_barrier(talk.comm));       // none is a message of the round before
                 if (talk.rank != 2) {
@@ -67,7 +67,7 @@ TEST_CASE("a receive from any rank gets each message once, whole, and says whose
 
 TEST_CASE("a receive from a rank and one from any: the one that was started first gets the message") {
     on_every_way(2, [](const Talk& talk) {
-        for (const std::size_t bytes : sizes)
+        for (const std::size_t bytes : received_sizes)
             for (const bool any_first : {true, false}) {
                 const Bytes first = contents(bytes, 1, 0, 3, 1), second = contents(bytes, 1, 0, 3, 2);
                 if (talk.rank == 1) {

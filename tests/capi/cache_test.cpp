@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/runtime/cache/samples.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using Catch::Contains;
@@ -64,7 +64,7 @@ uint64_t value_of(const hkt_sample& sample) {
     return value;
 }
 
-std::string refused(const hkt_cache_options& options, hkt_status expected = HKT_ERROR_INVALID_ARGUMENT) {
+std::string refusal_of(const hkt_cache_options& options, hkt_status expected = HKT_ERROR_INVALID_ARGUMENT) {
     hkt_cache* cache = nullptr;
     CHECK(hkt_cache_open(&options, &cache) == expected);
     CHECK(cache == nullptr);
@@ -139,34 +139,34 @@ TEST_CASE("options that make no sense are refused with what to do") {
     Squares source;
     hkt_cache_options options = squares(source);
     options.size = 3;
-    CHECK_THAT(refused(options), Contains("HKT_CACHE_OPTIONS_INIT"));
+    CHECK_THAT(refusal_of(options), Contains("HKT_CACHE_OPTIONS_INIT"));
     options = squares(source);
     options.dataset = nullptr;
-    CHECK_THAT(refused(options), Contains("dataset"));
+    CHECK_THAT(refusal_of(options), Contains("dataset"));
     options = squares(source);
     options.source = "/tmp";
-    CHECK_THAT(refused(options), Contains("both"));
+    CHECK_THAT(refusal_of(options), Contains("both"));
     options = squares(source);
     options.decode = add_one;
-    CHECK_THAT(refused(options), Contains("decoder"));
+    CHECK_THAT(refusal_of(options), Contains("decoder"));
     options = squares(source);
     options.servers = "nowhere";
     options.secret = "s";
-    CHECK_THAT(refused(options), Contains("nowhere"));
+    CHECK_THAT(refusal_of(options), Contains("nowhere"));
     options = HKT_CACHE_OPTIONS_INIT;
     options.source = "/no/such/source";
-    CHECK_THAT(refused(options, HKT_ERROR_NOT_FOUND), Contains("/no/such/source"));
+    CHECK_THAT(refusal_of(options, HKT_ERROR_NOT_FOUND), Contains("/no/such/source"));
     const TemporaryFolder folder;
     const std::string inside = folder / "cache";
     options = HKT_CACHE_OPTIONS_INIT;
     options.source = folder.path().c_str();
     options.folder = inside.c_str();
-    CHECK_THAT(refused(options), Contains("in its source"));
+    CHECK_THAT(refusal_of(options), Contains("in its source"));
     const std::string file = folder / "file";
     std::fclose(std::fopen(file.c_str(), "w"));
     options = squares(source);
     options.folder = file.c_str();
-    CHECK_THAT(refused(options, HKT_ERROR_IO), Contains(file));
+    CHECK_THAT(refusal_of(options, HKT_ERROR_IO), Contains(file));
     CHECK(hkt_cache_open(nullptr, nullptr) == HKT_ERROR_INVALID_ARGUMENT);
 }
 

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
@@ -26,30 +27,11 @@ using Catch::Contains;
 
 namespace {
 
-struct Comm {
-    hkt_comm* handle = nullptr;
-    explicit Comm(hkt_comm* comm) : handle(comm) {}
-    Comm() {
-        if (hkt_comm_create(nullptr, &handle) != HKT_SUCCESS) throw std::runtime_error(hkt_last_error());
-    }
-    Comm(const Comm&) = delete;
-    ~Comm() { hkt_comm_destroy(handle); }
-    operator hkt_comm*() const { return handle; }
+// Stands for its handle.
+struct JoinedComm {
+    Comm comm = join();
+    operator hkt_comm*() const { return comm.get(); }
 };
-
-void must(hkt_status status, hkt_comm* comm) {
-    if (status != HKT_SUCCESS) throw std::runtime_error(hkt_comm_last_error(comm));
-}
-
-// A world of one, independent of the environment.
-hkt_comm* alone() {
-    hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
-    options.rank = 0;
-    options.world_size = 1;
-    hkt_comm* comm = nullptr;
-    if (hkt_comm_create(&options, &comm) != HKT_SUCCESS) throw std::runtime_error(hkt_last_error());
-    return comm;
-}
 
 std::string error_of(hkt_comm* comm) {
     return hkt_comm_last_error(comm);
@@ -127,7 +109,7 @@ TEST_CASE("types, operators and collectives have the names of their constants") 
 }
 
 TEST_CASE("an operator runs for the types that it exists for, and is refused for the others") {
-    const Comm comm(alone());
+    const JoinedComm comm{alone()};
     const std::uint64_t send = 1;
     CHECK(hkt_op_supports(static_cast<hkt_op>(200), HKT_FLOAT32) == 0);
     CHECK(hkt_op_supports(HKT_SUM, static_cast<hkt_type>(200)) == 0);
@@ -187,7 +169,7 @@ TEST_CASE("null handles are errors, never crashes") {
 }
 
 TEST_CASE("arguments are checked, with words that name them") {
-    const Comm comm(alone());
+    const JoinedComm comm{alone()};
     std::array<float, 8> x{};
     const auto refused = [&](hkt_status status, const char* words) {
         CHECK(status == HKT_ERROR_INVALID_ARGUMENT);
@@ -226,7 +208,7 @@ TEST_CASE("arguments are checked, with words that name them") {
 }
 
 TEST_CASE("a communicator tells about itself") {
-    const Comm comm(alone());
+    const JoinedComm comm{alone()};
     CHECK(std::string(hkt_comm_info(comm, "provider")) == "none");
     CHECK(std::string(hkt_comm_info(comm, "topology")) == "1");
     CHECK_THAT(hkt_comm_info(comm, "schedule_path"), Contains("schedules"));
@@ -251,32 +233,31 @@ TEST_CASE("a wrong option is refused before anything is joined") {
 TEST_CASE("collectives, requests and plans work across processes") {
     const auto outcomes =
         run_ranks({4, {{"HOCKET_TOPOLOGY", "2x2"}, {"HOCKET_SCHEDULE_PATH", "/nonexistent"}}}, [](int rank) {
-            const Comm comm;
+            const JoinedComm comm;
             expect(hkt_comm_rank(comm) == rank && hkt_comm_size(comm) == 4, "rank or size");
 
             std::vector<std::int32_t> mine(1001), all(4004), part(1001);
             std::iota(mine.begin(), mine.end(), rank * 10000);
-            must(hkt_all_gather(mine.data(), all.data(), 1001, HKT_INT32, comm, nullptr), comm);
+            must(comm, hkt_all_gather(mine.data(), all.data(), 1001, HKT_INT32, comm, nullptr));
             for (int i = 0; i < 4004; ++i) expect(all[i] == i / 1001 * 10000 + i % 1001, "all_gather");
-            must(hkt_reduce_scatter(all.data(), part.data(), 1001, HKT_INT32, HKT_SUM, comm, nullptr), comm);
+            must(comm, hkt_reduce_scatter(all.data(), part.data(), 1001, HKT_INT32, HKT_SUM, comm, nullptr));
             for (int i = 0; i < 1001; ++i) expect(part[i] == 4 * (rank * 10000 + i), "reduce_scatter");
-            must(hkt_broadcast(rank == 2 ? mine.data() : nullptr, part.data(), 1001, HKT_INT32, 2, comm,
-                               nullptr),
-                 comm);
+            must(comm, hkt_broadcast(rank == 2 ? mine.data() : nullptr, part.data(), 1001, HKT_INT32, 2, comm,
+                                     nullptr));
             for (int i = 0; i < 1001; ++i) expect(part[i] == 20000 + i, "broadcast");
 
             hkt_plan* plan = nullptr;
             hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
             options.schedule = "blueconnect";
-            must(hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT64, HKT_MAX, &options, &plan), comm);
+            must(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT64, HKT_MAX, &options, &plan));
             expect(std::strstr(hkt_plan_explain(plan), ".sched:") != nullptr, hkt_plan_explain(plan));
             constexpr int flights = 8;
             std::vector<std::vector<double>> data;
             std::vector<hkt_request*> requests(flights);
             for (int i = 0; i < flights; ++i) data.emplace_back(500 * i, rank + i);
             for (int i = 0; i < flights; ++i)
-                must(hkt_plan_start(plan, data[i].data(), data[i].data(), data[i].size(), &requests[i]),
-                     comm);
+                must(comm,
+                     hkt_plan_start(plan, data[i].data(), data[i].data(), data[i].size(), &requests[i]));
             for (int i = flights - 1; i >= 0; --i) {
                 hkt_status status = HKT_IN_PROGRESS;
                 if (i % 2)
@@ -284,11 +265,11 @@ TEST_CASE("collectives, requests and plans work across processes") {
                 else
                     while ((status = hkt_test(requests[i])) == HKT_IN_PROGRESS) {
                     }
-                must(status, comm);
+                must(comm, status);
                 for (const double value : data[i]) expect(value == 3 + i, "all_reduce");
             }
             hkt_plan_destroy(plan);
-            must(hkt_barrier(comm), comm);
+            must(comm, hkt_barrier(comm));
         });
     CHECK(problems(outcomes) == "");
 }
@@ -297,7 +278,7 @@ TEST_CASE("a schedule that is wrong is refused with the compiler's words") {
     const std::string path = "/tmp/hocket-capi-test-" + std::to_string(getpid()) + ".sched";
     write_file(path, "schedule broken all_reduce(x) {\n    reduce_scatter x over world using ring\n}\n");
     const auto outcomes = run_ranks({3}, [&](int) {
-        const Comm comm;
+        const JoinedComm comm;
         hkt_plan* plan = nullptr;
         hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
         options.schedule = path.c_str();
@@ -306,7 +287,7 @@ TEST_CASE("a schedule that is wrong is refused with the compiler's words") {
         expect(status == HKT_ERROR_SCHEDULE, "status " + std::to_string(status));
         expect(error_of(comm).find(path) != std::string::npos, error_of(comm));
         expect(hkt_comm_status(comm) == HKT_SUCCESS, "a refused schedule broke the communicator");
-        must(hkt_barrier(comm), comm);
+        must(comm, hkt_barrier(comm));
     });
     unlink(path.c_str());
     CHECK(problems(outcomes) == "");
@@ -314,18 +295,18 @@ TEST_CASE("a schedule that is wrong is refused with the compiler's words") {
 
 TEST_CASE("the communicator's schedule rules the collectives that it exists for") {
     const auto outcomes = run_ranks({3, {{"HOCKET_SCHEDULE", "ring"}}}, [](int rank) {
-        const Comm comm;
+        const JoinedComm comm;
         std::vector<float> x(100, static_cast<float>(rank));
         hkt_plan* plan = nullptr;
-        must(hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, nullptr, &plan), comm);
+        must(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, nullptr, &plan));
         expect(std::strstr(hkt_plan_explain(plan), "ring.sched:") != nullptr, hkt_plan_explain(plan));
         hkt_plan_destroy(plan);
-        must(hkt_plan_create(comm, HKT_BROADCAST, HKT_FLOAT32, HKT_SUM, nullptr, &plan), comm);
+        must(comm, hkt_plan_create(comm, HKT_BROADCAST, HKT_FLOAT32, HKT_SUM, nullptr, &plan));
         expect(std::strstr(hkt_plan_explain(plan), "ring.sched:") == nullptr, hkt_plan_explain(plan));
         hkt_plan_destroy(plan);
-        must(hkt_broadcast(x.data(), x.data(), x.size(), HKT_FLOAT32, 2, comm, nullptr), comm);
+        must(comm, hkt_broadcast(x.data(), x.data(), x.size(), HKT_FLOAT32, 2, comm, nullptr));
         expect(x[0] == 2 && x[99] == 2, "broadcast");
-        must(hkt_all_reduce(x.data(), x.data(), x.size(), HKT_FLOAT32, HKT_SUM, comm, nullptr), comm);
+        must(comm, hkt_all_reduce(x.data(), x.data(), x.size(), HKT_FLOAT32, HKT_SUM, comm, nullptr));
         expect(x[0] == 6 && x[99] == 6, "all_reduce");
 
         hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;  // a plan's own schedule is strict
@@ -334,7 +315,7 @@ TEST_CASE("the communicator's schedule rules the collectives that it exists for"
                    HKT_ERROR_NOT_FOUND,
                "a plan got another schedule than it was to have");
         expect(error_of(comm).find("no schedule 'ring' for broadcast") != std::string::npos, error_of(comm));
-        must(hkt_barrier(comm), comm);
+        must(comm, hkt_barrier(comm));
     });
     CHECK(problems(outcomes) == "");
 }
@@ -352,7 +333,7 @@ TEST_CASE("a schedule that exists for no collective is refused when ranks join")
 TEST_CASE("differences that send no message are noticed as hocket.h says") {
     const std::map<std::string, std::string> soon = {{"HOCKET_TIMEOUT_MS", "20000"}};
     const Tally noticed, ended;
-    const auto expect_both_counts = [](const Comm& comm) {
+    const auto expect_both_counts = [](const JoinedComm& comm) {
         const std::string text = error_of(comm);
         expect(text.find("100 elements") != std::string::npos &&
                    text.find("rank 1 started all_reduce #0") != std::string::npos &&
@@ -360,14 +341,14 @@ TEST_CASE("differences that send no message are noticed as hocket.h says") {
                text);
     };
     const auto count_0 = run_ranks({3, soon}, [&](int rank) {
-        const Comm comm;
+        const JoinedComm comm;
         std::vector<float> x(100);
         const std::size_t count = rank == 1 ? 0 : x.size();
         const hkt_status status =
             hkt_all_reduce(x.data(), x.data(), count, HKT_FLOAT32, HKT_SUM, comm, nullptr);
         noticed.add();
         if (rank != 1) return expect(status == HKT_ERROR_MISMATCH, error_of(comm));
-        must(status, comm);
+        must(comm, status);
         noticed.await(3);
         expect(hkt_barrier(comm) == HKT_ERROR_MISMATCH, error_of(comm));
         expect_both_counts(comm);
@@ -378,14 +359,14 @@ TEST_CASE("differences that send no message are noticed as hocket.h says") {
     auto by_messages = soon;
     by_messages["HOCKET_PROVIDER_FOR_ALL"] = "tcp";
     const auto count_0_by_messages = run_ranks({3, by_messages}, [&](int rank) {
-        const Comm comm;
+        const JoinedComm comm;
         std::vector<float> x(100);
         const std::size_t count = rank == 1 ? 0 : x.size();
         const hkt_status status =
             hkt_all_reduce(x.data(), x.data(), count, HKT_FLOAT32, HKT_SUM, comm, nullptr);
         ended.add();
         if (rank != 1) return expect(status == HKT_ERROR_MISMATCH, error_of(comm));
-        must(status, comm);
+        must(comm, status);
         ended.await(3);
         expect(hkt_barrier(comm) == HKT_ERROR_MISMATCH, error_of(comm));
         expect_both_counts(comm);
@@ -393,9 +374,9 @@ TEST_CASE("differences that send no message are noticed as hocket.h says") {
     CHECK(problems(count_0_by_messages) == "");
 
     const auto roots = run_ranks({2, soon}, [](int rank) {
-        const Comm comm;
+        const JoinedComm comm;
         std::vector<float> x(100);
-        must(hkt_broadcast(x.data(), x.data(), x.size(), HKT_FLOAT32, rank, comm, nullptr), comm);
+        must(comm, hkt_broadcast(x.data(), x.data(), x.size(), HKT_FLOAT32, rank, comm, nullptr));
         expect(hkt_barrier(comm) == HKT_ERROR_MISMATCH, error_of(comm));
         const std::string text = error_of(comm);
         for (const char* part : {"ranks 0 and 1 started different operations", "barrier #1 (2 ranks)"})
@@ -444,13 +425,13 @@ TEST_CASE("after a kill every call says so, everywhere, long before a heartbeat 
 
 TEST_CASE("threads may share a communicator") {
     const auto outcomes = run_ranks({2}, [](int rank) {
-        const Comm comm;
+        const JoinedComm comm;
         std::vector<std::int64_t> data(3000, rank + 1);
         std::vector<hkt_request*> requests(30);
         std::vector<std::vector<std::int64_t>> results(30, std::vector<std::int64_t>(3000));
         for (int i = 0; i < 30; ++i)
-            must(hkt_all_reduce(data.data(), results[i].data(), 3000, HKT_INT64, HKT_SUM, comm, &requests[i]),
-                 comm);
+            must(comm, hkt_all_reduce(data.data(), results[i].data(), 3000, HKT_INT64, HKT_SUM, comm,
+                                      &requests[i]));
         std::vector<std::thread> threads;
         std::array<hkt_status, 30> statuses{};
         for (int t = 0; t < 3; ++t)
@@ -459,7 +440,7 @@ TEST_CASE("threads may share a communicator") {
             });
         for (auto& thread : threads) thread.join();
         for (int i = 0; i < 30; ++i) {
-            must(statuses[i], comm);
+            must(comm, statuses[i]);
             for (const auto value : results[i]) expect(value == 3, "a sum is wrong");
         }
     });
@@ -486,12 +467,12 @@ TEST_CASE("the library shows hkt_ symbols of version HOCKET_0.1 and no others") 
 TEST_CASE(
     "a recording of the last operations, beside a thread that waits; a monitored barrier that all come to") {
     const auto outcomes = run_ranks({2}, [](int rank) {
-        Comm comm;
+        JoinedComm comm;
         std::vector<float> data(100);
-        must(hkt_all_reduce(data.data(), data.data(), 100, HKT_FLOAT32, HKT_MAX, comm, nullptr), comm);
+        must(comm, hkt_all_reduce(data.data(), data.data(), 100, HKT_FLOAT32, HKT_MAX, comm, nullptr));
         const std::string path = "/tmp/hocket-capi-test-" + std::to_string(getpid()) + ".json";
         const auto dumped = [&] {
-            must(hkt_comm_dump(comm, path.c_str()), comm);
+            must(comm, hkt_comm_dump(comm, path.c_str()));
             const std::string text = read_file(path);
             std::remove(path.c_str());
             return text;
@@ -499,10 +480,10 @@ TEST_CASE(
         if (rank == 0) {
             // The other rank answers only after it was seen that this one waits.
             std::thread waiting(
-                [&] { must(hkt_recv(data.data(), 100, HKT_FLOAT32, 1, 5, comm, nullptr), comm); });
+                [&] { must(comm, hkt_recv(data.data(), 100, HKT_FLOAT32, 1, 5, comm, nullptr)); });
             std::string text;
             while (text.find("rank 1 has not sent it") == std::string::npos) text = dumped();
-            must(hkt_send(data.data(), 1, HKT_FLOAT32, 1, 6, comm, nullptr), comm);
+            must(comm, hkt_send(data.data(), 1, HKT_FLOAT32, 1, 6, comm, nullptr));
             waiting.join();
             for (const char* part : {"\"collective\": \"all_reduce\"", "\"op\": \"max\"", "\"count\": 100",
                                      "\"tag\": 5", "\"waits_for\": 1"})
@@ -510,29 +491,29 @@ TEST_CASE(
             expect(hkt_comm_dump(comm, "/nonexistent/x") == HKT_ERROR_IO, "a folder that is not there");
             expect(hkt_comm_dump(comm, "") == HKT_ERROR_INVALID_ARGUMENT, "no path");
         } else {
-            must(hkt_recv(data.data(), 1, HKT_FLOAT32, 0, 6, comm, nullptr), comm);
-            must(hkt_send(data.data(), 100, HKT_FLOAT32, 0, 5, comm, nullptr), comm);
+            must(comm, hkt_recv(data.data(), 1, HKT_FLOAT32, 0, 6, comm, nullptr));
+            must(comm, hkt_send(data.data(), 100, HKT_FLOAT32, 0, 5, comm, nullptr));
         }
         expect(dumped().find("in flight") == std::string::npos, "all have ended");
-        for (int i = 0; i < 50; ++i) must(hkt_barrier_monitored(comm, 30000), comm);
+        for (int i = 0; i < 50; ++i) must(comm, hkt_barrier_monitored(comm, 30000));
         expect(hkt_barrier_monitored(comm, 0) == HKT_ERROR_INVALID_ARGUMENT, "no time");
-        must(hkt_barrier(comm), comm);
+        must(comm, hkt_barrier(comm));
     });
     CHECK(problems(outcomes) == "");
-    const Comm single(alone());
+    const JoinedComm single{alone()};
     CHECK(hkt_barrier_monitored(single, 1) == HKT_SUCCESS);
 }
 
 TEST_CASE("a rank that waits in a monitored barrier moves what others need of it") {
     const auto outcomes = run_ranks({2, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}}, [](int rank) {
-        Comm comm;
+        JoinedComm comm;
         std::vector<float> data(1 << 20, 1.0f);
         hkt_request* request = nullptr;
-        must(hkt_all_reduce(data.data(), data.data(), data.size(), HKT_FLOAT32, HKT_SUM, comm, &request),
-             comm);
-        if (rank == 1) must(hkt_wait(request), comm);  // needs all of rank 0's messages
-        must(hkt_barrier_monitored(comm, 30000), comm);
-        if (rank == 0) must(hkt_wait(request), comm);
+        must(comm,
+             hkt_all_reduce(data.data(), data.data(), data.size(), HKT_FLOAT32, HKT_SUM, comm, &request));
+        if (rank == 1) must(comm, hkt_wait(request));  // needs all of rank 0's messages
+        must(comm, hkt_barrier_monitored(comm, 30000));
+        if (rank == 0) must(comm, hkt_wait(request));
         expect(data[data.size() - 1] == 2.0f, "the sum");
     });
     CHECK(problems(outcomes) == "");
@@ -541,20 +522,20 @@ TEST_CASE("a rank that waits in a monitored barrier moves what others need of it
 TEST_CASE("shared memory is allocated, registered and given back, alone and among ranks") {
     for (const int ranks : {1, 3}) {
         const auto outcomes = run_ranks({ranks}, [ranks](int rank) {
-            const Comm comm;
+            const JoinedComm comm;
             constexpr std::size_t count = 100'003, bytes = count * sizeof(float);
             void* allocated = nullptr;
-            must(hkt_mem_alloc(comm, bytes, &allocated), comm);
+            must(comm, hkt_mem_alloc(comm, bytes, &allocated));
             expect(reinterpret_cast<std::uintptr_t>(allocated) % 4096 == 0, "it is not page-aligned");
             std::vector<float> plain(count);
             auto* shared = static_cast<float*>(allocated);
             for (int round = 0; round < 3; ++round) {
                 // The second round with the plain buffer registered, the third as it was.
-                if (round == 1) must(hkt_mem_register(comm, plain.data(), bytes), comm);
-                if (round == 2) must(hkt_mem_deregister(comm, plain.data()), comm);
+                if (round == 1) must(comm, hkt_mem_register(comm, plain.data(), bytes));
+                if (round == 2) must(comm, hkt_mem_deregister(comm, plain.data()));
                 for (std::size_t i = 0; i < count; ++i)
                     shared[i] = static_cast<float>(rank + round) + static_cast<float>(i % 7);
-                must(hkt_all_reduce(shared, plain.data(), count, HKT_FLOAT32, HKT_SUM, comm, nullptr), comm);
+                must(comm, hkt_all_reduce(shared, plain.data(), count, HKT_FLOAT32, HKT_SUM, comm, nullptr));
                 for (std::size_t i = 0; i < count; ++i) {
                     float want = 0;
                     for (int r = 0; r < ranks; ++r)
@@ -563,15 +544,15 @@ TEST_CASE("shared memory is allocated, registered and given back, alone and amon
                         return expect(false, "a wrong sum in round " + std::to_string(round));
                 }
             }
-            must(hkt_mem_free(comm, allocated), comm);
-            must(hkt_mem_free(comm, nullptr), comm);
+            must(comm, hkt_mem_free(comm, allocated));
+            must(comm, hkt_mem_free(comm, nullptr));
         });
         CHECK(problems(outcomes) == "");
     }
 }
 
 TEST_CASE("memory that is not what it should be is refused in words") {
-    const Comm comm(alone());
+    const JoinedComm comm{alone()};
     void* memory = &memory;
     CHECK(hkt_mem_alloc(comm, 0, &memory) == HKT_SUCCESS);
     CHECK(memory == nullptr);
@@ -589,7 +570,7 @@ TEST_CASE("memory that is not what it should be is refused in words") {
 }
 
 TEST_CASE("texts can be read by everyone, whatever bytes a name has") {
-    const Comm comm(alone());
+    const JoinedComm comm{alone()};
     hkt_plan* plan = nullptr;
     hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
     options.schedule = "ri\xffng\x1b[31m\xe2\x82";
@@ -601,7 +582,7 @@ TEST_CASE("texts can be read by everyone, whatever bytes a name has") {
 }
 
 TEST_CASE("a second wait for a request says what is wrong with it") {
-    const Comm comm(alone());
+    const JoinedComm comm{alone()};
     float data[10] = {};
     hkt_request* request = nullptr;
     REQUIRE(hkt_all_reduce(data, data, 10, HKT_FLOAT32, HKT_SUM, comm, &request) == HKT_SUCCESS);
@@ -612,9 +593,9 @@ TEST_CASE("a second wait for a request says what is wrong with it") {
 
 TEST_CASE("a plan tells which schedule it takes for a count, and why") {
     const auto outcomes = run_ranks({4}, [](int) {
-        const Comm comm;
+        const JoinedComm comm;
         hkt_plan* plan = nullptr;
-        must(hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, nullptr, &plan), comm);
+        must(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, nullptr, &plan));
         const std::string small = hkt_plan_schedule(plan, 1), large = hkt_plan_schedule(plan, 1 << 20);
         expect(small.rfind("exchange\n", 0) == 0, small);
         expect(large.rfind("direct\n", 0) == 0, large);
@@ -668,7 +649,7 @@ TEST_CASE("a NaN stays a NaN with every executor, type and operator, and all els
     constexpr std::size_t count = 777;
     for (const char* provider : {"", "tcp"}) {
         const auto outcomes = run_ranks({3, {{"HOCKET_PROVIDER_FOR_ALL", provider}}}, [](int) {
-            const Comm comm;
+            const JoinedComm comm;
             const int rank = hkt_comm_rank(comm);
             for (const FloatBits& type : float_types)
                 for (const hkt_op op : {HKT_SUM, HKT_PRODUCT, HKT_MAX, HKT_MIN, HKT_AVERAGE}) {
@@ -682,10 +663,10 @@ TEST_CASE("a NaN stays a NaN with every executor, type and operator, and all els
                         options.executor = executor;
                         options.schedule = "exchange";
                         hkt_plan* plan = nullptr;
-                        must(hkt_plan_create(comm, HKT_ALL_REDUCE, type.type, op, &options, &plan), comm);
+                        must(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, type.type, op, &options, &plan));
                         const auto& own = inputs[static_cast<std::size_t>(rank)];
                         auto& result = results.emplace_back(own.size());
-                        must(hkt_plan_start(plan, own.data(), result.data(), count, nullptr), comm);
+                        must(comm, hkt_plan_start(plan, own.data(), result.data(), count, nullptr));
                         hkt_plan_destroy(plan);
                         std::size_t nans = 0;
                         for (std::size_t i = 0; i < count; ++i) {

@@ -39,6 +39,13 @@ inline void must(hkt_comm* comm, hkt_status status) {
     if (status != HKT_SUCCESS) throw std::runtime_error(hkt_comm_last_error(comm));
 }
 
+// The communicator of the ranks that give this color.
+inline Comm split(hkt_comm* comm, std::int32_t color, std::int32_t key = 0) {
+    hkt_comm* group = nullptr;
+    must(comm, hkt_comm_split(comm, color, key, &group));
+    return Comm(group);
+}
+
 // The text of a call that has to fail so.
 inline std::string failure_of(hkt_comm* comm, hkt_status status, hkt_status expected) {
     expect(status == expected, std::string("expected ") + hkt_error_string(expected) + ", got " +

@@ -46,7 +46,7 @@ struct Part {
     std::size_t end(std::size_t count) const { return (number + 1) * count / parts; }
 };
 
-struct Sparse {
+struct Selection {
     std::vector<std::size_t> indices;
     Values values;
 };
@@ -54,7 +54,7 @@ struct Sparse {
 struct RankState {
     std::map<std::string, Values> buffers;  // each as long as x; only the rank's part counts
     std::map<std::string, Part> parts;      // of each buffer
-    std::map<std::string, std::map<std::size_t, Sparse>> selections;  // by name and rank
+    std::map<std::string, std::map<std::size_t, Selection>> selections;  // by name and rank
     std::map<std::string, std::map<std::size_t, double>> sums;
 };
 
@@ -86,8 +86,8 @@ struct Expression {
 };
 
 // The k of the largest magnitude; of those that tie for the last places, the run that the rank's draw begins.
-std::vector<std::size_t> largest(const Values& x, std::size_t begin, std::size_t end, std::size_t k,
-                                 const hocket::kernels::Draw& draw) {
+std::vector<std::size_t> indices_of_largest(const Values& x, std::size_t begin, std::size_t end,
+                                            std::size_t k, const hocket::kernels::Draw& draw) {
     std::vector<std::size_t> order(end - begin);
     std::iota(order.begin(), order.end(), begin);
     std::stable_sort(order.begin(), order.end(),
@@ -316,7 +316,7 @@ class Generator {
             Values arrived(piece.size(), 0.0);
             if (form == Form::largest) {
                 const std::size_t k = hocket::kernels::selected_of(piece.size(), 0.25);
-                for (const std::size_t i : largest(piece, 0, piece.size(), k, {0, 0, first}))
+                for (const std::size_t i : indices_of_largest(piece, 0, piece.size(), k, {0, 0, first}))
                     arrived[i] = piece[i];
                 return arrived;
             }
@@ -435,9 +435,9 @@ class Generator {
                 const Part part = rank.parts.at(e);
                 const std::size_t begin = part.begin(world.count), end = part.end(world.count);
                 const Values& x = rank.buffers.at(e);
-                Sparse chosen;
-                chosen.indices = largest(x, begin, end, hocket::kernels::selected_of(end - begin, 0.25),
-                                         {0, world.start, r});
+                Selection chosen;
+                chosen.indices = indices_of_largest(
+                    x, begin, end, hocket::kernels::selected_of(end - begin, 0.25), {0, world.start, r});
                 for (const std::size_t i : chosen.indices) chosen.values.push_back(x[i]);
                 rank.selections[s] = {{r, std::move(chosen)}};
             }
@@ -473,7 +473,7 @@ class Generator {
 
 // ---- Running them ------------------------------------------------------------------------------
 
-double input(std::size_t rank, std::size_t start, std::size_t i) {
+double whole_input(std::size_t rank, std::size_t start, std::size_t i) {
     return static_cast<double>((i * 7 + rank * 5 + start * 3 + i * i % 5) % 13) - 6;
 }
 double further(std::size_t i) {
@@ -496,7 +496,7 @@ std::vector<std::vector<Values>> meaning(const Schedule& schedule, const Sizes& 
             RankState& rank = world.ranks[r];
             Values x(sizes.count), w(sizes.count);
             for (std::size_t i = 0; i < sizes.count; ++i) {
-                x[i] = input(r, world.start, i);
+                x[i] = whole_input(r, world.start, i);
                 w[i] = further(i);
             }
             rank.buffers["x"] = x;
@@ -510,7 +510,7 @@ std::vector<std::vector<Values>> meaning(const Schedule& schedule, const Sizes& 
     return results;
 }
 
-struct Tally {
+struct Coverage {
     int accepted = 0, refused = 0, with_state = 0, with_selection = 0, with_sums = 0, with_largest = 0,
         packed = 0, largest = 0, kept = 0;
 };
@@ -538,7 +538,7 @@ bool run_one(hkt_comm* comm, std::size_t rank, const std::string& path, const Sc
     with.buffers = buffers;
     with.buffer_count = 1;
     for (std::size_t start = 0; start < starts; ++start) {
-        for (std::size_t i = 0; i < sizes.count; ++i) x[i] = static_cast<float>(input(rank, start, i));
+        for (std::size_t i = 0; i < sizes.count; ++i) x[i] = static_cast<float>(whole_input(rank, start, i));
         const hkt_status status = hkt_plan_start_with(plan, x.data(), y.data(), sizes.count, &with, nullptr);
         expect(status == HKT_SUCCESS, hkt_comm_last_error(comm));
         for (std::size_t i = 0; i < sizes.count; ++i) {
@@ -565,7 +565,7 @@ TEST_CASE("random schedules that are accepted give what their statements say, on
         const char *hosts, *topology;
         std::size_t inner, outer;
     };
-    auto* const tally = static_cast<Tally*>(shared_memory(sizeof(Tally)));
+    auto* const tally = static_cast<Coverage*>(shared_memory(sizeof(Coverage)));
     for (const Place& place : {Place{"aaa", "3", 3, 1}, Place{"aabb", "2x2", 2, 2},
                                Place{"aaaa", "2x2", 2, 2}, Place{"ab", "1x2", 1, 2}}) {
         const TemporaryFolder folder;

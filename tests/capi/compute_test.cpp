@@ -17,6 +17,8 @@
 #include "runtime/base/half.hpp"
 #include "runtime/compute/kernels/selection.hpp"
 #include "tests/capi/comm.hpp"
+#include "tests/capi/computing.hpp"
+#include "tests/capi/plan.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
@@ -25,11 +27,6 @@ using namespace hocket::test;
 using Catch::Contains;
 
 namespace {
-
-struct DestroyPlan {
-    void operator()(hkt_plan* plan) const { hkt_plan_destroy(plan); }
-};
-using Plan = std::unique_ptr<hkt_plan, DestroyPlan>;
 
 Plan plan_of(hkt_comm* comm, const std::string& schedule, hkt_type type = HKT_FLOAT32,
              const std::vector<std::size_t>& tensors = {}, hkt_collective collective = HKT_ALL_REDUCE,
@@ -55,42 +52,13 @@ hkt_status start(hkt_plan* plan, const void* send, void* recv, std::size_t count
     return hkt_plan_start_with(plan, send, recv, count, &options, request);
 }
 
-// Ranks in memory, between hosts, and both. "aabb": four ranks, two on each of two hosts.
-void on_hosts(const std::string& hosts, const std::string& topology,
-              const std::function<void(hkt_comm*, int rank)>& body) {
-    const auto outcomes = run_ranks({static_cast<int>(hosts.size()), {}, 180}, [&](int rank) {
-        setenv("HOCKET_HOST_ID", hosts.substr(static_cast<std::size_t>(rank), 1).c_str(), 1);
-        hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
-        options.topology = topology.empty() ? nullptr : topology.c_str();
-        body(join(&options).get(), rank);
-    });
-    INFO(hosts << " " << topology);
-    CHECK(problems(outcomes) == "");
-}
-
-// Numbers that look random, none of them twice with the same magnitude in one list.
-float input(int rank, int step, std::size_t i) {
-    std::uint64_t bits =
-        (static_cast<std::uint64_t>(rank) * 1000 + static_cast<std::uint64_t>(step)) << 32 | i;
-    bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9;
-    bits = (bits ^ bits >> 27) * 0x94d049bb133111eb;
-    bits ^= bits >> 31;
-    const float size = std::exp(static_cast<float>(bits >> 40) / static_cast<float>(1 << 22) - 2);
-    return bits & 1 ? size : -size;
-}
-
 // ---- What the schedules mean -------------------------------------------------------------------
-
-// A type's numbers as floats.
-template <typename T>
-float rounded(float value) {
-    return static_cast<float>(static_cast<T>(value));
-}
 
 template <typename T>
 std::vector<float> inputs(int rank, int step, std::size_t count) {
     std::vector<float> x(count);
-    for (std::size_t i = 0; i < count; ++i) x[i] = rounded<T>(input(rank, step, i));
+    for (std::size_t i = 0; i < count; ++i)
+        x[i] = rounded<T>(scrambled_input(static_cast<std::size_t>(rank), static_cast<std::size_t>(step), i));
     return x;
 }
 
@@ -323,7 +291,8 @@ TEST_CASE("each element is calculated as the schedule says, with parameters, sta
                 for (const std::size_t count : {0, 1, 5, 3000}) {
                     const Plan plan = plan_of(comm, file.schedule(name));
                     std::vector<float> v(count, 0.0f), w(count);
-                    for (std::size_t i = 0; i < count; ++i) w[i] = i % 5 == 0 ? 0.0f : input(99, 0, i);
+                    for (std::size_t i = 0; i < count; ++i)
+                        w[i] = i % 5 == 0 ? 0.0f : scrambled_input(99, 0, i);
                     for (int step = 0; step < 3; ++step) {
                         const double rate = 0.125 * (step + 1);
                         // Sums of these are exact.
@@ -632,7 +601,9 @@ TEST_CASE("a job of another size takes over all that was not sent yet") {
         std::vector<float> x(resharded_count), y(resharded_count);
         for (int step = 0; step < 3; ++step) {
             // Whole numbers: no sum of them is rounded.
-            for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::floor(input(rank, step, i) * 64);
+            for (std::size_t i = 0; i < x.size(); ++i)
+                x[i] = std::floor(
+                    scrambled_input(static_cast<std::size_t>(rank), static_cast<std::size_t>(step), i) * 64);
             must(comm, hkt_plan_start(plan.get(), x.data(), y.data(), x.size(), nullptr));
         }
         slots.put(rank, saved_state(comm, plan.get()));

@@ -7,12 +7,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <string>
 #include <vector>
 
+#include "tests/capi/refused.hpp"
 #include "tests/support/test.hpp"
 
-using Catch::Contains;
+using hocket::test::refused;
 
 namespace {
 
@@ -29,12 +29,6 @@ Selection select(const std::vector<float>& x, std::size_t k, const hkt_topk_opti
     found.status = hkt_topk(x.data(), x.size(), HKT_FLOAT32, k, options, found.values.data(),
                             found.indices.data(), &found.count, &found.non_finite);
     return found;
-}
-
-void refused(hkt_status status, const std::string& words) {
-    INFO(hkt_last_error());
-    CHECK(status == HKT_ERROR_INVALID_ARGUMENT);
-    CHECK_THAT(hkt_last_error(), Contains(words));
 }
 
 }  // namespace

@@ -28,13 +28,13 @@ using Catch::Contains;
 namespace {
 
 // Sizes around those at which messages take another path, and one larger than the data in flight.
-constexpr std::size_t sizes[] = {0, 1, 3999, 4000, 4001, 16384, 16385, 100'003, 3'000'001};
+constexpr std::size_t message_sizes[] = {0, 1, 3999, 4000, 4001, 16384, 16385, 100'003, 3'000'001};
 
 }  // namespace
 
 TEST_CASE("a message arrives whole, of any size, waited for at once or by a request, from all to all") {
     on_every_way(4, [](const Talk& talk) {
-        for (const std::size_t bytes : sizes)
+        for (const std::size_t bytes : message_sizes)
             for (int from = 0; from < talk.ranks; ++from)
                 for (int to = 0; to < talk.ranks; ++to) {
                     if (from == to) continue;
@@ -43,7 +43,7 @@ TEST_CASE("a message arrives whole, of any size, waited for at once or by a requ
                         expect(talk.receive(bytes, from, 5) == contents(bytes, from, to, 5),
                                "another message");
                 }
-        for (const std::size_t bytes : sizes) {
+        for (const std::size_t bytes : message_sizes) {
             std::vector<Bytes> sent, got(static_cast<std::size_t>(talk.ranks), Bytes(bytes));
             std::vector<hkt_request*> requests;
             for (int peer = 0; peer < talk.ranks; ++peer) {
@@ -148,7 +148,7 @@ TEST_CASE("short messages are buffered, so that their sends end before the recei
 TEST_CASE("a rank sends to itself") {
     const Comm comm = alone();
     const Talk talk{comm.get()};
-    for (const std::size_t bytes : sizes) {
+    for (const std::size_t bytes : message_sizes) {
         const Bytes first = contents(bytes, 0, 0, 1), second = contents(bytes, 0, 0, 2);
         Bytes got_first(bytes), got_second(bytes);
         hkt_request* requests[] = {talk.start_send(first, 0, 3), talk.start_receive(got_first, 0, 3),

@@ -62,7 +62,7 @@ void in_every_placement(const std::function<void(hkt_comm*)>& body) {
 // Multiples of 1/4 so small that no type rounds the result of drift for up to four of them, in any order of
 // steps. The largest magnitude is often met twice, with different signs: then it matters which one comes
 // first.
-float input(int rank, std::size_t i) {
+float operand(int rank, std::size_t i) {
     const auto whole = static_cast<int>((i * 5 + static_cast<std::size_t>(rank) * 3) % 7) - 3;
     return static_cast<float>(whole) * 4;
 }
@@ -79,8 +79,8 @@ float drift(float x, float y) {
 }
 
 float folded(Fold fold, int ranks, std::size_t i) {
-    float result = input(0, i);
-    for (int rank = 1; rank < ranks; ++rank) result = fold(result, input(rank, i));
+    float result = operand(0, i);
+    for (int rank = 1; rank < ranks; ++rank) result = fold(result, operand(rank, i));
     return result;
 }
 
@@ -108,14 +108,14 @@ struct Type<hocket::BFloat16> {
     static constexpr hkt_type value = HKT_BFLOAT16;
 };
 
-enum class Way { function, request, jit_plan, interpreter_plan };
+enum class CallWay { function, request, jit_plan, interpreter_plan };
 
-hkt_status call(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op op, Way way,
+hkt_status call(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op op, CallWay way,
                 const void* send, void* recv, std::size_t count) {
-    if (way == Way::jit_plan || way == Way::interpreter_plan) {
+    if (way == CallWay::jit_plan || way == CallWay::interpreter_plan) {
         hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
         const bool has_jit = std::string(hkt_comm_info(comm, "executor")) == "jit";
-        options.executor = way == Way::jit_plan && has_jit ? HKT_EXECUTOR_JIT : HKT_EXECUTOR_INTERPRETER;
+        options.executor = way == CallWay::jit_plan && has_jit ? HKT_EXECUTOR_JIT : HKT_EXECUTOR_INTERPRETER;
         hkt_plan* plan = nullptr;
         must(comm, hkt_plan_create(comm, collective, type, op, &options, &plan));
         const hkt_status status = hkt_plan_start(plan, send, recv, count, nullptr);
@@ -123,7 +123,7 @@ hkt_status call(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op
         return status;
     }
     hkt_request* request = nullptr;
-    hkt_request** const place = way == Way::request ? &request : nullptr;
+    hkt_request** const place = way == CallWay::request ? &request : nullptr;
     const hkt_status status =
         collective == HKT_ALL_REDUCE ? hkt_all_reduce(send, recv, count, type, op, comm, place)
         : collective == HKT_REDUCE   ? hkt_reduce(send, recv, count, type, op, 0, comm, place)
@@ -132,14 +132,14 @@ hkt_status call(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op
 }
 
 template <typename T>
-void check(hkt_comm* comm, const std::string& name, Fold fold, hkt_collective collective, Way way,
-           std::size_t count) {
+void check_operator(hkt_comm* comm, const std::string& name, Fold fold, hkt_collective collective,
+                    CallWay way, std::size_t count) {
     const int rank = hkt_comm_rank(comm), ranks = hkt_comm_size(comm);
     const bool scatters = collective == HKT_REDUCE_SCATTER;
     const std::size_t whole = scatters ? static_cast<std::size_t>(ranks) * count : count,
                       begin = scatters ? static_cast<std::size_t>(rank) * count : 0;
     std::vector<T> send(whole), recv(count);
-    for (std::size_t i = 0; i < whole; ++i) send[i] = static_cast<T>(input(rank, i));
+    for (std::size_t i = 0; i < whole; ++i) send[i] = static_cast<T>(operand(rank, i));
     const hkt_op op = made(comm, name);
     must(comm, call(comm, collective, Type<T>::value, op, way, send.data(), recv.data(), count));
     must(comm, hkt_op_destroy(op, comm));
@@ -160,9 +160,10 @@ void check_type(hkt_comm* comm, const OperatorFile& file) {
                                                 : std::vector<std::size_t>{1999};
     for (const auto& [name, fold] : folds)
         for (const hkt_collective collective : {HKT_ALL_REDUCE, HKT_REDUCE_SCATTER, HKT_REDUCE})
-            for (const Way way : {Way::function, Way::request, Way::jit_plan, Way::interpreter_plan})
+            for (const CallWay way :
+                 {CallWay::function, CallWay::request, CallWay::jit_plan, CallWay::interpreter_plan})
                 for (const std::size_t count : counts)
-                    check<T>(comm, file.named(name), fold, collective, way, count);
+                    check_operator<T>(comm, file.named(name), fold, collective, way, count);
 }
 
 // The error for a name, of a rank alone.
@@ -198,7 +199,7 @@ TEST_CASE("pieces of different counts are combined by an operator of a schedule 
             whole += counts[static_cast<std::size_t>(other)];
         }
         std::vector<float> send(whole), recv(counts[static_cast<std::size_t>(rank)]);
-        for (std::size_t i = 0; i < whole; ++i) send[i] = input(rank, i);
+        for (std::size_t i = 0; i < whole; ++i) send[i] = operand(rank, i);
         must(comm, hkt_reduce_scatter_v(send.data(), recv.data(), counts.data(), HKT_FLOAT32,
                                         made(comm, file.named("drift")), comm, nullptr));
         for (std::size_t i = 0; i < recv.size(); ++i)

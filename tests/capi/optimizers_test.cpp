@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <limits>
 #include <random>
-#include <string>
 #include <vector>
 
+#include "tests/capi/refused.hpp"
 #include "tests/support/test.hpp"
 
 using Catch::Contains;
+using hocket::test::refused;
 
 namespace {
 
@@ -55,12 +56,6 @@ struct Model {
                         HKT_FLOAT32, rate, step, options, &skipped);
     }
 };
-
-void refused(hkt_status status, const std::string& words) {
-    INFO(hkt_last_error());
-    CHECK(status == HKT_ERROR_INVALID_ARGUMENT);
-    CHECK_THAT(hkt_last_error(), Contains(words));
-}
 
 double norm(const std::vector<float>& numbers) {
     double sum = 0;

@@ -1,7 +1,6 @@
 // Collectives that schedule files define, as an embedder calls them.
 #include <hocket.h>
 
-#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <numeric>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "tests/capi/comm.hpp"
+#include "tests/capi/values.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
@@ -19,15 +19,6 @@ using Catch::Contains;
 namespace {
 
 constexpr int ranks = 4;
-constexpr std::int32_t untouched = -77;
-using Values = std::vector<std::int32_t>;
-
-Values input(int rank, std::size_t count) {
-    Values values(count);
-    for (std::size_t i = 0; i < count; ++i)
-        values[i] = static_cast<std::int32_t>(i * 31) + (rank + 1) * 1'000'003;
-    return values;
-}
 
 class Plan {
   public:

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/capi/comm.hpp"
+#include "tests/capi/computing.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/long_form.hpp"
 #include "tests/support/packed.hpp"
@@ -44,10 +45,10 @@ struct Topology {
     }
 };
 
-enum class Way { scatter, gather, reduce };  // reduce_scatter, all_gather, all_reduce
+enum class Movement { scatter, gather, reduce };  // reduce_scatter, all_gather, all_reduce
 
 struct Statement {
-    Way way = Way::scatter;
+    Movement way = Movement::scatter;
     int level = 0;
     bool is_packed = false, keeps = false;
     std::optional<WireFormat> format = {};  // of packed values; none: the largest elements
@@ -55,30 +56,30 @@ struct Statement {
     std::string text = {};
 };
 
-struct Schedule {
+struct PackedSchedule {
     std::vector<Statement> statements;
     std::string text;
 };
 
-class Generator {
+class PackedGenerator {
   public:
-    Generator(unsigned seed, const Topology& topology) : random_(seed), topology_(topology) {}
+    PackedGenerator(unsigned seed, const Topology& topology) : random_(seed), topology_(topology) {}
 
-    Schedule schedule() {
-        Schedule made;
+    PackedSchedule schedule() {
+        PackedSchedule made;
         std::vector<int> levels{2};
         if (topology_.outer > 1 && below(3) > 0) levels = below(2) ? std::vector{0, 1} : std::vector{1, 0};
         std::vector<int> scattered;
         for (const int level : levels) {
             if (below(4) == 0) {
-                add(made, Way::reduce, level);
+                add(made, Movement::reduce, level);
                 continue;
             }
-            add(made, Way::scatter, level);
+            add(made, Movement::scatter, level);
             scattered.push_back(level);
         }
         std::reverse(scattered.begin(), scattered.end());
-        for (const int level : scattered) add(made, Way::gather, level);
+        for (const int level : scattered) add(made, Movement::gather, level);
         bool is_lossy = false;  // what a state kept before may be left out later
         for (const Statement& statement : made.statements)
             is_lossy |= statement.is_packed && !statement.format && !statement.keeps;
@@ -107,13 +108,13 @@ class Generator {
         return format.text();
     }
 
-    void add(Schedule& made, Way way, int level) {
-        Statement statement{way, level, way == Way::reduce || below(5) > 0};
+    void add(PackedSchedule& made, Movement way, int level) {
+        Statement statement{way, level, way == Movement::reduce || below(5) > 0};
         const std::string over = level == 2 ? "world" : "levels[" + std::to_string(level) + "]";
         const std::string state = "e" + std::to_string(made.statements.size());
         static const char* const names[] = {"reduce_scatter", "all_gather", "all_reduce"};
         statement.text = std::string("    ") + names[static_cast<int>(way)] + " x over " + over;
-        if (way == Way::gather) {
+        if (way == Movement::gather) {
             static const char* const algorithms[] = {"", " using ring", " using direct"};
             statement.text += algorithms[below(3)];
         }
@@ -122,7 +123,7 @@ class Generator {
             statement.keeps = below(2) == 0;
             if (statement.keeps)
                 statement.text = "    state " + state + " like x\n" + statement.text + " keeping " + state;
-        } else if (way == Way::scatter) {
+        } else if (way == Movement::scatter) {
             statement.text += " using direct";  // adds in the order of ranks
         }
         statement.text += "\n";
@@ -135,25 +136,11 @@ class Generator {
 
 // ---- What a schedule means ---------------------------------------------------------------------
 
-template <typename T>
-float rounded(float value) {
-    return static_cast<float>(static_cast<T>(value));
-}
-
-float input(std::size_t rank, std::size_t start, std::size_t i) {
-    std::uint64_t bits = (rank * 1000 + start) << 32 | i;
-    bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9;
-    bits = (bits ^ bits >> 27) * 0x94d049bb133111eb;
-    bits ^= bits >> 31;
-    const float size = std::exp(static_cast<float>(bits >> 40) / static_cast<float>(1 << 22) - 2);
-    return bits & 1 ? size : -size;
-}
-
 // All ranks, in step. T: the type of x.
 template <typename T>
 class Meaning {
   public:
-    Meaning(const Schedule& schedule, const Topology& topology, std::size_t count)
+    Meaning(const PackedSchedule& schedule, const Topology& topology, std::size_t count)
         : schedule_(schedule), topology_(topology), count_(count), states_(schedule.statements.size()) {
         for (auto& state : states_)
             state.assign(static_cast<std::size_t>(topology.ranks()), std::vector<float>(count, 0.0f));
@@ -164,7 +151,8 @@ class Meaning {
         parts_.assign(static_cast<std::size_t>(topology_.ranks()), {0, 1});
         for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
             std::vector<float>& x = x_.emplace_back();
-            for (std::size_t i = 0; i < count_; ++i) x.push_back(rounded<T>(input(rank, number, i)));
+            for (std::size_t i = 0; i < count_; ++i)
+                x.push_back(rounded<T>(scrambled_input(rank, number, i)));
         }
         for (std::size_t s = 0; s < schedule_.statements.size(); ++s)
             run(schedule_.statements[s], states_[s]);
@@ -208,13 +196,13 @@ class Meaning {
     void run(const Statement& statement, std::vector<std::vector<float>>& state) {
         const int size = topology_.size(statement.level);
         if (size == 1) return;
-        const auto all = sent(statement, statement.way == Way::scatter ? size : 1, state);
+        const auto all = sent(statement, statement.way == Movement::scatter ? size : 1, state);
         for (int rank = 0; rank < topology_.ranks(); ++rank) {
             Part& part = parts_[static_cast<std::size_t>(rank)];
             std::vector<float>& x = x_[static_cast<std::size_t>(rank)];
             const std::vector<int> group = topology_.group(rank, statement.level);
-            if (statement.way != Way::gather) {
-                if (statement.way == Way::scatter)
+            if (statement.way != Movement::gather) {
+                if (statement.way == Movement::scatter)
                     part = within(part, topology_.member(rank, statement.level), size);
                 for (std::size_t i = begin(part); i < end(part); ++i) {
                     float sum = 0;
@@ -235,7 +223,7 @@ class Meaning {
         }
     }
 
-    const Schedule& schedule_;
+    const PackedSchedule& schedule_;
     Topology topology_;
     std::size_t count_;
     std::vector<std::vector<std::vector<float>>> states_;  // by statement, rank and element
@@ -246,8 +234,8 @@ class Meaning {
 // ---- Running it --------------------------------------------------------------------------------
 
 template <typename T>
-void check(hkt_comm* comm, int rank, const std::string& path, const Schedule& schedule,
-           const Topology& topology, hkt_type type, std::size_t count, unsigned seed) {
+void check_packed(hkt_comm* comm, int rank, const std::string& path, const PackedSchedule& schedule,
+                  const Topology& topology, hkt_type type, std::size_t count, unsigned seed) {
     hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
     options.schedule = path.c_str();
     options.executor = seed % 4 == 0 ? HKT_EXECUTOR_INTERPRETER : HKT_EXECUTOR_DEFAULT;
@@ -259,7 +247,7 @@ void check(hkt_comm* comm, int rank, const std::string& path, const Schedule& sc
         const std::vector<float> wanted = meaning.start(start)[static_cast<std::size_t>(rank)];
         std::vector<T> x, y(count);
         for (std::size_t i = 0; i < count; ++i)
-            x.push_back(static_cast<T>(input(static_cast<std::size_t>(rank), start, i)));
+            x.push_back(static_cast<T>(scrambled_input(static_cast<std::size_t>(rank), start, i)));
         T* const result = seed % 3 == 0 ? x.data() : y.data();
         must(comm, hkt_plan_start(plan.get(), x.data(), result, count, nullptr));
         for (std::size_t i = 0; i < count; ++i)
@@ -283,9 +271,9 @@ TEST_CASE("data in narrower formats arrive as their formats say, in every layout
          {Place{"aaa", "3", {3, 1}}, Place{"aabb", "2x2", {2, 2}}, Place{"aaaa", "2x2", {2, 2}},
           Place{"abcd", "4", {4, 1}}, Place{"aabbcc", "2x3", {2, 3}}}) {
         const TemporaryFolder folder;
-        std::vector<Schedule> all;
+        std::vector<PackedSchedule> all;
         for (unsigned seed = 0; seed < schedules; ++seed) {
-            all.push_back(Generator(seed, place.shape).schedule());
+            all.push_back(PackedGenerator(seed, place.shape).schedule());
             std::ofstream(folder.path() + "/" + std::to_string(seed) + ".sched") << all.back().text;
         }
         const std::string hosts = place.hosts;
@@ -299,8 +287,8 @@ TEST_CASE("data in narrower formats arrive as their formats say, in every layout
                 const std::string path = folder.path() + "/" + std::to_string(seed) + ".sched";
                 const std::size_t count = counts[seed % std::size(counts)];
                 const auto with = [&](auto element, hkt_type type) {
-                    check<decltype(element)>(comm.get(), rank, path, all[seed], place.shape, type, count,
-                                             seed);
+                    check_packed<decltype(element)>(comm.get(), rank, path, all[seed], place.shape, type,
+                                                    count, seed);
                 };
                 if (seed % 5 < 3) with(float{}, HKT_FLOAT32);
                 if (seed % 5 == 3) with(hocket::BFloat16{}, HKT_BFLOAT16);
@@ -335,7 +323,7 @@ TEST_CASE("selections that travel like a format are those of the statements that
         for (std::size_t start = 0; start < 4; ++start) {
             std::vector<float> x, results[2];
             for (std::size_t i = 0; i < 30'000; ++i)  // no two are equal
-                x.push_back(input(static_cast<std::size_t>(rank), start, i));
+                x.push_back(scrambled_input(static_cast<std::size_t>(rank), start, i));
             for (std::size_t i = 0; i < 2; ++i) {
                 results[i].resize(x.size());
                 must(comm.get(),
@@ -365,7 +353,7 @@ TEST_CASE("a NaN among the largest elements reaches all ranks, and later starts 
         const std::unique_ptr<hkt_plan, void (*)(hkt_plan*)> plan(made, hkt_plan_destroy);
         for (std::size_t start = 0; start < starts; ++start) {
             std::vector<float> x;
-            for (std::size_t i = 0; i < count; ++i) x.push_back(input(rank, start, i));
+            for (std::size_t i = 0; i < count; ++i) x.push_back(scrambled_input(rank, start, i));
             if (rank == 1 && start == 1) x[10] = std::numeric_limits<float>::infinity();
             must(comm.get(), hkt_plan_start(plan.get(), x.data(), result(start, rank), count, nullptr));
         }
@@ -431,7 +419,7 @@ TEST_CASE("between hosts alone, reduce_scatter and all_gather round what crosses
                 const auto piece_of = [&](std::size_t from, std::size_t piece) {
                     std::vector<float> values;
                     for (std::size_t i = 0; i < count; ++i)
-                        values.push_back(input(from, 0, piece * count + i));
+                        values.push_back(scrambled_input(from, 0, piece * count + i));
                     return values;
                 };
                 const auto run = [&](hkt_collective collective, const std::vector<float>& send,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/capi/comm.hpp"
+#include "tests/capi/values.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
 
@@ -17,8 +18,6 @@ using namespace hocket::test;
 using Catch::Contains;
 
 namespace {
-
-using Values = std::vector<std::int32_t>;
 
 // In every placement of 4 ranks.
 void on_four_ranks(const std::function<void(hkt_comm*)>& body) {

@@ -45,14 +45,14 @@ double factor_of(int rank) {
 }
 
 // Whole numbers so small that no sum of them, multiplied, is rounded by any type that has them.
-std::int64_t input(int rank, std::size_t i) {
+std::int64_t premul_input(int rank, std::size_t i) {
     return static_cast<std::int64_t>((i * 7 + static_cast<std::size_t>(rank)) % 10);
 }
 
 std::int64_t multiplied_sum(int ranks, std::size_t i) {
     std::int64_t sum = 0;
     for (int rank = 0; rank < ranks; ++rank)
-        sum += static_cast<std::int64_t>(factor_of(rank)) * input(rank, i);
+        sum += static_cast<std::int64_t>(factor_of(rank)) * premul_input(rank, i);
     return sum;
 }
 
@@ -93,14 +93,14 @@ class Buffer {
 };
 
 // The way to call a collective: by its function, or by a plan that is made for it.
-enum class Way { function, request, plan };
+enum class CallWay { function, request, plan };
 
-hkt_status call(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op op, Way way,
+hkt_status call(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op op, CallWay way,
                 const void* send, void* recv, std::size_t count) {
     hkt_request* request = nullptr;
-    hkt_request** place = way == Way::request ? &request : nullptr;
+    hkt_request** place = way == CallWay::request ? &request : nullptr;
     hkt_status status = HKT_SUCCESS;
-    if (way == Way::plan) {
+    if (way == CallWay::plan) {
         hkt_plan* plan = nullptr;
         must(comm, hkt_plan_create(comm, collective, type, op, nullptr, &plan));
         status = hkt_plan_start(plan, send, recv, count, nullptr);
@@ -116,7 +116,7 @@ hkt_status call(hkt_comm* comm, hkt_collective collective, hkt_type type, hkt_op
 }
 
 template <typename T>
-void check(hkt_comm* comm, hkt_collective collective, std::size_t count, Way way, bool in_window,
+void check(hkt_comm* comm, hkt_collective collective, std::size_t count, CallWay way, bool in_window,
            bool in_place) {
     const int rank = hkt_comm_rank(comm), ranks = hkt_comm_size(comm);
     const bool scatters = collective == HKT_REDUCE_SCATTER;
@@ -125,7 +125,7 @@ void check(hkt_comm* comm, hkt_collective collective, std::size_t count, Way way
     const bool receives = collective != HKT_REDUCE || rank == 0;
     Buffer<T> from(comm, whole, in_window), to(comm, count, in_window);
     T *send = from.data(), *recv = in_place ? send + begin : to.data();
-    for (std::size_t i = 0; i < whole; ++i) send[i] = static_cast<T>(input(rank, i));
+    for (std::size_t i = 0; i < whole; ++i) send[i] = static_cast<T>(premul_input(rank, i));
     const hkt_op op = premul_sum(comm, factor_of(rank));
     must(comm, call(comm, collective, Type<T>::value, op, way, send, receives ? recv : nullptr, count));
     must(comm, hkt_op_destroy(op, comm));
@@ -138,7 +138,7 @@ void check(hkt_comm* comm, hkt_collective collective, std::size_t count, Way way
                [&] { return what + ": element " + std::to_string(i) + " is wrong"; });
     for (std::size_t i = 0; i < whole; ++i) {
         const bool is_covered = in_place && receives && i >= begin && i < begin + count;
-        expect(is_covered || send[i] == static_cast<T>(input(rank, i)),
+        expect(is_covered || send[i] == static_cast<T>(premul_input(rank, i)),
                [&] { return what + ": send was written to"; });
     }
 }
@@ -147,13 +147,13 @@ template <typename T>
 void check_type(hkt_comm* comm) {
     for (const hkt_collective collective : {HKT_ALL_REDUCE, HKT_REDUCE_SCATTER, HKT_REDUCE})
         for (const std::size_t count : {0, 1, 7, 65'537})
-            for (const Way way : {Way::function, Way::request, Way::plan})
+            for (const CallWay way : {CallWay::function, CallWay::request, CallWay::plan})
                 for (const bool in_window : {false, true})
                     for (const bool in_place : {false, true})
                         check<T>(comm, collective, count, way, in_window, in_place);
 }
 
-void refused(hkt_comm* comm, hkt_status status, const std::string& words) {
+void refused_by(hkt_comm* comm, hkt_status status, const std::string& words) {
     CHECK(status == HKT_ERROR_INVALID_ARGUMENT);
     CHECK_THAT(hkt_comm_last_error(comm), Contains(words));
 }
@@ -181,7 +181,7 @@ TEST_CASE("pieces of different counts are multiplied, too") {
         const std::size_t own = counts[static_cast<std::size_t>(rank)];
         for (const bool in_place : {false, true}) {
             std::vector<double> send(whole), apart(own + 1);
-            for (std::size_t i = 0; i < whole; ++i) send[i] = static_cast<double>(input(rank, i));
+            for (std::size_t i = 0; i < whole; ++i) send[i] = static_cast<double>(premul_input(rank, i));
             double* recv = in_place ? send.data() + begin : apart.data();
             const hkt_op op = premul_sum(comm, factor_of(rank));
             must(comm,
@@ -251,12 +251,14 @@ TEST_CASE("an operator that was made is one as long as it is not destroyed, and 
         CHECK(hkt_op_name(op) == std::string("premul_sum"));
         CHECK(hkt_op_supports(op, HKT_INT8) == 1);
         CHECK(hkt_op_supports(op, HKT_BOOL) == 0);
-        refused(other.get(), all_reduce(op, other.get()), "there is no operator " + std::to_string(op));
-        refused(other.get(), hkt_op_destroy(op, other.get()), "there is no operator " + std::to_string(op));
+        refused_by(other.get(), all_reduce(op, other.get()), "there is no operator " + std::to_string(op));
+        refused_by(other.get(), hkt_op_destroy(op, other.get()),
+                   "there is no operator " + std::to_string(op));
     }
     CHECK(hkt_op_destroy(twice, comm) == HKT_SUCCESS);
-    refused(comm, all_reduce(twice, comm), "of this communicator: it was made for another one, or destroyed");
-    refused(comm, hkt_op_destroy(twice, comm), "destroyed");
+    refused_by(comm, all_reduce(twice, comm),
+               "of this communicator: it was made for another one, or destroyed");
+    refused_by(comm, hkt_op_destroy(twice, comm), "destroyed");
     CHECK(all_reduce(twice_too, comm) == HKT_SUCCESS);
     CHECK(premul_sum(comm, 2) != twice);
     CHECK(all_reduce(twice, comm) == HKT_ERROR_INVALID_ARGUMENT);
@@ -293,11 +295,11 @@ TEST_CASE("what is wrong with an operator or its factor is said before anything 
     hkt_plan* plan = nullptr;
     const std::size_t count = 1;
     const auto refused_everywhere = [&](hkt_type type, hkt_op op, const std::string& words) {
-        refused(comm, hkt_all_reduce(&send, &recv, 1, type, op, comm, nullptr), words);
-        refused(comm, hkt_reduce(&send, &recv, 1, type, op, 0, comm, nullptr), words);
-        refused(comm, hkt_reduce_scatter(&send, &recv, 1, type, op, comm, nullptr), words);
-        refused(comm, hkt_reduce_scatter_v(&send, &recv, &count, type, op, comm, nullptr), words);
-        refused(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, type, op, nullptr, &plan), words);
+        refused_by(comm, hkt_all_reduce(&send, &recv, 1, type, op, comm, nullptr), words);
+        refused_by(comm, hkt_reduce(&send, &recv, 1, type, op, 0, comm, nullptr), words);
+        refused_by(comm, hkt_reduce_scatter(&send, &recv, 1, type, op, comm, nullptr), words);
+        refused_by(comm, hkt_reduce_scatter_v(&send, &recv, &count, type, op, comm, nullptr), words);
+        refused_by(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, type, op, nullptr, &plan), words);
     };
     refused_everywhere(HKT_INT32, HKT_PREMUL_SUM, "hkt_premul_sum_create");
     refused_everywhere(HKT_BOOL, HKT_PREMUL_SUM, "premul_sum does not exist for bool");
@@ -316,9 +318,9 @@ TEST_CASE("what is wrong with an operator or its factor is said before anything 
     refused_everywhere(HKT_INT32, static_cast<hkt_op>(256 + HKT_SUM), "it must be one of HKT_SUM");
     CHECK(recv == -1);
     CHECK(plan == nullptr);
-    refused(comm, hkt_op_destroy(HKT_SUM, comm), "a constant");
-    refused(comm, hkt_op_destroy(HKT_PREMUL_SUM, comm), "a constant");
-    refused(comm, hkt_premul_sum_create(1, comm, nullptr), "op is null");
+    refused_by(comm, hkt_op_destroy(HKT_SUM, comm), "a constant");
+    refused_by(comm, hkt_op_destroy(HKT_PREMUL_SUM, comm), "a constant");
+    refused_by(comm, hkt_premul_sum_create(1, comm, nullptr), "op is null");
     hkt_op op = HKT_MAX;
     CHECK(hkt_premul_sum_create(1, nullptr, &op) == HKT_ERROR_INVALID_ARGUMENT);
     CHECK(op == HKT_MAX);

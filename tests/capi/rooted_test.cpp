@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/capi/comm.hpp"
+#include "tests/capi/values.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/test.hpp"
 
@@ -18,17 +19,6 @@ using namespace hocket::test;
 using Catch::Contains;
 
 namespace {
-
-using Values = std::vector<std::int32_t>;
-
-constexpr std::int32_t untouched = -77;
-
-Values input(int rank, std::size_t count) {
-    Values values(count);
-    for (std::size_t i = 0; i < count; ++i)
-        values[i] = static_cast<std::int32_t>(i * 31) + (rank + 1) * 1'000'003;
-    return values;
-}
 
 // A rank's place in a job, its operation, and the way to run it.
 struct Call {

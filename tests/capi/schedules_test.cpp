@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "tests/runtime/cache/samples.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
 using Catch::Contains;

@@ -24,11 +24,6 @@ using dsl::Rank;
 
 namespace {
 
-std::string printed(const std::string& text) {
-    const dsl::SourceFile file{"t.sched", text};
-    return print(dsl::parse(file));
-}
-
 // The steps of an algorithm, or of the schedule `name` of a text, as far as they mean something.
 using StepText = std::tuple<std::uint32_t, Rank, Rank, bool, dsl::Region, dsl::Region>;
 std::vector<StepText> steps_of(const std::string& text, const std::string& name, Collective collective,
@@ -46,7 +41,7 @@ std::vector<StepText> steps_of(const std::string& text, const std::string& name,
 }
 
 // The compiler's refusal of an algorithm with this body on 4 ranks.
-std::string refusal(const std::string& body) {
+std::string algorithm_refusal(const std::string& body) {
     return check_error("algorithm t all_reduce(x) over g {\n" + body + "\n}");
 }
 constexpr const char* right = "\neach r in g, q in g where q != r x : r +> q";
@@ -113,11 +108,14 @@ TEST_CASE("branches, functions and lets of an each are printed as what they are"
 }
 
 TEST_CASE("an if runs one of its sides, in algorithms, in each, and in schedules") {
-    CHECK(refusal("if g.size == 4 { each r in g, q in g where q != r x : r +> q } else x : 0 -> 1") == "");
-    CHECK(refusal("if g.size != 4 x : 0 -> 1 else each r in g, q in g where q != r x : r +> q") == "");
-    CHECK(refusal("if 0 { x : 0 -> 1 / 0 }" + std::string(right)) == "");
-    CHECK(refusal("each r in g, q in g { if q != r { let p = q x : r +> p } }") == "");
-    CHECK(refusal("each r in g, q in g if q == r {} else if q < r x : r +> q else x : r +> q") == "");
+    CHECK(algorithm_refusal(
+              "if g.size == 4 { each r in g, q in g where q != r x : r +> q } else x : 0 -> 1") == "");
+    CHECK(algorithm_refusal("if g.size != 4 x : 0 -> 1 else each r in g, q in g where q != r x : r +> q") ==
+          "");
+    CHECK(algorithm_refusal("if 0 { x : 0 -> 1 / 0 }" + std::string(right)) == "");
+    CHECK(algorithm_refusal("each r in g, q in g { if q != r { let p = q x : r +> p } }") == "");
+    CHECK(algorithm_refusal("each r in g, q in g if q == r {} else if q < r x : r +> q else x : r +> q") ==
+          "");
     CHECK(schedule_refusal("if levels.count == 2 { all_reduce x over levels[0] using exchange\n"
                            "  all_reduce x over levels[1] using exchange } else x : 0 +> 1") == "");
     CHECK(schedule_refusal("for l in levels if l.size == 2 all_reduce x over l using exchange") == "");
@@ -129,16 +127,16 @@ TEST_CASE("an if runs one of its sides, in algorithms, in each, and in schedules
 }
 
 TEST_CASE("functions see what was known before them, and are called with any values") {
-    CHECK(refusal("let f(i) = (i + 1) mod g.size each s in 1 ..< g.size, r in g x : r +> f(r) + s - 1") ==
-          "");
-    CHECK(refusal(
+    CHECK(algorithm_refusal(
+              "let f(i) = (i + 1) mod g.size each s in 1 ..< g.size, r in g x : r +> f(r) + s - 1") == "");
+    CHECK(algorithm_refusal(
               "for k in 1 ..< 2 { let f(i) = i + k each s in 0 ..< g.size - 1, r in g x : r +> f(r) + s }") ==
           "");
-    CHECK(refusal("let f(i) = i + 1 let h(i, j) = f(f(i)) + j - 2\n"
-                  "each r in g, s in 1 ..< g.size x : r +> h(r, s)") == "");
-    CHECK(refusal("each r in g, s in 1 ..< g.size { let f(i) = i + r x : r +> f(s) }") == "");
-    CHECK(refusal("each s in 1 ..< g.size, r in g let f(i) = i + r x : r +> f(s)") == "");
-    CHECK(refusal("let f(i) = if i < 2 then 1 - i else i let i = 1" + std::string(right)) == "");
+    CHECK(algorithm_refusal("let f(i) = i + 1 let h(i, j) = f(f(i)) + j - 2\n"
+                            "each r in g, s in 1 ..< g.size x : r +> h(r, s)") == "");
+    CHECK(algorithm_refusal("each r in g, s in 1 ..< g.size { let f(i) = i + r x : r +> f(s) }") == "");
+    CHECK(algorithm_refusal("each s in 1 ..< g.size, r in g let f(i) = i + r x : r +> f(s)") == "");
+    CHECK(algorithm_refusal("let f(i) = if i < 2 then 1 - i else i let i = 1" + std::string(right)) == "");
     CHECK(schedule_refusal("let l(i) = levels[i] all_reduce x over l(0) using exchange "
                            "all_reduce x over l(1) using exchange") == "");
     CHECK(schedule_refusal("let p(i) = x.part(i of 2) for i in 0 ..< 2 { let y = p(i)\n"
@@ -149,11 +147,11 @@ TEST_CASE("functions see what was known before them, and are called with any val
 }
 
 TEST_CASE("where sees the lets of its each") {
-    CHECK(refusal("each r in g, s in g let q = r + s where q mod g.size != r x : r +> q") == "");
-    CHECK_THAT(refusal("each r in g, s in g where q != r { let q = r + s x : r +> q }"),
+    CHECK(algorithm_refusal("each r in g, s in g let q = r + s where q mod g.size != r x : r +> q") == "");
+    CHECK_THAT(algorithm_refusal("each r in g, s in g where q != r { let q = r + s x : r +> q }"),
                Contains("'q' is not known here"));
-    CHECK(refusal("each r in g, i in g let y = x.part(0 of 2) where r != i y : r +> i "
-                  "each r in g, i in g let y = x.part(1 of 2) where r != i y : r +> i") == "");
+    CHECK(algorithm_refusal("each r in g, i in g let y = x.part(0 of 2) where r != i y : r +> i "
+                            "each r in g, i in g let y = x.part(1 of 2) where r != i y : r +> i") == "");
 }
 
 TEST_CASE("wrong branches, functions and lets are refused at their place, with what to do") {
@@ -203,9 +201,9 @@ TEST_CASE("wrong branches, functions and lets are refused at their place, with w
     };
     for (const auto& [body, message] : wrong) {
         INFO(body);
-        CHECK_THAT(refusal(body), Contains(message));
+        CHECK_THAT(algorithm_refusal(body), Contains(message));
     }
-    CHECK_THAT(refusal("let f(i) = 1 / i let h(i) = f(i - 1)\nx : 0 -> h(1)"),
+    CHECK_THAT(algorithm_refusal("let f(i) = 1 / i let h(i) = f(i - 1)\nx : 0 -> h(1)"),
                Contains("2:12: error: division by zero") && Contains("2:29: note: in this call") &&
                    Contains("3:10: note: in this call"));
     CHECK_THAT(check_error("update u { let f(i) = i w = w + f(1) * g }"), Contains("has no schedule"));
@@ -216,11 +214,12 @@ TEST_CASE("wrong branches, functions and lets are refused at their place, with w
 TEST_CASE("functions that would call each other without end are refused where they are made") {
     std::string text = "let f0(i) = i";
     for (int i = 1; i <= 12; ++i) text += fmt::format("\nlet f{0}(i) = f{1}(i) + f{1}(i)", i, i - 1);
-    CHECK_THAT(refusal(text + right),
+    CHECK_THAT(algorithm_refusal(text + right),
                Contains("11:5: error: a call of f9 makes more than 1000 others") && Contains("let n = f(1)"));
     std::string chain = "let f0(i) = i";
     for (int i = 1; i <= 300; ++i) chain += fmt::format("\nlet f{}(i) = f{}(i) + 1", i, i - 1);
-    CHECK_THAT(refusal(chain + right), Contains("the functions that f") && Contains("nested too deeply"));
+    CHECK_THAT(algorithm_refusal(chain + right),
+               Contains("the functions that f") && Contains("nested too deeply"));
 }
 
 TEST_CASE("an algorithm takes its parameters by position and by name") {

@@ -1,6 +1,8 @@
 // The project's schedules, for tests.
 #pragma once
 
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,12 @@ namespace hocket::test {
 inline dsl::PlanRequest request(dsl::Collective collective, const std::string& schedule,
                                 const std::string& topology, dsl::Rank ranks = 0, dsl::Rank root = 0) {
     return {collective, schedule, topology, {HOCKET_SCHEDULES_DIR}, ranks, root};
+}
+
+// The text of a file of schedules.
+inline std::string library_file(const std::string& name) {
+    std::ifstream stream(std::string(HOCKET_SCHEDULES_DIR) + "/" + name);
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
 // The name of a schedule and of topologies that it can run on.

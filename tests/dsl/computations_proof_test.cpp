@@ -1,7 +1,5 @@
 // Proofs about schedules that compute: the library's are right on many topologies; each of them, with a
 // defect in one place, is refused with the matching counter-example.
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -14,11 +12,6 @@ using Catch::Matchers::Contains;
 using dsl::Collective;
 
 namespace {
-
-std::string library_file(const std::string& name) {
-    std::ifstream stream(std::string(HOCKET_SCHEDULES_DIR) + "/" + name);
-    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
 
 // The verdict on the library's schedule with the line `from` of its body replaced by `to`.
 std::string mutant(const std::string& file, const std::string& schedule, const std::string& from,

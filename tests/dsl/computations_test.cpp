@@ -12,11 +12,6 @@ using dsl::Collective;
 
 namespace {
 
-std::string printed(const std::string& text) {
-    const dsl::SourceFile file{"t.sched", text};
-    return print(dsl::parse(file));
-}
-
 // The compiler's refusal of a schedule with this body; the schedule may select, and has a further buffer w
 // and a parameter that each start gives.
 std::string refusal(const std::string& body, const std::string& topology = "4") {

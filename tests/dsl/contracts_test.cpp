@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <regex>
 
@@ -167,7 +165,7 @@ std::string members_of(const Content& content) {
     return members == 1 ? std::to_string(only) : "q in g where " + text;
 }
 
-std::string text_of(const Job& job) {
+std::string job_text(const Job& job) {
     std::string text = "collective random(x) over g {\n";
     for (int rank = 0; rank < job.ranks; ++rank)
         for (int chunk = 0; chunk < job.chunks; ++chunk)
@@ -190,7 +188,7 @@ std::string text_of(const Job& job) {
     return text + "}\n";
 }
 
-std::uint64_t given(Rank rank, std::uint64_t element) {
+std::uint64_t marked_by_rank(Rank rank, std::uint64_t element) {
     return (std::uint64_t{1} << (8 * rank)) + element * 1'000'003 * static_cast<std::uint64_t>(rank + 1);
 }
 
@@ -202,7 +200,7 @@ std::string difference(const Job& job, const dsl::CheckedSchedule& checked, std:
     std::vector<std::vector<std::uint64_t>> results;
     test::SimulationOptions options;
     options.count = piece * static_cast<std::uint64_t>(job.chunks), options.in_place = in_place;
-    options.input = given, options.results = &results;
+    options.input = marked_by_rank, options.results = &results;
     options.fold = [](std::uint64_t a, std::uint64_t b) { return a + b; };
     if (std::string error = test::simulate(programs, options); !error.empty()) return error;
     for (const Claim& claim : job.claims)
@@ -210,7 +208,8 @@ std::string difference(const Job& job, const dsl::CheckedSchedule& checked, std:
             std::uint64_t wanted = 0;
             for (int rank = 0; rank < job.ranks; ++rank)
                 if (claim.content.parts[rank])
-                    wanted += given(rank, piece * static_cast<std::uint64_t>(claim.content.chunk) + i);
+                    wanted +=
+                        marked_by_rank(rank, piece * static_cast<std::uint64_t>(claim.content.chunk) + i);
             if (results[claim.rank][piece * static_cast<std::uint64_t>(claim.chunk) + i] != wanted)
                 return fmt::format("rank {}, chunk {}, element {}", claim.rank, claim.chunk, i);
         }
@@ -254,11 +253,6 @@ collective own_all_to_all(x) over g {
     after  each r in g, s in g  x[s] : r = x[r] : s
 }
 )";
-
-std::string library_file(const std::string& name) {
-    std::ifstream stream(std::string(HOCKET_SCHEDULES_DIR) + "/" + name);
-    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
 
 // Returns the text, and others in each of which one arrow is wrong or one destination is another.
 std::vector<std::string> right_and_wrong(const std::string& text) {
@@ -306,7 +300,7 @@ TEST_CASE("a random schedule is right by the proof exactly if it does what its r
         if (job.claims.empty() || job.phases.empty()) continue;
         const bool wanted = is_right(job);
         if (++(wanted ? right : wrong) > each) continue;
-        const std::string text = text_of(job);
+        const std::string text = job_text(job);
         const test::TemporarySchedule file(text);
         INFO("seed " << seed << "\n" << text);
         std::unique_ptr<dsl::CheckedSchedule> checked;
@@ -330,7 +324,7 @@ TEST_CASE("the table's collectives, written as contracts, are proved and refused
     int refused = 0;
     for (const char* name :
          {"ring.sched", "direct.sched", "halving.sched", "binomial.sched", "pairwise.sched"})
-        for (const std::string& text : right_and_wrong(library_file(name)))
+        for (const std::string& text : right_and_wrong(test::library_file(name)))
             for (std::sregex_iterator match(text.begin(), text.end(), header), end; match != end; ++match) {
                 const auto collective =
                     std::find_if(std::begin(dsl::all_collectives), std::end(dsl::all_collectives),

@@ -21,17 +21,4 @@ TemporarySchedule::~TemporarySchedule() {
     std::filesystem::remove(path_);
 }
 
-TemporaryFolder::TemporaryFolder() {
-    path_ = (std::filesystem::temp_directory_path() / "hocket-test-XXXXXX").string();
-    if (!mkdtemp(path_.data())) throw std::runtime_error("no temporary folder: " + path_);
-}
-
-TemporaryFolder::~TemporaryFolder() {
-    std::filesystem::remove_all(path_);
-}
-
-void TemporaryFolder::write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ + "/" + name) << text;
-}
-
 }  // namespace hocket::test

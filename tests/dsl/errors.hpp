@@ -1,4 +1,4 @@
-// The compiler's errors for a text.
+// What the compiler makes of a text, and its errors.
 #pragma once
 
 #include <string>
@@ -6,8 +6,15 @@
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/syntax/parse.hpp"
 #include "tests/dsl/cases.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace hocket::test {
+
+// The tree of a text that parses.
+inline std::string printed(const std::string& text) {
+    const dsl::SourceFile file{"t.sched", text};
+    return print(dsl::parse(file));
+}
 
 // The rendered diagnostic, or "" if nothing is wrong.
 template <typename Action>
@@ -33,18 +40,6 @@ class TemporarySchedule {
     explicit TemporarySchedule(const std::string& text);
     ~TemporarySchedule();
     const std::string& path() const { return path_; }
-
-  private:
-    std::string path_;
-};
-
-// An empty folder, removed at the end.
-class TemporaryFolder {
-  public:
-    TemporaryFolder();
-    ~TemporaryFolder();
-    const std::string& path() const { return path_; }
-    void write(const std::string& name, const std::string& text) const;
 
   private:
     std::string path_;

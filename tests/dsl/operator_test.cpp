@@ -7,6 +7,7 @@ using namespace hocket;
 using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 using test::parse_error;
+using test::printed;
 
 namespace {
 
@@ -16,21 +17,17 @@ dsl::Operator operator_in(const std::string& text, const std::string& name = "")
     return dsl::find_operator(library, file.path() + (name.empty() ? "" : ":" + name));
 }
 
-std::string text_of(const dsl::Operator& op) {
+std::string formula_text(const dsl::Operator& op) {
     return dsl::text_of(op.formula, {"a", "b"}, {}, {});
 }
 
-std::string build_error(const std::string& value) {
+std::string operator_error(const std::string& value) {
     return test::error_of([&] { operator_in("operator o(a, b) = " + value); });
 }
 
 }  // namespace
 
 TEST_CASE("an operator is printed with what it promises") {
-    const auto printed = [](const std::string& text) {
-        const dsl::SourceFile file{"t.sched", text};
-        return dsl::ast::print(dsl::parse(file));
-    };
     CHECK(printed("operator absmax(a, b) commutative associative = select(abs(a) >= abs(b), a, b)") ==
           "   1:1   operator absmax(a, b) commutative associative = select((abs(a) >= abs(b)), a, b)\n");
     CHECK(printed("operator p(x, y) associative commutative = x\noperator q(a, b) associative = b operator "
@@ -47,12 +44,12 @@ TEST_CASE("an operator becomes a formula of its first and its second") {
     const dsl::Operator absmax =
         operator_in("operator absmax(a, b) commutative associative = select(abs(a) >= abs(b), a, b)");
     CHECK(absmax.name == "absmax");
-    CHECK(text_of(absmax) == "select((abs(a) >= abs(b)), a, b)");
+    CHECK(formula_text(absmax) == "select((abs(a) >= abs(b)), a, b)");
     CHECK((absmax.commutative && absmax.associative));
     // Operands are identified by name, not by their order in the expression.
     const std::string two = "operator p(u, v) = v - 0.5 * u operator q(u, v) associative = v";
-    CHECK(text_of(operator_in(two, "p")) == "b - (0.5 * a)");
-    CHECK(text_of(operator_in(two, "q")) == "b");
+    CHECK(formula_text(operator_in(two, "p")) == "b - (0.5 * a)");
+    CHECK(formula_text(operator_in(two, "q")) == "b");
     CHECK(operator_in(two, "q").associative);
     CHECK_FALSE(operator_in(two, "q").commutative);
     // The definition can still be shown when the file's text is gone.
@@ -92,21 +89,21 @@ TEST_CASE("what is wrong with an operator is said with its line and a caret") {
     CHECK_THAT(parse_error("operator o(ranks, b) = b"), Contains("it is one of the language's own"));
     CHECK_THAT(test::error_of([] { operator_in("operator o(a, b) = a operator o(a, b) = b", "o"); }),
                Contains("'o' is defined twice"));
-    CHECK_THAT(build_error("a + c"), Contains(":1:24: error:") && Contains("'c'") && Contains("^"));
-    CHECK_THAT(build_error("a + world"), Contains(":1:24: error:"));
-    CHECK_THAT(build_error("a ** 2"), Contains("'**' cannot be calculated for each element"));
-    CHECK_THAT(build_error("a xor b"), Contains("'xor' cannot be calculated for each element"));
-    CHECK_THAT(build_error("a[0]"), Contains("this cannot be calculated for each element"));
-    CHECK_THAT(build_error("sin(a)"), Contains("there is no function 'sin' of elements"));
-    CHECK_THAT(build_error("abs(a, b)"), Contains("abs takes 1 argument, not 2"));
+    CHECK_THAT(operator_error("a + c"), Contains(":1:24: error:") && Contains("'c'") && Contains("^"));
+    CHECK_THAT(operator_error("a + world"), Contains(":1:24: error:"));
+    CHECK_THAT(operator_error("a ** 2"), Contains("'**' cannot be calculated for each element"));
+    CHECK_THAT(operator_error("a xor b"), Contains("'xor' cannot be calculated for each element"));
+    CHECK_THAT(operator_error("a[0]"), Contains("this cannot be calculated for each element"));
+    CHECK_THAT(operator_error("sin(a)"), Contains("there is no function 'sin' of elements"));
+    CHECK_THAT(operator_error("abs(a, b)"), Contains("abs takes 1 argument, not 2"));
     std::string large = "a";
     for (int level = 0; level < 7; ++level) large = "max(" + large + ", " + large + ")";
-    CHECK(build_error(large) == "");  // 255
+    CHECK(operator_error(large) == "");  // 255
     CHECK_THAT(
-        build_error("-(-" + large + ")"),
+        operator_error("-(-" + large + ")"),
         Contains("this operator has 257 names, numbers and operations") && Contains("the limit is 256"));
     for (const std::string function : {"sum", "dense", "cleared", "mstopk", "total"})
-        CHECK_THAT(build_error("1 + " + function + "(a)"),
+        CHECK_THAT(operator_error("1 + " + function + "(a)"),
                    Contains(":1:24: error: " + function + " cannot stand in an operator") &&
                        Contains("an operator is made of a, b, numbers, and abs"));
 }

@@ -50,8 +50,8 @@ std::uint64_t sum_of(Rank begin, Rank end, std::uint64_t element) {
 }
 
 // What a rank must have at an element of x, or nothing if that is left open.
-using Plain = std::function<std::optional<std::uint64_t>(Rank rank, Rank ranks, std::uint64_t element,
-                                                         std::uint64_t count)>;
+using PlainResult = std::function<std::optional<std::uint64_t>(Rank rank, Rank ranks, std::uint64_t element,
+                                                               std::uint64_t count)>;
 
 Rank owner_of(std::uint64_t element, Rank ranks, std::uint64_t count) {
     return static_cast<Rank>(element / (count / static_cast<std::uint64_t>(ranks)));
@@ -60,7 +60,7 @@ Rank owner_of(std::uint64_t element, Rank ranks, std::uint64_t count) {
 struct LibraryCase {
     const char* collective;
     std::vector<const char*> schedules;
-    Plain plain;
+    PlainResult plain;
 };
 
 const std::vector<LibraryCase>& library_cases() {
@@ -115,7 +115,7 @@ std::vector<dsl::RankProgram> programs_of(const dsl::CheckedSchedule& checked) {
 
 // Runs the programs, and compares each rank's result with the plain one.
 void check_programs(const std::vector<dsl::RankProgram>& programs, std::uint64_t count, bool in_place,
-                    const Plain& plain) {
+                    const PlainResult& plain) {
     std::vector<std::vector<std::uint64_t>> results;
     test::SimulationOptions options;
     options.count = count, options.in_place = in_place, options.input = given, options.results = &results;

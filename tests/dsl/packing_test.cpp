@@ -14,8 +14,8 @@ using dsl::Collective;
 
 namespace {
 
-std::string verdict(const std::string& body, const std::string& topology = "4",
-                    Collective collective = Collective::all_reduce) {
+std::string packed_verdict(const std::string& body, const std::string& topology = "4",
+                           Collective collective = Collective::all_reduce) {
     const std::string root = dsl::contract_of(collective).has_root() ? ", root" : "";
     return check_error("schedule t " + std::string(name_of(collective)) + "(x" + root +
                            ") with w approximate {\n" + body + "\n}",
@@ -45,24 +45,26 @@ TEST_CASE("formats mix with levels, plain collectives, selections and states") {
     const std::string in = "reduce_scatter x over levels[0] as int8\n",
                       out = "all_gather x over levels[0] as sign";
     // Ranks of the other level pack equal values in equal blocks.
-    CHECK(verdict(in + "all_reduce x over levels[1]\n" + out, "2x2") == "");
-    CHECK(verdict(in + "reduce_scatter x over levels[1]\nall_gather x over levels[1] as float8\n" + out,
-                  "3x2") == "");
-    CHECK(verdict(in +
-                      "state e like x\ne = e + x\nlet s = mstopk(e, 0.5)\ne = e - dense(s)\n"
-                      "all_gather s over levels[1]\nx = sum(s)\n" +
-                      out,
-                  "2x3") == "");
-    CHECK(verdict("reduce_scatter x over world as int8\nlet n = total(x * x)\nall_gather n over world\n"
-                  "x = x / (1 + sqrt(sum(n)))\nall_gather x over world as int8") == "");
-    CHECK(verdict("state m like x\nm = 0.9 * m + x\nx = m\nstate e like x\n"
-                  "reduce_scatter x over world as int8 keeping e\nall_gather x over world") == "");
-    CHECK(verdict("reduce_scatter x over levels[1] as int8\nreduce_scatter x over levels[0] as int4", "2x3",
-                  Collective::reduce_scatter) == "");
-    CHECK(verdict("all_gather x over levels[0] using ring as bfloat16\nall_gather x over levels[1]", "2x3",
-                  Collective::all_gather) == "");
-    CHECK(verdict("for t in 0 ..< 3 { let y = x.part(t of 3)\nreduce_scatter y over world as int8\n"
-                  "all_gather y over world as int8 }") == "");
+    CHECK(packed_verdict(in + "all_reduce x over levels[1]\n" + out, "2x2") == "");
+    CHECK(packed_verdict(
+              in + "reduce_scatter x over levels[1]\nall_gather x over levels[1] as float8\n" + out, "3x2") ==
+          "");
+    CHECK(packed_verdict(in +
+                             "state e like x\ne = e + x\nlet s = mstopk(e, 0.5)\ne = e - dense(s)\n"
+                             "all_gather s over levels[1]\nx = sum(s)\n" +
+                             out,
+                         "2x3") == "");
+    CHECK(
+        packed_verdict("reduce_scatter x over world as int8\nlet n = total(x * x)\nall_gather n over world\n"
+                       "x = x / (1 + sqrt(sum(n)))\nall_gather x over world as int8") == "");
+    CHECK(packed_verdict("state m like x\nm = 0.9 * m + x\nx = m\nstate e like x\n"
+                         "reduce_scatter x over world as int8 keeping e\nall_gather x over world") == "");
+    CHECK(packed_verdict("reduce_scatter x over levels[1] as int8\nreduce_scatter x over levels[0] as int4",
+                         "2x3", Collective::reduce_scatter) == "");
+    CHECK(packed_verdict("all_gather x over levels[0] using ring as bfloat16\nall_gather x over levels[1]",
+                         "2x3", Collective::all_gather) == "");
+    CHECK(packed_verdict("for t in 0 ..< 3 { let y = x.part(t of 3)\nreduce_scatter y over world as int8\n"
+                         "all_gather y over world as int8 }") == "");
 }
 
 TEST_CASE("between hosts alone, a reduce_scatter begins inside them, and an all_gather ends there") {
@@ -74,9 +76,9 @@ TEST_CASE("between hosts alone, a reduce_scatter begins inside them, and an all_
                   }) == "");
     }
     // Over two levels at once, from the innermost on, the parts of a third one are apart.
-    CHECK_THAT(verdict("reduce_scatter x over levels[0]\nreduce_scatter x over levels[2] as int8\n"
-                       "reduce_scatter x over levels[1]",
-                       "2x2x2", Collective::reduce_scatter),
+    CHECK_THAT(packed_verdict("reduce_scatter x over levels[0]\nreduce_scatter x over levels[2] as int8\n"
+                              "reduce_scatter x over levels[1]",
+                              "2x2x2", Collective::reduce_scatter),
                Contains("would send another one several stretches") &&
                    Contains("take the levels in the other order"));
 }
@@ -87,59 +89,64 @@ TEST_CASE("packed values bring along what they were made of") {
                           "\nlet s = mstopk(e, 0.5)\ne = e - dense(s)\nall_gather s over levels[1]\n"
                           "x = sum(s)\nall_gather x over levels[0]";
     // v keeps a copy of what is sent, as if nothing had been packed.
-    CHECK_THAT(verdict(sum + "state e like x\nstate v like x\ne = e + x + v\nv = x" + rest, "2x2"),
+    CHECK_THAT(packed_verdict(sum + "state e like x\nstate v like x\ne = e + x + v\nv = x" + rest, "2x2"),
                Contains("v[0, 1/2) still holds the selected values"));
     // What packing left is not in what was selected later.
-    CHECK(verdict(
+    CHECK(packed_verdict(
               "state f like x\nreduce_scatter x over levels[0] as int8 keeping f\nstate e like x\ne = e + x" +
                   rest,
               "2x2") == "");
     // A state's content may go on by way of packed values.
-    CHECK(verdict("state m like x\nx = x + m\nreduce_scatter x over world as int8\n"
-                  "all_gather x over world as int8\nm = x") == "");
-    CHECK_THAT(verdict("state m like x\nx = select(m > 1, x, x)\nreduce_scatter x over world as int8\n"
-                       "all_gather x over world as int8\nm = x"),
+    CHECK(packed_verdict("state m like x\nx = x + m\nreduce_scatter x over world as int8\n"
+                         "all_gather x over world as int8\nm = x") == "");
+    CHECK_THAT(packed_verdict("state m like x\nx = select(m > 1, x, x)\nreduce_scatter x over world as int8\n"
+                              "all_gather x over world as int8\nm = x"),
                Contains("loses the old content of m") && !Contains("a selection of it has only a part"));
 }
 
 TEST_CASE("only x travels in another format, and it is checked where nothing travels, too") {
-    CHECK_THAT(verdict("let s = mstopk(x, 0.5)\nall_gather s over world as int8\nx = sum(s)"),
+    CHECK_THAT(packed_verdict("let s = mstopk(x, 0.5)\nall_gather s over world as int8\nx = sum(s)"),
                Contains("s cannot travel in another format, only x can"));
-    CHECK_THAT(verdict("reduce_scatter x over world\nlet n = total(x)\nall_gather n over world as int8\n"
-                       "x = x + sum(n)\nall_gather x over world"),
-               Contains("n cannot travel in another format"));
-    CHECK_THAT(verdict("reduce_scatter x over levels[0] as int9\nall_gather x over levels[0]", "1x2"),
-               Contains("there is no format 'int9'"));
     CHECK_THAT(
-        verdict("reduce_scatter x over levels[0] as int8 keeping w\nall_gather x over levels[0]", "1x2"),
-        Contains("only a state can keep"));
+        packed_verdict("reduce_scatter x over world\nlet n = total(x)\nall_gather n over world as int8\n"
+                       "x = x + sum(n)\nall_gather x over world"),
+        Contains("n cannot travel in another format"));
+    CHECK_THAT(packed_verdict("reduce_scatter x over levels[0] as int9\nall_gather x over levels[0]", "1x2"),
+               Contains("there is no format 'int9'"));
+    CHECK_THAT(packed_verdict(
+                   "reduce_scatter x over levels[0] as int8 keeping w\nall_gather x over levels[0]", "1x2"),
+               Contains("only a state can keep"));
 }
 
 TEST_CASE("a state that `keeping` adds is not added before") {
     for (const char* const add : {"x = x + e\n", "e = 0.9 * e + x\nx = e\n"})
-        CHECK_THAT(verdict(std::string("state e like x\n") + add +
-                           "reduce_scatter x over world as int4 keeping e\nall_gather x over world"),
+        CHECK_THAT(packed_verdict(std::string("state e like x\n") + add +
+                                  "reduce_scatter x over world as int4 keeping e\nall_gather x over world"),
                    Contains("already, and `keeping e` adds it again"));
     // Nor is x added to the state.
-    CHECK_THAT(verdict("state e like x\ne = e + x\nreduce_scatter x over world as int8 keeping e\nall_gather "
+    CHECK_THAT(
+        packed_verdict("state e like x\ne = e + x\nreduce_scatter x over world as int8 keeping e\nall_gather "
                        "x over world"),
-               Contains("has calculated e[0, 1/4) with values of this start"));
-    CHECK(verdict("state e like x\ne = 0.9 * e\nreduce_scatter x over world as int8 keeping e\nall_gather x "
-                  "over world") == "");
+        Contains("has calculated e[0, 1/4) with values of this start"));
+    CHECK(packed_verdict(
+              "state e like x\ne = 0.9 * e\nreduce_scatter x over world as int8 keeping e\nall_gather x "
+              "over world") == "");
 }
 
 TEST_CASE("what a state has kept does not get lost in a reduce_scatter either, nor counted again") {
     const std::string first = "state e like x\nreduce_scatter x over levels[1] as mstopk(0.1) keeping e\n";
-    const auto of = [&](const std::string& body) { return verdict(body, "2x2", Collective::reduce_scatter); };
+    const auto of = [&](const std::string& body) {
+        return packed_verdict(body, "2x2", Collective::reduce_scatter);
+    };
     CHECK_THAT(of(first + "reduce_scatter x over levels[0] as mstopk(0.1)"), Contains("loses a part of e"));
     CHECK(of(first + "reduce_scatter x over levels[0] as int8") == "");
     CHECK(of(first + "state f like x\nreduce_scatter x over levels[0] as mstopk(0.1) keeping f") == "");
     // A sum of selections, too, is a value of this start.
-    CHECK_THAT(
-        verdict("reduce_scatter x over levels[0]\nlet s = mstopk(x, 0.1)\nall_gather s over levels[1]\n"
-                "x = sum(s)\nstate f like x\nf = f + x\nall_gather x over levels[0] as int8 keeping f",
-                "2x2"),
-        Contains("has calculated f[0, 1/2) with values of this start"));
+    CHECK_THAT(packed_verdict(
+                   "reduce_scatter x over levels[0]\nlet s = mstopk(x, 0.1)\nall_gather s over levels[1]\n"
+                   "x = sum(s)\nstate f like x\nf = f + x\nall_gather x over levels[0] as int8 keeping f",
+                   "2x2"),
+               Contains("has calculated f[0, 1/2) with values of this start"));
     for (const std::string topology : {"2x2", "3x2", "1x4", "4x1"})
         CHECK(error_of([&] {
                   dsl::check_schedule(request(Collective::all_reduce, "oktopk_hosts", topology));
@@ -148,14 +155,16 @@ TEST_CASE("what a state has kept does not get lost in a reduce_scatter either, n
 
 TEST_CASE("results that ranks would not have alike are refused") {
     // Each rank of a host has its own sum, and the scale of a block depends on all of its elements.
-    CHECK_THAT(verdict("reduce_scatter x over levels[0] as int8\nall_gather x over levels[0] as int8", "2x2"),
-               Contains("missing the part of rank 2"));
-    CHECK_THAT(verdict("reduce_scatter x over world as int8\nx = x * x\nall_gather x over world as int8\n"
+    CHECK_THAT(
+        packed_verdict("reduce_scatter x over levels[0] as int8\nall_gather x over levels[0] as int8", "2x2"),
+        Contains("missing the part of rank 2"));
+    CHECK_THAT(
+        packed_verdict("reduce_scatter x over world as int8\nx = x * x\nall_gather x over world as int8\n"
                        "all_reduce x over world"),
-               Contains("a second time"));
+        Contains("a second time"));
     // A half of each part is equal on both hosts, but not the other half: the scales differ.
     const auto halves = [](const std::string& format) {
-        return verdict(
+        return packed_verdict(
             "reduce_scatter x over levels[0]\nlet y = x.part(0 of 2)\nall_reduce y over levels[1]\n"
             "all_gather x over levels[0] as " +
                 format + "\nfor i in 0 ..< 2 { let z = x.part(2 * i + 1 of 4)\nall_reduce z over levels[1] }",
@@ -170,62 +179,68 @@ TEST_CASE("a format that cannot be is refused at its place") {
                            Collective::all_gather, "2"),
                Contains("1:55: error: a narrower format loses a part of each value") &&
                    Contains("add `approximate` to the header"));
-    CHECK_THAT(verdict("broadcast x over world from root as int8", "4", Collective::broadcast),
+    CHECK_THAT(packed_verdict("broadcast x over world from root as int8", "4", Collective::broadcast),
                Contains("broadcast cannot travel in another format") &&
                    Contains("reduce_scatter, all_gather and all_reduce can"));
-    CHECK_THAT(verdict("reduce_scatter x over world using ring as int8"),
+    CHECK_THAT(packed_verdict("reduce_scatter x over world using ring as int8"),
                Contains("has no algorithm") && Contains("leave `using` out"));
-    CHECK_THAT(verdict("reduce_scatter x over world as int9"),
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as int9"),
                Contains("there is no format 'int9' (did you mean 'int8'?)") &&
                    Contains("there are: bfloat16, float16, float8, int8, int4, sign, mstopk(DENSITY)"));
     CHECK_THAT(
         error_of([] { dsl::check_schedule(request(Collective::all_reduce, "quantised(bfloat16(8))", "2")); }),
         Contains("bfloat16 has no scales"));
-    CHECK_THAT(verdict("reduce_scatter x over world as mstop(0.1)"), Contains("did you mean 'mstopk'?"));
-    CHECK_THAT(verdict("reduce_scatter x over world as mstopk"),
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as mstop(0.1)"),
+               Contains("did you mean 'mstopk'?"));
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as mstopk"),
                Contains("as a format, mstopk takes 1 argument, the density, not 0"));
-    CHECK_THAT(verdict("reduce_scatter x over world as mstopk(x, 0.1)"), Contains("not 2"));
-    CHECK_THAT(verdict("reduce_scatter x over world as mstopk(x)"),
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as mstopk(x, 0.1)"), Contains("not 2"));
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as mstopk(x)"),
                Contains("expected a density, but this is a buffer"));
-    CHECK_THAT(verdict("reduce_scatter x over world as mstopk(0)"),
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as mstopk(0)"),
                Contains("with a density of 0 nothing travels") && Contains("numbers are whole there"));
-    CHECK(verdict("all_reduce x over world as mstopk((1 + 1) / 100)") == "");
-    CHECK(verdict("all_reduce x over world as mstopk(if ranks > 1 then 1 / 100 else 1 / 10)") == "");
+    CHECK(packed_verdict("all_reduce x over world as mstopk((1 + 1) / 100)") == "");
+    CHECK(packed_verdict("all_reduce x over world as mstopk(if ranks > 1 then 1 / 100 else 1 / 10)") == "");
     CHECK_THAT(check_error("schedule t all_reduce(x; density) approximate {\nall_reduce x over world as "
                            "mstopk(density / 2)\n}",
                            Collective::all_reduce, "4"),
                Contains("a number that is given at each start cannot be a part of a density"));
-    CHECK_THAT(verdict("reduce_scatter x over world as mstopk(2)"),
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as mstopk(2)"),
                Contains("the density is 2: it must be from 0 to 1"));
-    CHECK_THAT(verdict("reduce_scatter x over world as w"),
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as w"),
                Contains("expected a format, but 'w' is a buffer"));
-    CHECK_THAT(verdict("reduce_scatter x over world as levels[0]"),
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as levels[0]"),
                Contains("expected the name of a format"));
-    CHECK_THAT(verdict("reduce_scatter x over world as bfloat16(8)"), Contains("bfloat16 has no scales"));
-    CHECK_THAT(verdict("reduce_scatter x over world as int8(9)"),
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as bfloat16(8)"),
+               Contains("bfloat16 has no scales"));
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as int8(9)"),
                Contains("a block of 9 elements: it can have 8 to 4096, in multiples of 8"));
-    CHECK_THAT(verdict("reduce_scatter x over world as int8(8192)"), Contains("a block of 8192 elements"));
-    CHECK_THAT(verdict("reduce_scatter x over world as int8(8, 8)"), Contains("int8 takes 1 argument"));
-    CHECK_THAT(verdict("all_gather x over world as int8"), Contains("there is nothing to gather"));
-    CHECK_THAT(verdict("reduce_scatter w over world as int8"), Contains("w is the same on all ranks"));
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as int8(8192)"),
+               Contains("a block of 8192 elements"));
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as int8(8, 8)"),
+               Contains("int8 takes 1 argument"));
+    CHECK_THAT(packed_verdict("all_gather x over world as int8"), Contains("there is nothing to gather"));
+    CHECK_THAT(packed_verdict("reduce_scatter w over world as int8"), Contains("w is the same on all ranks"));
 }
 
 TEST_CASE("only a state for what travels keeps the rest, and only for the next start") {
-    CHECK_THAT(verdict("reduce_scatter x over world as int8 keeping x"),
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as int8 keeping x"),
                Contains("only a state can keep what the format loses"));
-    CHECK_THAT(verdict("reduce_scatter x over world as int8 keeping w"), Contains("only a state can keep"));
+    CHECK_THAT(packed_verdict("reduce_scatter x over world as int8 keeping w"),
+               Contains("only a state can keep"));
     CHECK_THAT(
-        verdict(
+        packed_verdict(
             "state e like x\nreduce_scatter x over world as int8\nall_gather x over world as int8 keeping e"),
         Contains("e keeps [0, 1) of rank 0, but [0, 1/4) travels") && Contains("made here"));
-    CHECK_THAT(verdict("state e like x\nreduce_scatter x over world as int8 keeping e\nx = x + e\nall_gather "
-                       "x over world"),
-               Contains("which holds the rest that x as int8(256) left for the next start") ||
-                   Contains("must be scattered alike"));
     CHECK_THAT(
-        verdict("reduce_scatter x over world\nstate e like x\nall_gather x over world as int8 keeping e\n"
-                "partition x over world\nall_gather x over world as int8 keeping e"),
-        Contains("`keeping e` adds it again"));
+        packed_verdict("state e like x\nreduce_scatter x over world as int8 keeping e\nx = x + e\nall_gather "
+                       "x over world"),
+        Contains("which holds the rest that x as int8(256) left for the next start") ||
+            Contains("must be scattered alike"));
+    CHECK_THAT(packed_verdict(
+                   "reduce_scatter x over world\nstate e like x\nall_gather x over world as int8 keeping e\n"
+                   "partition x over world\nall_gather x over world as int8 keeping e"),
+               Contains("`keeping e` adds it again"));
 }
 
 TEST_CASE("the largest elements travel as a format does, and are selected from again") {
@@ -242,56 +257,59 @@ TEST_CASE("the largest elements travel as a format does, and are selected from a
                       "mstopk(density)\nall_gather x over world as int8\n}",
                       Collective::all_reduce, "4") == "");
     // What is not selected the second time is lost, although e has kept it before.
-    CHECK_THAT(verdict(in + out), Contains(":4:1: error") && Contains("loses a part of e[0, 1/4)") &&
-                                      Contains("as mstopk(...) keeping f"));
+    CHECK_THAT(packed_verdict(in + out), Contains(":4:1: error") && Contains("loses a part of e[0, 1/4)") &&
+                                             Contains("as mstopk(...) keeping f"));
     CHECK(check_error("schedule t all_reduce(x) approximate lossy {\n" + in + out + "\n}",
                       Collective::all_reduce, "4") == "");
-    CHECK(verdict(in + "all_gather x over world as int4") == "");
-    CHECK(verdict(in + "state f like x\n" + out + " keeping f") == "");
-    CHECK_THAT(verdict(in + "x = select(x > 0, 1, 0)\nall_gather x over world"),
+    CHECK(packed_verdict(in + "all_gather x over world as int4") == "");
+    CHECK(packed_verdict(in + "state f like x\n" + out + " keeping f") == "");
+    CHECK_THAT(packed_verdict(in + "x = select(x > 0, 1, 0)\nall_gather x over world"),
                Contains("loses the old content of e"));
     // Nor may a selection be dropped on its way, or the rest be overwritten.
     const std::string select_all =
         "state e like x\ne = e + x\nlet s = mstopk(e, 0.1)\ne = e - dense(s)\nx = dense(s)\n";
     CHECK_THAT(
-        verdict(select_all + "all_reduce x over world as mstopk(0.1)"),
+        packed_verdict(select_all + "all_reduce x over world as mstopk(0.1)"),
         Contains("mstopk leaves out a part of the selections in") && Contains(":4:1: note: selected here"));
-    CHECK(verdict(select_all + "all_reduce x over world as int8") == "");
-    CHECK(verdict(select_all + "state f like x\nall_reduce x over world as mstopk(0.1) keeping f") == "");
+    CHECK(packed_verdict(select_all + "all_reduce x over world as int8") == "");
+    CHECK(packed_verdict(select_all + "state f like x\nall_reduce x over world as mstopk(0.1) keeping f") ==
+          "");
     for (const char* const format : {"mstopk(0.1)", "int8"})
-        CHECK_THAT(verdict(std::string("state e like x\nall_reduce x over world as ") + format +
-                           " keeping e\ne = 0 * x"),
+        CHECK_THAT(packed_verdict(std::string("state e like x\nall_reduce x over world as ") + format +
+                                  " keeping e\ne = 0 * x"),
                    Contains("overwrites e") && Contains("loses the rest that x as"));
     // As with an ordinary selection afterwards.
     const std::string select = "all_gather s over levels[1]\nx = sum(s)\nall_gather x over levels[0]";
     const std::string in_hosts = "state e like x\nreduce_scatter x over levels[0] as mstopk(0.5) keeping e\n";
-    CHECK_THAT(verdict(in_hosts + "let s = mstopk(x, 0.5)\n" + select, "2x2"),
+    CHECK_THAT(packed_verdict(in_hosts + "let s = mstopk(x, 0.5)\n" + select, "2x2"),
                Contains("loses the old content of e"));
-    CHECK(verdict(in_hosts + "state f like x\nf = f + x\nlet s = mstopk(f, 0.5)\nf = f - dense(s)\n" + select,
-                  "2x2") == "");
+    CHECK(packed_verdict(
+              in_hosts + "state f like x\nf = f + x\nlet s = mstopk(f, 0.5)\nf = f - dense(s)\n" + select,
+              "2x2") == "");
 }
 
 TEST_CASE("an all_reduce in another format brings all ranks' pieces together, and adds them up") {
     for (const char* const format : {"int8", "bfloat16", "mstopk(0.1)"}) {
         INFO(format);
         const std::string as = std::string(" as ") + format;
-        CHECK(verdict("all_reduce x over world" + as) == "");
-        CHECK(verdict("all_reduce x over world using ring" + as) == "");
-        CHECK(verdict("state e like x\nall_reduce x over world" + as + " keeping e") == "");
-        CHECK(verdict("reduce_scatter x over levels[0]\nall_reduce x over levels[1]" + as +
-                          "\nall_gather x over levels[0]",
-                      "2x3") == "");
-        CHECK(verdict("all_reduce x over levels[0]" + as + "\nall_reduce x over levels[1]" + as, "2x3") ==
-              "");
-        CHECK_THAT(verdict("all_reduce x over levels[0]" + as, "2x3"), Contains("missing the part of rank"));
-        CHECK_THAT(verdict("all_reduce x over world" + as + "\nall_reduce x over world"),
+        CHECK(packed_verdict("all_reduce x over world" + as) == "");
+        CHECK(packed_verdict("all_reduce x over world using ring" + as) == "");
+        CHECK(packed_verdict("state e like x\nall_reduce x over world" + as + " keeping e") == "");
+        CHECK(packed_verdict("reduce_scatter x over levels[0]\nall_reduce x over levels[1]" + as +
+                                 "\nall_gather x over levels[0]",
+                             "2x3") == "");
+        CHECK(packed_verdict("all_reduce x over levels[0]" + as + "\nall_reduce x over levels[1]" + as,
+                             "2x3") == "");
+        CHECK_THAT(packed_verdict("all_reduce x over levels[0]" + as, "2x3"),
+                   Contains("missing the part of rank"));
+        CHECK_THAT(packed_verdict("all_reduce x over world" + as + "\nall_reduce x over world"),
                    Contains("a second time"));
     }
     // Ranks select alike from values that are equal in the whole piece, and only from those.
-    CHECK_THAT(verdict("let y = x.part(0 of 4)\nall_reduce y over levels[0]\n"
-                       "reduce_scatter x over levels[1] as mstopk(0.5)\nall_gather x over levels[1]\n"
-                       "for i in 1 ..< 4 { let z = x.part(i of 4)\nall_reduce z over levels[0] }",
-                       "2x2"),
+    CHECK_THAT(packed_verdict("let y = x.part(0 of 4)\nall_reduce y over levels[0]\n"
+                              "reduce_scatter x over levels[1] as mstopk(0.5)\nall_gather x over levels[1]\n"
+                              "for i in 1 ..< 4 { let z = x.part(i of 4)\nall_reduce z over levels[0] }",
+                              "2x2"),
                Contains("rank 0 and rank 1 end with different values in"));
 }
 

@@ -10,11 +10,6 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-std::string printed(const std::string& text) {
-    const dsl::SourceFile file{"t.sched", text};
-    return print(dsl::parse(file));
-}
-
 // The condition of an algorithm, as the tree sees it.
 std::string printed_expression(const std::string& text) {
     const std::string all = printed("algorithm a all_gather(x) over g where " + text + " {}");

@@ -15,7 +15,7 @@ namespace {
 
 // "2: why; what is right", with the index at which it goes wrong.
 template <typename Read>
-std::string refusal(Read read, const std::string& text) {
+std::string quantity_refusal(Read read, const std::string& text) {
     try {
         read(text);
     } catch (const dsl::QuantityError& error) {
@@ -39,7 +39,7 @@ TEST_CASE("rates are bits or bytes a second, in powers of 1000") {
     CHECK(dsl::parse_rate("3KB/s") == 3000);
     CHECK(dsl::parse_rate("2TB/s") == 2e12);
     CHECK(dsl::parse_rate("1e3MB/s") == 1e9);
-    const auto wrong = [](const std::string& text) { return refusal(dsl::parse_rate, text); };
+    const auto wrong = [](const std::string& text) { return quantity_refusal(dsl::parse_rate, text); };
     CHECK_THAT(wrong(""), Contains("0: the rate is missing"));
     CHECK_THAT(wrong("fast"), Contains("0: a rate begins with a number: 'fast'"));
     CHECK_THAT(wrong("infGb/s"), Contains("0: "));
@@ -63,7 +63,7 @@ TEST_CASE("times have a unit from nanoseconds to seconds") {
     CHECK(dsl::parse_time("1.5ms") == Approx(1.5e-3));
     CHECK(dsl::parse_time("2s") == 2);
     CHECK(dsl::parse_time("0us") == 0);
-    const auto wrong = [](const std::string& text) { return refusal(dsl::parse_time, text); };
+    const auto wrong = [](const std::string& text) { return quantity_refusal(dsl::parse_time, text); };
     CHECK_THAT(wrong("5"), Contains("1: the time 5 has no unit"));
     CHECK_THAT(wrong("5min"), Contains("1: a time has no unit 'min'"));
     CHECK_THAT(wrong("-5us"), Contains("0: a time must be 0 or more"));
@@ -86,7 +86,7 @@ TEST_CASE("sizes are whole numbers of bytes, with units") {
     CHECK(dsl::parse_size("1e6") == 1'000'000);
     CHECK(dsl::parse_size("4E") == 1ull << 62);
     CHECK(dsl::parse_size("4611686018427387903") == 4611686018427387903);  // no double has it
-    const auto wrong = [](const std::string& text) { return refusal(dsl::parse_size, text); };
+    const auto wrong = [](const std::string& text) { return quantity_refusal(dsl::parse_size, text); };
     CHECK_THAT(wrong(""), Contains("0: the size is missing"));
     CHECK_THAT(wrong("K"), Contains("0: a size begins with a number: 'K'"));
     CHECK_THAT(wrong("-64M"), Contains("0: a size must be 0 or more: '-64M'"));

@@ -48,7 +48,7 @@ std::string name_of(int variable) {
     return variable == x ? "x" : std::string(1, static_cast<char>('d' + variable));
 }
 
-std::string text_of(const Program& program) {
+std::string program_text(const Program& program) {
     using Form = Program::Form;
     const auto travel = [](const char* collective, Form form, const std::string& state) {
         const bool keeps = form == Form::largest_kept;
@@ -443,7 +443,7 @@ TEST_CASE("in random schedules that are accepted each contribution is sent once,
     int accepted = 0;
     for (int i = 0; i < programs; ++i) {
         const Program program = generator.program();
-        const std::string text = text_of(program);
+        const std::string text = program_text(program);
         if (!check_error("schedule t all_reduce(x) approximate {\n" + text + "}", dsl::Collective::all_reduce,
                          std::to_string(program.ranks))
                  .empty())

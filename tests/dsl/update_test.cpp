@@ -15,7 +15,7 @@ dsl::Update found(const std::string& text) {
     return dsl::find_update(library, text);
 }
 
-std::string text_of(const std::string& text) {
+std::string update_text(const std::string& text) {
     return dsl::text_of(found(text));
 }
 
@@ -24,7 +24,7 @@ std::string find_error(const std::string& text) {
 }
 
 // The error for a file with this definition.
-std::string build_error(const std::string& definition) {
+std::string update_error(const std::string& definition) {
     const test::TemporarySchedule file(definition);
     return find_error(file.path());
 }
@@ -32,10 +32,12 @@ std::string build_error(const std::string& definition) {
 }  // namespace
 
 TEST_CASE("if chooses a side of an update before it is applied") {
-    CHECK(text_of("w = if 1 < 2 then w - 0.5 ** round * g else w") == text_of("w = w - 0.5 ** round * g"));
-    CHECK(text_of("w = w - (if 2 ** 2 == 4 then 1 - 0.5 else g) * g") == text_of("w = w - (1 - 0.5) * g"));
-    CHECK(text_of("let n = total(if 0 then w else g * g) w = w * sum(n)") ==
-          text_of("let n = total(g * g) w = w * sum(n)"));
+    CHECK(update_text("w = if 1 < 2 then w - 0.5 ** round * g else w") ==
+          update_text("w = w - 0.5 ** round * g"));
+    CHECK(update_text("w = w - (if 2 ** 2 == 4 then 1 - 0.5 else g) * g") ==
+          update_text("w = w - (1 - 0.5) * g"));
+    CHECK(update_text("let n = total(if 0 then w else g * g) w = w * sum(n)") ==
+          update_text("let n = total(g * g) w = w * sum(n)"));
     CHECK_THAT(find_error("w = if g > 0 then w else g"),
                Contains("expected a number, but this is a buffer") && Contains("select(condition, a, b)"));
     CHECK_THAT(find_error("let a = if round > 1 then 1 else 2 w = w + a * g"),
@@ -64,13 +66,14 @@ TEST_CASE("an update is printed with its parameters and its statements") {
 }
 
 TEST_CASE("an update becomes its statements, with arguments for its parameters") {
-    CHECK(text_of("sum") == "w = w + g");
-    CHECK(text_of("average") == "w = w + (g / workers)");
-    CHECK(text_of("sgd(0.1)") == "w = w - ((0.1 * g) / workers)");
-    CHECK(text_of("sgd(-2)") == "w = w - ((-2 * g) / workers)");
-    CHECK(text_of("momentum(0.1)") == "state m like w  m = (0.9 * m) + (g / workers)  w = w - (0.1 * m)");
-    CHECK(text_of("momentum(0.1, 0)") == "state m like w  m = (0 * m) + (g / workers)  w = w - (0.1 * m)");
-    CHECK(text_of("adam(0.001)") ==
+    CHECK(update_text("sum") == "w = w + g");
+    CHECK(update_text("average") == "w = w + (g / workers)");
+    CHECK(update_text("sgd(0.1)") == "w = w - ((0.1 * g) / workers)");
+    CHECK(update_text("sgd(-2)") == "w = w - ((-2 * g) / workers)");
+    CHECK(update_text("momentum(0.1)") == "state m like w  m = (0.9 * m) + (g / workers)  w = w - (0.1 * m)");
+    CHECK(update_text("momentum(0.1, 0)") ==
+          "state m like w  m = (0 * m) + (g / workers)  w = w - (0.1 * m)");
+    CHECK(update_text("adam(0.001)") ==
           "state m like w  state v like w  m = (0.9 * m) + ((1 - 0.9) * (g / workers))  "
           "v = (0.999 * v) + (((1 - 0.999) * (g / workers)) * (g / workers))  "
           "w = w - ((0.001 * (m / (1 - (0.9 ** round)))) / (sqrt((v / (1 - (0.999 ** round)))) + 1e-08))");
@@ -84,22 +87,24 @@ TEST_CASE("an update becomes its statements, with arguments for its parameters")
     CHECK(found("adam(0.001)").numbers.size() == 6);
     CHECK(found("sgd(0.1)").numbers.empty());
     // Statements by themselves, those of a library's update among them.
-    CHECK(text_of("w = w - 0.1 * g / workers") == text_of("sgd(0.1)"));
+    CHECK(update_text("w = w - 0.1 * g / workers") == update_text("sgd(0.1)"));
     CHECK(found("w = w + g").name == "w = w + g");
     for (const char* const name : {"sum", "average", "sgd(0.1)", "momentum(0.1)", "adam(0.001)", "lars(1)"})
-        CHECK(text_of(text_of(name)) == text_of(name));
+        CHECK(update_text(update_text(name)) == update_text(name));
     const test::TemporarySchedule negative(
         "update flip(c = -1, p = -0.5) { w = c ** round * round ** p * g }");
     const std::string flip = "w = (((-1) ** round) * (round ** (-0.5))) * g";
-    CHECK(text_of(negative.path()) == flip);
-    CHECK(text_of(flip) == "w = (((- 1) ** round) * (round ** (- 0.5))) * g");
-    CHECK(text_of("let left = 1 - 0.5 ** round w = w - left * g") == "w = w - ((1 - (0.5 ** round)) * g)");
+    CHECK(update_text(negative.path()) == flip);
+    CHECK(update_text(flip) == "w = (((- 1) ** round) * (round ** (- 0.5))) * g");
+    CHECK(update_text("let left = 1 - 0.5 ** round w = w - left * g") ==
+          "w = w - ((1 - (0.5 ** round)) * g)");
     // States come first, wherever they were declared, and sums keep their names in any order.
-    CHECK(text_of("let n = largest(abs(g)) w = w - g / max(n)") ==
+    CHECK(update_text("let n = largest(abs(g)) w = w - g / max(n)") ==
           "let n = largest(abs(g))  w = w - (g / max(n))");
-    CHECK(text_of("let a = total(g) state m like w let b = total(w) m = sum(b) - sum(a) w = m * sum(b)") ==
-          "state m like w  let a = total(g)  let b = total(w)  m = sum(b) - sum(a)  w = m * sum(b)");
-    CHECK(text_of("w = 2 ** (workers - 1) ** 0.5 * g") == "w = (2 ** ((workers - 1) ** 0.5)) * g");
+    CHECK(
+        update_text("let a = total(g) state m like w let b = total(w) m = sum(b) - sum(a) w = m * sum(b)") ==
+        "state m like w  let a = total(g)  let b = total(w)  m = sum(b) - sum(a)  w = m * sum(b)");
+    CHECK(update_text("w = 2 ** (workers - 1) ** 0.5 * g") == "w = (2 ** ((workers - 1) ** 0.5)) * g");
     // The definition, and the names in it, can still be shown when the file's text is gone.
     CHECK_THAT(dsl::render({found("sgd(0.1)").definition, "here", {}, ""}),
                Contains("update sgd(rate)") && Contains("^~~~"));
@@ -131,7 +136,7 @@ TEST_CASE("an update is found by its name, in its file, or as the only one of it
     CHECK_THAT(error("keep(rest = 1)"),
                Contains("keep takes no argument 'rest'") && Contains("it takes: part"));
     CHECK_THAT(error("keep +"), Contains("expected"));
-    CHECK_THAT(build_error("update o(a = b) { w = a * g }"), Contains("an update's parameters are numbers"));
+    CHECK_THAT(update_error("update o(a = b) { w = a * g }"), Contains("an update's parameters are numbers"));
 }
 
 TEST_CASE("what is wrong with an update is said with its line and a caret") {
@@ -149,7 +154,7 @@ TEST_CASE("what is wrong with an update is said with its line and a caret") {
     CHECK_THAT(parse_error("update o { state g like w w = g }"), Contains("it is one of the language's own"));
     CHECK_THAT(parse_error("update o(m) { state m like w w = g }"),
                Contains("there is a 'm' here already") && Contains("this one"));
-    CHECK_THAT(build_error("update o { w = g } update o { w = g }"), Contains("'o' is defined twice"));
+    CHECK_THAT(update_error("update o { w = g } update o { w = g }"), Contains("'o' is defined twice"));
 
     CHECK_THAT(find_error("w = w - rate * g"), StartsWith("<update>:1:9: error: 'rate' is not known here") &&
                                                    Contains("^~~~") &&
@@ -164,11 +169,11 @@ TEST_CASE("what is wrong with an update is said with its line and a caret") {
     CHECK_THAT(find_error("let n = total(w) n = g"), Contains("expected a buffer like x"));
     CHECK_THAT(find_error("state m like w m = g"),
                StartsWith("<update>:1:1: error: this update does not assign to w"));
-    CHECK_THAT(build_error("update o { }"), Contains(":1:1: error: this update does not assign to w"));
+    CHECK_THAT(update_error("update o { }"), Contains(":1:1: error: this update does not assign to w"));
     CHECK_THAT(find_error("state m like w w = w + m + g"),
                StartsWith("<update>:1:7: error: m is never assigned to: it stays 0"));
-    CHECK_THAT(build_error("update o(rate = 1) { w = g }"), Contains(":1:10: error: rate is never used"));
-    CHECK(build_error("update o(rate = 1) { let n = 2 * rate w = n * g }") == "");
+    CHECK_THAT(update_error("update o(rate = 1) { w = g }"), Contains(":1:10: error: rate is never used"));
+    CHECK(update_error("update o(rate = 1) { let n = 2 * rate w = n * g }") == "");
 
     CHECK_THAT(find_error("w = w ** 2"),
                StartsWith("<update>:1:5: error: this power is not the same") && Contains("write x * x"));

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <set>
 
@@ -11,13 +9,9 @@ using namespace hocket;
 using Catch::Matchers::Contains;
 using dsl::Collective;
 using test::check_error;
+using test::library_file;
 
 namespace {
-
-std::string library_file(const std::string& name) {
-    std::ifstream stream(std::string(HOCKET_SCHEDULES_DIR) + "/" + name);
-    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
 
 int line_of(const std::string& text, std::size_t offset) {
     return 1 + static_cast<int>(

@@ -7,15 +7,13 @@
 #include <set>
 #include <vector>
 
-#include "tests/capi/device/jobs.hpp"
+#include "tests/capi/device/messages.hpp"
 #include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
 
 namespace {
-
-using Bytes = std::vector<std::byte>;
 
 constexpr hkt_type types[] = {HKT_FLOAT32,  HKT_FLOAT64, HKT_INT32,  HKT_INT64,  HKT_INT8,
                               HKT_INT16,    HKT_UINT8,   HKT_UINT16, HKT_UINT32, HKT_UINT64,
@@ -104,7 +102,7 @@ Given give(hkt_comm* comm, hkt_type type, std::size_t count) {
     return given;
 }
 
-std::size_t sum(const std::vector<std::size_t>& counts, std::size_t end) {
+std::size_t sum_before(const std::vector<std::size_t>& counts, std::size_t end) {
     std::size_t all = 0;
     for (std::size_t i = 0; i < end; ++i) all += counts[i];
     return all;
@@ -119,7 +117,8 @@ std::vector<Call> calls_of(const Given& g) {
     const int root = hkt_comm_size(comm) - 1;
     const bool is_root = static_cast<int>(rank) == root;
     const hkt_op op = type == HKT_BOOL ? HKT_MAX : HKT_SUM;
-    const std::size_t all = sum(g.counts, ranks), before = sum(g.counts, rank), own = g.counts[rank];
+    const std::size_t all = sum_before(g.counts, ranks), before = sum_before(g.counts, rank),
+                      own = g.counts[rank];
     const std::size_t* counts = g.counts.data();
     return {
         {"all_reduce", count, count, 0, false,
@@ -166,7 +165,7 @@ std::vector<Call> calls_of(const Given& g) {
          [=](const void* s, void* r, hkt_request** q) {
              return hkt_scatter_v(s, r, counts, type, root, comm, q);
          }},
-        {"all_to_all_v", sum(g.to, ranks), 3 + sum(g.from, ranks) + 7 * ranks, 0, false,
+        {"all_to_all_v", sum_before(g.to, ranks), 3 + sum_before(g.from, ranks) + 7 * ranks, 0, false,
          [=](const void* s, void* r, hkt_request** q) {
              return hkt_all_to_all_v(s, g.to.data(), g.places_to.data(), r, g.from.data(),
                                      g.places_from.data(), type, comm, q);
@@ -190,9 +189,9 @@ Bytes on_host(hkt_comm* comm, const Call& call, const Bytes& input, std::size_t 
 }
 
 // A buffer on the host or on a device.
-class Buffer {
+class FilledBuffer {
   public:
-    Buffer(const Cuda& cuda, const Bytes& contents, std::optional<int> device)
+    FilledBuffer(const Cuda& cuda, const Bytes& contents, std::optional<int> device)
         : cuda_(cuda), device_(device), own_(contents) {
         if (!device) return;
         cuda.use_device(*device);
@@ -225,7 +224,7 @@ void check_apart(const Cuda& cuda, hkt_comm* comm, const Call& call, hkt_type ty
     const auto device = [](bool is_there, int which) {
         return is_there ? std::optional(which) : std::nullopt;
     };
-    Buffer send(cuda, input, device(places.send, places.send_device)),
+    FilledBuffer send(cuda, input, device(places.send, places.send_device)),
         recv(cuda, Bytes(call.received * size, unwritten), device(places.recv, places.recv_device));
     hkt_request* request = nullptr;
     must(comm, call.start(send.data(), recv.data(), with_request ? &request : nullptr));
@@ -248,7 +247,7 @@ void check_in_place(const Cuda& cuda, hkt_comm* comm, const Call& call, hkt_type
     };
     Bytes wanted = whole;
     run(wanted.data());
-    Buffer buffer(cuda, whole, 0);
+    FilledBuffer buffer(cuda, whole, 0);
     run(buffer.data());
     Bytes got = buffer.contents(stream);
     // In place, elements beside the rank's own piece of send are unchanged.

@@ -15,15 +15,6 @@ namespace {
 
 constexpr std::size_t piece = 400'001;
 
-void expect_in(const std::string& text, const std::string& part) {
-    expect(text.find(part) != std::string::npos, "\"" + part + "\" is not in: " + text);
-}
-
-void expect_nothing_left(const Cuda& cuda) {
-    for (const char* what : {"pinned", "streams", "events", "opened"})
-        expect(cuda.count(what) == 0, std::string("left behind: ") + what);
-}
-
 std::vector<Outcome> run_ranks_of_a_host(int ranks, const std::function<void(int, const Cuda&)>& body) {
     return run_ranks({ranks, {{"FAKE_CUDA_DELAY_US", "60"}}, 50}, [&](int rank) {
         setenv("HOCKET_HOST_ID", "a", 1);

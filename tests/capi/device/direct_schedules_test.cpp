@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/capi/device/messages.hpp"
+#include "tests/capi/plan.hpp"
 #include "tests/runtime/engine/random_schedules.hpp"
 #include "tests/support/long_form.hpp"
 #include "tests/support/tally.hpp"
@@ -17,7 +18,7 @@ namespace dsl = hocket::dsl;
 
 namespace {
 
-constexpr std::size_t count = 100'003;  // of bytes, for each rank
+constexpr std::size_t rank_bytes = 100'003;  // of each rank
 
 struct Moving {
     hkt_collective collective;
@@ -33,26 +34,21 @@ struct Sizes {
 
 Sizes sizes_of(const Moving& moving, int rank, int ranks) {
     const bool is_root = rank == moving.root;
-    const std::size_t all = count * static_cast<std::size_t>(ranks),
-                      own = count * static_cast<std::size_t>(rank);
+    const std::size_t all = rank_bytes * static_cast<std::size_t>(ranks),
+                      own = rank_bytes * static_cast<std::size_t>(rank);
     switch (moving.collective) {
         case HKT_ALL_GATHER:
-            return {count, all, own, true};
+            return {rank_bytes, all, own, true};
         case HKT_BROADCAST:
-            return {is_root ? count : 0, count};
+            return {is_root ? rank_bytes : 0, rank_bytes};
         case HKT_GATHER:
-            return {count, is_root ? all : 0, own, true};
+            return {rank_bytes, is_root ? all : 0, own, true};
         case HKT_SCATTER:
-            return {is_root ? all : 0, count, own, false};
+            return {is_root ? all : 0, rank_bytes, own, false};
         default:
             return {all, all};
     }
 }
-
-struct DestroyPlan {
-    void operator()(hkt_plan* plan) const { hkt_plan_destroy(plan); }
-};
-using Plan = std::unique_ptr<hkt_plan, DestroyPlan>;
 
 Plan plan_of(hkt_comm* comm, const Moving& moving) {
     hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
@@ -64,16 +60,16 @@ Plan plan_of(hkt_comm* comm, const Moving& moving) {
 }
 
 // The same start on memory of the host, and on a device.
-void check_apart(const Cuda& cuda, hkt_comm* comm, hkt_plan* plan, const Sizes& sizes) {
+void check_plan_apart(const Cuda& cuda, hkt_comm* comm, hkt_plan* plan, const Sizes& sizes) {
     const Bytes input = contents(sizes.send, hkt_comm_rank(comm) + 3);
     Bytes wanted(sizes.recv, std::byte{0x77});
-    must(comm, hkt_plan_start(plan, input.data(), wanted.data(), count, nullptr));
+    must(comm, hkt_plan_start(plan, input.data(), wanted.data(), rank_bytes, nullptr));
     const DeviceMemory send(cuda, std::max<std::size_t>(1, sizes.send)),
         recv(cuda, std::max<std::size_t>(1, sizes.recv));
     for (int start = 0; start < 2; ++start) {
         send.write(input);
         recv.write(Bytes(sizes.recv, std::byte{0x77}));
-        must(comm, hkt_plan_start(plan, send.data(), recv.data(), count, nullptr));
+        must(comm, hkt_plan_start(plan, send.data(), recv.data(), rank_bytes, nullptr));
         Bytes got = recv.read(), kept = send.read();
         got.resize(sizes.recv);
         kept.resize(sizes.send);
@@ -82,7 +78,7 @@ void check_apart(const Cuda& cuda, hkt_comm* comm, hkt_plan* plan, const Sizes& 
     }
 }
 
-void check_in_place(const Cuda& cuda, hkt_comm* comm, hkt_plan* plan, const Sizes& sizes) {
+void check_plan_in_place(const Cuda& cuda, hkt_comm* comm, hkt_plan* plan, const Sizes& sizes) {
     const Bytes input = contents(sizes.send, hkt_comm_rank(comm) + 5);
     Bytes wanted(std::max(sizes.send, sizes.recv) + sizes.in_place, std::byte{0x77});
     const std::size_t send_at = sizes.sends_from_recv ? sizes.in_place : 0,
@@ -90,8 +86,8 @@ void check_in_place(const Cuda& cuda, hkt_comm* comm, hkt_plan* plan, const Size
     std::copy(input.begin(), input.end(), wanted.begin() + static_cast<std::ptrdiff_t>(send_at));
     const DeviceMemory memory(cuda, wanted.size());
     memory.write(wanted);
-    must(comm, hkt_plan_start(plan, wanted.data() + send_at, wanted.data() + recv_at, count, nullptr));
-    must(comm, hkt_plan_start(plan, memory.data() + send_at, memory.data() + recv_at, count, nullptr));
+    must(comm, hkt_plan_start(plan, wanted.data() + send_at, wanted.data() + recv_at, rank_bytes, nullptr));
+    must(comm, hkt_plan_start(plan, memory.data() + send_at, memory.data() + recv_at, rank_bytes, nullptr));
     expect(memory.read() == wanted, "another result on a device, in place");
 }
 
@@ -99,8 +95,8 @@ void check(const Cuda& cuda, hkt_comm* comm, const Moving& moving) {
     const Sizes sizes = sizes_of(moving, hkt_comm_rank(comm), hkt_comm_size(comm));
     try {
         const Plan plan = plan_of(comm, moving);
-        check_apart(cuda, comm, plan.get(), sizes);
-        if (moving.collective != HKT_ALL_TO_ALL) check_in_place(cuda, comm, plan.get(), sizes);
+        check_plan_apart(cuda, comm, plan.get(), sizes);
+        if (moving.collective != HKT_ALL_TO_ALL) check_plan_in_place(cuda, comm, plan.get(), sizes);
     } catch (const std::exception& error) {
         throw std::runtime_error(moving.schedule + " from rank " + std::to_string(moving.root) + ": " +
                                  error.what());
@@ -137,10 +133,6 @@ std::optional<hkt_collective> moving_only(dsl::Collective collective) {
         default:
             return std::nullopt;
     }
-}
-
-void expect_in(const std::string& text, const std::string& part) {
-    expect(text.find(part) != std::string::npos, "\"" + part + "\" is not in: " + text);
 }
 
 void expect_no_way_by_the_host(const Cuda& cuda) {
@@ -216,19 +208,19 @@ TEST_CASE("a start whose schedule needs memory that the device lacks goes by way
     CHECK(run_on_devices("aaaa", [&](const Cuda& cuda, hkt_comm* comm) {
               const int rank = hkt_comm_rank(comm);
               const Plan plan = plan_of(comm, moving);
-              const DeviceMemory from(cuda, count), to(cuda, 4 * count);
+              const DeviceMemory from(cuda, rank_bytes), to(cuda, 4 * rank_bytes);
               for (const bool has_room : {false, true, true}) {
-                  from.write(contents(count, rank));
+                  from.write(contents(rank_bytes, rank));
                   const auto before = cuda.count("cuMemHostAlloc"), copies = cuda.count("cuMemcpyAsync");
                   if (rank == 2 && !has_room) cuda.fail("cuMemAlloc", 0, 2);
-                  must(comm, hkt_plan_start(plan.get(), from.data(), to.data(), count, nullptr));
+                  must(comm, hkt_plan_start(plan.get(), from.data(), to.data(), rank_bytes, nullptr));
                   if (rank == 2) cuda.fail("", 0, 0);
                   expect((cuda.count("cuMemHostAlloc") == before) == has_room, "the other way");
                   expect(has_room || cuda.count("cuMemcpyAsync") == copies, "it copied between devices");
                   if (rank != 0) continue;
                   Bytes wanted;
                   for (int other = 0; other < 4; ++other) {
-                      const Bytes piece = contents(count, other);
+                      const Bytes piece = contents(rank_bytes, other);
                       wanted.insert(wanted.end(), piece.begin(), piece.end());
                   }
                   expect(to.read() == wanted, "another result");
@@ -242,12 +234,12 @@ TEST_CASE("where the device has no memory for a schedule because it has failed, 
     if (!Cuda::is_fake()) HOCKET_SKIP("a real driver does not fail on demand");
     const Tally ready;
     const auto outcomes = run_on_a_host(4, [&](int rank, const Cuda& cuda) {
-        const DeviceMemory from(cuda, count), to(cuda, 4 * count);
+        const DeviceMemory from(cuda, rank_bytes), to(cuda, 4 * rank_bytes);
         const Comm comm = join();
         const Plan plan = plan_of(comm.get(), {HKT_GATHER, "binomial"});
         ready.meet(4);  // a rank without a plan would not get one once it hears of the failure
         if (rank == 2) cuda.fail("cuMemAlloc", 0, 719);
-        const hkt_status status = hkt_plan_start(plan.get(), from.data(), to.data(), count, nullptr);
+        const hkt_status status = hkt_plan_start(plan.get(), from.data(), to.data(), rank_bytes, nullptr);
         if (rank == 2) cuda.fail("", 0, 0);
         // Leaves of the tree may be done by then.
         if (status == HKT_SUCCESS && rank % 2 == 1) return;
@@ -262,12 +254,12 @@ TEST_CASE("a rank that dies after its first step is named, with the step that wa
     const Tally copied;
     const auto outcomes = run_on_a_host(3, [&](int rank, const Cuda& cuda) {
         {
-            const DeviceMemory from(cuda, count), to(cuda, 3 * count);
+            const DeviceMemory from(cuda, rank_bytes), to(cuda, 3 * rank_bytes);
             const Comm comm = join();
             const Plan plan = plan_of(comm.get(), {HKT_ALL_GATHER, "ring"});
             if (rank == 1) cuda.hold_copies(1);
             hkt_request* request = nullptr;
-            hkt_status status = hkt_plan_start(plan.get(), from.data(), to.data(), count, &request);
+            hkt_status status = hkt_plan_start(plan.get(), from.data(), to.data(), rank_bytes, &request);
             // Rank 1 makes a copy that does not end, so rank 2 gets no signal for its second step.
             if (status == HKT_SUCCESS)
                 expect(eventually([&] {
@@ -298,14 +290,14 @@ TEST_CASE("memory is not written once its start has failed") {
     const Tally ready, freed, ended;
     const auto outcomes = run_on_a_host(3, [&](int rank, const Cuda& cuda) {
         setenv("HOCKET_TIMEOUT_MS", rank == 2 ? "3000" : "20000", 1);
-        auto from = std::make_unique<DeviceMemory>(cuda, count),
-             to = std::make_unique<DeviceMemory>(cuda, count);
+        auto from = std::make_unique<DeviceMemory>(cuda, rank_bytes),
+             to = std::make_unique<DeviceMemory>(cuda, rank_bytes);
         const Comm comm = join();
         const Plan plan = plan_of(comm.get(), {HKT_BROADCAST, "chain(1)"});
         ready.meet(3);  // rank 2 waits for the others no longer than its deadline
         if (rank == 0) cuda.hold_copies(1);
         hkt_request* request = nullptr;
-        must(comm.get(), hkt_plan_start(plan.get(), from->data(), to->data(), count, &request));
+        must(comm.get(), hkt_plan_start(plan.get(), from->data(), to->data(), rank_bytes, &request));
         if (rank == 2) {
             const hkt_status status = hkt_wait(request);
             expect(status == HKT_ERROR_TIMEOUT, hkt_error_string(status));

@@ -18,9 +18,9 @@ constexpr std::size_t large = 300'001;
 // The place of a rank's buffer: the host, or a device.
 using Where = std::optional<int>;
 
-class Buffer {
+class MessageBuffer {
   public:
-    Buffer(const Cuda& cuda, Where where, std::size_t bytes)
+    MessageBuffer(const Cuda& cuda, Where where, std::size_t bytes)
         : cuda_(cuda), where_(where), host_(where ? 0 : bytes) {
         if (!where) return;
         cuda.use_device(*where);
@@ -48,10 +48,6 @@ class Buffer {
     Bytes host_;
     std::unique_ptr<DeviceMemory> device_;
 };
-
-void expect_in(const std::string& text, const std::string& part) {
-    expect(text.find(part) != std::string::npos, "\"" + part + "\" is not in: " + text);
-}
 
 void expect_count(const Cuda& cuda, const char* what, unsigned long long wanted) {
     expect(cuda.count(what) == wanted,
@@ -118,7 +114,7 @@ TEST_CASE("what cannot go from device to device goes by way of the host, as befo
                 for (const Where to : {Where(), Where(0), Where(last)})
                     for (const bool receives_late : {false, true}) {
                         ++number;
-                        Buffer buffer(cuda, rank == 0 ? from : to, large);
+                        MessageBuffer buffer(cuda, rank == 0 ? from : to, large);
                         if (rank == 0) buffer.put(contents(large, number));
                         // The offer is there before its receive, or the other way round.
                         if (rank == (receives_late ? 1 : 0)) must(comm.get(), hkt_barrier(comm.get()));
@@ -144,12 +140,13 @@ TEST_CASE("messages of all kinds between two ranks stay in their order") {
               const std::size_t sizes[] = {large, 100, 2'000'000, 5000, 1, large};
               DeviceStream stream(cuda);
               must(comm, hkt_comm_set_stream(comm, stream.handle()));
-              std::vector<std::unique_ptr<Buffer>> from, to;
+              std::vector<std::unique_ptr<MessageBuffer>> from, to;
               std::vector<hkt_request*> requests;
               for (std::size_t i = 0; i < 48; ++i) {
                   const std::size_t bytes = sizes[i % std::size(sizes)];
-                  from.push_back(std::make_unique<Buffer>(cuda, i % 5 == 3 ? Where() : Where(0), bytes));
-                  to.push_back(std::make_unique<Buffer>(cuda, i % 7 == 2 ? Where() : Where(0), bytes));
+                  from.push_back(
+                      std::make_unique<MessageBuffer>(cuda, i % 5 == 3 ? Where() : Where(0), bytes));
+                  to.push_back(std::make_unique<MessageBuffer>(cuda, i % 7 == 2 ? Where() : Where(0), bytes));
                   from[i]->put(contents(bytes, static_cast<int>(2 * i) + rank));
                   if (i % 11 == 0) stream.be_busy(5 + 5 * rank);
                   requests.push_back(send(comm, from[i]->data(), bytes, other, 0));

@@ -11,18 +11,9 @@ using namespace hocket::test;
 
 namespace {
 
-hkt_status sum(hkt_comm* comm, const void* from, void* to, std::size_t count,
-               hkt_request** request = nullptr) {
+hkt_status sum_floats(hkt_comm* comm, const void* from, void* to, std::size_t count,
+                      hkt_request** request = nullptr) {
     return hkt_all_reduce(from, to, count, HKT_FLOAT32, HKT_SUM, comm, request);
-}
-
-void expect_in(const std::string& text, const std::string& part) {
-    expect(text.find(part) != std::string::npos, "\"" + part + "\" is not in: " + text);
-}
-
-void expect_nothing_left(const Cuda& cuda) {
-    for (const char* what : {"pinned", "streams", "events", "opened"})
-        expect(cuda.count(what) == 0, std::string("left behind: ") + what);
 }
 
 // A function of the driver that fails, and the other names in the text.
@@ -86,13 +77,13 @@ TEST_CASE("where the driver fails, every rank is told which call it was and for 
                     must(comm.get(), hkt_comm_set_stream(comm.get(), stream.handle()));
                     // The plan is made before.
                     std::vector<float> host(count);
-                    must(comm.get(), sum(comm.get(), host.data(), host.data(), count));
+                    must(comm.get(), sum_floats(comm.get(), host.data(), host.data(), count));
                     ready.meet(static_cast<int>(hosts.size()));
                     if (rank == 0) cuda.fail(how.function, how.after, how.result);
-                    hkt_status status = sum(comm.get(), from.data(), to.data(), count);
+                    hkt_status status = sum_floats(comm.get(), from.data(), to.data(), count);
                     // A result may be handed over before another rank's failure is known.
                     if (rank != 0 && status == HKT_SUCCESS)
-                        status = sum(comm.get(), from.data(), to.data(), count);
+                        status = sum_floats(comm.get(), from.data(), to.data(), count);
                     const std::string text = hkt_comm_last_error(comm.get());
                     expect(status == how.status, std::string(hkt_error_string(status)) + ": " + text);
                     expect_in(text, how.function);
@@ -124,12 +115,12 @@ TEST_CASE("a rank that dies while devices copy is named to the survivors") {
                     DeviceStream stream(cuda);
                     const Comm comm = join();
                     must(comm.get(), hkt_comm_set_stream(comm.get(), stream.handle()));
-                    must(comm.get(), sum(comm.get(), from.data(), to.data(), 1000));
+                    must(comm.get(), sum_floats(comm.get(), from.data(), to.data(), 1000));
                     // Survivors have copies under way, which wait for their stream, when they learn of it.
                     stream.hold();
                     hkt_request* request = nullptr;
                     const void* input = in_place ? to.data() : from.data();
-                    must(comm.get(), sum(comm.get(), input, to.data(), count, &request));
+                    must(comm.get(), sum_floats(comm.get(), input, to.data(), count, &request));
                     started.meet(3);
                     if (rank == 2) raise(SIGKILL);
                     const hkt_status status = hkt_wait(request);
@@ -161,7 +152,7 @@ TEST_CASE("a communicator is destroyed while its devices copy") {
                 must(comm.get(), hkt_comm_set_stream(comm.get(), stream.handle()));
                 stream.be_busy(50);
                 hkt_request* request = nullptr;
-                must(comm.get(), sum(comm.get(), memory.data(), memory.data(), 2'000'000, &request));
+                must(comm.get(), sum_floats(comm.get(), memory.data(), memory.data(), 2'000'000, &request));
             }
             if (Cuda::is_fake()) expect(cuda.count("pinned") == 0, "staging memory is left behind");
         });
@@ -185,7 +176,7 @@ TEST_CASE("work on the stream that does not end is named when the deadline passe
                 must(comm.get(), hkt_comm_set_stream(comm.get(), stream.handle()));
                 ready.meet(ranks);
                 if (rank == 0) stream.hold();
-                const hkt_status status = sum(comm.get(), memory.data(), memory.data(), 1'000'000);
+                const hkt_status status = sum_floats(comm.get(), memory.data(), memory.data(), 1'000'000);
                 const std::string text = hkt_comm_last_error(comm.get());
                 stream.go_on();
                 expect(status == HKT_ERROR_TIMEOUT, std::string(hkt_error_string(status)) + ": " + text);
@@ -205,10 +196,11 @@ TEST_CASE("a stream that is being captured is refused, and the communicator stay
               DeviceStream stream(cuda);
               cuda.capture(stream.handle(), 1);
               must(comm, hkt_comm_set_stream(comm, stream.handle()));
-              expect(sum(comm, memory.data(), memory.data(), 1000) == HKT_ERROR_INVALID_ARGUMENT, "refused");
+              expect(sum_floats(comm, memory.data(), memory.data(), 1000) == HKT_ERROR_INVALID_ARGUMENT,
+                     "refused");
               expect_in(hkt_comm_last_error(comm), "captured into a graph");
               cuda.capture(stream.handle(), 0);
-              must(comm, sum(comm, memory.data(), memory.data(), 1000));
+              must(comm, sum_floats(comm, memory.data(), memory.data(), 1000));
           }) == "");
 }
 
@@ -216,7 +208,7 @@ TEST_CASE("a buffer that is longer than its memory is an error that names it") {
     if (!Cuda::is_fake()) HOCKET_SKIP("a real driver gives more than it was asked for");
     CHECK(run_on_devices("a", [](const Cuda& cuda, hkt_comm* comm) {
               const DeviceMemory memory(cuda, 4000);
-              expect(sum(comm, memory.data(), memory.data(), 100'000) == HKT_ERROR_DEVICE, "too long");
+              expect(sum_floats(comm, memory.data(), memory.data(), 100'000) == HKT_ERROR_DEVICE, "too long");
               const std::string text = hkt_comm_last_error(comm);
               expect_in(text, "cuMemcpyDtoHAsync failed: CUDA_ERROR_INVALID_VALUE");
               expect_in(text, "copying send");
@@ -284,7 +276,7 @@ TEST_CASE("ranks that differ are told so, wherever their memory is") {
                   const DeviceMemory memory(cuda, 40'000);
                   std::vector<float> host(10'000);
                   void* const buffer = rank == 0 ? static_cast<void*>(memory.data()) : host.data();
-                  const hkt_status status = sum(comm, buffer, buffer, rank == 0 ? 10'000 : 9'000);
+                  const hkt_status status = sum_floats(comm, buffer, buffer, rank == 0 ? 10'000 : 9'000);
                   expect(status == HKT_ERROR_MISMATCH, hkt_error_string(status));
               }) == "");
     }

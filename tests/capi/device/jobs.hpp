@@ -32,4 +32,13 @@ inline std::string run_on_devices(const std::string& hosts,
     }));
 }
 
+inline void expect_in(const std::string& text, const std::string& part) {
+    expect(text.find(part) != std::string::npos, "\"" + part + "\" is not in: " + text);
+}
+
+inline void expect_nothing_left(const Cuda& cuda) {
+    for (const char* what : {"pinned", "streams", "events", "opened"})
+        expect(cuda.count(what) == 0, std::string("left behind: ") + what);
+}
+
 }  // namespace hocket::test

@@ -13,10 +13,7 @@ using namespace hocket::test;
 
 namespace {
 
-#define HOCKET_NEEDS_KERNELS \
-    if (kernels_path().empty()) HOCKET_SKIP("HOCKET_TEST_CUDA_KERNELS names no kernels for this driver")
-
-constexpr std::size_t count = 1000, k = 10;
+constexpr std::size_t topk_count = 1000, k = 10;
 
 // The arguments of a call of hkt_topk. Tests replace one.
 struct Topk {
@@ -28,7 +25,7 @@ struct Topk {
     hkt_topk_options options;
 
     hkt_status call() const {
-        return hkt_topk(x, count, HKT_FLOAT32, k, &options, values, indices, selected, non_finite);
+        return hkt_topk(x, topk_count, HKT_FLOAT32, k, &options, values, indices, selected, non_finite);
     }
     void refused(const std::vector<std::string>& words) const {
         expect_refused(call(), HKT_ERROR_INVALID_ARGUMENT, words);
@@ -39,10 +36,10 @@ struct Topk {
 class TopkMemory {
   public:
     explicit TopkMemory(const Cuda* cuda)
-        : x_(cuda, bytes_of(std::vector<float>(count, 2))),
+        : x_(cuda, bytes_of(std::vector<float>(topk_count, 2))),
           values_(cuda, 4 * k),
           indices_(cuda, 4 * k),
-          residual_(cuda, bytes_of(std::vector<float>(count, 1))),
+          residual_(cuda, bytes_of(std::vector<float>(topk_count, 1))),
           selected_(cuda, 8),
           non_finite_(cuda, 4),
           workspace_(cuda, 4 << 20) {}
@@ -151,7 +148,7 @@ TEST_CASE("a workspace is needed on a device, as large and as aligned as it has 
               TopkMemory memory(&cuda), host(nullptr);
               const Topk usual = memory.arguments();
               std::size_t needed = 0;
-              must_call(hkt_topk_workspace(count, HKT_FLOAT32, k, &usual.options, &needed));
+              must_call(hkt_topk_workspace(topk_count, HKT_FLOAT32, k, &usual.options, &needed));
               const auto with = [&](void* workspace, std::size_t bytes) {
                   Topk all = usual;
                   all.options.workspace = workspace;
@@ -175,13 +172,13 @@ TEST_CASE("a workspace is needed on a device, as large and as aligned as it has 
               must_call(on_host.call());
               // 16 bits take less than float32, a residual takes that of float32.
               std::size_t halves = 0;
-              must_call(hkt_topk_workspace(count, HKT_FLOAT16, k, nullptr, &halves));
+              must_call(hkt_topk_workspace(topk_count, HKT_FLOAT16, k, nullptr, &halves));
               expect(halves < needed, "a selection of float16 needs as much as one of float32");
-              must_call(hkt_topk_workspace(count, HKT_FLOAT16, k, &usual.options, &halves));
+              must_call(hkt_topk_workspace(topk_count, HKT_FLOAT16, k, &usual.options, &halves));
               expect(halves == needed, "a residual of float32 needs another size");
-              expect_refused(hkt_topk_workspace(count, HKT_INT8, k, nullptr, &halves),
+              expect_refused(hkt_topk_workspace(topk_count, HKT_INT8, k, nullptr, &halves),
                              HKT_ERROR_INVALID_ARGUMENT, {"hkt_topk_workspace: type is int8"});
-              expect_refused(hkt_topk_workspace(count, HKT_FLOAT32, k, nullptr, nullptr),
+              expect_refused(hkt_topk_workspace(topk_count, HKT_FLOAT32, k, nullptr, nullptr),
                              HKT_ERROR_INVALID_ARGUMENT, {"bytes is null"});
 
               const std::vector<std::size_t> counts = {70'000, 3};
@@ -349,7 +346,7 @@ TEST_CASE("the kernels are taken from beside libhocket.so, or from where they ar
                       expect(topk != &hkt_topk, "it is no copy");
                       TopkMemory memory(&cuda);
                       const Topk all = memory.arguments();
-                      must_call(topk(all.x, count, HKT_FLOAT32, k, &all.options, all.values, all.indices,
+                      must_call(topk(all.x, topk_count, HKT_FLOAT32, k, &all.options, all.values, all.indices,
                                      all.selected, all.non_finite));
                       expect_refused(all.call(), HKT_ERROR_DEVICE, {"beside Hocket"});
                   },

@@ -11,9 +11,6 @@ using namespace hocket::test;
 
 namespace {
 
-#define HOCKET_NEEDS_KERNELS \
-    if (kernels_path().empty()) HOCKET_SKIP("HOCKET_TEST_CUDA_KERNELS names no kernels for this driver")
-
 Select some_selection(std::uint64_t seed) {
     Random random(seed);
     return {DataType::float32, numbers_of(distribution("normal"), 5000, seed), 50,
@@ -27,13 +24,13 @@ std::vector<std::vector<std::byte>> expected_of(const Select& what) {
 }
 
 // Pinned memory of the host.
-class Pinned {
+class PinnedMemory {
   public:
-    Pinned(const Cuda& cuda, std::size_t bytes) : cuda_(cuda) {
+    PinnedMemory(const Cuda& cuda, std::size_t bytes) : cuda_(cuda) {
         must(cuda.host_allocate(&memory_, bytes, 0), "cuMemHostAlloc");
     }
-    ~Pinned() { cuda_.host_release(memory_); }
-    Pinned(const Pinned&) = delete;
+    ~PinnedMemory() { cuda_.host_release(memory_); }
+    PinnedMemory(const PinnedMemory&) = delete;
     void* get() const { return memory_; }
 
   private:
@@ -55,7 +52,7 @@ TEST_CASE("kernels come behind the work that is on their stream, and before what
               before.numbers.assign(before.numbers.size(), 1.f);
               Selected on_device(&cuda, before);
               const std::vector<std::byte> x = as_type(what.type, what.numbers);
-              const Pinned input(cuda, x.size()), output(cuda, 4 * what.k);
+              const PinnedMemory input(cuda, x.size()), output(cuda, 4 * what.k);
               std::memcpy(input.get(), x.data(), x.size());
               std::memset(output.get(), 0, 4 * what.k);
               DeviceStream stream(cuda);

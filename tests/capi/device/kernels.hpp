@@ -15,6 +15,7 @@
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/device.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/test.hpp"
 
 namespace hocket::test {
 
@@ -32,6 +33,11 @@ inline std::string run_kernels(const std::function<void(const Cuda&)>& body,
     environment.emplace("HOCKET_CUDA_KERNELS", kernels_path());
     return problems(run_ranks({1, environment, 300}, [&](int) { body(Cuda::load()); }));
 }
+
+// Skips the test case if the driver has no kernels.
+#define HOCKET_NEEDS_KERNELS                    \
+    if (::hocket::test::kernels_path().empty()) \
+    HOCKET_SKIP("HOCKET_TEST_CUDA_KERNELS names no kernels for this driver")
 
 inline void must_call(hkt_status status) {
     expect(status == HKT_SUCCESS, std::string(hkt_error_string(status)) + ": " + hkt_last_error());

@@ -9,9 +9,6 @@ using namespace hocket::test;
 
 namespace {
 
-#define HOCKET_NEEDS_KERNELS \
-    if (kernels_path().empty()) HOCKET_SKIP("HOCKET_TEST_CUDA_KERNELS names no kernels for this driver")
-
 void compare(const Cuda& cuda, const Select& what, const std::string& name) {
     Selected on_host(nullptr, what), on_device(&cuda, what);
     must_call(on_host.call());

@@ -15,15 +15,15 @@ namespace {
 using Floats = std::vector<float>;
 
 // Pinned memory of the test's own, for copies on its streams.
-class Pinned {
+class PinnedFloats {
   public:
-    Pinned(const Cuda& cuda, std::size_t count) : cuda_(cuda), count_(count) {
+    PinnedFloats(const Cuda& cuda, std::size_t count) : cuda_(cuda), count_(count) {
         void* memory = nullptr;
         must(cuda.host_allocate(&memory, count * sizeof(float), 0), "cuMemHostAlloc");
         data_ = static_cast<float*>(memory);
     }
-    ~Pinned() { cuda_.host_release(data_); }
-    Pinned(const Pinned&) = delete;
+    ~PinnedFloats() { cuda_.host_release(data_); }
+    PinnedFloats(const PinnedFloats&) = delete;
 
     void fill(float value) { std::fill_n(data_, count_, value); }
     bool is_all(float value) const {
@@ -46,8 +46,8 @@ class Pinned {
     float* data_ = nullptr;
 };
 
-hkt_status sum(hkt_comm* comm, const DeviceMemory& from, const DeviceMemory& to, std::size_t count,
-               hkt_request** request = nullptr) {
+hkt_status sum_memory(hkt_comm* comm, const DeviceMemory& from, const DeviceMemory& to, std::size_t count,
+                      hkt_request** request = nullptr) {
     return hkt_all_reduce(from.data(), to.data(), count, HKT_FLOAT32, HKT_SUM, comm, request);
 }
 
@@ -66,7 +66,7 @@ TEST_CASE("a start comes behind what was on the stream, and what follows comes b
                       DeviceStream stream(cuda);
                       must(comm, hkt_comm_set_stream(comm, stream.handle()));
                       const DeviceMemory from(cuda, count * sizeof(float)), to(cuda, count * sizeof(float));
-                      Pinned given(cuda, count), got(cuda, count), again(cuda, count);
+                      PinnedFloats given(cuda, count), got(cuda, count), again(cuda, count);
                       given.fill(mine);
                       got.fill(-1);
                       // Slow work, which the input waits for; and the output's last user, slow as well.
@@ -74,7 +74,7 @@ TEST_CASE("a start comes behind what was on the stream, and what follows comes b
                       given.send_to(from, stream.handle());
                       given.send_to(to, stream.handle());
                       hkt_request* request = nullptr;
-                      must(comm, sum(comm, from, to, count, &request));
+                      must(comm, sum_memory(comm, from, to, count, &request));
                       must(comm, hkt_wait(request));
                       // No wait for the device up to here.
                       got.take_from(to, stream.handle());
@@ -97,13 +97,13 @@ TEST_CASE("results follow each other on a stream without the host") {
                   DeviceStream stream(cuda);
                   must(comm, hkt_comm_set_stream(comm, stream.handle()));
                   DeviceMemory memory(cuda, count * sizeof(float));
-                  Pinned values(cuda, count);
+                  PinnedFloats values(cuda, count);
                   values.fill(1);
                   values.send_to(memory, stream.handle());
                   float wanted = 1;
                   for (int i = 0; i < 8; ++i) {
                       wanted *= static_cast<float>(hkt_comm_size(comm));
-                      must(comm, sum(comm, memory, memory, count));
+                      must(comm, sum_memory(comm, memory, memory, count));
                   }
                   values.take_from(memory, stream.handle());
                   must(cuda.stream_synchronize(stream.handle()), "cuStreamSynchronize");
@@ -120,20 +120,20 @@ TEST_CASE("several starts are in flight, on streams of their own, and are waited
                   const auto mine = static_cast<float>(hkt_comm_rank(comm) + 1);
                   std::vector<std::unique_ptr<DeviceStream>> streams;
                   std::vector<std::unique_ptr<DeviceMemory>> buffers;
-                  std::vector<std::unique_ptr<Pinned>> values;
+                  std::vector<std::unique_ptr<PinnedFloats>> values;
                   std::vector<hkt_request*> requests(starts);
                   std::vector<std::size_t> counts;
                   for (std::size_t i = 0; i < starts; ++i) {
                       counts.push_back(i % 3 == 0 ? 100 : 40'000 * i);
                       streams.push_back(std::make_unique<DeviceStream>(cuda));
                       buffers.push_back(std::make_unique<DeviceMemory>(cuda, counts[i] * sizeof(float)));
-                      values.push_back(std::make_unique<Pinned>(cuda, counts[i]));
+                      values.push_back(std::make_unique<PinnedFloats>(cuda, counts[i]));
                       values[i]->fill(mine * static_cast<float>(i + 1));
                       // The first starts are the last to have their input, not on all ranks alike.
                       streams[i]->be_busy(static_cast<int>(20 - i) + 7 * hkt_comm_rank(comm));
                       values[i]->send_to(*buffers[i], streams[i]->handle());
                       must(comm, hkt_comm_set_stream(comm, streams[i]->handle()));
-                      must(comm, sum(comm, *buffers[i], *buffers[i], counts[i], &requests[i]));
+                      must(comm, sum_memory(comm, *buffers[i], *buffers[i], counts[i], &requests[i]));
                   }
                   for (std::size_t i = starts; i-- > 0;) {
                       if (i % 2 == 0) {
@@ -161,7 +161,7 @@ TEST_CASE("several starts are in flight, on streams of their own, and are waited
 TEST_CASE("each thread has a stream of its own") {
     CHECK(run_on_devices("a", [](const Cuda& cuda, hkt_comm* comm) {
               const DeviceMemory from(cuda, 4000), to(cuda, 4000), elsewhere(cuda, 4000);
-              Pinned ones(cuda, 1000), got(cuda, 1000);
+              PinnedFloats ones(cuda, 1000), got(cuda, 1000);
               ones.fill(1);
               ones.send_to(from, nullptr);
               must(cuda.stream_synchronize(nullptr), "cuStreamSynchronize");
@@ -169,13 +169,13 @@ TEST_CASE("each thread has a stream of its own") {
               held.hold();
               must(comm, hkt_comm_set_stream(comm, held.handle()));
               hkt_request* request = nullptr;
-              must(comm, sum(comm, from, elsewhere, 1000, &request));
+              must(comm, sum_memory(comm, from, elsewhere, 1000, &request));
               expect(hkt_test(request) == HKT_IN_PROGRESS, "a start went ahead of its stream");
               // This thread has named no stream, so it waits for nothing that is on the other's.
               std::string trouble;
               std::thread([&] {
                   cuda.use_device(0);
-                  if (sum(comm, from, to, 1000) != HKT_SUCCESS) trouble = hkt_comm_last_error(comm);
+                  if (sum_memory(comm, from, to, 1000) != HKT_SUCCESS) trouble = hkt_comm_last_error(comm);
                   cuda.stream_synchronize(nullptr);
                   // On a stream of its own: CUDA may put a copy on the default stream behind the other
                   // thread's start.
@@ -207,9 +207,9 @@ TEST_CASE("two communicators of a process have streams of their own") {
               DeviceStream held(cuda);
               held.hold();
               must(comm, hkt_comm_set_stream(comm, held.handle()));
-              must(other.get(), sum(other.get(), from, to, 1000));
+              must(other.get(), sum_memory(other.get(), from, to, 1000));
               held.go_on();
-              must(comm, sum(comm, from, to, 1000));
+              must(comm, sum_memory(comm, from, to, 1000));
               must(cuda.stream_synchronize(held.handle()), "cuStreamSynchronize");
           }) == "");
 }
@@ -220,7 +220,7 @@ TEST_CASE("starts that grow keep no more staging memory than a few times what th
               constexpr std::size_t least = 100'000, most = 600'000;
               const DeviceMemory from(cuda, most * 4), to(cuda, most * 4);
               for (std::size_t count = least; count <= most; count += count / 50) {
-                  must(comm, sum(comm, from, to, count));
+                  must(comm, sum_memory(comm, from, to, count));
                   must(cuda.stream_synchronize(nullptr), "cuStreamSynchronize");
               }
               // For input and output: the last block, up to half more than needed, and twice that in smaller
@@ -240,7 +240,7 @@ TEST_CASE("staging memory is used again, and only once its copies have ended") {
                   must(comm, hkt_comm_set_stream(comm, stream.handle()));
                   const DeviceMemory from(cuda, count * 4), to(cuda, count * 4);
                   const auto start_once = [&](std::size_t of) {
-                      must(comm, sum(comm, from, to, of));
+                      must(comm, sum_memory(comm, from, to, of));
                       must(cuda.stream_synchronize(stream.handle()), "cuStreamSynchronize");
                   };
                   start_once(count);
@@ -251,11 +251,11 @@ TEST_CASE("staging memory is used again, and only once its copies have ended") {
                   // Results that wait behind a held stream keep their memory.
                   stream.hold();
                   hkt_request* request = nullptr;
-                  must(comm, sum(comm, from, to, count, &request));
+                  must(comm, sum_memory(comm, from, to, count, &request));
                   must(comm, hkt_comm_set_stream(comm, nullptr));
                   const DeviceMemory elsewhere(cuda, count * 4);
                   hkt_request* second = nullptr;
-                  must(comm, sum(comm, elsewhere, elsewhere, count, &second));
+                  must(comm, sum_memory(comm, elsewhere, elsewhere, count, &second));
                   expect(cuda.count("pinned") > first, "memory of a start in flight was lent again");
                   stream.go_on();
                   must(comm, hkt_wait(request));
@@ -280,7 +280,7 @@ TEST_CASE("a driver that is loaded after the communicator was made is found") {
         must(comm.get(), hkt_comm_set_stream(comm.get(), nullptr));
         DeviceMemory memory(cuda, 4000);
         memory.write(std::vector<std::byte>(4000, std::byte{1}));
-        must(comm.get(), sum(comm.get(), memory, memory, 1000));
+        must(comm.get(), sum_memory(comm.get(), memory, memory, 1000));
         expect(memory.read() == std::vector<std::byte>(4000, std::byte{1}), "a sum of one");
     });
     CHECK(problems(outcomes) == "");

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -12,6 +11,7 @@
 
 #include "capi/vocabulary.hpp"
 #include "tests/capi/device/messages.hpp"
+#include "tests/capi/plan.hpp"
 #include "tests/support/random_elements.hpp"
 #include "tests/support/test.hpp"
 
@@ -51,11 +51,6 @@ inline Sizes sizes_of(const Combining& what, int rank, int ranks) {
             return {what.count, what.count};
     }
 }
-
-struct DestroyPlan {
-    void operator()(hkt_plan* plan) const { hkt_plan_destroy(plan); }
-};
-using Plan = std::unique_ptr<hkt_plan, DestroyPlan>;
 
 inline Plan plan_of(hkt_comm* comm, const Combining& what) {
     hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
@@ -118,10 +113,6 @@ inline void check(const Cuda& cuda, hkt_comm* comm, const Combining& what,
             expect(received == to, what.schedule + ": another result on a device");
         }
     }
-}
-
-inline void expect_in(const std::string& text, const std::string& part) {
-    expect(text.find(part) != std::string::npos, "\"" + part + "\" is not in: " + text);
 }
 
 // Ranks of one host, which may fail, and then may leave something behind.

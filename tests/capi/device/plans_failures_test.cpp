@@ -137,11 +137,6 @@ hkt_status start_ring(hkt_comm* comm, const DeviceMemory& memory, std::size_t el
     return hkt_wait(made);
 }
 
-void expect_nothing_left(const Cuda& cuda) {
-    for (const char* what : {"pinned", "streams", "events", "opened"})
-        expect(cuda.count(what) == 0, std::string("left behind: ") + what);
-}
-
 }  // namespace
 
 TEST_CASE("a rank that does not start is named when the deadline comes") {

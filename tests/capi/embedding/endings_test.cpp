@@ -63,7 +63,7 @@ hkt_request* receive(hkt_comm* comm, std::int32_t& into, int peer, int tag) {
     return request;
 }
 
-void count(void* user) {
+void count_end(void* user) {
     ++*static_cast<std::atomic<int>*>(user);
 }
 
@@ -191,8 +191,8 @@ TEST_CASE("a callback is called once, whoever waits for the request and however 
         for (int round = 0; round < 200; ++round) {
             hkt_request* request = nullptr;
             must(comm.get(), hkt_all_reduce(&one, &sum, 1, HKT_INT32, HKT_SUM, comm.get(), &request));
-            must(comm.get(), hkt_request_callback(request, count, &calls));
-            if (round % 2) must(comm.get(), hkt_request_callback(request, count, &calls));
+            must(comm.get(), hkt_request_callback(request, count_end, &calls));
+            if (round % 2) must(comm.get(), hkt_request_callback(request, count_end, &calls));
             must(comm.get(), hkt_wait(request));
         }
         comm.reset();
@@ -211,7 +211,7 @@ TEST_CASE("an operation that has ended tells at once") {
     must(comm.get(), hkt_all_reduce(&one, &sum, 1, HKT_INT32, HKT_SUM, comm.get(), &request));
     must(comm.get(), hkt_request_eventfd(request, ends.fd));
     CHECK(ends.read_all() == 1);
-    must(comm.get(), hkt_request_callback(request, count, &calls));
+    must(comm.get(), hkt_request_callback(request, count_end, &calls));
     CHECK(eventually([&] { return calls == 1; }));
     must(comm.get(), hkt_test(request));
 }
@@ -231,7 +231,7 @@ TEST_CASE("a failure is an end that is told, too") {
             std::int32_t value = 0;
             hkt_request* const request = receive(comm.get(), value, rank == 0 ? 2 : 0, 1);
             must(comm.get(), hkt_request_eventfd(request, ends.fd));
-            must(comm.get(), hkt_request_callback(request, count, &calls));
+            must(comm.get(), hkt_request_callback(request, count_end, &calls));
             // Rank 1 may have it, and be dead, before this rank knows that it has gone.
             const hkt_status told = hkt_send(&go, 1, HKT_INT32, 1, 2, comm.get(), nullptr);
             expect(told == HKT_SUCCESS || told == HKT_ERROR_PEER_LOST, "the word to rank 1");
@@ -249,7 +249,7 @@ TEST_CASE("a callback does not destroy its communicator, and what is in flight t
     std::int32_t sum = 0;
     const std::int32_t one = 1;
     hkt_request *request = nullptr, *never = receive(comm.get(), sum, 0, 1);
-    must(comm.get(), hkt_request_callback(never, count, &calls));
+    must(comm.get(), hkt_request_callback(never, count_end, &calls));
     must(comm.get(), hkt_all_reduce(&one, &sum, 1, HKT_INT32, HKT_SUM, comm.get(), &request));
     must(comm.get(),
          hkt_request_callback(
@@ -276,7 +276,7 @@ TEST_CASE("what cannot tell of an end is refused, with words that name it") {
     CHECK_THAT(refusal(hkt_request_eventfd(request, pipe_ends[1])), Catch::Contains("is not open"));
     CHECK_THAT(refusal(hkt_request_eventfd(request, -1)), Catch::Contains("is not open"));
     CHECK_THAT(refusal(hkt_request_callback(request, nullptr, nullptr)), Catch::Contains("function is null"));
-    CHECK(hkt_request_callback(nullptr, count, nullptr) == HKT_ERROR_INVALID_ARGUMENT);
+    CHECK(hkt_request_callback(nullptr, count_end, nullptr) == HKT_ERROR_INVALID_ARGUMENT);
     CHECK_THAT(hkt_last_error(), Catch::Contains("hkt_request_callback: the request is null"));
     CHECK(hkt_request_eventfd(nullptr, 0) == HKT_ERROR_INVALID_ARGUMENT);
     CHECK_THAT(hkt_last_error(), Catch::Contains("hkt_request_eventfd: the request is null"));

@@ -15,6 +15,7 @@
 
 #include "tests/capi/comm.hpp"
 #include "tests/capi/embedding/children.hpp"
+#include "tests/capi/embedding/ways.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
@@ -23,12 +24,8 @@ using namespace hocket::test;
 
 namespace {
 
-// Memory between ranks of one host, messages, and both.
-const std::vector<std::map<std::string, std::string>> ways = {
-    {}, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}, {{"HOCKET_PROVIDER_FOR_ALL", "ofi+tcp"}}};
-
 // A sum over all ranks, out of place; each rank gives rank + 1.
-void require_sum(hkt_comm* comm, std::size_t count, const std::string& when) {
+void require_sum_of_ranks(hkt_comm* comm, std::size_t count, const std::string& when) {
     const int ranks = hkt_comm_size(comm);
     std::vector<std::int64_t> mine(count, hkt_comm_rank(comm) + 1), sum(count, -1);
     must(comm, hkt_all_reduce(mine.data(), sum.data(), count, HKT_INT64, HKT_SUM, comm, nullptr));
@@ -89,7 +86,7 @@ TEST_CASE("a forked child cannot use its parent's handles, and the parent's job 
             hkt_plan* plan = nullptr;
             must(comm.get(),
                  hkt_plan_create(comm.get(), HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, nullptr, &plan));
-            require_sum(comm.get(), 20000, "before the fork");
+            require_sum_of_ranks(comm.get(), 20000, "before the fork");
             hkt_request* request = nullptr;
             std::vector<float> result(5000);
             must(comm.get(), hkt_plan_start(plan, data.data(), result.data(), data.size(), &request));
@@ -133,8 +130,8 @@ TEST_CASE("a forked child cannot use its parent's handles, and the parent's job 
                 });
             must(comm.get(), hkt_wait(request));
             for (const float value : result) expect(value == 3, "the sum beside the fork");
-            require_sum(comm.get(), 20000, "after the fork");
-            require_sum(comm.get(), 3, "after the fork, of three elements");
+            require_sum_of_ranks(comm.get(), 20000, "after the fork");
+            require_sum_of_ranks(comm.get(), 3, "after the fork, of three elements");
             hkt_plan_destroy(plan);
         });
         CHECK(problems(outcomes) == "");
@@ -144,10 +141,10 @@ TEST_CASE("a forked child cannot use its parent's handles, and the parent's job 
 TEST_CASE("a forked child may have a communicator of its own") {
     const auto outcomes = run_ranks({2}, [](int) {
         const Comm comm = join();
-        require_sum(comm.get(), 1000, "before the fork");
+        require_sum_of_ranks(comm.get(), 1000, "before the fork");
         in_child([&] {
             const Comm own = alone();
-            require_sum(own.get(), 1000, "in the child");
+            require_sum_of_ranks(own.get(), 1000, "in the child");
             in_child([&] {  // and its own children none of either
                 std::vector<float> data(10);
                 for (hkt_comm* const parents : {own.get(), comm.get()})
@@ -155,7 +152,7 @@ TEST_CASE("a forked child may have a communicator of its own") {
                         hkt_all_reduce(data.data(), data.data(), 10, HKT_FLOAT32, HKT_SUM, parents, nullptr));
             });
         });
-        require_sum(comm.get(), 1000, "after the fork");
+        require_sum_of_ranks(comm.get(), 1000, "after the fork");
     });
     CHECK(problems(outcomes) == "");
 }
@@ -173,7 +170,7 @@ TEST_CASE("a rank's death is noticed while a forked child of it lives") {
         // A survivor that does not notice is ended by its deadline, while the child still lives.
         const auto outcomes = run_ranks({3, environment, 30}, [&, shared](int rank) {
             const Comm comm = join();
-            require_sum(comm.get(), 1000, "before the death");
+            require_sum_of_ranks(comm.get(), 1000, "before the death");
             met.meet(3);  // the others may still be in the sum
             if (rank == 1) {
                 const pid_t child = fork();

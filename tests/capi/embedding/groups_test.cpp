@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/capi/comm.hpp"
+#include "tests/capi/embedding/ways.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/tally.hpp"
@@ -22,15 +23,6 @@
 using namespace hocket::test;
 
 namespace {
-
-const std::vector<std::map<std::string, std::string>> ways = {
-    {}, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}, {{"HOCKET_PROVIDER_FOR_ALL", "ofi+tcp"}}};
-
-Comm split(hkt_comm* comm, std::int32_t color, std::int32_t key) {
-    hkt_comm* group = nullptr;
-    must(comm, hkt_comm_split(comm, color, key, &group));
-    return Comm(group);
-}
 
 Comm group_of(hkt_comm* comm, const std::vector<std::int32_t>& ranks) {
     hkt_comm* group = nullptr;
@@ -46,7 +38,7 @@ std::vector<std::int32_t> gathered(hkt_comm* comm, std::int32_t mine) {
 }
 
 // Large enough not to be done in one go.
-void require_sum(hkt_comm* comm, std::int64_t mine, std::int64_t expected) {
+void require_large_sum(hkt_comm* comm, std::int64_t mine, std::int64_t expected) {
     std::vector<std::int64_t> data(20000, mine);
     must(comm, hkt_all_reduce(data.data(), data.data(), data.size(), HKT_INT64, HKT_SUM, comm, nullptr));
     for (const std::int64_t value : data)
@@ -70,20 +62,20 @@ TEST_CASE("a communicator is split by color and key") {
             expect(gathered(same.get(), rank) ==
                        (rank % 2 == 0 ? std::vector<std::int32_t>{0, 2, 4} : std::vector<std::int32_t>{1, 3}),
                    "the ranks of a color");
-            require_sum(same.get(), rank, rank % 2 == 0 ? 6 : 4);
+            require_large_sum(same.get(), rank, rank % 2 == 0 ? 6 : 4);
             const Comm backwards = split(comm.get(), 7, -rank);
             expect(gathered(backwards.get(), rank) == std::vector<std::int32_t>{4, 3, 2, 1, 0},
                    "the keys' order");
             const Comm some = split(comm.get(), rank < 3 ? 1 : HKT_NO_COLOR, 0);
             expect((some != nullptr) == (rank < 3), "who has a group");
-            if (some) require_sum(some.get(), rank, 3);
+            if (some) require_large_sum(some.get(), rank, 3);
             const Comm own = split(comm.get(), rank, 0);
             expect(hkt_comm_size(own.get()) == 1, "a group of one");
-            require_sum(own.get(), rank, rank);
+            require_large_sum(own.get(), rank, rank);
             // Groups of a group, and the parent still works.
             const Comm inner = split(same.get(), 0, -hkt_comm_rank(same.get()));
-            require_sum(inner.get(), rank, rank % 2 == 0 ? 6 : 4);
-            require_sum(comm.get(), rank, 10);
+            require_large_sum(inner.get(), rank, rank % 2 == 0 ? 6 : 4);
+            require_large_sum(comm.get(), rank, 10);
         });
         CHECK(problems(outcomes) == "");
     }
@@ -109,9 +101,9 @@ TEST_CASE("a group is made from a list of ranks, and outlives its parent") {
         comm.reset();
         if (group) {
             expect(gathered(group.get(), rank) == std::vector<std::int32_t>{3, 0, 2}, "the list's order");
-            require_sum(group.get(), rank, 5);
+            require_large_sum(group.get(), rank, 5);
         }
-        require_sum(twin.get(), rank, 6);
+        require_large_sum(twin.get(), rank, 6);
     });
     CHECK(problems(outcomes) == "");
 }
@@ -130,7 +122,7 @@ TEST_CASE("ranks that make different groups are told so, and go on") {
         const hkt_status status = rank == 1 ? hkt_comm_split(comm.get(), 0, 0, &group)
                                             : hkt_comm_create_group(comm.get(), list.data(), 2, &group);
         failure_of(comm.get(), status, HKT_ERROR_MISMATCH);
-        require_sum(comm.get(), rank, 3);
+        require_large_sum(comm.get(), rank, 3);
     });
     CHECK(problems(outcomes) == "");
 }
@@ -152,7 +144,7 @@ TEST_CASE("a rank's death breaks the groups that it is in, and no others") {
     const auto outcomes = run_ranks({4}, [&](int rank) {
         const Comm comm = join();
         const Comm half = split(comm.get(), rank / 2, 0);
-        require_sum(half.get(), rank, rank < 2 ? 1 : 5);
+        require_large_sum(half.get(), rank, rank < 2 ? 1 : 5);
         worked.meet(4);
         if (rank == 3) raise(SIGKILL);
         std::int32_t one = 1, sum = 0;
@@ -164,7 +156,7 @@ TEST_CASE("a rank's death breaks the groups that it is in, and no others") {
             failure_of(half.get(), hkt_all_reduce(&one, &sum, 1, HKT_INT32, HKT_SUM, half.get(), nullptr),
                        HKT_ERROR_PEER_LOST);
         else
-            require_sum(half.get(), rank, 1);
+            require_large_sum(half.get(), rank, 1);
     });
     CHECK(outcomes[3].signal == SIGKILL);
     for (int rank = 0; rank < 3; ++rank) CHECK(outcomes[static_cast<std::size_t>(rank)].text == "");
@@ -214,7 +206,7 @@ TEST_CASE("groups leave nothing behind") {
         std::size_t descriptors = 0, threads = 0;
         for (int round = 0; round < 40; ++round) {
             const Comm group = split(comm.get(), round % 3 == 0 ? rank % 2 : 0, rank);
-            require_sum(group.get(), 1, hkt_comm_size(group.get()));
+            require_large_sum(group.get(), 1, hkt_comm_size(group.get()));
             if (round != 4) continue;  // of all ranks, as the last
             descriptors = entries_of("/proc/self/fd");
             threads = entries_of("/proc/self/task");
@@ -242,14 +234,14 @@ TEST_CASE("groups know the schedules that their parent has read") {
     const auto outcomes =
         run_ranks({3, {{"HOCKET_SCHEDULE_PATH", folder.path()}, {"HOCKET_SCHEDULE", "mine"}}}, [&](int rank) {
             const Comm comm = join();
-            require_sum(comm.get(), rank, 3);
+            require_large_sum(comm.get(), rank, 3);
             must(comm.get(), hkt_barrier(comm.get()));
             if (rank == 0) std::filesystem::remove(file);
             must(comm.get(), hkt_barrier(comm.get()));
             const Comm same = split(comm.get(), 0, rank);
-            require_sum(same.get(), rank, 3);
+            require_large_sum(same.get(), rank, 3);
             const Comm smaller = split(comm.get(), rank / 2, rank);
-            require_sum(smaller.get(), 1, hkt_comm_size(smaller.get()));
+            require_large_sum(smaller.get(), 1, hkt_comm_size(smaller.get()));
             hkt_comm_options options = HKT_COMM_OPTIONS_INIT;
             options.world_size = 1;
             options.rank = 0;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/capi/comm.hpp"
+#include "tests/capi/embedding/ways.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/restrictions.hpp"
 #include "tests/support/tally.hpp"
@@ -28,9 +29,6 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 using namespace std::chrono_literals;
-
-const std::vector<Environment> ways = {
-    {}, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}, {{"HOCKET_PROVIDER_FOR_ALL", "ofi+tcp"}}};
 
 // Ids that one process makes and others wait for, in memory that all share.
 class Ids {

@@ -22,7 +22,7 @@ using namespace hocket::test;
 
 namespace {
 
-constexpr std::size_t count = 20'000;  // of a message: more than is sent without a receive
+constexpr std::size_t message_count = 20'000;  // of a message: more than is sent without a receive
 
 hkt_request* join_all(hkt_comm* comm, const std::vector<hkt_request*>& requests) {
     hkt_request* joined = nullptr;
@@ -34,18 +34,20 @@ hkt_request* join_all(hkt_comm* comm, const std::vector<hkt_request*>& requests)
 struct Exchange {
     explicit Exchange(hkt_comm* comm, std::int32_t seed)
         : comm(comm), ranks(hkt_comm_size(comm)), seed(seed) {
-        own.assign(count, value_of(hkt_comm_rank(comm)));
-        all.assign(static_cast<std::size_t>(ranks), std::vector<std::int32_t>(count));
+        own.assign(message_count, value_of(hkt_comm_rank(comm)));
+        all.assign(static_cast<std::size_t>(ranks), std::vector<std::int32_t>(message_count));
         sum = own;
         for (int peer = 0; peer < ranks; ++peer) {
-            add([&](hkt_request** r) { return hkt_send(own.data(), count, HKT_INT32, peer, seed, comm, r); });
             add([&](hkt_request** r) {
-                return hkt_recv(all[static_cast<std::size_t>(peer)].data(), count, HKT_INT32, peer, seed,
-                                comm, r);
+                return hkt_send(own.data(), message_count, HKT_INT32, peer, seed, comm, r);
+            });
+            add([&](hkt_request** r) {
+                return hkt_recv(all[static_cast<std::size_t>(peer)].data(), message_count, HKT_INT32, peer,
+                                seed, comm, r);
             });
         }
         add([&](hkt_request** r) {
-            return hkt_all_reduce(own.data(), sum.data(), count, HKT_INT32, HKT_SUM, comm, r);
+            return hkt_all_reduce(own.data(), sum.data(), message_count, HKT_INT32, HKT_SUM, comm, r);
         });
     }
     std::int32_t value_of(int rank) const { return 100 * seed + rank; }

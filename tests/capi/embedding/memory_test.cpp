@@ -19,7 +19,7 @@ using namespace hocket::test;
 
 namespace {
 
-constexpr std::size_t count = 300000;  // large enough to be used in place
+constexpr std::size_t float_count = 300000;  // large enough to be used in place
 constexpr std::uint64_t mebibyte = 1 << 20;
 
 #ifdef __SANITIZE_ADDRESS__
@@ -34,24 +34,18 @@ std::uint64_t address_space_in_use() {
     return pages * 4096;
 }
 
-Comm split(hkt_comm* comm, std::int32_t color) {
-    hkt_comm* group = nullptr;
-    must(comm, hkt_comm_split(comm, color, 0, &group));
-    return Comm(group);
-}
-
 bool is_shared(hkt_comm* comm, const void* memory, std::size_t bytes) {
     int answer = -1;
     must(comm, hkt_mem_is_shared(comm, memory, bytes, &answer));
     return answer == 1;
 }
 
-void require_sum(hkt_comm* comm, float* data, float mine, float expected) {
-    std::fill(data, data + count, mine);
-    must(comm, hkt_all_reduce(data, data, count, HKT_FLOAT32, HKT_SUM, comm, nullptr));
+void require_sum_in(hkt_comm* comm, float* data, float mine, float expected) {
+    std::fill(data, data + float_count, mine);
+    must(comm, hkt_all_reduce(data, data, float_count, HKT_FLOAT32, HKT_SUM, comm, nullptr));
     const auto* const wrong =
-        std::find_if(data, data + count, [&](float value) { return value != expected; });
-    if (wrong != data + count)
+        std::find_if(data, data + float_count, [&](float value) { return value != expected; });
+    if (wrong != data + float_count)
         expect(false, "the sum is " + std::to_string(*wrong) + ", not " + std::to_string(expected));
 }
 
@@ -87,9 +81,9 @@ TEST_CASE("memory that one communicator has allocated or registered is shared fo
         const Comm second = split(first.get(), 0), half = split(first.get(), rank / 2);
         auto* block = static_cast<float*>(nullptr);
         must(first.get(),
-             hkt_mem_alloc(first.get(), count * sizeof *block, reinterpret_cast<void**>(&block)));
-        std::vector<float> plain(count);
-        const std::size_t bytes = count * sizeof(float);
+             hkt_mem_alloc(first.get(), float_count * sizeof *block, reinterpret_cast<void**>(&block)));
+        std::vector<float> plain(float_count);
+        const std::size_t bytes = float_count * sizeof(float);
         expect(!is_shared(first.get(), plain.data(), bytes), "private at first");
         for (const Comm* comm : {&first, &second, &half}) {
             expect(is_shared(comm->get(), block, bytes), "a block");
@@ -98,11 +92,11 @@ TEST_CASE("memory that one communicator has allocated or registered is shared fo
             expect(is_shared(comm->get(), plain.data(), bytes), "what was registered");
         }
         for (const Comm* comm : {&first, &second}) {
-            require_sum(comm->get(), block, static_cast<float>(rank), 6);
-            require_sum(comm->get(), plain.data(), static_cast<float>(rank), 6);
+            require_sum_in(comm->get(), block, static_cast<float>(rank), 6);
+            require_sum_in(comm->get(), plain.data(), static_cast<float>(rank), 6);
         }
-        require_sum(half.get(), block, static_cast<float>(rank), rank < 2 ? 1 : 5);
-        require_sum(half.get(), plain.data(), static_cast<float>(rank), rank < 2 ? 1 : 5);
+        require_sum_in(half.get(), block, static_cast<float>(rank), rank < 2 ? 1 : 5);
+        require_sum_in(half.get(), plain.data(), static_cast<float>(rank), rank < 2 ? 1 : 5);
         must(second.get(), hkt_mem_deregister(second.get(), plain.data()));
         expect(hkt_mem_deregister(second.get(), plain.data()) == HKT_ERROR_INVALID_ARGUMENT,
                "once too often");
@@ -112,7 +106,7 @@ TEST_CASE("memory that one communicator has allocated or registered is shared fo
         expect(!is_shared(first.get(), plain.data(), bytes), "private again");
         expect(hkt_mem_free(half.get(), block) == HKT_ERROR_INVALID_ARGUMENT, "another one's block");
         must(first.get(), hkt_mem_free(first.get(), block));
-        require_sum(half.get(), plain.data(), 1, 2);
+        require_sum_in(half.get(), plain.data(), 1, 2);
     });
     CHECK(problems(outcomes) == "");
 }
@@ -120,18 +114,18 @@ TEST_CASE("memory that one communicator has allocated or registered is shared fo
 TEST_CASE("what a communicator has registered is private when it is destroyed, unless others have, too") {
     const auto outcomes = run_ranks({2}, [](int rank) {
         const Comm first = join();
-        std::vector<float> mine(count), both(count);
+        std::vector<float> mine(float_count), both(float_count);
         {
             const Comm second = split(first.get(), 0);
-            must(second.get(), hkt_mem_register(second.get(), mine.data(), count * sizeof(float)));
-            must(second.get(), hkt_mem_register(second.get(), both.data(), count * sizeof(float)));
-            must(first.get(), hkt_mem_register(first.get(), both.data(), count * sizeof(float)));
-            require_sum(first.get(), mine.data(), static_cast<float>(rank), 1);
+            must(second.get(), hkt_mem_register(second.get(), mine.data(), float_count * sizeof(float)));
+            must(second.get(), hkt_mem_register(second.get(), both.data(), float_count * sizeof(float)));
+            must(first.get(), hkt_mem_register(first.get(), both.data(), float_count * sizeof(float)));
+            require_sum_in(first.get(), mine.data(), static_cast<float>(rank), 1);
         }
-        expect(!is_shared(first.get(), mine.data(), count * sizeof(float)), "it is private");
-        expect(is_shared(first.get(), both.data(), count * sizeof(float)), "it is shared");
-        require_sum(first.get(), mine.data(), 2, 4);
-        require_sum(first.get(), both.data(), 3, 6);
+        expect(!is_shared(first.get(), mine.data(), float_count * sizeof(float)), "it is private");
+        expect(is_shared(first.get(), both.data(), float_count * sizeof(float)), "it is shared");
+        require_sum_in(first.get(), mine.data(), 2, 4);
+        require_sum_in(first.get(), both.data(), 3, 6);
     });
     CHECK(problems(outcomes) == "");
 }
@@ -148,23 +142,25 @@ TEST_CASE("addresses are taken in proportion to what the ranks of a host share")
         expect(grown < 300 * mebibyte + all * 32 * mebibyte,
                "not so many MiB of addresses: " + std::to_string(grown / mebibyte));
         expect(mapped_windows().bytes == all * 32 * mebibyte, "32 MiB of each rank");
-        std::vector<float> plain(count);
-        require_sum(comm.get(), plain.data(), static_cast<float>(rank),
-                    static_cast<float>(ranks * (ranks - 1) / 2));
+        std::vector<float> plain(float_count);
+        require_sum_in(comm.get(), plain.data(), static_cast<float>(rank),
+                       static_cast<float>(ranks * (ranks - 1) / 2));
         expect(mapped_windows().bytes == all * 32 * mebibyte, "nothing more for private memory");
         void* memory = nullptr;
         must(comm.get(), hkt_mem_alloc(comm.get(), 100 * mebibyte, &memory));
         must(comm.get(), hkt_barrier(comm.get()));
         expect(mapped_windows().bytes == (all * 32 + 128) * mebibyte, "its own block, and nobody else's yet");
-        require_sum(comm.get(), static_cast<float*>(memory), static_cast<float>(rank),
-                    static_cast<float>(ranks * (ranks - 1) / 2));
+        require_sum_in(comm.get(), static_cast<float*>(memory), static_cast<float>(rank),
+                       static_cast<float>(ranks * (ranks - 1) / 2));
         must(comm.get(), hkt_barrier(comm.get()));
         const std::uint64_t mapped = mapped_windows().bytes / mebibyte;
         expect(mapped > all * 32 + 128 && mapped <= all * (32 + 128),
                "others' blocks, too: " + std::to_string(mapped) + " MiB");
         must(comm.get(), hkt_barrier(comm.get()));
-        if (rank == 0) must(comm.get(), hkt_send(memory, count, HKT_FLOAT32, 1, 7, comm.get(), nullptr));
-        if (rank == 1) must(comm.get(), hkt_recv(memory, count, HKT_FLOAT32, 0, 7, comm.get(), nullptr));
+        if (rank == 0)
+            must(comm.get(), hkt_send(memory, float_count, HKT_FLOAT32, 1, 7, comm.get(), nullptr));
+        if (rank == 1)
+            must(comm.get(), hkt_recv(memory, float_count, HKT_FLOAT32, 0, 7, comm.get(), nullptr));
         expect(mapped_windows().bytes <= all * (32 + 128) * mebibyte, "no more for a message");
         must(comm.get(), hkt_barrier(comm.get()));
     });
@@ -176,11 +172,11 @@ TEST_CASE("groups take the addresses of their own parts, and what they had is us
         const Comm comm = join();
         const Mapped before = mapped_windows();
         expect(before.areas == 3, "the memory of three ranks, not of " + std::to_string(before.areas));
-        std::vector<float> data(count);
+        std::vector<float> data(float_count);
         std::vector<Comm> groups;
         for (int i = 0; i < 20; ++i) {
             groups.push_back(split(comm.get(), 0));
-            require_sum(groups.back().get(), data.data(), 1, 3);
+            require_sum_in(groups.back().get(), data.data(), 1, 3);
         }
         const std::uint64_t with_groups = mapped_windows().bytes;
         expect(with_groups <= 8 * before.bytes,
@@ -188,7 +184,7 @@ TEST_CASE("groups take the addresses of their own parts, and what they had is us
         groups.clear();
         std::uint64_t settled = 0;
         for (int i = 0; i < 60; ++i) {
-            require_sum(split(comm.get(), 0).get(), data.data(), 1, 3);
+            require_sum_in(split(comm.get(), 0).get(), data.data(), 1, 3);
             if (i == 20) settled = resident_bytes();
         }
         expect(mapped_windows().bytes == with_groups, "no more addresses");
@@ -203,23 +199,23 @@ TEST_CASE("after a loss registered memory is shared for the communicator of thos
     const Tally met;
     const auto outcomes = run_ranks({3}, [&](int rank) {
         Comm comm = join();
-        std::vector<float> data(count);
-        must(comm.get(), hkt_mem_register(comm.get(), data.data(), count * sizeof(float)));
-        require_sum(comm.get(), data.data(), 1, 3);
+        std::vector<float> data(float_count);
+        must(comm.get(), hkt_mem_register(comm.get(), data.data(), float_count * sizeof(float)));
+        require_sum_in(comm.get(), data.data(), 1, 3);
         met.meet(3);  // the others may still be in the sum
         if (rank == 1) _exit(0);
-        expect(hkt_all_reduce(data.data(), data.data(), count, HKT_FLOAT32, HKT_SUM, comm.get(), nullptr) ==
-                   HKT_ERROR_PEER_LOST,
+        expect(hkt_all_reduce(data.data(), data.data(), float_count, HKT_FLOAT32, HKT_SUM, comm.get(),
+                              nullptr) == HKT_ERROR_PEER_LOST,
                "the loss to be noticed");
         hkt_comm* rest = nullptr;
         must(comm.get(), hkt_comm_shrink(comm.get(), &rest));
         const Comm shrunk(rest);
-        expect(is_shared(rest, data.data(), count * sizeof(float)), "it is still registered");
-        require_sum(rest, data.data(), 2, 4);
-        must(rest, hkt_mem_register(rest, data.data(), count * sizeof(float)));
+        expect(is_shared(rest, data.data(), float_count * sizeof(float)), "it is still registered");
+        require_sum_in(rest, data.data(), 2, 4);
+        must(rest, hkt_mem_register(rest, data.data(), float_count * sizeof(float)));
         comm.reset();
-        expect(is_shared(rest, data.data(), count * sizeof(float)), "the new one has registered it");
-        require_sum(rest, data.data(), 3, 6);
+        expect(is_shared(rest, data.data(), float_count * sizeof(float)), "the new one has registered it");
+        require_sum_in(rest, data.data(), 3, 6);
     });
     CHECK(outcomes[0].text == "");
     CHECK(outcomes[2].text == "");
@@ -240,7 +236,7 @@ TEST_CASE("memory is used again after a group has failed, however it failed") {
                 const Comm comm = join();
                 const Comm works = split(comm.get(), rank == 2 ? 1 : 0);  // ranks 0 and 1
                 Comm fails = split(comm.get(), 0);
-                require_sum(fails.get(), std::vector<float>(count).data(), 1, 3);
+                require_sum_in(fails.get(), std::vector<float>(float_count).data(), 1, 3);
                 met.meet(3);  // the others may still be in the sum
                 std::vector<float> x(10 + static_cast<std::size_t>(rank));
                 if (rank == 2 && how == "loss") _exit(0);
@@ -303,19 +299,21 @@ TEST_CASE("buffers become shared by use where the option says so, and are not re
                      "a value that does not exist to be refused");
               options.share_buffers = HKT_SHARE_BUFFERS_ON;
               const Comm comm = join(&options);
-              std::vector<float> buffer(count);
-              const auto shared = [&] { return is_shared(comm.get(), buffer.data(), count * sizeof(float)); };
+              std::vector<float> buffer(float_count);
+              const auto shared = [&] {
+                  return is_shared(comm.get(), buffer.data(), float_count * sizeof(float));
+              };
               for (int use = 0; use < 4; ++use)
-                  require_sum(comm.get(), buffer.data(), static_cast<float>(rank + use),
-                              static_cast<float>(1 + 2 * use));
+                  require_sum_in(comm.get(), buffer.data(), static_cast<float>(rank + use),
+                                 static_cast<float>(1 + 2 * use));
               if (!shared()) return;  // this process cannot (tests/runtime/transport/window)
               failure_of(comm.get(), hkt_mem_deregister(comm.get(), buffer.data()),
                          HKT_ERROR_INVALID_ARGUMENT);
               expect(shared(), "the buffer to be shared still");
-              must(comm.get(), hkt_mem_register(comm.get(), buffer.data(), count * sizeof(float)));
-              require_sum(comm.get(), buffer.data(), 1, 2);
+              must(comm.get(), hkt_mem_register(comm.get(), buffer.data(), float_count * sizeof(float)));
+              require_sum_in(comm.get(), buffer.data(), 1, 2);
               must(comm.get(), hkt_mem_deregister(comm.get(), buffer.data()));
               expect(!shared(), "the buffer to be private");
-              require_sum(comm.get(), buffer.data(), 2, 4);
+              require_sum_in(comm.get(), buffer.data(), 2, 4);
           })) == "");
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/capi/comm.hpp"
+#include "tests/capi/embedding/ways.hpp"
 #include "tests/capi/jobs_at_once.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/eventually.hpp"
@@ -28,9 +29,6 @@ using namespace hocket::test;
 
 namespace {
 
-const std::vector<std::map<std::string, std::string>> ways = {
-    {}, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}, {{"HOCKET_PROVIDER_FOR_ALL", "ofi+tcp"}}};
-
 std::vector<std::int32_t> lost_of(hkt_comm* comm) {
     std::size_t count = 0;
     must(comm, hkt_comm_lost(comm, nullptr, 0, &count));
@@ -40,7 +38,7 @@ std::vector<std::int32_t> lost_of(hkt_comm* comm) {
 }
 
 // Works until a rank is lost; returns false then, and true once `rounds` are over.
-bool work(hkt_comm* comm, std::int64_t mine, std::int64_t expected, int rounds) {
+bool work_until_lost(hkt_comm* comm, std::int64_t mine, std::int64_t expected, int rounds) {
     std::vector<std::int64_t> data(5000);
     for (int round = 0; round < rounds; ++round) {
         std::fill(data.begin(), data.end(), mine);
@@ -79,12 +77,12 @@ TEST_CASE("after a loss the ranks that are left go on, whoever was lost") {
             const auto outcomes = run_ranks({5, way}, [&](int rank) {
                 Comm comm = join();
                 expect(lost_of(comm.get()).empty(), "nobody is lost");
-                const bool are_all_there = work(comm.get(), rank, 10, 20);
+                const bool are_all_there = work_until_lost(comm.get(), rank, 10, 20);
                 if (is_victim(rank)) {
                     expect(are_all_there || victims.size() > 1, "nobody has died before");
                     raise(SIGKILL);
                 }
-                while (work(comm.get(), rank, 10, 1)) continue;
+                while (work_until_lost(comm.get(), rank, 10, 1)) continue;
                 const Comm left = shrunken(comm.get());
                 std::vector<int> survivors;
                 for (int each = 0; each < 5; ++each)
@@ -95,9 +93,10 @@ TEST_CASE("after a loss the ranks that are left go on, whoever was lost") {
                 expect(lost.size() == victims.size() && std::equal(lost.begin(), lost.end(), victims.begin()),
                        "the numbers of the lost ranks");
                 expect(lost_of(left.get()).empty(), "nobody of those that are left is lost");
-                expect(work(left.get(), rank, sum_of(survivors), 20), "those that are left work");
+                expect(work_until_lost(left.get(), rank, sum_of(survivors), 20), "those that are left work");
                 comm.reset();
-                expect(work(left.get(), rank, sum_of(survivors), 20), "also when the old one is gone");
+                expect(work_until_lost(left.get(), rank, sum_of(survivors), 20),
+                       "also when the old one is gone");
             });
             for (int rank = 0; rank < 5; ++rank) {
                 INFO("rank " << rank << " " << outcomes[static_cast<std::size_t>(rank)].text);
@@ -114,7 +113,7 @@ TEST_CASE("nobody has to be lost, and one rank may be all that is left") {
         if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(30));
         const Comm same = shrunken(comm.get());
         expect(hkt_comm_size(same.get()) == 3 && hkt_comm_rank(same.get()) == rank, "all are left");
-        expect(work(same.get(), rank, 3, 5), "they work");
+        expect(work_until_lost(same.get(), rank, 3, 5), "they work");
         failure_of(comm.get(), hkt_barrier(comm.get()), HKT_ERROR_ABORTED);
         const Comm own = alone();
         const Comm still = shrunken(own.get());
@@ -139,10 +138,10 @@ TEST_CASE("a rank that stands still is given up by all together, and does not go
         auto& [have_gone_on, have_tried] = of_jobs[job];
         const Comm comm = at_once.join(job, rank);
         if (rank == 1) {
-            work(comm.get(), rank, 6, 1);  // until all have joined
+            work_until_lost(comm.get(), rank, 6, 1);  // until all have joined
             raise(SIGKILL);
         }
-        while (work(comm.get(), rank, 6, 1)) continue;
+        while (work_until_lost(comm.get(), rank, 6, 1)) continue;
         hkt_comm* made = nullptr;
         if (rank == late) {
             wait_for(have_gone_on, 2);
@@ -156,7 +155,7 @@ TEST_CASE("a rank that stands still is given up by all together, and does not go
         failure_of(comm.get(), hkt_comm_shrink(comm.get(), &made), HKT_ERROR_TIMEOUT);
         const Comm left = shrunken(comm.get());
         expect(hkt_comm_size(left.get()) == 2, "the two that are left");
-        expect(work(left.get(), rank, late == 0 ? 5 : 2, 10), "they work");
+        expect(work_until_lost(left.get(), rank, late == 0 ? 5 : 2, 10), "they work");
         ++have_gone_on;
         wait_for(have_tried, 1);  // a rank that has ended is known to be gone
     });
@@ -192,7 +191,7 @@ TEST_CASE(
             while (hkt_comm_shrink(comm.get(), &made) == HKT_ERROR_TIMEOUT) continue;
             const Comm left(made);
             expect(made != nullptr && hkt_comm_size(made) == 2, "the two others go on");
-            expect(work(made, rank, 3 - late, 5), "they work");
+            expect(work_until_lost(made, rank, 3 - late, 5), "they work");
             done[job].meet(2);  // else the other one may still be at work
             if (are_killed) raise(SIGKILL);
             return;
@@ -241,13 +240,13 @@ TEST_CASE("a rank that dies after it was counted is missed at once") {
             const auto outcomes = run_ranks({4, way, 30}, [&](int rank) {
                 const Comm comm = join();
                 // The first rank that shrinks ends the operations that the others are still in.
-                work(comm.get(), rank, 6, 3);
+                work_until_lost(comm.get(), rank, 6, 3);
                 // It connects to rank 0, which counts it, and then to the rendezvous.
                 if (rank == victim) expect(die_when_connecting(1), "the kernel takes a filter");
                 const Comm left = shrunken(comm.get());
                 expect(hkt_comm_size(left.get()) == 3, "the three that are left");
                 expect(lost_of(comm.get()) == std::vector<std::int32_t>{victim}, "who is lost");
-                expect(work(left.get(), rank, 6 - victim, 3), "they work");
+                expect(work_until_lost(left.get(), rank, 6 - victim, 3), "they work");
             });
             for (int rank = 0; rank < 4; ++rank) {
                 const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
@@ -325,7 +324,7 @@ TEST_CASE("random ranks die at random times, also while the others shrink") {
                         deaths.begin(), deaths.end(), [](const auto& each) { return each.has_value(); }));
                     // Once all that are to die are dead, the rest works on undisturbed.
                     const bool is_last = static_cast<int>(members.size()) == size - all_to_die;
-                    if (work(comm.get(), rank, sum, is_last ? 50 : 1000000) && is_last) break;
+                    if (work_until_lost(comm.get(), rank, sum, is_last ? 50 : 1000000) && is_last) break;
                 }
                 if (!failed_at) failed_at = now_ms();
                 die_later(generation, true);

@@ -9,6 +9,7 @@
 
 namespace hocket::test {
 
+// Memory between ranks of one host, messages, and both.
 inline const std::vector<std::map<std::string, std::string>> ways = {
     {}, {{"HOCKET_PROVIDER_FOR_ALL", "tcp"}}, {{"HOCKET_PROVIDER_FOR_ALL", "ofi+tcp"}}};
 

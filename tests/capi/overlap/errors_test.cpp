@@ -22,15 +22,15 @@ Comm join_with(std::int32_t progress) {
     return join(&options);
 }
 
-hkt_status open(hkt_comm* comm, OverlapModel& model, const hkt_overlap_run_options* options,
-                hkt_overlap** overlap) {
+hkt_status try_to_open(hkt_comm* comm, OverlapModel& model, const hkt_overlap_run_options* options,
+                       hkt_overlap** overlap) {
     return hkt_overlap_with_ranks(comm, model.tensors(), model.count(), model.gradients(), OverlapModel::list,
                                   OverlapModel::layers, options, overlap);
 }
 
 Overlap opened(hkt_comm* comm, OverlapModel& model, const hkt_overlap_run_options* options = nullptr) {
     hkt_overlap* overlap = nullptr;
-    must(open(comm, model, options, &overlap));
+    must(try_to_open(comm, model, options, &overlap));
     return Overlap(overlap);
 }
 
@@ -46,9 +46,9 @@ TEST_CASE("arguments of an overlap among ranks") {
         OverlapModel model;
         hkt_overlap* overlap = reinterpret_cast<hkt_overlap*>(&model);
         hkt_overlap_run_options options = HKT_OVERLAP_RUN_OPTIONS_INIT;
-        refuses(open(nullptr, model, nullptr, &overlap), "hkt_overlap_with_ranks: comm is null");
+        refuses(try_to_open(nullptr, model, nullptr, &overlap), "hkt_overlap_with_ranks: comm is null");
         expect(overlap == nullptr, "the handle is set to null");
-        refuses(open(comm.get(), model, nullptr, nullptr), "overlap is null");
+        refuses(try_to_open(comm.get(), model, nullptr, nullptr), "overlap is null");
         const auto with = [&](const hkt_params_tensor* tensors, std::size_t count, void* const* gradients,
                               const hkt_overlap_layer* layers, std::size_t layer_count) {
             return hkt_overlap_with_ranks(comm.get(), tensors, count, gradients, layers, layer_count,
@@ -75,28 +75,29 @@ TEST_CASE("arguments of an overlap among ranks") {
         refuses(with(model.tensors(), 2, nowhere, one, 1), "gradients[1] is null");
 
         options.method = 8;
-        refuses(open(comm.get(), model, &options, &overlap), "hkt_overlap_run_options.method is 8");
+        refuses(try_to_open(comm.get(), model, &options, &overlap), "hkt_overlap_run_options.method is 8");
         options = HKT_OVERLAP_RUN_OPTIONS_INIT;
         options.measure = 2;
-        refuses(open(comm.get(), model, &options, &overlap), "measure is 2; it must be 3 or more");
+        refuses(try_to_open(comm.get(), model, &options, &overlap), "measure is 2; it must be 3 or more");
         options = HKT_OVERLAP_RUN_OPTIONS_INIT;
         options.look_every = -2;
-        refuses(open(comm.get(), model, &options, &overlap), "look_every is -2");
+        refuses(try_to_open(comm.get(), model, &options, &overlap), "look_every is -2");
         options = HKT_OVERLAP_RUN_OPTIONS_INIT;
         options.pulls = 3;
-        refuses(open(comm.get(), model, &options, &overlap), "hkt_overlap_run_options.pulls is 3");
+        refuses(try_to_open(comm.get(), model, &options, &overlap), "hkt_overlap_run_options.pulls is 3");
         options.pulls = HKT_OVERLAP_PULLS_FASTEST;
         options.profile = "{\"startup\": -1}";
-        refuses(open(comm.get(), model, &options, &overlap),
+        refuses(try_to_open(comm.get(), model, &options, &overlap),
                 "hkt_overlap_run_options.profile: startup is -1; it must be seconds");
         options.profile = R"({"startup": 1, "layers": [{"transfer": 1, "compute": 1}]})";
-        refuses(open(comm.get(), model, &options, &overlap), "the profile has 1 layers, and the model 7");
+        refuses(try_to_open(comm.get(), model, &options, &overlap),
+                "the profile has 1 layers, and the model 7");
         options = HKT_OVERLAP_RUN_OPTIONS_INIT;
         options.schedule = "rnig";
-        failure(open(comm.get(), model, &options, &overlap), HKT_ERROR_NOT_FOUND);
+        failure(try_to_open(comm.get(), model, &options, &overlap), HKT_ERROR_NOT_FOUND);
         options.schedule = nullptr;
         options.op = HKT_BXOR;
-        failure(open(comm.get(), model, &options, &overlap), HKT_ERROR_INVALID_ARGUMENT);
+        failure(try_to_open(comm.get(), model, &options, &overlap), HKT_ERROR_INVALID_ARGUMENT);
         options = HKT_OVERLAP_RUN_OPTIONS_INIT;
         std::vector<void*> twice(model.gradients(), model.gradients() + model.count());
         twice[3] = twice[6];
@@ -141,7 +142,7 @@ TEST_CASE("an overlap needs a communicator that moves by itself") {
         const Comm comm = join_with(HKT_PROGRESS_CALLS);
         OverlapModel model;
         hkt_overlap* overlap = nullptr;
-        refuses(open(comm.get(), model, nullptr, &overlap), "HKT_PROGRESS_THREAD");
+        refuses(try_to_open(comm.get(), model, nullptr, &overlap), "HKT_PROGRESS_THREAD");
     });
     CHECK(problems(outcomes) == "");
 }
@@ -154,7 +155,7 @@ TEST_CASE("ranks that give different options are told so, and go on") {
         const auto differ = [&](const std::function<void(hkt_overlap_run_options&)>& change) {
             hkt_overlap_run_options options = HKT_OVERLAP_RUN_OPTIONS_INIT;
             if (rank == 1) change(options);
-            return open(comm.get(), model, &options, &overlap);
+            return try_to_open(comm.get(), model, &options, &overlap);
         };
         const auto mismatch = [&](const char* what,
                                   const std::function<void(hkt_overlap_run_options&)>& change) {
@@ -196,7 +197,7 @@ TEST_CASE("a schedule that keeps a state is refused") {
         options.op = HKT_SUM;
         for (const char* const schedule : {"dgc(0.01)", "lars", "naive_ag(0.01)"}) {
             options.schedule = schedule;
-            refuses(open(comm.get(), model, &options, &overlap), "hkt_plan_create");
+            refuses(try_to_open(comm.get(), model, &options, &overlap), "hkt_plan_create");
         }
         options.schedule = "ring";
         opened(comm.get(), model, &options);

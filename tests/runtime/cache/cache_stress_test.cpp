@@ -18,19 +18,20 @@
 #include "runtime/transport/net/socket.hpp"
 #include "tests/runtime/cache/samples.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/sizes.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
 using namespace hocket::cache;
 using namespace std::chrono_literals;
 using test::eventually;
+using test::KiB;
+using test::MiB;
 using test::mixed;
 using test::sample_bytes;
 using test::TemporaryFolder;
 
 namespace {
-
-constexpr std::uint64_t KiB = 1024, MiB = 1024 * KiB;
 
 Status fill(Value& sample, std::uint64_t bytes) {
     std::byte* const to = sample.reserve(bytes);

@@ -15,7 +15,7 @@ using Catch::Contains;
 
 namespace {
 
-Profile random_profile(std::mt19937_64& random, std::size_t most_layers) {
+Profile random_iteration(std::mt19937_64& random, std::size_t most_layers) {
     std::uniform_real_distribution<double> seconds(0, 1);
     Profile profile;
     profile.startup = random() % 3 == 0 ? 0 : seconds(random) / 5;
@@ -53,7 +53,7 @@ double least(std::size_t layers, const std::function<double(const Batches&)>& se
 TEST_CASE("no other batches make an iteration faster whose weights come back with gradients") {
     std::mt19937_64 random(5);
     for (int round = 0; round < 300; ++round) {
-        const Profile profile = random_profile(random, 9);
+        const Profile profile = random_iteration(random, 9);
         const IterationPlan made = plan_iteration(profile, Method::optimum, {}, Pulls::backward);
         CHECK_FALSE(made.pulls_forward());
         const double best = least(profile.layers.size(), [&](const Batches& batches) {
@@ -66,7 +66,7 @@ TEST_CASE("no other batches make an iteration faster whose weights come back wit
 TEST_CASE("no other batches make a forward pass faster whose weights come by themselves") {
     std::mt19937_64 random(6);
     for (int round = 0; round < 300; ++round) {
-        Profile profile = random_profile(random, 9);
+        Profile profile = random_iteration(random, 9);
         // Gradients go up as fast as weights come down.
         const double per_byte = 1e-6;
         profile.startup = 0;
@@ -84,7 +84,7 @@ TEST_CASE("no other batches make a forward pass faster whose weights come by the
 TEST_CASE("weights come back with gradients in the time of a pipeline of both passes") {
     std::mt19937_64 random(7);
     for (int round = 0; round < 500; ++round) {
-        Profile profile = random_profile(random, 30);
+        Profile profile = random_iteration(random, 30);
         double forward = 0;
         for (const Layer& layer : profile.layers) forward += *layer.forward;
         profile.before = forward;  // nothing else is to be done
@@ -122,7 +122,7 @@ TEST_CASE("of two ways to pull the one that is predicted to take less is planned
     std::mt19937_64 random(8);
     int forward = 0;
     for (int round = 0; round < 300; ++round) {
-        Profile profile = random_profile(random, 20);
+        Profile profile = random_iteration(random, 20);
         // A link that carries one way at a time: with gradients a byte costs twice.
         profile.pull = CostLine{0, profile.startup / 8, 2e-7};
         const auto seconds = [&](Pulls pulls) {

@@ -20,7 +20,7 @@ int number(const Value& value) {
     return *static_cast<const int*>(value.get());
 }
 
-struct Adding final : Arithmetic {
+struct AddingArithmetic final : Arithmetic {
     Value sum(Chunk, const std::vector<Value>& parts) override {
         int all = 0;
         for (const Value& part : parts) all = all * 10 + number(part);  // the order shows
@@ -46,7 +46,7 @@ std::vector<Kind> sent(std::vector<Letter> letters, Worker to) {
 }  // namespace
 
 TEST_CASE("a worker that has joined begins with its own round, whatever others have heard of it") {
-    Adding adding;
+    AddingArithmetic adding;
     Root root(Snapshot{2, {value(1)}, {1}, {{0, 0}, {1, 0}}}, Shape::parse("direct"), adding);
     REQUIRE(root.join(2, 0, 3));
     // The server before this one had reserved an earlier round for it.
@@ -60,7 +60,7 @@ TEST_CASE("a worker that has joined begins with its own round, whatever others h
 }
 
 TEST_CASE("a worker that was given up stays expected until all others have told what they have seen") {
-    Adding adding;
+    AddingArithmetic adding;
     const Snapshot saved{2, {value(1)}, {2}, {{0, 0}, {1, 0}, {2, 5}}};
     Root root(saved, Shape::parse("direct"), adding);
     root.keep_what_lacks(saved);
@@ -95,7 +95,7 @@ TEST_CASE("a worker that was given up stays expected until all others have told 
 }
 
 TEST_CASE("updates that one server has named as lost are not named by the next one") {
-    Adding adding;
+    AddingArithmetic adding;
     Root root(Snapshot{3, {value(1)}, {2}, {{0, 0}, {1, 0}, {2, 0}}}, Shape::parse("direct"), adding);
     root.remove(0);
     // Worker 1 has seen rounds 4 to 6 without worker 0, of the server between.
@@ -106,7 +106,7 @@ TEST_CASE("updates that one server has named as lost are not named by the next o
 }
 
 TEST_CASE("what only a worker has seen that the server between had given up is named as lost") {
-    Adding adding;
+    AddingArithmetic adding;
     Root root(Snapshot{3, {value(1)}, {2}, {{0, 0}, {1, 0}, {2, 0}}}, Shape::parse("direct"), adding);
     // The server between had given up workers 0 and 2. It knew nothing of what worker 2 had seen.
     REQUIRE(root.resume(2, 0, Recollection{{{0, 0}, {1, 0}, {2, 0}}, {}, 5, 5}));
@@ -120,7 +120,7 @@ TEST_CASE("what only a worker has seen that the server between had given up is n
 }
 
 TEST_CASE("updates that a worker has pushed again are not lost, even if it is then given up again") {
-    Adding adding;
+    AddingArithmetic adding;
     Root root(Snapshot{3, {value(1)}, {2}, {{0, 0}, {1, 5}}}, Shape::parse("direct"), adding);
     REQUIRE(root.resume(0, 0, Recollection{{{0, 0}, {1, 5}}, {}, 2, 4}));
     root.receive(0, Sum{root.epoch(), 0, 2, {0}, value(7)});
@@ -133,7 +133,7 @@ TEST_CASE("updates that a worker has pushed again are not lost, even if it is th
 }
 
 TEST_CASE("a node that has told another server what it has seen takes no more of the old one's weights") {
-    Adding adding;
+    AddingArithmetic adding;
     Node node(1, 1, adding);
     const std::vector<Member> members = {{0, the_server, 0}, {1, 0, 0}};
     node.receive(the_server, Announcement{first_epoch, members, {0}});
@@ -160,7 +160,7 @@ TEST_CASE("a node that has told another server what it has seen takes no more of
 }
 
 TEST_CASE("a node passes a round on when all below it have pushed, summed in the order of their numbers") {
-    Adding adding;
+    AddingArithmetic adding;
     Node node(1, 1, adding, 1);
     node.receive(the_server, Announcement{first_epoch, {{1, the_server, 0}, {2, 1, 0}, {3, 2, 0}}, {0}});
     node.receive(2, Sum{first_epoch, 0, 0, {2, 3}, value(5)});
@@ -179,7 +179,7 @@ TEST_CASE("a node passes a round on when all below it have pushed, summed in the
 }
 
 TEST_CASE("in a new epoch a node sends again what is not applied, and nothing else") {
-    Adding adding;
+    AddingArithmetic adding;
     Node node(1, 2, adding, 1);
     node.receive(the_server, Announcement{first_epoch, {{1, the_server, 0}}, {0, 0}});
     for (const Clock round : {0, 1})
@@ -198,7 +198,7 @@ TEST_CASE("in a new epoch a node sends again what is not applied, and nothing el
 }
 
 TEST_CASE("weights that are fresh enough are served from where they are") {
-    Adding adding;
+    AddingArithmetic adding;
     Node node(1, 1, adding, 1);
     node.receive(the_server, Announcement{first_epoch, {{1, the_server, 0}, {2, 1, 0}}, {0}});
     node.pull(0, 2);
@@ -221,7 +221,7 @@ TEST_CASE("weights that are fresh enough are served from where they are") {
 }
 
 TEST_CASE("a node keeps weights only for those who may ask for them") {
-    Adding adding;
+    AddingArithmetic adding;
     for (const Clock staleness : {0, 1}) {
         Node node(1, 1, adding, staleness);
         node.receive(the_server, Announcement{first_epoch, {{1, the_server, 0}}, {0}});
@@ -236,7 +236,7 @@ TEST_CASE("a node keeps weights only for those who may ask for them") {
 }
 
 TEST_CASE("rounds are not passed over before somebody is there") {
-    Adding adding;
+    AddingArithmetic adding;
     Root root({2, {value(0)}, {4}, {{0, 0}, {1, 9}}}, Shape::parse("direct"), adding);
     root.remove(0);  // worker 1 is expected, and begins with round 9
     CHECK(root.clock(0) == 4);
@@ -247,7 +247,7 @@ TEST_CASE("rounds are not passed over before somebody is there") {
 }
 
 TEST_CASE("nobody waits for a new worker before its first round, or for one that has gone") {
-    Adding adding;
+    AddingArithmetic adding;
     Root root({1, {value(0)}, {0}, {}}, Shape::parse("direct"), adding, 2);
     CHECK(root.reserve(0) == 3);
     CHECK(root.join(0, 0, 3));
@@ -260,7 +260,7 @@ TEST_CASE("nobody waits for a new worker before its first round, or for one that
 }
 
 TEST_CASE("a tree keeps its shape when a node of it dies or is silent") {
-    Adding adding;
+    AddingArithmetic adding;
     Snapshot first{1, {value(0)}, {0}, {}};
     for (Worker worker = 0; worker < 6; ++worker) first.firsts.emplace(worker, 0);
     Root root(first, Shape::parse("rack"), adding);
@@ -283,7 +283,7 @@ TEST_CASE("a tree keeps its shape when a node of it dies or is silent") {
 }
 
 TEST_CASE("a server takes sums from its children alone") {
-    Adding adding;
+    AddingArithmetic adding;
     Root root({1, {value(0)}, {0}, {{0, 0}, {1, 0}}}, Shape::parse("degree 1"), adding);
     CHECK(root.join(0, 0, 0));
     CHECK(root.join(1, 0, 0));
@@ -295,7 +295,7 @@ TEST_CASE("a server takes sums from its children alone") {
 }
 
 TEST_CASE("a server takes from each only updates of workers below it") {
-    Adding adding;
+    AddingArithmetic adding;
     Root root({1, {value(0)}, {0}, {{0, 0}, {1, 0}, {2, 0}}}, Shape::parse("binary"), adding);
     for (const Worker worker : {0, 1, 2}) CHECK(root.join(worker, 0, 0));
     CHECK(root.tree().parent(2) == 0);
@@ -309,7 +309,7 @@ TEST_CASE("a server takes from each only updates of workers below it") {
 }
 
 TEST_CASE("a node takes from each only what it has to say in its place") {
-    Adding adding;
+    AddingArithmetic adding;
     Node node(1, 1, adding, 1);
     const std::vector<Member> members{{1, 9, 0}, {2, 1, 0}, {3, 2, 0}, {4, 1, 0}, {9, the_server, 0}};
     node.receive(the_server, Announcement{first_epoch, members, {0}});
@@ -331,7 +331,7 @@ TEST_CASE("a node takes from each only what it has to say in its place") {
 }
 
 TEST_CASE("a node keeps what comes early of one epoch, and while the child is there") {
-    Adding adding;
+    AddingArithmetic adding;
     Node node(1, 1, adding, 1);
     const Epoch third_epoch{1, 3};
     const auto sum = [](const Epoch& epoch) { return Sum{epoch, 0, 0, {2}, value(5)}; };

@@ -11,13 +11,13 @@
 #include "runtime/transport/net/dial.hpp"
 #include "runtime/transport/net/transfer.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/long_enough.hpp"
 
 namespace hocket::test {
 namespace {
 
 using transport::FrameType;
 
-constexpr std::chrono::seconds long_enough{100};  // no test waits longer for anything
 const std::string secret = "a secret";
 
 void await(int fd, short events) {

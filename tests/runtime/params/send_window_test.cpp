@@ -2,10 +2,13 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/runtime/params/sums.hpp"
+
 namespace {
 
 using namespace hocket::params;
 using namespace std::chrono_literals;
+using hocket::test::sum_of;
 
 constexpr std::size_t chunks = 100;
 const SendWindow::Time start{1h};
@@ -18,9 +21,6 @@ SendWindow window(const std::vector<Member>& members = chain, Worker self = 3) {
     return window;
 }
 
-Sum sum(Chunk chunk, Clock round = 0) {
-    return {{}, chunk, round, {0}, nullptr};
-}
 Want want(Chunk chunk, Clock clock = 1) {
     return {{}, chunk, clock};
 }
@@ -34,7 +34,7 @@ void ask_for_all(SendWindow& window) {
 
 // Sends chunks from `next` on, as many as the window lets through; returns the next one.
 Chunk send_until_closed(SendWindow& window, Chunk next, SendWindow::Time now) {
-    while (next < chunks && !window.closed_until(sum(next), now)) window.sent(sum(next++));
+    while (next < chunks && !window.closed_until(sum_of(next), now)) window.sent(sum_of(next++));
     return next;
 }
 
@@ -76,20 +76,20 @@ TEST_CASE("no sum waits for long, if no weights come") {
     SendWindow window = ::window();
     ask_for_all(window);
     Chunk next = send_until_closed(window, 0, start);
-    const auto until = window.closed_until(sum(next), start);
+    const auto until = window.closed_until(sum_of(next), start);
     REQUIRE(until);
     CHECK(*until > start);
-    CHECK(window.closed_until(sum(next), *until - 1ms) == until);
+    CHECK(window.closed_until(sum_of(next), *until - 1ms) == until);
     next = send_until_closed(window, next, *until);
     CHECK(next == chunks);
     // Each arrival of weights postpones the end of the wait.
     window = ::window();
     ask_for_all(window);
     next = send_until_closed(window, 0, start);
-    CHECK(window.closed_until(sum(next), start));
+    CHECK(window.closed_until(sum_of(next), start));
     window.came(weights(0), start + 50ms);
-    window.sent(sum(next++));
-    CHECK(window.closed_until(sum(next), *until) > until);
+    window.sent(sum_of(next++));
+    CHECK(window.closed_until(sum_of(next), *until) > until);
 }
 
 TEST_CASE("sums of earlier chunks pass later ones that wait for them") {
@@ -100,9 +100,9 @@ TEST_CASE("sums of earlier chunks pass later ones that wait for them") {
     CHECK(late == chunks / 2 + window.size());
     CHECK(send_until_closed(window, 0, start) == window.size());
     // The total never exceeds twice as many, either.
-    CHECK(window.closed_until(sum(0), start));
+    CHECK(window.closed_until(sum_of(0), start));
     for (Chunk chunk = 0; chunk < window.size(); ++chunk) window.came(weights(chunk), start);
-    CHECK_FALSE(window.closed_until(sum(late), start));
+    CHECK_FALSE(window.closed_until(sum_of(late), start));
 }
 
 TEST_CASE("a worker that pushes in another order does not wait at each chunk") {
@@ -111,10 +111,10 @@ TEST_CASE("a worker that pushes in another order does not wait at each chunk") {
     // The others push the second half first. The chunks of the first half that this worker has sent stay
     // outstanding.
     Chunk next = send_until_closed(window, 0, start);
-    for (; next < chunks / 2; ++next) window.sent(sum(next));
-    window.sent(sum(next++));
+    for (; next < chunks / 2; ++next) window.sent(sum_of(next));
+    window.sent(sum_of(next++));
     window.came(weights(chunks / 2), start);
-    CHECK_FALSE(window.closed_until(sum(next), start));
+    CHECK_FALSE(window.closed_until(sum_of(next), start));
     CHECK(send_until_closed(window, next, start) == next + window.size());
 }
 
@@ -122,9 +122,9 @@ TEST_CASE("in a new epoch nothing is on its way") {
     SendWindow window = ::window();
     ask_for_all(window);
     const Chunk next = send_until_closed(window, 0, start);
-    CHECK(window.closed_until(sum(next), start));
+    CHECK(window.closed_until(sum_of(next), start));
     window.begin(direct, 1, chunks);
-    CHECK_FALSE(window.closed_until(sum(next), start));
+    CHECK_FALSE(window.closed_until(sum_of(next), start));
     window.asked(want(0));
     CHECK(send_until_closed(window, 0, start) == window.size());
     window.came(weights(chunks + 5), start);  // of a chunk that does not exist

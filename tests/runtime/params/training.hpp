@@ -14,12 +14,11 @@
 #include "runtime/params/worker/worker.hpp"
 #include "tests/runtime/params/adding.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/long_enough.hpp"
 
 namespace hocket::test {
 
 using namespace params;
-
-inline constexpr std::chrono::seconds long_enough{100};  // no test waits longer for anything
 
 inline ServerOptions server_options(std::uint32_t count) {
     ServerOptions options;

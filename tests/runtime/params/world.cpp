@@ -17,7 +17,7 @@ namespace {
 // The updates in a value, as (worker, round), each as often as it counts. Real weights have only their sum.
 using Counted = std::vector<std::pair<Worker, Clock>>;
 
-Value value_of(Counted counted) {
+Value counted_value(Counted counted) {
     std::sort(counted.begin(), counted.end());
     return std::make_shared<const Counted>(std::move(counted));
 }
@@ -32,7 +32,7 @@ class Counting final : public Arithmetic {
         Counted all;
         for (const Value& part : parts)
             all.insert(all.end(), counted_in(part).begin(), counted_in(part).end());
-        return value_of(std::move(all));
+        return counted_value(std::move(all));
     }
     Value updated(Chunk chunk, Clock, const Value& weights, const std::vector<Value>& parts,
                   const std::vector<Worker>&) override {
@@ -166,7 +166,7 @@ Shape shape_of(const Setup& setup, int server) {
 
 World::World(const Setup& setup) : setup_(setup), left_(setup.faults) {
     Snapshot first{
-        1, std::vector<Value>(setup.chunks, value_of({})), std::vector<Clock>(setup.chunks, 0), {}};
+        1, std::vector<Value>(setup.chunks, counted_value({})), std::vector<Clock>(setup.chunks, 0), {}};
     lost_.resize(static_cast<std::size_t>(setup.servers));
     cuts_.resize(static_cast<std::size_t>(setup.servers), {{0, first}});
     for (int server = 0; server < setup.servers; ++server) {
@@ -580,7 +580,7 @@ bool World::go_on(Worker number, Place& worker) {
     for (int server = 0; server < setup_.servers; ++server)
         for (Chunk chunk = 0; chunk < setup_.chunks; ++chunk)
             if (has_pulled) {
-                node(server, number).push(chunk, worker.clock, value_of({{number, worker.clock}}));
+                node(server, number).push(chunk, worker.clock, counted_value({{number, worker.clock}}));
             } else {
                 worker.awaited.emplace(server, chunk);
                 const Clock least = is_last

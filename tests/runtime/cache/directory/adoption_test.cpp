@@ -4,17 +4,12 @@
 #include "runtime/base/error.hpp"
 #include "runtime/cache/directory/directory.hpp"
 #include "tests/runtime/cache/folders.hpp"
+#include "tests/support/sizes.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
 using namespace hocket::cache;
 using namespace hocket::test;
-
-namespace {
-
-constexpr std::uint64_t MiB = 1 << 20;
-
-}  // namespace
 
 TEST_CASE("what a dead process left is adopted, and its temporaries are removed") {
     const Files files;

@@ -10,6 +10,7 @@
 #include "tests/runtime/cache/folders.hpp"
 #include "tests/support/going_on.hpp"
 #include "tests/support/long_form.hpp"
+#include "tests/support/sizes.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -230,8 +231,6 @@ TEST_CASE("verify finds payloads that have changed, says where, and can be stopp
 // ---- Space ----------------------------------------------------------------------------------------
 
 namespace {
-
-constexpr std::uint64_t KiB = 1024, MiB = 1024 * KiB;
 
 // Samples on the disk, some of them damaged there.
 class Ward {

@@ -9,6 +9,7 @@
 
 #include "runtime/cache/segments/space.hpp"
 #include "tests/runtime/cache/folders.hpp"
+#include "tests/support/sizes.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -17,7 +18,6 @@ using namespace hocket::test;
 
 namespace {
 
-constexpr std::uint64_t MiB = 1 << 20;
 const std::vector<std::uint64_t> all_sizes{0, 1, 7, 8, 100, 511, 4095, 4096, 4097, 100'000, 3'000'000};
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "tests/runtime/cache/folders.hpp"
 #include "tests/support/going_on.hpp"
 #include "tests/support/long_form.hpp"
+#include "tests/support/sizes.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -24,7 +25,6 @@ using namespace hocket::test;
 
 namespace {
 
-constexpr std::uint64_t MiB = 1 << 20;
 constexpr std::uint64_t limit = 512 * MiB;
 constexpr std::uint64_t shared_keys = 2000;  // that all processes write; behind them each has its own
 

@@ -13,6 +13,7 @@
 #include "tests/runtime/cache/folders.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/going_on.hpp"
+#include "tests/support/sizes.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -21,7 +22,6 @@ using namespace hocket::test;
 
 namespace {
 
-constexpr std::uint64_t MiB = 1 << 20;
 constexpr Digest ours{1, 2}, theirs{3, 4};
 
 void fill(Directory& directory, const Files& files, std::uint64_t first_key, int count, std::uint64_t size) {

@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "tests/runtime/cache/io/loop_run.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace hocket::cache;
 using namespace hocket::test;
@@ -50,10 +52,6 @@ std::string read_whole(const Files& files, int fd, std::size_t bytes, std::uint6
     content.resize(static_cast<std::size_t>(n));
     return content;
 }
-
-struct Freed {
-    void operator()(void* memory) const { std::free(memory); }
-};
 
 void do_nothing(int) {}
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/runtime/cache/io/loop_content.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace hocket::cache;
 using namespace hocket::test;
@@ -43,7 +44,7 @@ TEST_CASE("where the kernel refuses io_uring, threads do it, and say why") {
     const int status = status_of_child([&] {
         if (!refuse_io_uring(error)) return false;
         LoopRun run(IoKind::automatic);
-        Tally tally;
+        PartTally tally;
         for (unsigned i = 0; i < 10; ++i) run.loop.spawn(read_parts(run.loop, fd, 300'001, i, 20, tally));
         run.loop.stop();
         run.loop.run();

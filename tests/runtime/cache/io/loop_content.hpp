@@ -41,13 +41,13 @@ inline bool is_content(const std::byte* data, std::size_t bytes, std::uint64_t o
     return true;
 }
 
-struct Tally {
+struct PartTally {
     int right = 0, wrong = 0, failed = 0;
 };
 
 // Reads parts at random, some beyond the end.
 inline cache::Task<> read_parts(cache::Loop& loop, int fd, std::size_t size, unsigned seed, int times,
-                                Tally& tally) {
+                                PartTally& tally) {
     std::minstd_rand random(seed);
     std::vector<std::byte> buffer(20'000);
     for (int i = 0; i < times; ++i) {

@@ -11,13 +11,14 @@
 
 #include "runtime/cache/io/loop.hpp"
 #include "tests/runtime/cache/io/loop_content.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace hocket::cache;
 using namespace hocket::test;
 
 namespace {
 
-Task<> write_part(Loop& loop, int fd, std::size_t bytes, std::uint64_t offset, Tally& tally) {
+Task<> write_part(Loop& loop, int fd, std::size_t bytes, std::uint64_t offset, PartTally& tally) {
     const auto data = content(offset, bytes);
     const std::int64_t n = co_await loop.write(fd, data.data(), bytes, offset);
     if (n < 0) {
@@ -27,9 +28,6 @@ Task<> write_part(Loop& loop, int fd, std::size_t bytes, std::uint64_t offset, T
     }
 }
 
-struct Freed {
-    void operator()(void* memory) const { std::free(memory); }
-};
 using Aligned = std::unique_ptr<std::byte, Freed>;
 
 Aligned aligned(std::size_t bytes) {
@@ -44,7 +42,7 @@ TEST_CASE("many reads at once get what is there, however few may be in flight") 
     const TemporaryFolder folder;
     const int fd = make_file(folder / "a", 300'001);
     LoopRun run(kind, nullptr, depth);
-    Tally tally;
+    PartTally tally;
     for (unsigned i = 0; i < 100; ++i) run.loop.spawn(read_parts(run.loop, fd, 300'001, i, 20, tally));
     run.loop.stop();
     run.loop.run();
@@ -124,7 +122,7 @@ TEST_CASE("every Nth operation fails, and only that") {
         faults += fails;
         return Fault{fails ? EIO : 0};
     });
-    Tally tally;
+    PartTally tally;
     for (unsigned i = 0; i < 10; ++i) run.loop.spawn(read_parts(run.loop, fd, 100'000, i, 50, tally));
     run.loop.stop();
     run.loop.run();
@@ -177,7 +175,7 @@ TEST_CASE("short transfers go on where they stopped, with others between them") 
             return Fault{0, 1 + ++calls * 2654435761u % 5000};
         },
         8);
-    Tally tally;
+    PartTally tally;
     for (unsigned i = 0; i < 20; ++i) {
         run.loop.spawn(read_parts(run.loop, source, 100'000, i, 20, tally));
         run.loop.spawn(write_part(run.loop, target, 5000, i * std::uint64_t{5000}, tally));

@@ -1,4 +1,5 @@
-// Shared by the tests of files and of the loop: a folder, a loop that runs one coroutine, a child process.
+// Shared by the tests of files and of the loop: memory that frees itself, a loop that runs one coroutine,
+// a child process.
 #pragma once
 
 #include <signal.h>
@@ -8,9 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <functional>
-#include <string>
 #include <utility>
 
 #include "runtime/base/error.hpp"
@@ -33,24 +32,8 @@
 
 namespace hocket::test {
 
-class TemporaryFolder {
-  public:
-    TemporaryFolder() {
-        std::string name = (std::filesystem::temp_directory_path() / "hocket-XXXXXX").string();
-        REQUIRE(mkdtemp(name.data()) != nullptr);
-        path_ = name;
-    }
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-
-    std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-    const std::string& path() const { return path_; }
-
-  private:
-    std::string path_;
+struct Freed {
+    void operator()(void* memory) const { std::free(memory); }
 };
 
 // Runs one coroutine to its end, on the calling thread; run() throws its exception.

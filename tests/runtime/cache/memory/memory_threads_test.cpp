@@ -20,10 +20,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::uint64_t key_count = 400, capacity = 150 * 1024;
+constexpr std::uint64_t shared_keys = 400, shared_capacity = 150 * 1024;
 constexpr unsigned thread_count = 8;
 
-std::uint64_t size_of(std::uint64_t key) {
+std::uint64_t shared_size_of(std::uint64_t key) {
     return 8 * (1 + key * 7 % 200);
 }
 
@@ -78,9 +78,9 @@ class Room {
 };
 
 struct Shared {
-    Memory memory{capacity};
+    Memory memory{shared_capacity};
     Room room;
-    std::atomic<int> loading[key_count]{}, wrong{0}, hits{0}, loads{0}, failures{0}, rounds{0};
+    std::atomic<int> loading[shared_keys]{}, wrong{0}, hits{0}, loads{0}, failures{0}, rounds{0};
 
     Block reserve(std::uint64_t bytes) {
         for (;;) {
@@ -91,21 +91,21 @@ struct Shared {
     }
     void load(std::uint64_t key, bool may_fail) {
         wrong += loading[key]++ != 0;
-        const Block block = reserve(size_of(key) + 700);
-        std::vector<std::uint64_t> words(size_of(key) / 8, key);
-        std::memcpy(block.data, words.data(), size_of(key));
+        const Block block = reserve(shared_size_of(key) + 700);
+        std::vector<std::uint64_t> words(shared_size_of(key) / 8, key);
+        std::memcpy(block.data, words.data(), shared_size_of(key));
         ++loads;
         --loading[key];
         if (may_fail) {
             memory.free(block);
             return memory.fail(key, Error(Status::io, "gone"));
         }
-        if (const auto kept = memory.publish(key, block, size_of(key), key % 2 == 0, key % 3 == 0))
+        if (const auto kept = memory.publish(key, block, shared_size_of(key), key % 2 == 0, key % 3 == 0))
             memory.release(*kept);
     }
     bool is_right(const Lent& lent, std::uint64_t key) const {
-        std::vector<std::uint64_t> words(size_of(key) / 8, key);
-        return lent.key == key && lent.bytes == size_of(key) &&
+        std::vector<std::uint64_t> words(shared_size_of(key) / 8, key);
+        return lent.key == key && lent.bytes == shared_size_of(key) &&
                std::memcmp(lent.data, words.data(), lent.bytes) == 0;
     }
     void get(std::uint64_t key, bool may_fail, std::vector<Lent>& lent) {
@@ -135,7 +135,7 @@ void work(Shared& shared, unsigned seed, int rounds) {
     };
     for (int round = 0; round < rounds; ++round) {
         ++shared.rounds;
-        const std::uint64_t key = random() % (random() % key_count + 1);
+        const std::uint64_t key = random() % (random() % shared_keys + 1);
         const auto what = random() % 100;
         // A thread does not wait for others while it holds more than its share of the memory.
         if (lent.size() >= 3) release();
@@ -144,9 +144,9 @@ void work(Shared& shared, unsigned seed, int rounds) {
         else if (what < 95 && shared.memory.begin_load(key))
             shared.load(key, false);
         else if (what == 99)
-            shared.wrong += shared.memory.stats().used > capacity;
+            shared.wrong += shared.memory.stats().used > shared_capacity;
         else
-            shared.wrong += shared.memory.cursor() > 4 * key_count;
+            shared.wrong += shared.memory.cursor() > 4 * shared_keys;
     }
     release();
 }
@@ -162,7 +162,7 @@ TEST_CASE("eight threads get, load, release and set orders, and nothing is torn 
     constexpr int orders = 100, rounds = 6000;
     for (unsigned t = 0; t < thread_count; ++t) threads.emplace_back([&, t] { work(shared, t + 1, rounds); });
     std::mt19937_64 random(9);
-    std::vector<std::uint64_t> epoch(key_count), keys;
+    std::vector<std::uint64_t> epoch(shared_keys), keys;
     std::iota(epoch.begin(), epoch.end(), 0);
     for (int i = 0; i < orders; ++i) {
         keys.clear();

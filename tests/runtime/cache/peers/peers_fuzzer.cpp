@@ -15,6 +15,7 @@
 #include "runtime/cache/peers/inbox.hpp"
 #include "runtime/transport/net/frame.hpp"
 #include "runtime/transport/net/socket.hpp"
+#include "tests/runtime/cache/peers/message_bytes.hpp"
 #include "tests/support/fuzz_input.hpp"
 
 using namespace hocket;
@@ -37,10 +38,6 @@ void decode(const std::uint8_t* data, std::size_t size) {
         require(encode_peer_header(decode_peer_header(bytes)) == bytes);
     } catch (const ProtocolError&) {
     }
-}
-
-std::byte byte_of(std::uint64_t id, std::size_t i) {
-    return static_cast<std::byte>(id * 31 + i * 7 + (i >> 8));
 }
 
 class Game final : private PeerInbox::Reader {
@@ -93,7 +90,7 @@ class Game final : private PeerInbox::Reader {
         script_.insert(script_.end(), begin.begin(), begin.end());
         if (header.bytes == 0) return;
         const std::size_t at = script_.size();
-        for (std::size_t i = 0; i < header.bytes; ++i) script_.push_back(byte_of(header.id, i));
+        for (std::size_t i = 0; i < header.bytes; ++i) script_.push_back(message_byte(header.id, i));
         PeerChecksum checksum;
         checksum.begin(header.key);
         checksum.add(std::span(script_).subspan(at));
@@ -131,7 +128,7 @@ class Game final : private PeerInbox::Reader {
         if (is_dropped_) return require(!is_intact);
         if (!is_mutated_) require(is_intact);
         if (!is_intact) return;
-        for (std::size_t i = 0; i < header.bytes; ++i) require(block_[i] == byte_of(header.id, i));
+        for (std::size_t i = 0; i < header.bytes; ++i) require(block_[i] == message_byte(header.id, i));
     }
 
     FuzzInput input_;

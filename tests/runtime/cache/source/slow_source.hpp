@@ -13,14 +13,13 @@
 #include "runtime/cache/cache.hpp"
 #include "tests/runtime/cache/samples.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/sizes.hpp"
 #include "tests/support/test.hpp"
 
 namespace hocket::test {
 
 using namespace hocket::cache;
 using namespace std::chrono_literals;
-
-inline constexpr std::uint64_t KiB = 1024, MiB = 1024 * KiB;
 
 // A source of `count` samples of up to `most` bytes that counts how often each is read.
 struct Slow {

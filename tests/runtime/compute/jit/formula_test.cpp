@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/compute/program/formula_runner.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -92,7 +93,7 @@ bool same(DataType type, const std::byte* a, const std::byte* b) {
 TEST_CASE("formulas give the same bits by generated code and by the loop") {
     Random random(20261123);
     const DataType types[] = {DataType::float32, DataType::float64, DataType::float16, DataType::bfloat16};
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < test::in_long_form(300, 100); ++round) {
         const dsl::Formula formula = random_formula(random);
         std::vector<DataType> of_operands;
         for (std::size_t i = 0; i < operands; ++i)

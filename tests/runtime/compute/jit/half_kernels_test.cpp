@@ -18,7 +18,7 @@ using Numbers = std::vector<std::uint16_t>;
 constexpr std::size_t all = 0x10000;
 
 // Every number there is, with others in no order.
-std::array<Numbers, 3> operands() {
+std::array<Numbers, 3> half_operands() {
     std::mt19937 random(11);
     std::array<Numbers, 3> operands;
     for (Numbers& operand : operands) operand.resize(all);
@@ -33,7 +33,7 @@ std::array<Numbers, 3> operands() {
 
 template <DataType type>
 void compare(ReduceOp op, jit::Code code) {
-    auto from = operands();
+    auto from = half_operands();
     Numbers actual(all), expected(all);
     std::byte* areas[4] = {reinterpret_cast<std::byte*>(actual.data())};
     const std::byte* pointers[3];
@@ -49,10 +49,11 @@ void compare(ReduceOp op, jit::Code code) {
     };
     const bool keeps_bits = test::chooses(op);
     for (std::size_t i = 0; i < all; ++i) {
+        // The bits of a NaN that arithmetic makes are not defined.
+        if (actual[i] == expected[i] || (!keeps_bits && is_nan(actual[i]) && is_nan(expected[i]))) continue;
         INFO(name_of(op) << " of " << name_of(type) << " " << from[0][i] << ", " << from[1][i] << ", "
                          << from[2][i]);
-        // The bits of a NaN that arithmetic makes are not defined.
-        if (keeps_bits || !is_nan(actual[i]) || !is_nan(expected[i])) REQUIRE(actual[i] == expected[i]);
+        REQUIRE(actual[i] == expected[i]);
     }
 }
 

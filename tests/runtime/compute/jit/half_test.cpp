@@ -18,7 +18,7 @@ T number(unsigned bits) {
 }
 
 template <typename T>
-unsigned bits(T number) {
+unsigned bits_of(T number) {
     return std::bit_cast<std::uint16_t>(number);
 }
 
@@ -51,13 +51,13 @@ TEMPLATE_TEST_CASE("all 65,536 values are what their fields say, and come back",
             REQUIRE(std::isnan(widened));
             if (std::is_same_v<TestType, Float16>)  // as the machines' instruction has it
                 REQUIRE((std::bit_cast<std::uint32_t>(widened) & 0x400000) != 0);
-            REQUIRE(bits(TestType(widened)) == (i | (1u << (Its::mantissa_bits - 1))));  // quiet
+            REQUIRE(bits_of(TestType(widened)) == (i | (1u << (Its::mantissa_bits - 1))));  // quiet
         } else {
             const double right =
                 size == Its::infinity ? std::copysign(INFINITY, i & 0x8000 ? -1. : 1.) : Its::value(i);
             REQUIRE(widened == right);
             REQUIRE(std::signbit(widened) == ((i & 0x8000) != 0));
-            REQUIRE(bits(TestType(widened)) == i);
+            REQUIRE(bits_of(TestType(widened)) == i);
         }
     }
 }
@@ -73,9 +73,9 @@ TEMPLATE_TEST_CASE("what lies between two numbers is rounded to the nearest, tie
         INFO(i);
         for (const unsigned sign : {0u, 0x8000u}) {
             const float by = sign == 0 ? 1 : -1;
-            REQUIRE(bits(TestType(by * tie)) == (sign | (i % 2 == 0 ? i : i + 1)));
-            REQUIRE(bits(TestType(by * std::nextafter(tie, 0.f))) == (sign | i));
-            REQUIRE(bits(TestType(by * std::nextafter(tie, INFINITY))) == (sign | (i + 1)));
+            REQUIRE(bits_of(TestType(by * tie)) == (sign | (i % 2 == 0 ? i : i + 1)));
+            REQUIRE(bits_of(TestType(by * std::nextafter(tie, 0.f))) == (sign | i));
+            REQUIRE(bits_of(TestType(by * std::nextafter(tie, INFINITY))) == (sign | (i + 1)));
         }
     }
 }
@@ -83,13 +83,13 @@ TEMPLATE_TEST_CASE("what lies between two numbers is rounded to the nearest, tie
 TEMPLATE_TEST_CASE("what is too large is infinite, what is too small zero, and NaN stays NaN", "[kernels]",
                    Float16, BFloat16) {
     using Its = Format<TestType>;
-    CHECK(bits(TestType(std::numeric_limits<float>::max())) == Its::infinity);
-    CHECK(bits(TestType(-std::numeric_limits<float>::max())) == (0x8000 | Its::infinity));
-    CHECK(bits(TestType(std::numeric_limits<float>::denorm_min())) == 0);
-    CHECK(bits(TestType(-std::numeric_limits<float>::denorm_min())) == 0x8000);
+    CHECK(bits_of(TestType(std::numeric_limits<float>::max())) == Its::infinity);
+    CHECK(bits_of(TestType(-std::numeric_limits<float>::max())) == (0x8000 | Its::infinity));
+    CHECK(bits_of(TestType(std::numeric_limits<float>::denorm_min())) == 0);
+    CHECK(bits_of(TestType(-std::numeric_limits<float>::denorm_min())) == 0x8000);
     for (const std::uint32_t nan : {0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffc00000u}) {
         const auto narrowed = TestType(std::bit_cast<float>(nan));
-        CHECK((bits(narrowed) & 0x7fff) > Its::infinity);
-        CHECK((bits(narrowed) >> 15) == nan >> 31);
+        CHECK((bits_of(narrowed) & 0x7fff) > Its::infinity);
+        CHECK((bits_of(narrowed) >> 15) == nan >> 31);
     }
 }

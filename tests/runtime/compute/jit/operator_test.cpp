@@ -2,6 +2,7 @@
 // bit.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "runtime/compute/jit/interface/kernel_shape.hpp"
 #include "runtime/compute/jit/streaming.hpp"
 #include "runtime/engine/plan/executor.hpp"
+#include "tests/support/kept_memory.hpp"
 #include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
@@ -73,9 +75,9 @@ dsl::RankProgram program_of(std::size_t operands, std::size_t destinations, bool
 
 // The code is made once, for all counts.
 template <DataType type>
-class Comparison {
+class OperatorComparison {
   public:
-    Comparison(const Case& c, std::size_t operands, std::size_t destinations, bool in_place)
+    OperatorComparison(const Case& c, std::size_t operands, std::size_t destinations, bool in_place)
         : case_(c),
           operands_(operands),
           what_(fmt::format("{} of {}, {} operands to {}{}", c.op->name, name_of(type), operands,
@@ -89,8 +91,15 @@ class Comparison {
         std::mt19937 random(static_cast<unsigned>(count + operands_));
         std::uniform_real_distribution<float> values(-8, 8);
         Memory original(program_.areas(), std::vector<Stored>(count));
+        constexpr std::size_t period = 10'007;  // a prime: no two areas get the same numbers
+        std::vector<Stored> drawn(std::min(count * original.size(), period));
+        for (Stored& value : drawn) value = static_cast<Stored>(static_cast<Worked>(values(random)));
+        std::size_t next = 0;
         for (auto& area : original)
-            for (Stored& value : area) value = static_cast<Stored>(static_cast<Worked>(values(random)));
+            for (Stored& value : area) {
+                value = drawn[next];
+                if (++next == period) next = 0;
+            }
         const Memory compiled = run(*compiled_, original), walked = run(*walked_, original);
         for (std::size_t i = 0; i < count; ++i) {
             const Stored expected = fold(original, i), &result = walked[program_.ops[0].area][i];
@@ -143,18 +152,20 @@ void compare_all() {
             for (const std::size_t destinations : {1u, 2u, 17u})
                 for (const bool in_place : {false, true}) {
                     // Each is compiled: usually, they come by turns.
-                    if (number++ % test::in_long_form(1, 5) != 0) continue;
-                    Comparison<type> comparison(c, operands, destinations, in_place);
+                    if (number++ % test::in_long_form(1, 11) != 0) continue;
+                    OperatorComparison<type> comparison(c, operands, destinations, in_place);
                     for (const std::size_t count : {1u, 7u, 33u, 600u}) comparison.run(count);
                 }
         if (&c == &cases()[0] || test::is_long_form())
-            Comparison<type>(c, 2, 1, false).run(jit::least_streamed_bytes(2, 1) / element_size(type) + 50);
+            OperatorComparison<type>(c, 2, 1, false)
+                .run(jit::least_streamed_bytes(2, 1) / element_size(type) + 50);
     }
 }
 
 }  // namespace
 
 TEST_CASE("operators of schedule files give a plain fold's bits, by generated code and by the interpreter") {
+    test::keep_freed_memory();
     compare_all<DataType::float32>();
     compare_all<DataType::float64>();
     compare_all<DataType::float16>();

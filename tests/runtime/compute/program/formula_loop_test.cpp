@@ -232,15 +232,15 @@ bool same(const std::byte* a, const std::byte* b, DataType type) {
     });
 }
 
-struct Case {
+struct FormulaCase {
     Formula formula;
     Inputs inputs;
     std::vector<FormulaOperand> operands;
     FormulaInputs view() const { return {operands, inputs.parameters, inputs.scalars}; }
 };
 
-Case random_case(Random& random, std::size_t count, bool with_double) {
-    Case result;
+FormulaCase random_case(Random& random, std::size_t count, bool with_double) {
+    FormulaCase result;
     for (std::size_t i = 0; i < 3; ++i) {
         const DataType type = types[random.below(4)];
         const bool is_other = type == DataType::float64 && !with_double;
@@ -260,7 +260,7 @@ std::string text(const Formula& formula) {
 
 // The order of runtime/compute/kernels/chunk_order.hpp.
 template <typename T>
-double sum_plainly(const Case& given, std::size_t count) {
+double sum_plainly(const FormulaCase& given, std::size_t count) {
     double sum = 0;
     for (std::size_t chunk = 0; chunk < count; chunk += 65536) {
         std::vector<T> lanes(256, T{0});
@@ -281,7 +281,7 @@ TEST_CASE("a formula over blocks gives what it gives element by element, bit for
     for (int round = 0; round < 4000; ++round) {
         const DataType type = types[round % 4];
         const std::size_t count = counts[random.below(std::size(counts))];
-        const Case given = random_case(random, count, true);
+        const FormulaCase given = random_case(random, count, true);
         const std::size_t size = element_size(type);
         std::vector<std::byte> got(count * size), wanted(size);
         run_formula(given.formula, given.view(), count, type, got.data());
@@ -304,7 +304,7 @@ TEST_CASE("a formula may write over one of its operands") {
     Random random(2);
     for (int round = 0; round < 400; ++round) {
         const std::size_t count = 500 + random.below(600);
-        Case given = random_case(random, count, true);
+        FormulaCase given = random_case(random, count, true);
         Buffer& target = given.inputs.buffers[random.below(3)];
         std::vector<std::byte> wanted(target.bytes.size());
         run_formula(given.formula, given.view(), count, target.type, wanted.data());
@@ -320,7 +320,7 @@ TEST_CASE("sums of formulas are formed lane by lane and chunk by chunk, bit for 
     for (int round = 0; round < 120; ++round) {
         const std::size_t count = counts[static_cast<std::size_t>(round) % std::size(counts)];
         const bool with_double = round % 3 == 0;
-        Case given = random_case(random, count, with_double);
+        FormulaCase given = random_case(random, count, with_double);
         const bool is_double = std::any_of(given.operands.begin(), given.operands.end(),
                                            [](const auto& one) { return one.type == DataType::float64; });
         const double got = fold_formula(dsl::Fold::sum, given.formula, given.view(), count);
@@ -336,7 +336,7 @@ TEST_CASE("the largest value of a formula is a NaN if one is, and minus infinity
     const std::size_t counts[] = {0, 1, 255, 513, 65537, 140000};
     for (int round = 0; round < 60; ++round) {
         const std::size_t count = counts[static_cast<std::size_t>(round) % std::size(counts)];
-        Case given = random_case(random, count, false);
+        FormulaCase given = random_case(random, count, false);
         double wanted = -std::numeric_limits<double>::infinity();
         for (std::size_t i = 0; i < count && !std::isnan(wanted); ++i) {
             const double value = double{plainly<float>(given.formula, given.inputs, i)};

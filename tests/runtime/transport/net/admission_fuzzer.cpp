@@ -61,9 +61,8 @@ class Game {
     std::string proof() {
         const std::size_t way = input_.below(8);
         is_right_ &= way > 3 && !nonce_.empty();
-        std::string text =
-            make_proof(way == 0 ? "a guess" : "a secret of the tests", way == 1 ? Side::host : Side::guest,
-                       way == 2 ? Hello{2, 2, hello_.nonce} : hello_, nonce_);
+        std::string text = make_proof(way == 0 ? "a guess" : job_secret, way == 1 ? Side::host : Side::guest,
+                                      way == 2 ? Hello{2, 2, hello_.nonce} : hello_, nonce_);
         if (way == 3) text = overheard_proof;
         if (is_right_) overheard_proof = text;
         return spoiled(encode_frame(FrameType::proof, text), true);
@@ -93,8 +92,7 @@ class Game {
             try {
                 while (const auto frame = take_frame(socket_, parser_)) {
                     if (frame->type == FrameType::welcome) {
-                        require(frame->payload ==
-                                make_proof("a secret of the tests", Side::host, hello_, nonce_));
+                        require(frame->payload == make_proof(job_secret, Side::host, hello_, nonce_));
                         host_.guests.back().socket.close();
                         is_welcome = true;
                     } else {

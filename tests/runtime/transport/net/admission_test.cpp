@@ -24,8 +24,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-const std::string secret = "a secret of the tests";
-
 // Collects the lines on stderr of this process and its children, until its end.
 class StderrFile {
   public:
@@ -78,13 +76,13 @@ TEST_CASE("whoever knows the secret is let in, with what it says of itself and w
     say(guest, FrameType::hello, encode_hello(hello));
     host.await(guest);
     const std::string nonce = hear_frame(guest).payload;
-    put(guest, encode_frame(FrameType::proof, make_proof(secret, Side::guest, hello, nonce)) + "behind");
+    put(guest, encode_frame(FrameType::proof, make_proof(job_secret, Side::guest, hello, nonce)) + "behind");
     host.await(1);
     CHECK(host.guests[0].hello.rank == 3);
     CHECK(host.guests[0].hello.world_size == 8);
     CHECK(host.guests[0].hello.identity == hello.identity);
     CHECK_THAT(host.guests[0].from, Contains("127.0.0.1:"));
-    CHECK(hear_frame(guest).payload == make_proof(secret, Side::host, hello, nonce));
+    CHECK(hear_frame(guest).payload == make_proof(job_secret, Side::host, hello, nonce));
     char bytes[10];
     CHECK(read(host.guests[0].socket.fd(), bytes, sizeof bytes) == 6);
     CHECK(host.admission.troubles() == "");
@@ -109,8 +107,8 @@ TEST_CASE("whoever is no guest is told why, and logged") {
     };
     const Hello hello{1, 2, fresh_nonce()};
     CHECK(fate_with(hello, "a guess", Side::guest) == "wrong secret");
-    CHECK(fate_with(hello, secret, Side::host) == "wrong secret");
-    CHECK(fate_with({13, 20, fresh_nonce()}, secret, Side::guest) == "nobody may be rank 13");
+    CHECK(fate_with(hello, job_secret, Side::host) == "wrong secret");
+    CHECK(fate_with({13, 20, fresh_nonce()}, job_secret, Side::guest) == "nobody may be rank 13");
     CHECK(fate_after("GET / HTTP/1.0\r\n\r\n") == "it does not speak Hocket's protocol");
     CHECK(fate_after(encode_frame(FrameType::proof, fresh_nonce())) == "it did not begin with a hello");
     CHECK(fate_after(encode_frame(FrameType::hello, std::string(max_hello_size + 1, 'x')).substr(0, 12)) ==
@@ -155,7 +153,7 @@ TEST_CASE("strangers in masses use up neither descriptors nor lines, and members
     processes.start([&]() -> std::string {
         std::vector<Socket> silent;
         for (int i = 0; i < 100; ++i) silent.push_back(come_to(door.endpoint()));
-        dial({.to = door.endpoint(), .secret = secret}, patience());
+        dial({.to = door.endpoint(), .secret = job_secret}, patience());
         return "";
     });
     const auto outcomes = processes.wait();
@@ -190,7 +188,7 @@ TEST_CASE("a host without descriptors says so, and takes guests when there are s
         host.await(1);
         return host.admission.troubles();
     });
-    dial({.to = door.endpoint(), .secret = secret}, patience());
+    dial({.to = door.endpoint(), .secret = job_secret}, patience());
     CHECK_THAT(
         processes.wait()[0].text,
         Contains("the test could not take all connections: Too many open files") && Contains("ulimit -n"));

@@ -26,10 +26,8 @@ using Catch::Contains;
 
 namespace {
 
-const std::string secret = "a secret of the tests";
-
 Dial call_of(const Endpoint& host) {
-    return {.to = host, .secret = secret, .rank = 1, .world_size = 2, .identity = "a guest"};
+    return {.to = host, .secret = job_secret, .rank = 1, .world_size = 2, .identity = "a guest"};
 }
 
 // "" if there is a connection.
@@ -53,7 +51,7 @@ TEST_CASE("what answers without the secret, or without the protocol, is an impos
         "impostor: it sent an unexpected message", "impostor: it sent a challenge of the wrong size");
     processes.start([&]() -> std::string {
         const Socket guest = next_guest(impostor.fd());
-        if (expected.ends_with("secret")) welcome(guest, secret, "another secret");
+        if (expected.ends_with("secret")) welcome(guest, job_secret, "another secret");
         if (expected.ends_with("protocol")) put(guest, "HTTP/1.1 400 Bad Request\r\n\r\n");
         if (expected.ends_with("message")) say(guest, FrameType::welcome, fresh_nonce());
         if (expected.ends_with("size")) say(guest, FrameType::challenge, "short");
@@ -87,7 +85,7 @@ TEST_CASE("a guest whose connection is closed before the welcome comes again, an
         Socket reset_one = next_guest(host.fd());
         reset(reset_one);
         const Socket guest = next_guest(host.fd());
-        const Hello hello = welcome(guest, secret, secret);
+        const Hello hello = welcome(guest, job_secret, job_secret);
         expect(put(guest, "behind"), "bytes behind the welcome");
         expect(hello.rank == 1 && hello.world_size == 2 && hello.identity == "a guest", "what the guest is");
         char byte;

@@ -11,10 +11,11 @@
 #include "runtime/transport/net/dial.hpp"
 #include "runtime/transport/net/transfer.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/long_enough.hpp"
 
 namespace hocket::test {
 
-inline constexpr std::chrono::seconds long_enough{100};  // no test waits longer for anything
+inline const std::string job_secret = "a secret of the tests";
 
 inline transport::Patience patience() {
     return {transport::Clock::now() + long_enough};
@@ -88,7 +89,7 @@ class AdmittingHost {
     explicit AdmittingHost(int listener, transport::SocketLoop::Way way = transport::SocketLoop::Way::epoll)
         : loop(way),
           admission(loop, listener,
-                    {"the test", "a secret of the tests", "wrong secret",
+                    {"the test", job_secret, "wrong secret",
                      [this](transport::Admitted guest) { guests.push_back(std::move(guest)); },
                      [](const transport::Hello& hello) -> std::string {
                          return hello.rank == 13 ? "nobody may be rank 13" : "";

@@ -22,16 +22,16 @@ namespace {
 
 constexpr std::size_t lanes = 3, tags = 3;
 
-struct Post {
+struct FuzzedPost {
     Message message;
     std::vector<std::byte> buffer;
     Segment segment;
     int completions = 0;
 };
 
-class Game {
+class FuzzedGame {
   public:
-    Game(const std::uint8_t* data, std::size_t size) : input_(data, size) {
+    FuzzedGame(const std::uint8_t* data, std::size_t size) : input_(data, size) {
         std::vector<Socket> ours;
         for (ConnectedPair& pair : pairs_) ours.push_back(std::move(pair.ours));
         rails_ = std::make_unique<Rails>(std::move(ours), std::vector<std::string>{"a", "b", "c"});
@@ -45,7 +45,7 @@ class Game {
             rails_->look(done_);
             move();
         }
-        for (const Post& post : posts_) require(post.completions == 1);
+        for (const FuzzedPost& post : posts_) require(post.completions == 1);
     }
 
   private:
@@ -106,7 +106,7 @@ class Game {
     }
 
     void post(bool is_sent) {
-        Post& post = posts_.emplace_back();
+        FuzzedPost& post = posts_.emplace_back();
         post.buffer.resize(1 + input_.below(3000));
         post.segment = {post.buffer.data(), post.buffer.size()};
         post.message.user = &post;
@@ -129,7 +129,7 @@ class Game {
         stripes_.settle(done_, 0);
         rails_->take_news();
         for (const Completion& completion : done_) {
-            Post& post = *static_cast<Post*>(completion.message->user);
+            FuzzedPost& post = *static_cast<FuzzedPost*>(completion.message->user);
             require(++post.completions == 1);
             require(completion.ok || !completion.error.empty());
         }
@@ -138,14 +138,14 @@ class Game {
 
     bool is_over() const {
         return std::all_of(posts_.begin(), posts_.end(),
-                           [](const Post& post) { return post.completions > 0; });
+                           [](const FuzzedPost& post) { return post.completions > 0; });
     }
 
     FuzzInput input_;
     std::array<ConnectedPair, lanes> pairs_;
     std::unique_ptr<Rails> rails_;
     Stripes stripes_;
-    std::deque<Post> posts_;
+    std::deque<FuzzedPost> posts_;
     std::vector<Completion> done_;
 };
 
@@ -159,6 +159,6 @@ extern "C" const char* __tsan_default_options() {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    Game(data, size).play();
+    FuzzedGame(data, size).play();
     return 0;
 }

@@ -11,7 +11,6 @@
 #include <optional>
 #include <thread>
 
-#include "runtime/transport/window/mapped_areas.hpp"
 #include "tests/runtime/transport/window/windows.hpp"
 #include "tests/support/test.hpp"
 
@@ -29,13 +28,6 @@ bool is_filled(const char* memory, std::size_t bytes, int seed) {
     for (std::size_t at = 0; at < bytes; ++at)
         if (memory[at] != static_cast<char>(at * 7 + at / 251 + seed)) return false;
     return true;
-}
-
-// Returns whether the memory is not shared. It need not be accessible: before a sanitizer's allocator there
-// may be no mapping.
-bool is_private(const void* memory) {
-    const auto at = reinterpret_cast<std::uintptr_t>(memory);
-    return mapped_areas(at, at + 1).at(0).permissions.ends_with('p');
 }
 
 // Data in the outer pages is copied, as the engine does it.

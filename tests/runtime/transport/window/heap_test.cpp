@@ -8,18 +8,18 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/sizes.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::transport;
+using hocket::test::KiB;
+using hocket::test::MiB;
 
 namespace {
 
-constexpr std::uint64_t kibibyte = 1024, mebibyte = 1024 * kibibyte;
-constexpr std::uint64_t heap_begin = 4 * kibibyte + 64, heap_end = 16 * mebibyte;
-const std::vector<Extent> extents = {{heap_begin, 2 * mebibyte},
-                                     {2 * mebibyte, 4 * mebibyte},
-                                     {4 * mebibyte, 8 * mebibyte},
-                                     {8 * mebibyte, heap_end}};
+constexpr std::uint64_t heap_begin = 4 * KiB + 64, heap_end = 16 * MiB;
+const std::vector<Extent> extents = {
+    {heap_begin, 2 * MiB}, {2 * MiB, 4 * MiB}, {4 * MiB, 8 * MiB}, {8 * MiB, heap_end}};
 
 const Extent& extent_with(std::uint64_t offset) {
     return *std::find_if(extents.begin(), extents.end(),
@@ -116,7 +116,7 @@ TEST_CASE("blocks never overlap, lie in one extent, are refused only for want of
             REQUIRE_FALSE(heap.release(offset + 1));
             REQUIRE(heap.release(offset));
             REQUIRE_FALSE(heap.release(offset));
-            REQUIRE(discarded.size() == (bytes >= mebibyte ? 1 : 0));
+            REQUIRE(discarded.size() == (bytes >= MiB ? 1 : 0));
             if (!discarded.empty()) REQUIRE(discarded.front() == std::pair(offset, bytes));
             oracle.remove(offset);
         }
@@ -131,7 +131,7 @@ TEST_CASE("blocks never overlap, lie in one extent, are refused only for want of
     CHECK(prepared.size() == extents.size());
     for (const Extent& extent : {extents[3], extents[2], extents[1]})  // each of them is in one piece again
         CHECK(heap.allocate(extent.bytes(), 1) == extent.begin);
-    CHECK(heap.allocate(2 * mebibyte - 8 * kibibyte, 1) == 8 * kibibyte);
+    CHECK(heap.allocate(2 * MiB - 8 * KiB, 1) == 8 * KiB);
 }
 
 TEST_CASE("an extent is used when it is the first that has room, and not before") {
@@ -140,16 +140,16 @@ TEST_CASE("an extent is used when it is the first that has room, and not before"
         extents, [&](Extent extent) { prepared.push_back(extent.begin); }, [](auto, auto) {});
     using Begins = std::vector<std::uint64_t>;
     CHECK(heap.allocate(64, 64) == heap_begin);
-    CHECK(heap.allocate(mebibyte, 64));
+    CHECK(heap.allocate(MiB, 64));
     CHECK(prepared == Begins{heap_begin});
-    CHECK(heap.allocate(3 * mebibyte, 64) == 4 * mebibyte);
-    CHECK(prepared == Begins{heap_begin, 4 * mebibyte});
-    CHECK(heap.allocate(mebibyte, 64) == 7 * mebibyte);  // in an extent that is there already
-    CHECK(heap.allocate(2 * mebibyte, 64) == 2 * mebibyte);
-    CHECK(heap.release(4 * mebibyte));
-    CHECK(heap.allocate(2 * mebibyte, 64) == 4 * mebibyte);
-    CHECK(prepared == Begins{heap_begin, 4 * mebibyte, 2 * mebibyte});
-    CHECK_FALSE(heap.allocate(9 * mebibyte, 64));
+    CHECK(heap.allocate(3 * MiB, 64) == 4 * MiB);
+    CHECK(prepared == Begins{heap_begin, 4 * MiB});
+    CHECK(heap.allocate(MiB, 64) == 7 * MiB);  // in an extent that is there already
+    CHECK(heap.allocate(2 * MiB, 64) == 2 * MiB);
+    CHECK(heap.release(4 * MiB));
+    CHECK(heap.allocate(2 * MiB, 64) == 4 * MiB);
+    CHECK(prepared == Begins{heap_begin, 4 * MiB, 2 * MiB});
+    CHECK_FALSE(heap.allocate(9 * MiB, 64));
     CHECK(prepared.size() == 3);
 }
 
@@ -163,26 +163,26 @@ TEST_CASE("an extent that cannot be had changes nothing, and is asked for again"
             if (extent.begin > heap_begin && !is_to_be_had) throw std::runtime_error("no addresses");
         },
         [](auto, auto) {});
-    const auto first = heap.allocate(mebibyte, 64);
+    const auto first = heap.allocate(MiB, 64);
     REQUIRE(first);
     const std::uint64_t free = heap.free_bytes();
-    for (int i = 0; i < 2; ++i) CHECK_THROWS_WITH(heap.allocate(mebibyte, 64), "no addresses");
+    for (int i = 0; i < 2; ++i) CHECK_THROWS_WITH(heap.allocate(MiB, 64), "no addresses");
     CHECK(asked == 2);
     CHECK(heap.free_bytes() == free);
-    CHECK(heap.allocate(kibibyte, 64));  // the first one goes on
+    CHECK(heap.allocate(KiB, 64));  // the first one goes on
     is_to_be_had = true;
-    CHECK(heap.allocate(mebibyte, 64) == 2 * mebibyte);
+    CHECK(heap.allocate(MiB, 64) == 2 * MiB);
     CHECK(asked == 3);
     CHECK(heap.left() == fmt::format("{} bytes are free, and no more than {} of them in one piece",
-                                     free - mebibyte - kibibyte, 8 * mebibyte));
+                                     free - MiB - KiB, 8 * MiB));
 }
 
 TEST_CASE("absurd requests are refused") {
-    WindowHeap heap = heap_of(0, mebibyte);
-    CHECK_FALSE(heap.allocate(mebibyte + 1, 64));
+    WindowHeap heap = heap_of(0, MiB);
+    CHECK_FALSE(heap.allocate(MiB + 1, 64));
     CHECK_FALSE(heap.allocate(UINT64_MAX, 64));
     CHECK_FALSE(heap.allocate(UINT64_MAX - 4096, 4096));
-    CHECK(heap.allocate(mebibyte, 64) == 0);
+    CHECK(heap.allocate(MiB, 64) == 0);
     CHECK_FALSE(heap.allocate(0, 64));
     WindowHeap nothing = heap_of(4096, 4096);
     CHECK_FALSE(nothing.allocate(1, 1));
@@ -191,8 +191,8 @@ TEST_CASE("absurd requests are refused") {
 TEST_CASE("what is released in quarantine is lost, what was free before is not") {
     int discards = 0;
     WindowHeap heap(
-        {{0, 4 * mebibyte}}, [](Extent) {}, [&](auto, auto) { ++discards; });
-    const auto first = heap.allocate(mebibyte, 64), second = heap.allocate(mebibyte, 64);
+        {{0, 4 * MiB}}, [](Extent) {}, [&](auto, auto) { ++discards; });
+    const auto first = heap.allocate(MiB, 64), second = heap.allocate(MiB, 64);
     REQUIRE((first && second));
     CHECK(heap.release(*first));
     CHECK(discards == 1);
@@ -200,9 +200,9 @@ TEST_CASE("what is released in quarantine is lost, what was free before is not")
     CHECK(heap.release(*second));
     CHECK_FALSE(heap.release(*second));
     CHECK(discards == 1);
-    CHECK(heap.free_bytes() == 3 * mebibyte);
+    CHECK(heap.free_bytes() == 3 * MiB);
     for (int i = 0; i < 3; ++i) {
-        const auto block = heap.allocate(mebibyte, 64);
+        const auto block = heap.allocate(MiB, 64);
         REQUIRE(block);
         CHECK(*block != *second);
     }
@@ -210,8 +210,8 @@ TEST_CASE("what is released in quarantine is lost, what was free before is not")
 }
 
 TEST_CASE("threads share the heap") {
-    WindowHeap heap = heap_of(0, 64 * mebibyte);
-    std::vector<unsigned char> owner(64 * mebibyte / 64);
+    WindowHeap heap = heap_of(0, 64 * MiB);
+    std::vector<unsigned char> owner(64 * MiB / 64);
     std::atomic<int> clashes{0};
     const auto work = [&](unsigned char me) {
         std::mt19937 random(me);
@@ -231,5 +231,5 @@ TEST_CASE("threads share the heap") {
     for (unsigned char me = 1; me <= 4; ++me) threads.emplace_back(work, me);
     for (std::thread& thread : threads) thread.join();
     CHECK(clashes == 0);
-    CHECK(heap.free_bytes() == 64 * mebibyte);
+    CHECK(heap.free_bytes() == 64 * MiB);
 }

@@ -13,6 +13,7 @@
 
 #include "tests/runtime/transport/window/windows.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/sizes.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -20,8 +21,6 @@ using namespace hocket::test;
 using namespace hocket::transport;
 
 namespace {
-
-constexpr std::size_t mebibyte = 1024 * 1024;
 
 std::size_t mapped_windows() {
     std::ifstream maps("/proc/self/maps");
@@ -51,7 +50,7 @@ TEST_CASE("all windows of a process have one slice, and memory is adopted for al
             expect(first->at(member, 0, 1) == second->at(member, 0, 1), "the same slices");
             expect(first->reserved(member) != second->reserved(member), "each window's own reserve");
         }
-        first->allocate(100 * mebibyte);  // in another extent than the following ones
+        first->allocate(100 * MiB);  // in another extent than the following ones
         auto* const block = static_cast<std::byte*>(first->allocate(100));
         block[7] = std::byte(rank.rank + 1);
         Pages pages(3);
@@ -103,11 +102,11 @@ TEST_CASE("what a window had is used again once all its members have left, not b
         const auto lasting = open_window(rank);
         const std::uint64_t before = lasting->free_bytes();
         for (int round = 0; round < 3; ++round) {
-            auto passing = open_window(rank, mebibyte);
-            passing->allocate(3 * mebibyte);
-            std::memset(passing->reserved(rank.rank), 7, mebibyte);
+            auto passing = open_window(rank, MiB);
+            passing->allocate(3 * MiB);
+            std::memset(passing->reserved(rank.rank), 7, MiB);
             const std::uint64_t during = lasting->free_bytes();
-            expect(during < before - 4 * mebibyte, "room to be taken");
+            expect(during < before - 4 * MiB, "room to be taken");
             barrier(rank);
             if (rank.rank == 0) {
                 passing.reset();
@@ -116,14 +115,14 @@ TEST_CASE("what a window had is used again once all its members have left, not b
             barrier(rank);
             passing.reset();
             barrier(rank);
-            auto* const zeroed = open_window(rank, mebibyte)->reserved(rank.rank);
-            expect(zeroed[0] == std::byte{} && zeroed[mebibyte - 1] == std::byte{}, "zeroed memory");
+            auto* const zeroed = open_window(rank, MiB)->reserved(rank.rank);
+            expect(zeroed[0] == std::byte{} && zeroed[MiB - 1] == std::byte{}, "zeroed memory");
             barrier(rank);
         }
         open_window(rank);  // which checks all others
         barrier(rank);
         open_window(rank);
-        expect(lasting->free_bytes() > before - mebibyte, "all but the last one's room to be free");
+        expect(lasting->free_bytes() > before - MiB, "all but the last one's room to be free");
         return "";
     }));
 }
@@ -132,7 +131,7 @@ TEST_CASE("after a failure new windows have another slice, where a late peer wri
     const Pages pages(4);
     std::memset(pages.memory, 5, pages.bytes);
     auto failed = open_window_alone();
-    auto* const block = static_cast<std::byte*>(failed->allocate(mebibyte));
+    auto* const block = static_cast<std::byte*>(failed->allocate(MiB));
     failed->adopt(pages.memory, pages.bytes);
     failed->adopt(pages.memory, pages.bytes);
     std::byte* const late = failed->at(0, failed->offset_of(pages.memory, pages.bytes).value(), pages.bytes);
@@ -160,14 +159,14 @@ TEST_CASE("a window that works keeps its slice and what is adopted there when an
     Pages pages(4), others(2);
     const auto working = open_window_alone(), failed = open_window_alone();
     working->adopt(pages.memory, pages.bytes);
-    void* const freely_known = working->allocate(mebibyte, 4096, Window::Known::to_any_peers);
-    void* const own = working->allocate(mebibyte);
+    void* const freely_known = working->allocate(MiB, 4096, Window::Known::to_any_peers);
+    void* const own = working->allocate(MiB);
     failed->quarantine();
     const std::uint64_t left = working->free_bytes();
     working->release(freely_known);  // the failed one's peers may know of it
     CHECK(working->free_bytes() == left);
     working->release(own);
-    CHECK(working->free_bytes() == left + mebibyte);
+    CHECK(working->free_bytes() == left + MiB);
     const auto next = open_window_alone();
     CHECK(next->at(0, 0, 1) != working->at(0, 0, 1));
     CHECK(working->offset_of(pages.memory, pages.bytes));
@@ -185,26 +184,25 @@ TEST_CASE("what was withheld for a window that failed is used again when its mem
         const auto working = open_window(rank);
         auto first = open_window(rank), second = open_window(rank);
         const auto release_one = [&] {
-            working->release(working->allocate(mebibyte, 4096, Window::Known::to_any_peers));
+            working->release(working->allocate(MiB, 4096, Window::Known::to_any_peers));
         };
         const std::uint64_t before = working->free_bytes();
         first->quarantine();
         release_one();
         second->quarantine();
         release_one();
-        expect(working->free_bytes() == before - 2 * mebibyte, "late peers may write to both blocks");
+        expect(working->free_bytes() == before - 2 * MiB, "late peers may write to both blocks");
         barrier(rank);
         if (rank.rank == 0) first.reset(), second.reset();
         barrier(rank);
         release_one();
-        if (rank.rank == 0)
-            expect(working->free_bytes() < before - 2 * mebibyte, "rank 1 has closed nothing");
+        if (rank.rank == 0) expect(working->free_bytes() < before - 2 * MiB, "rank 1 has closed nothing");
         barrier(rank);
         first.reset();
         barrier(rank);
         release_one();
         // One is still withheld for the second window, by rank 1 and for it; each release adds another.
-        expect(working->free_bytes() < before - 2 * mebibyte, "rank 1 has not closed the second");
+        expect(working->free_bytes() < before - 2 * MiB, "rank 1 has not closed the second");
         barrier(rank);
         second.reset();
         barrier(rank);
@@ -221,18 +219,18 @@ TEST_CASE("what was withheld for a window that failed is used again when its mem
 TEST_CASE("a member that has ended without closing its window keeps nothing from being used again") {
     require_success(run_job(3, [](Rank rank) -> std::string {
         const auto working = open_window(rank);
-        auto failed = open_window(rank), passing = open_window(rank, mebibyte);
+        auto failed = open_window(rank), passing = open_window(rank, MiB);
         const std::uint64_t before = working->free_bytes();
         if (rank.rank == 2) {  // closes nothing, and ends
             failed.release(), passing.release();
             return "";
         }
         failed->quarantine();
-        working->release(working->allocate(mebibyte, 4096, Window::Known::to_any_peers));
+        working->release(working->allocate(MiB, 4096, Window::Known::to_any_peers));
         failed.reset(), passing.reset();
         const bool is_free = eventually([&] {
             working->release(working->allocate(100));  // checks the others
-            return working->free_bytes() > before + mebibyte / 2;
+            return working->free_bytes() > before + MiB / 2;
         });
         expect(is_free, "what was withheld, and what both windows had, to be free");
         return "";
@@ -259,7 +257,7 @@ TEST_CASE("a forked child opens windows of its own, with another slice") {
 TEST_CASE("a forked child has nothing of its parent's peers, and no descriptor of what all of them share") {
     require_success(run_job(2, [](Rank rank) -> std::string {
         const auto window = open_window(rank);
-        void* const block = window->allocate(100 * mebibyte);
+        void* const block = window->allocate(100 * MiB);
         const auto offsets = gather_offsets(rank, window->offset_of(block, 1).value());
         window->at(1 - rank.rank, offsets[1 - rank.rank], 1);
         const std::uint64_t before = mapped_bytes();
@@ -275,7 +273,7 @@ TEST_CASE("a forked child has nothing of its parent's peers, and no descriptor o
         }
         int status = -1;
         waitpid(child, &status, 0);
-        expect(before == 2 * (32 + 128) * mebibyte, fmt::format("two members' extents, not {}", before));
+        expect(before == 2 * (32 + 128) * MiB, fmt::format("two members' extents, not {}", before));
         expect(status == 0, "a child to have its parent's own memory alone");
         barrier(rank);
         return "";
@@ -287,7 +285,7 @@ TEST_CASE("threads map what they are told of at the same time") {
         const auto window = open_window(rank);
         std::vector<std::uint64_t> told;
         for (const std::size_t size : {40, 100, 200}) {
-            auto* const block = static_cast<std::byte*>(window->allocate(size * mebibyte));
+            auto* const block = static_cast<std::byte*>(window->allocate(size * MiB));
             block[size] = std::byte(rank.rank + 1);
             told.push_back(gather_offsets(rank, window->offset_of(block, 1).value())[1 - rank.rank]);
         }
@@ -298,14 +296,14 @@ TEST_CASE("threads map what they are told of at the same time") {
             threads.emplace_back([&] {
                 std::size_t i = 0;
                 for (const std::size_t size : {40, 100, 200}) {
-                    mine.push_back(window->at(1 - rank.rank, told[i++], size * mebibyte));
+                    mine.push_back(window->at(1 - rank.rank, told[i++], size * MiB));
                     wrong += mine.back()[size] != std::byte(2 - rank.rank);
                 }
             });
         for (std::thread& thread : threads) thread.join();
         expect(wrong == 0, "what the other has written");
         for (const auto& one : found) expect(one == found[0], "one place for all threads");
-        const std::uint64_t expected = 2 * (32 + 64 + 128 + 256) * mebibyte;
+        const std::uint64_t expected = 2 * (32 + 64 + 128 + 256) * MiB;
         expect(mapped_bytes() == expected, fmt::format("{} bytes, not {}", expected, mapped_bytes()));
         barrier(rank);
         return "";

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "runtime/transport/window/mapped_areas.hpp"
 #include "runtime/transport/window/shared_by_use.hpp"
 #include "tests/runtime/transport/window/windows.hpp"
 #include "tests/support/test.hpp"
@@ -32,12 +31,7 @@ bool can_share() {
     return obstacle.empty();
 }
 
-bool is_private(const void* memory) {
-    const auto at = reinterpret_cast<std::uintptr_t>(memory);
-    return mapped_areas(at, at + 1).at(0).permissions.ends_with('p');
-}
-
-bool is_filled(const char* memory, std::size_t size, char value) {
+bool has_only(const char* memory, std::size_t size, char value) {
     for (std::size_t at = 0; at < size; ++at)
         if (memory[at] != value) return false;
     return true;
@@ -94,7 +88,7 @@ TEST_CASE("memory that is shared by use keeps its contents, and stays shared aft
     auto window = open_window_alone();
     const Used used(*window, 1);
     CHECK(window->lists(used.memory, total));
-    CHECK(is_filled(used.memory, total, 1));
+    CHECK(has_only(used.memory, total, 1));
     CHECK(is_private(used.memory));
     CHECK_FALSE(is_private(used.inner()));
     const auto offset = window->offset_of(used.inner(), Used::inner_bytes);
@@ -107,14 +101,14 @@ TEST_CASE("memory that is shared by use keeps its contents, and stays shared aft
     CHECK(window->share_by_use(used.memory, total));  // it is already
     window.reset();
     CHECK_FALSE(is_private(used.inner()));
-    CHECK(is_filled(used.memory, total, 1));
+    CHECK(has_only(used.memory, total, 1));
 
     // The next window shares it again.
     window = open_window_alone();
     CHECK_FALSE(window->lists(used.memory, total));
     CHECK(window->share_by_use(used.memory, total));
     CHECK(window->offset_of(used.inner(), Used::inner_bytes));
-    CHECK(is_filled(used.memory, total, 1));
+    CHECK(has_only(used.memory, total, 1));
 }
 
 TEST_CASE("memory that the program has unmapped, in part or as a whole, is private from then on") {
@@ -141,7 +135,7 @@ TEST_CASE("memory that the program has unmapped, in part or as a whole, is priva
         else
             CHECK_FALSE(window->offset_of(used.inner(), Used::inner_bytes));
         CHECK_FALSE(window->lists(used.memory, total));
-        if (is_mapped_anew) CHECK(is_filled(used.memory + begin, size, 2));
+        if (is_mapped_anew) CHECK(has_only(used.memory + begin, size, 2));
         // A part is still mapped: its block is in use.
         CHECK((window->free_bytes() < free_before) == (size < total));
     }
@@ -161,17 +155,17 @@ TEST_CASE("memory of malloc may be freed, allocated again, and grow") {
             const auto value = static_cast<char>(round);
             std::memset(memory, value, size);
             window->share_by_use(memory, size);
-            right &= is_filled(memory, size, value);
+            right &= has_only(memory, size, value);
             if (round % 3 == 2) {
                 memory = static_cast<char*>(std::realloc(memory, 2 * size));
-                right &= is_filled(memory, size, value);
+                right &= has_only(memory, size, value);
             }
             std::free(memory);
             memory = static_cast<char*>(std::calloc(size, 1));
-            right &= is_filled(memory, size, 0);
+            right &= has_only(memory, size, 0);
             if (const auto staging = window->staging_buffer_for(memory, size))  // the heap is shared still
-                right &= is_filled(reinterpret_cast<char*>(staging->memory) + staging->shared_begin,
-                                   staging->shared_end - staging->shared_begin, 0);
+                right &= has_only(reinterpret_cast<char*>(staging->memory) + staging->shared_begin,
+                                  staging->shared_end - staging->shared_begin, 0);
         }
         std::free(memory);
         return right;
@@ -190,10 +184,10 @@ TEST_CASE("a block whose mapping the program has moved is not used again before 
     CHECK_FALSE(window->staging_buffer_for(used.memory, total));
     CHECK(window->free_bytes() == free_before - total);
     const Used second(*window, 2), third(*window, 3);
-    CHECK(is_filled(place, Used::inner_bytes, 1));
+    CHECK(has_only(place, Used::inner_bytes, 1));
     std::memset(place, 4, Used::inner_bytes);
-    CHECK(is_filled(second.memory, total, 2));
-    CHECK(is_filled(third.memory, total, 3));
+    CHECK(has_only(second.memory, total, 2));
+    CHECK(has_only(third.memory, total, 3));
     munmap(place, Used::inner_bytes);
     const Used fourth(*window, 5), fifth(*window, 5);
     {
@@ -210,7 +204,7 @@ TEST_CASE("the program cannot enlarge a mapping into the next block") {
     const Used used(*window, 1), next(*window, 2);
     void* const grown = mremap(used.memory, total, 2 * total, MREMAP_MAYMOVE);
     CHECK(grown == MAP_FAILED);
-    CHECK(is_filled(used.memory, total, 1));
+    CHECK(has_only(used.memory, total, 1));
 }
 
 TEST_CASE("a forked child has its own copy of memory that is shared by use, wherever it is by then") {
@@ -225,16 +219,16 @@ TEST_CASE("a forked child has its own copy of memory that is shared by use, wher
     REQUIRE(map_at(reused.memory, total) == reused.memory);
     std::memset(reused.memory, 4, total);
     CHECK(in_child([&] {
-        bool right = is_filled(used.memory, total, 1) && is_filled(place, Used::inner_bytes, 2) &&
-                     is_filled(reused.memory, total, 4) && is_private(used.inner()) && is_private(place);
+        bool right = has_only(used.memory, total, 1) && has_only(place, Used::inner_bytes, 2) &&
+                     has_only(reused.memory, total, 4) && is_private(used.inner()) && is_private(place);
         std::memset(used.memory, 11, total);
         std::memset(place, 12, Used::inner_bytes);
         std::memset(reused.memory, 14, total);
-        return right && is_filled(used.memory, total, 11) && is_filled(place, Used::inner_bytes, 12);
+        return right && has_only(used.memory, total, 11) && has_only(place, Used::inner_bytes, 12);
     }));
-    CHECK(is_filled(used.memory, total, 1));
-    CHECK(is_filled(place, Used::inner_bytes, 2));
-    CHECK(is_filled(reused.memory, total, 4));
+    CHECK(has_only(used.memory, total, 1));
+    CHECK(has_only(place, Used::inner_bytes, 2));
+    CHECK(has_only(reused.memory, total, 4));
     // The parent goes on with it.
     CHECK(window->offset_of(used.inner(), Used::inner_bytes));
     munmap(place, Used::inner_bytes);
@@ -256,10 +250,10 @@ TEST_CASE("a forked child has its own copy of memory whose window is gone, and s
         const Used also(*own, 2);
         // Memory of the parent's window stays as it is.
         return is_own && own->offset_of(also.inner(), Used::inner_bytes).has_value() &&
-               !own->share_by_use(used.memory, total) && is_filled(used.memory, total, 9);
+               !own->share_by_use(used.memory, total) && has_only(used.memory, total, 9);
     }));
     for (const int fd : taken) close(fd);
-    CHECK(is_filled(used.memory, total, 1));
+    CHECK(has_only(used.memory, total, 1));
 }
 
 TEST_CASE("registering memory that is shared by use makes it registered, or takes its place") {
@@ -274,24 +268,24 @@ TEST_CASE("registering memory that is shared by use makes it registered, or take
     CHECK_FALSE(is_private(same.inner()));
     window->restore(same.memory);
     CHECK(is_private(same.inner()));
-    CHECK(is_filled(same.memory, total, 1));
+    CHECK(has_only(same.memory, total, 1));
     CHECK_FALSE(window->lists(same.memory, total));
 
     // It begins in the middle of a page.
     window->adopt(other.memory + 5000, 10 * page);
-    CHECK(is_filled(other.memory, total, 2));
+    CHECK(has_only(other.memory, total, 2));
     CHECK_FALSE(window->lists(other.memory, total));
     CHECK(window->lists(other.memory + 5000, 10 * page));
     CHECK_FALSE(window->share_by_use(other.memory, total));
     std::memset(other.memory, 3, total);
     window->restore(other.memory + 5000);
-    CHECK(is_filled(other.memory, total, 3));
+    CHECK(has_only(other.memory, total, 3));
     CHECK_FALSE(is_private(other.memory + 20 * page));  // left over
     CHECK(in_child([&] {
         std::memset(other.memory, 4, total);
         return is_private(other.memory + 20 * page);
     }));
-    CHECK(is_filled(other.memory, total, 3));
+    CHECK(has_only(other.memory, total, 3));
 }
 
 TEST_CASE("nothing is shared by use where the kernel cannot be asked") {
@@ -308,7 +302,7 @@ TEST_CASE("nothing is shared by use where the kernel cannot be asked") {
         const std::uint64_t free_before = window->free_bytes();
         const Used used(*window, 1);
         return refuse_ioctl() && !window->staging_buffer_for(used.memory, total) &&
-               window->free_bytes() == free_before - total && is_filled(used.memory, total, 1);
+               window->free_bytes() == free_before - total && has_only(used.memory, total, 1);
     }));
 }
 

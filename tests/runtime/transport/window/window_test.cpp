@@ -14,6 +14,7 @@
 
 #include "tests/runtime/transport/window/windows.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/sizes.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -21,8 +22,6 @@ using namespace hocket::test;
 using namespace hocket::transport;
 
 namespace {
-
-constexpr std::size_t kibibyte = 1024, mebibyte = 1024 * kibibyte;
 
 #ifdef __SANITIZE_ADDRESS__
 constexpr bool address_space_is_the_sanitizers = true;
@@ -123,18 +122,17 @@ TEST_CASE("blocks are aligned, zero at first, and their pages go back") {
     const auto window = open_window_alone(5000);
     const std::uint64_t all = window->free_bytes();
     CHECK(all == WindowMemory::make().bytes() - 8192);
-    CHECK(reinterpret_cast<std::uintptr_t>(window->at(0, 0, 0)) % (2 * mebibyte) == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(window->at(0, 0, 0)) % (2 * MiB) == 0);
 
-    for (const std::size_t alignment :
-         {std::size_t{1}, std::size_t{64}, 4 * kibibyte, 64 * kibibyte, 2 * mebibyte}) {
+    for (const std::size_t alignment : {std::size_t{1}, std::size_t{64}, 4 * KiB, 64 * KiB, 2 * MiB}) {
         auto* const block = static_cast<unsigned char*>(window->allocate(1000, alignment));
         CHECK(reinterpret_cast<std::uintptr_t>(block) % alignment == 0);
         CHECK(std::all_of(block, block + 1000, [](int byte) { return byte == 0; }));
         window->release(block);
     }
-    const std::size_t bytes = 20 * mebibyte;
+    const std::size_t bytes = 20 * MiB;
     void* const large = window->allocate(bytes);
-    CHECK(reinterpret_cast<std::uintptr_t>(large) % (2 * mebibyte) == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(large) % (2 * MiB) == 0);
     CHECK(window->free_bytes() == all - bytes);
     std::memset(large, 1, bytes);
     CHECK(resident_pages(large, bytes) == bytes / 4096);
@@ -146,7 +144,7 @@ TEST_CASE("blocks are aligned, zero at first, and their pages go back") {
 
 TEST_CASE("large blocks come in huge pages where the kernel makes them") {
     constexpr int collapse = 25;  // MADV_COLLAPSE
-    constexpr std::size_t huge = 2 * mebibyte;
+    constexpr std::size_t huge = 2 * MiB;
     const std::size_t bytes = 4 * huge;
     const int fd = memfd_create("probe", MFD_CLOEXEC);
     REQUIRE(ftruncate(fd, huge) == 0);
@@ -171,7 +169,7 @@ TEST_CASE("large blocks come in huge pages where the kernel makes them") {
             in_window = line.find("hocket-window") != line.npos;
         if (in_window && line.starts_with("ShmemPmdMapped:")) kibibytes += std::stoul(line.substr(15));
     }
-    CHECK(kibibytes >= huge / kibibyte);  // at least one: memory may be fragmented
+    CHECK(kibibytes >= huge / KiB);  // at least one: memory may be fragmented
 }
 
 TEST_CASE("what cannot be had or was not given is refused with the figures") {
@@ -182,7 +180,7 @@ TEST_CASE("what cannot be had or was not given is refused with the figures") {
                                           "than {} of them in one piece.*ulimit -f.*",
                                           most + 1, window->free_bytes(), most)));
     CHECK_THAT(error_of([&] { window->allocate(SIZE_MAX); }), Catch::StartsWith("status -9: no room for"));
-    for (const std::size_t alignment : {std::size_t{0}, std::size_t{24}, 4 * mebibyte})
+    for (const std::size_t alignment : {std::size_t{0}, std::size_t{24}, 4 * MiB})
         CHECK_THAT(error_of([&] { window->allocate(64, alignment); }),
                    Catch::StartsWith("status -1: alignment"));
     auto* const block = static_cast<std::byte*>(window->allocate(8192));
@@ -198,9 +196,9 @@ TEST_CASE("what cannot be had or was not given is refused with the figures") {
 TEST_CASE("offset_of knows this rank's slice only") {
     require_success(run_job(3, [](Rank rank) -> std::string {
         const auto window = open_window(rank);
-        const auto* const large = static_cast<std::byte*>(window->allocate(100 * mebibyte));
-        const auto far = window->offset_of(large, 100 * mebibyte);
-        expect(far && *far >= 128 * mebibyte, "a block in another extent");
+        const auto* const large = static_cast<std::byte*>(window->allocate(100 * MiB));
+        const auto far = window->offset_of(large, 100 * MiB);
+        expect(far && *far >= 128 * MiB, "a block in another extent");
         expect(window->offset_of(large + 12345, 10) == *far + 12345, "a place there");
         const std::byte* const mine = window->at(rank.rank, 0, 0);
         const std::uint64_t size = first_extent_bytes;
@@ -221,7 +219,7 @@ TEST_CASE("offset_of knows this rank's slice only") {
 
 TEST_CASE("in quarantine a released block keeps its pages and is not given out again") {
     const auto window = open_window_alone();
-    const std::size_t bytes = 4 * mebibyte;
+    const std::size_t bytes = 4 * MiB;
     void* const block = window->allocate(bytes);
     std::memset(block, 7, bytes);
     const std::uint64_t left = window->free_bytes();
@@ -277,14 +275,14 @@ TEST_CASE("a doorbell rings although its ringer's other rings go unheard") {
 
 TEST_CASE("a limit on the size of files makes slices smaller, or ends in a clear error") {
     Processes processes;
-    for (const std::uint64_t most : {1000 * mebibyte + 1, 50 * mebibyte})
+    for (const std::uint64_t most : {1000 * MiB + 1, 50 * MiB})
         processes.start([=]() -> std::string {
             limit(RLIMIT_FSIZE, most);  // more would raise SIGXFSZ
             const WindowMemory memory = WindowMemory::make();
             const Extent last = memory.extents().back();
-            std::memset(memory.at(last.begin, last.bytes()) + last.bytes() - mebibyte, 1, mebibyte);
-            expect(last.end == memory.bytes() && last.begin == 512 * mebibyte, "a short extent at the end");
-            return fmt::format("{}", memory.bytes() / mebibyte);
+            std::memset(memory.at(last.begin, last.bytes()) + last.bytes() - MiB, 1, MiB);
+            expect(last.end == memory.bytes() && last.begin == 512 * MiB, "a short extent at the end");
+            return fmt::format("{}", memory.bytes() / MiB);
         });
     const auto outcomes = processes.wait();
     CHECK(outcomes[0].text == "1000");
@@ -297,7 +295,7 @@ TEST_CASE("offsets that no block can have are refused") {
          std::vector<std::pair<std::uint64_t, std::uint64_t>>{{memory.bytes(), 1},
                                                               {memory.bytes() - 1, 2},
                                                               {first_extent_bytes - 1, 2},
-                                                              {64 * mebibyte - 4096, 8192},
+                                                              {64 * MiB - 4096, 8192},
                                                               {UINT64_MAX, 1},
                                                               {4096, UINT64_MAX}})
         CHECK_THAT(error_of([&] { memory.at(offset, bytes); }),
@@ -317,15 +315,15 @@ TEST_CASE("addresses are taken as memory is used, by its owner and by those who 
         const int other = 1 - rank.rank;
         const std::uint64_t before = address_space_in_use();
         const auto window = open_window(rank);
-        const auto taken = [&] { return (address_space_in_use() - before) / mebibyte; };
+        const auto taken = [&] { return (address_space_in_use() - before) / MiB; };
         expect(taken() < 2 * 32 + 32, fmt::format("{} MiB of addresses at first", taken()));
         // Larger than all extents in use, then in an existing one, and larger again.
         std::uint64_t own = 32;
         for (const auto& [size, more] : std::vector<std::pair<std::size_t, std::size_t>>{
                  {20, 0}, {100, 128}, {25, 0}, {32, 32}, {300, 512}}) {
-            auto* const block = static_cast<std::byte*>(window->allocate(size * mebibyte));
+            auto* const block = static_cast<std::byte*>(window->allocate(size * MiB));
             own += more;
-            const std::uint64_t bytes = size * mebibyte;
+            const std::uint64_t bytes = size * MiB;
             block[0] = block[bytes - 1] = std::byte(rank.rank + size);
             const auto offsets = gather_offsets(rank, window->offset_of(block, bytes).value());
             expect(taken() >= 2 * own - more && taken() < 2 * own - more + 32,
@@ -348,9 +346,9 @@ TEST_CASE("memory that was freed is used again, in each extent, and takes no mor
         std::vector<void*> blocks;
         std::vector<std::uint64_t> offsets;
         for (const std::size_t size : {20, 100, 60, 300, 3}) {
-            blocks.push_back(window->allocate(size * mebibyte));
+            blocks.push_back(window->allocate(size * MiB));
             *static_cast<int*>(blocks.back()) = 1;
-            offsets.push_back(window->offset_of(blocks.back(), size * mebibyte).value());
+            offsets.push_back(window->offset_of(blocks.back(), size * MiB).value());
         }
         for (void* block : blocks) window->release(block);
         return offsets;
@@ -360,7 +358,7 @@ TEST_CASE("memory that was freed is used again, in each extent, and takes no mor
     const std::uint64_t before = address_space_in_use();
     for (int i = 0; i < 3; ++i) CHECK(round() == first);
     CHECK(window->free_bytes() == free);
-    CHECK(address_space_in_use() < before + 16 * mebibyte);
+    CHECK(address_space_in_use() < before + 16 * MiB);
 }
 
 TEST_CASE("memory that address space is short for is refused with the limit, and all else goes on") {
@@ -369,8 +367,8 @@ TEST_CASE("memory that address space is short for is refused with the limit, and
     const auto outcomes = run_job(2, [](Rank rank) -> std::string {
         const int other = 1 - rank.rank;
         const auto window = open_window(rank);
-        const std::size_t bytes = 100 * mebibyte;
-        if (rank.rank == 1) limit(RLIMIT_AS, address_space_in_use() + 80 * mebibyte);
+        const std::size_t bytes = 100 * MiB;
+        if (rank.rank == 1) limit(RLIMIT_AS, address_space_in_use() + 80 * MiB);
         std::byte* block = nullptr;
         const std::uint64_t free = window->free_bytes();
         const Pages pages(bytes / 4096 / 2);
@@ -380,12 +378,12 @@ TEST_CASE("memory that address space is short for is refused with the limit, and
             const std::string of_adopting = error_of([&] { window->adopt(pages.memory, bytes / 2); });
             expect(of_adopting.starts_with("status -9: ") && !window->has_adopted(), of_adopting);
             expect(window->free_bytes() == free, "nothing to have been taken");
-            block = static_cast<std::byte*>(window->allocate(20 * mebibyte));  // there is room for that
+            block = static_cast<std::byte*>(window->allocate(20 * MiB));  // there is room for that
             window->adopt(pages.memory, 4096);
         }
         const auto offsets = gather_offsets(rank, window->offset_of(block, 1).value());
         const std::string of_telling =
-            error_of([&] { window->at(other, offsets[other], rank.rank == 0 ? 20 * mebibyte : bytes); });
+            error_of([&] { window->at(other, offsets[other], rank.rank == 0 ? 20 * MiB : bytes); });
         return refusal + "\n" + of_telling;
     });
     CHECK(outcomes[0].text == "no error\nno error");
@@ -399,7 +397,7 @@ TEST_CASE("a member whose limits are tighter than the others' says so, and so do
     if (address_space_is_the_sanitizers)
         HOCKET_SKIP("the address sanitizer reserves more address space than any limit here leaves");
     const auto outcomes = run_job(2, [](Rank rank) -> std::string {
-        if (rank.rank == 1) limit(RLIMIT_AS, address_space_in_use() + 50 * mebibyte);
+        if (rank.rank == 1) limit(RLIMIT_AS, address_space_in_use() + 50 * MiB);
         open_window(rank);
         return "opened";
     });

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/base/error.hpp"
+#include "runtime/transport/window/mapped_areas.hpp"
 #include "runtime/transport/window/window.hpp"
 #include "tests/support/processes.hpp"
 #include "tests/support/test.hpp"
@@ -58,6 +60,13 @@ struct Pages {
     char* const memory;
     std::size_t hole_begin = 0, hole_end = 0;
 };
+
+// Returns whether the memory is not shared. It need not be accessible: before a sanitizer's allocator there
+// may be no mapping.
+inline bool is_private(const void* memory) {
+    const auto at = reinterpret_cast<std::uintptr_t>(memory);
+    return transport::mapped_areas(at, at + 1).at(0).permissions.ends_with('p');
+}
 
 inline void barrier(Rank rank) {
     rank.job.all_gather("", std::chrono::seconds(10));

@@ -24,7 +24,7 @@ struct Case {
     std::uint64_t seed = 0;
 };
 
-struct Outcome {
+struct FeedbackOutcome {
     std::size_t count;
     bool non_finite;
     std::vector<std::byte> values;
@@ -39,11 +39,11 @@ Feedback feedback_of(const Case& test, float* residual) {
     return {residual, test.decay, test.scale, test.sent_as, test.skip};
 }
 
-Outcome on_processor(const Case& test) {
+FeedbackOutcome on_processor(const Case& test) {
     const std::vector<std::byte> elements = as_type(test.type, test.numbers);
     const std::size_t count = test.numbers.size(), most = std::min(test.k, count);
-    Outcome outcome{0, false, std::vector<std::byte>(most * element_size(test.sent_as)),
-                    std::vector<std::uint32_t>(most), test.residual};
+    FeedbackOutcome outcome{0, false, std::vector<std::byte>(most * element_size(test.sent_as)),
+                            std::vector<std::uint32_t>(most), test.residual};
     TopkOptions options;
     options.thresholds = test.thresholds;
     options.draw = draw_of(test);
@@ -55,7 +55,7 @@ Outcome on_processor(const Case& test) {
     return outcome;
 }
 
-Outcome on_device(const Case& test) {
+FeedbackOutcome on_device(const Case& test) {
     const std::size_t count = test.numbers.size(), most = std::min(test.k, count);
     OnDevice<std::byte> elements(as_type(test.type, test.numbers)), values(most * element_size(test.sent_as));
     OnDevice<std::uint32_t> indices(most);
@@ -71,19 +71,13 @@ Outcome on_device(const Case& test) {
     const Feedback feedback = feedback_of(test, residual.get());
     seed_order(test.seed);
     REQUIRE(cuda::hocket_cuda_topk_with_feedback(&selection, &feedback, &workspace, nullptr) == 0);
-    Outcome outcome{count_found.read()[0], non_finite.read()[0] != 0, values.read(), indices.read(),
-                    residual.read()};
+    FeedbackOutcome outcome{count_found.read()[0], non_finite.read()[0] != 0, values.read(), indices.read(),
+                            residual.read()};
     if (outcome.count == 0) {  // unwritten memory has no meaning
         std::fill(outcome.values.begin(), outcome.values.end(), std::byte{0});
         std::fill(outcome.indices.begin(), outcome.indices.end(), 0u);
     }
     return outcome;
-}
-
-std::vector<std::uint32_t> bits_of(const std::vector<float>& numbers) {
-    std::vector<std::uint32_t> bits(numbers.size());
-    if (!bits.empty()) std::memcpy(bits.data(), numbers.data(), 4 * bits.size());
-    return bits;
 }
 
 float value_at(const std::vector<std::byte>& values, DataType type, std::size_t i) {
@@ -95,7 +89,7 @@ float value_at(const std::vector<std::byte>& values, DataType type, std::size_t 
 }
 
 // Checks that value + residual is the selected sum, bit for bit, and the residual the sum elsewhere.
-void check_sums(const Case& test, const Outcome& outcome) {
+void check_sums(const Case& test, const FeedbackOutcome& outcome) {
     std::vector<float> sums(test.numbers.size());
     accumulate(test.type, as_type(test.type, test.numbers).data(), test.residual.data(), sums.size(),
                test.decay, test.scale, sums.data());
@@ -106,7 +100,7 @@ void check_sums(const Case& test, const Outcome& outcome) {
 }
 
 void compare(const Case& test) {
-    const Outcome expected = on_processor(test), found = on_device(test);
+    const FeedbackOutcome expected = on_processor(test), found = on_device(test);
     INFO(name_of(test.type) << " sent as " << name_of(test.sent_as) << ", " << test.numbers.size()
                             << " elements, k = " << test.k << ", thresholds " << test.thresholds << ", skip "
                             << test.skip << ", seed " << test.seed);
@@ -181,7 +175,7 @@ TEST_CASE("error feedback on the device: a number that is not finite, skipped or
         const float infinity = std::numeric_limits<float>::infinity();
         test.numbers[random() % test.numbers.size()] = random() % 2 == 0 ? infinity : -infinity;
         test.residual[random() % test.residual.size()] = infinity;
-        const Outcome found = on_device(test);
+        const FeedbackOutcome found = on_device(test);
         if (test.skip) {
             CHECK(found.non_finite);
             CHECK(found.count == 0);
@@ -199,7 +193,7 @@ TEST_CASE("error feedback on the device: NaNs are sent first, and leave nothing"
     test.k = 10;
     test.skip = false;
     for (const std::size_t i : {7, 1500, 2999}) test.numbers[i] = std::numeric_limits<float>::quiet_NaN();
-    const Outcome expected = on_processor(test), found = on_device(test);
+    const FeedbackOutcome expected = on_processor(test), found = on_device(test);
     CHECK(found.non_finite);
     CHECK(found.indices == expected.indices);
     CHECK(bits_of(found.residual) == bits_of(expected.residual));

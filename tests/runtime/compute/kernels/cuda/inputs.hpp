@@ -67,6 +67,12 @@ inline std::vector<std::byte> as_type(DataType type, const std::vector<float>& n
     return bytes;
 }
 
+inline std::vector<std::uint32_t> bits_of(const std::vector<float>& numbers) {
+    std::vector<std::uint32_t> bits(numbers.size());
+    if (!bits.empty()) std::memcpy(bits.data(), numbers.data(), 4 * bits.size());
+    return bits;
+}
+
 inline const std::vector<DataType> selectable = {DataType::float32, DataType::float16, DataType::bfloat16};
 
 }  // namespace hocket::test

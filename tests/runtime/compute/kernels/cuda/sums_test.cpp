@@ -58,12 +58,6 @@ struct Tensors {
     }
 };
 
-std::vector<std::uint32_t> bits_of(const std::vector<float>& numbers) {
-    std::vector<std::uint32_t> bits(numbers.size());
-    if (!bits.empty()) std::memcpy(bits.data(), numbers.data(), 4 * bits.size());
-    return bits;
-}
-
 void compare_sums(Tensors& tensors, std::size_t first, std::size_t chunks) {
     std::vector<float> expected(chunks);
     sum_chunks(tensors.type, tensors.pairs(tensors.elements.data(), tensors.others.data()), first, expected,

@@ -13,19 +13,19 @@ using namespace hocket;
 using namespace hocket::test;
 using namespace hocket::kernels;
 
-struct Outcome {
+struct TopkOutcome {
     std::size_t count;
     bool non_finite;
     std::vector<std::byte> values;
     std::vector<std::uint32_t> indices;
-    bool operator==(const Outcome&) const = default;
+    bool operator==(const TopkOutcome&) const = default;
 };
 
-Outcome on_processor(DataType type, const std::vector<std::byte>& elements, std::size_t k,
-                     const TopkOptions& options) {
+TopkOutcome on_processor(DataType type, const std::vector<std::byte>& elements, std::size_t k,
+                         const TopkOptions& options) {
     const std::size_t count = elements.size() / element_size(type), selected = std::min(k, count);
-    Outcome outcome{0, false, std::vector<std::byte>(selected * element_size(type)),
-                    std::vector<std::uint32_t>(selected)};
+    TopkOutcome outcome{0, false, std::vector<std::byte>(selected * element_size(type)),
+                        std::vector<std::uint32_t>(selected)};
     const Selected result =
         topk(type, elements.data(), count, k, options, outcome.values.data(), outcome.indices.data());
     outcome.count = result.count;
@@ -33,8 +33,8 @@ Outcome on_processor(DataType type, const std::vector<std::byte>& elements, std:
     return outcome;
 }
 
-Outcome on_device(DataType type, const std::vector<std::byte>& elements, std::size_t k,
-                  const TopkOptions& options) {
+TopkOutcome on_device(DataType type, const std::vector<std::byte>& elements, std::size_t k,
+                      const TopkOptions& options) {
     const std::size_t count = elements.size() / element_size(type), selected = std::min(k, count);
     OnDevice<std::byte> from(elements), values(selected * element_size(type));
     OnDevice<std::uint32_t> indices(selected);
@@ -56,8 +56,8 @@ void compare(DataType type, const std::vector<float>& numbers, std::size_t k, st
     options.thresholds = thresholds;
     options.draw = {seed, 3, seed % 5};
     seed_order(seed);
-    const Outcome expected = on_processor(type, elements, k, options);
-    const Outcome found = on_device(type, elements, k, options);
+    const TopkOutcome expected = on_processor(type, elements, k, options);
+    const TopkOutcome found = on_device(type, elements, k, options);
     INFO(name_of(type) << ", " << numbers.size() << " elements, k = " << k << ", thresholds " << thresholds
                        << ", seed " << seed);
     REQUIRE(found.count == expected.count);
