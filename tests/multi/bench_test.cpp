@@ -280,8 +280,34 @@ TEST_CASE("a schedule with states is measured at each size, and one that rounds 
     const auto checked = hocket::test::run(command, 110s);
     INFO(checked.out << checked.err);
     CHECK(checked.exit_code == 1);
-    CHECK(checked.out.find("FAILED (a schedule that selects or rounds is not exact: -c 0)") !=
+    CHECK(checked.out.find("FAILED (a schedule that selects, rounds or updates is not exact: -c 0)") !=
           std::string::npos);
+}
+
+TEST_CASE("a schedule that takes numbers and a buffer at each start is measured with them") {
+    const auto measured = [](const Words& given) {
+        Words command{HOCKET_RUN,   "-n", "2", "--timeout", "100", HOCKET_BENCH,
+                      "all_reduce", "-n", "2", "-b",        "1K",  "-e",
+                      "8K",         "-f", "8", "-c",        "0",   "--schedule"};
+        command.insert(command.end(), given.begin(), given.end());
+        const auto result = hocket::test::run(command, 110s);
+        INFO(result.out << result.err);
+        return std::pair(result.exit_code, result.err);
+    };
+    CHECK(measured({"lars", "--parameter", "rate=0.1", "--buffers", "1"}).first == 0);
+    CHECK(measured({"lamb", "--parameter", "left2=0.2", "--parameter", "rate=0.1", "left1=1e-1", "--buffers",
+                    "1", "-d", "float64"})
+              .first == 0);
+    const auto refused = [&](const Words& given, const std::string& text) {
+        const auto [code, err] = measured(given);
+        CHECK(code != 0);
+        CHECK_THAT(err, Catch::Contains(text));
+    };
+    refused({"lars", "--buffers", "1"}, "give it by --parameter rate=NUMBER");
+    refused({"lars", "--parameter", "speed=1"}, "the schedule takes other numbers at a start: rate");
+    refused({"ring", "--parameter", "rate=1"}, "the schedule takes no number at a start");
+    refused({"lars", "--parameter", "rate=fast"}, "'rate=fast' is not NAME=NUMBER");
+    refused({"lars", "--parameter", "rate=1"}, "takes 1 further buffer at each start, and got 0");
 }
 
 TEST_CASE("a schedule that does not exist is an error that names it, on every rank") {

@@ -92,13 +92,13 @@ class Bench {
           loop_{method, options.warmup, options.iterations} {}
 
     // Makes one measurement for each runner.
-    std::vector<Measurement> measure(const Layout& layout, const std::deque<Runner>& runners, bool in_place) {
+    std::vector<Measurement> measure(const Layout& layout, std::deque<Runner>& runners, bool in_place) {
         Buffers buffers(layout, in_place,
                         device_                                 ? device_->memory()
                         : options_.memory == MemoryKind::shared ? shared_memory(comm_)
                                                                 : private_memory);
         buffers.prepare(++round_);
-        for (const Runner& runner : runners) runner.reset_state();
+        for (Runner& runner : runners) runner.prepare(layout);
         const auto timings = bench::measure(comm_, loop_, static_cast<int>(runners.size()), [&](int runner) {
             runners[runner].run(layout, buffers.send(), buffers.recv());
             if (device_) device_->synchronize();

@@ -74,6 +74,21 @@ const CLI::Validator is_subject(
     },
     "NAME");
 
+// Returns the name and the number of "rate=0.1"; no name if it is not like this.
+std::pair<std::string, double> assignment_in(const std::string& text) {
+    const std::size_t equal = text.find('=');
+    double number = 0;
+    if (equal == std::string::npos || !CLI::detail::lexical_cast(text.substr(equal + 1), number)) return {};
+    return {text.substr(0, equal), number};
+}
+
+const CLI::Validator is_assignment(
+    [](std::string& text) -> std::string {
+        if (!assignment_in(text).first.empty()) return "";
+        return fmt::format("'{}' is not NAME=NUMBER, as in rate=0.1", text);
+    },
+    "NAME=NUMBER");
+
 constexpr std::size_t most_bytes = std::size_t{1} << 50;
 
 }  // namespace
@@ -97,6 +112,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         "hocket-bench"};
     std::string collective, min = "8", max = "4M", step = "0", type = "float32", op = "sum",
                             executor = "default", memory = "shared";
+    std::vector<std::string> parameters;
     Options options;
     int check = 1;
     app.add_option(
@@ -128,6 +144,11 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
     app.add_option("-r,--root", options.root, "where the collective has one; -1: each rank in turn")
         ->capture_default_str();
     app.add_option("--schedule", options.schedule, "name in the library, or a .sched file");
+    app.add_option("--parameter", parameters,
+                   "of a schedule that takes numbers at each start: rate=0.1; may be given for several")
+        ->check(is_assignment);
+    app.add_option("--buffers", options.further_buffers,
+                   "the number of buffers that the schedule takes beside x (after `with`); they have ones");
     app.add_option("-t,--topology", options.topology,
                    "\"2x3\" (innermost first), \"bcube(3,2)\" or a .sched file");
     app.add_option("--provider", options.provider,
@@ -181,6 +202,10 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         if (options.predict && !options.subject.has_plans())
             throw CLI::ValidationError("--predict is for what a schedule runs alike on all ranks: " +
                                        collective + " has no prediction");
+        for (const std::string& parameter : parameters) options.parameters.insert(assignment_in(parameter));
+        if (!options.subject.has_plans() && (!parameters.empty() || options.further_buffers > 0))
+            throw CLI::ValidationError("--parameter and --buffers are for the starts of a plan, and " +
+                                       collective + " has none");
         if (options.subject.is_messages() && !options.schedule.empty())
             throw CLI::ValidationError("--schedule is for collectives: " + collective + " has none");
     } catch (const CLI::ParseError& error) {

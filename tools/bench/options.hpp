@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,8 +26,10 @@ struct Options {
     int root = 0;                                               // -1: each rank in turn
     std::vector<hkt_executor> executors{HKT_EXECUTOR_DEFAULT};  // two: interleaved
     std::string schedule, topology, provider, provider_for_all, json_file;
-    bool back_to_back = false;               // see time.hpp
-    MemoryKind memory = MemoryKind::shared;  // of the buffers
+    std::map<std::string, double> parameters;  // that the schedule takes at each start, by name
+    std::size_t further_buffers = 0;           // that it takes at each start
+    bool back_to_back = false;                 // see time.hpp
+    MemoryKind memory = MemoryKind::shared;    // of the buffers
     bool predict = false;
     std::string network;  // that predictions take; "": the topology's links
     bool verbose = false;

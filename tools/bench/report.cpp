@@ -149,7 +149,8 @@ void Report::print_footer() const {
                    out_of_bounds() == 0 ? "OK" : "FAILED");
     if (options_.check && wrong() > 0)
         fmt::print(
-            "# Wrong values         : {} FAILED (a schedule that selects or rounds is not exact: -c 0)\n",
+            "# Wrong values         : {} FAILED (a schedule that selects, rounds or updates is not exact: -c "
+            "0)\n",
             wrong());
     for (hkt_executor executor : options_.executors)
         fmt::print("# Avg bus bandwidth    : {:g}{}\n", average_bus_bandwidth(executor),

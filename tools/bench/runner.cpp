@@ -1,7 +1,11 @@
 #include "tools/bench/runner.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
+#include <span>
 #include <stdexcept>
 
 namespace hocket::bench {
@@ -39,6 +43,40 @@ hkt_status call_function(const Layout& layout, hkt_op op, const void* send, void
     throw std::logic_error(fmt::format("{} has no function here yet", layout.subject.name()));
 }
 
+namespace {
+
+// Returns the values in the order of the schedule's header. Throws std::runtime_error.
+std::vector<double> parameters_of(hkt_plan* plan, const std::map<std::string, double>& given) {
+    std::vector<std::string> names;
+    while (const char* name = hkt_plan_parameter(plan, names.size())) names.emplace_back(name);
+    for (const auto& [name, value] : given)
+        if (std::ranges::count(names, name) == 0)
+            throw std::runtime_error(
+                names.empty() ? fmt::format("--parameter {}: the schedule takes no number at a start", name)
+                              : fmt::format("--parameter {}: the schedule takes other numbers at a start: {}",
+                                            name, fmt::join(names, ", ")));
+    std::vector<double> values;
+    for (const std::string& name : names) {
+        const auto value = given.find(name);
+        if (value == given.end())
+            throw std::runtime_error(
+                fmt::format("the schedule takes '{0}' at each start: give it by "
+                            "--parameter {0}=NUMBER",
+                            name));
+        values.push_back(value->second);
+    }
+    return values;
+}
+
+template <typename T>
+std::vector<std::byte> ones(std::size_t count) {
+    const std::vector<T> elements(count, 1);
+    const auto bytes = std::as_bytes(std::span(elements));
+    return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
 Runner::Runner(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op, int root,
                hkt_executor executor)
     : comm_(comm), subject_(options.subject), asked_schedule_(options.schedule), op_(comm, op) {
@@ -46,16 +84,27 @@ Runner::Runner(hkt_comm* comm, const Options& options, hkt_type type, hkt_op op,
         plan_ = make_plan(comm, options, type, op, root, executor);
     else if (!asked_schedule_.empty())  // the collective has no such schedule: then functions use another
         make_plan(comm, options, type, op, root, executor);
+    if (plan_) parameters_ = parameters_of(plan_.get(), options.parameters);
+    buffers_.resize(options.further_buffers);
 }
 
 void Runner::run(const Layout& layout, const void* send, void* recv) const {
     if (subject_.is_messages()) return exchange_messages(layout, send, recv);
-    check(plan_ ? hkt_plan_start(plan_.get(), send, recv, layout.count, nullptr)
-                : call_function(layout, op_.given(), send, recv, comm_, nullptr),
-          comm_, "failed");
+    if (!plan_) return check(call_function(layout, op_.given(), send, recv, comm_, nullptr), comm_, "failed");
+    std::vector<const void*> buffers;
+    for (const std::vector<std::byte>& buffer : buffers_) buffers.push_back(buffer.data());
+    hkt_start_options with = HKT_START_OPTIONS_INIT;
+    with.parameters = parameters_.data();
+    with.parameter_count = parameters_.size();
+    with.buffers = buffers.data();
+    with.buffer_count = buffers.size();
+    check(hkt_plan_start_with(plan_.get(), send, recv, layout.count, &with, nullptr), comm_, "failed");
 }
 
-void Runner::reset_state() const {
+void Runner::prepare(const Layout& layout) {
+    for (std::vector<std::byte>& buffer : buffers_)
+        buffer = layout.type == HKT_FLOAT64 ? ones<double>(layout.larger_count())
+                                            : ones<float>(layout.larger_count());
     if (plan_) check(hkt_plan_reset_state(plan_.get()), comm_, "resetting the state failed");
 }
 

@@ -1,7 +1,9 @@
 // Runs the operations that are measured.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "capi/hocket.h"
 #include "tools/bench/comm.hpp"
@@ -24,8 +26,9 @@ class Runner {
     // Collective. Throws std::runtime_error.
     void run(const Layout& layout, const void* send, void* recv) const;
 
-    // Forgets what the plan keeps of earlier starts, which were of another count. Collective.
-    void reset_state() const;
+    // Makes the further buffers as large as the layout's data, and forgets what the plan keeps of earlier
+    // starts, which were of another count. Collective.
+    void prepare(const Layout& layout);
 
     // Both describe the plan; "" without a plan. steps: this rank's steps; schedule: the schedule for a size
     // and, from the second line on, the reason for it.
@@ -42,6 +45,8 @@ class Runner {
     std::string asked_schedule_;
     Operator op_;
     Plan plan_;
+    std::vector<double> parameters_;               // of each start
+    std::vector<std::vector<std::byte>> buffers_;  // likewise: beside x
 };
 
 }  // namespace hocket::bench
