@@ -113,6 +113,8 @@ void LoadQueue::ended(const Load& load) {
         ahead_ = std::min(ahead_, *load.position);
         no_room_ahead_ = true;
         awaits_cursor_ = true;
+        // In memory for a few samples the next one would be too late after the usual step.
+        memory_.expect_progress(std::max<std::uint64_t>(1, memory_.most_displaced() / 4));
     }
     pump();
 }

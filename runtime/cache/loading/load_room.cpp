@@ -51,7 +51,7 @@ RoomGate::Use LoadRoom::use_of(const Load& load, bool is_decoded) const {
 // memory for a part of the samples, loading half of it ahead still saves as many loads as loading nothing
 // ahead would; loading all of it ahead would save few.
 bool LoadRoom::is_near(std::uint64_t position) const {
-    return position < memory_.cursor() + memory_.evictable() / 2;
+    return position < memory_.cursor() + memory_.most_displaced();
 }
 
 void LoadRoom::note_made(std::uint64_t bytes) {

@@ -135,6 +135,14 @@ void Memory::progress(std::uint64_t cursor) {
     }
 }
 
+void Memory::expect_progress(std::uint64_t step) {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t sooner = cursor_of(order_.get()) + step;
+    std::uint64_t due = next_progress_.load();
+    while (order_ && sooner < due && !next_progress_.compare_exchange_weak(due, sooner)) {
+    }
+}
+
 void Memory::set_order(std::shared_ptr<const Order> order) {
     const std::lock_guard lock(mutex_);
     next_progress_ = UINT64_MAX;  // gets in the old order do not count for the new one
@@ -320,9 +328,9 @@ std::uint64_t Memory::used() const {
     return arena_.used();
 }
 
-std::uint64_t Memory::evictable() const {
+std::uint64_t Memory::most_displaced() const {
     const std::lock_guard lock(mutex_);
-    return queue_.size();
+    return (queue_.size() + 1) / 2;
 }
 
 }  // namespace hocket::cache

@@ -98,6 +98,9 @@ class Memory {
     // Returns the position behind the furthest one that was got, at least the order's first; 0 without an
     // order.
     std::uint64_t cursor() const;
+    // The next call of on_progress's function comes when the cursor has moved on by `step` from now, if that
+    // is sooner.
+    void expect_progress(std::uint64_t step);
 
     // Reserves room for a sample, evicting others if necessary. sooner_than (of a prefetch): only samples
     // that are needed later than this position of the order may be evicted; if it is behind all positions,
@@ -124,9 +127,11 @@ class Memory {
         std::uint64_t prefetched;  // first gets of samples that begin_load() has loaded or is loading
         std::uint64_t evicted, table_bytes;
     };
-    Stats stats() const;              // looks at every sample, for some nanoseconds each
-    std::uint64_t used() const;       // in bytes, all blocks
-    std::uint64_t evictable() const;  // samples that were not lent when room was last needed
+    Stats stats() const;         // looks at every sample, for some nanoseconds each
+    std::uint64_t used() const;  // in bytes, all blocks
+    // Returns how many samples may be displaced by those that are loaded ahead: half of those that are not
+    // lent, as far as was known when room was last needed.
+    std::uint64_t most_displaced() const;
     std::uint64_t capacity() const { return arena_.memory().size(); }
 
   private:
