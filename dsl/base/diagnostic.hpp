@@ -32,9 +32,10 @@ struct Place {
 };
 Place place_of(Span span);
 
-// needless: a transfer without an effect. unused: a name or an import that nothing uses. lossy: a statement
-// that leaves out elements, which nothing keeps for later.
-inline constexpr std::array<std::string_view, 3> warning_rules = {"lossy", "needless", "unused"};
+// comment: one that allows warnings, and cannot be read. lossy: a statement that leaves out elements, which
+// nothing keeps for later. needless: a transfer without an effect. unused: a name or an import that nothing
+// uses.
+inline constexpr std::array<std::string_view, 4> warning_rules = {"comment", "lossy", "needless", "unused"};
 
 // A diagnostic that outlives the text.
 struct Report {

@@ -70,6 +70,17 @@ bool is_right_without(const StepGraph& graph, const std::vector<std::uint32_t>& 
     }
 }
 
+// Returns true if a state keeps what the selection has not: a statement takes the selection out of it.
+bool is_taken_out_of_state(const StepGraph& graph, const ExtraBuffer& selection) {
+    return std::ranges::any_of(graph.computations, [&](const Computation& computation) {
+        const ExtraBuffer* const target = graph.extra_at(computation.target);
+        return target && target->kind == ExtraBuffer::Kind::state &&
+               std::ranges::any_of(computation.sparse, [&](const Computation::Sparse& term) {
+                   return term.buffer == selection.begin && term.use != Computation::Sparse::Use::add;
+               });
+    });
+}
+
 }  // namespace
 
 void Warnings::look_at(const StepGraph& graph, const Deadline& deadline) {
@@ -84,23 +95,24 @@ void Warnings::look_at(const StepGraph& graph, const Deadline& deadline) {
     }
 }
 
-// A selection with a name of its own may be subtracted from a state anywhere; a schedule without a state
-// keeps nothing.
 void Warnings::look_for_losses(const StepGraph& graph) {
-    const bool has_state = std::ranges::any_of(
-        graph.extras, [](const ExtraBuffer& extra) { return extra.kind == ExtraBuffer::Kind::state; });
+    if (graph.lossy) return;
     for (const ExtraBuffer& extra : graph.extras) {
-        const bool is_lossy =
-            extra.leaves_out() || (extra.kind == ExtraBuffer::Kind::selection && !has_state);
-        if (!is_lossy || !extra.span.file || extra.span.file->path != path_) continue;
+        const bool is_named = extra.kind == ExtraBuffer::Kind::selection;
+        const bool takes_all = extra.parameter < 0 && extra.density >= 1;
+        if (takes_all || !(extra.leaves_out() || (is_named && !is_taken_out_of_state(graph, extra))))
+            continue;
+        if (!extra.span.file || extra.span.file->path != path_) continue;
         lossy_.try_emplace(
             {extra.span.begin, extra.span.end},
             warning_of(
                 {extra.span,
                  "the elements that are not selected are lost",
                  {},
-                 "keep them for the next start (`state e like x`, `keeping e`, as in `oktopk`), or write "
-                 "`# schedc: allow lossy`"},
+                 is_named ? "select from a state (`e = e + x`) and take the selection out of it (`e = e - "
+                            "dense(s)`), as `naive_ag` does; or add `lossy` to the header"
+                          : "keep them for the next start (`state e like x`, `keeping e`), as `oktopk` "
+                            "does; or add `lossy` to the header"},
                 "lossy"));
     }
 }
@@ -174,7 +186,7 @@ std::vector<Report> Warnings::of(const ast::File& file,
                                      "unused"));
     const AllowedWarnings allowed(file);
     std::erase_if(reports, [&](const Report& report) { return allowed.has(report); });
-    for (const Diagnostic& wrong : allowed.wrong()) reports.push_back(warning_of(wrong, "unused"));
+    for (const Diagnostic& wrong : allowed.wrong()) reports.push_back(warning_of(wrong, "comment"));
     std::ranges::stable_sort(reports, {}, [](const Report& report) {
         return std::pair(report.place.begin.line, report.place.begin.column);
     });

@@ -17,7 +17,8 @@
 namespace hocket::dsl {
 
 // Collects over all groups and topologies on which the definitions of one file are proved: a transfer is
-// needless only if it is so wherever it moves anything. A selection is lossy if no state keeps the rest.
+// needless only if it is so wherever it moves anything. A selection is lossy if no state keeps the rest,
+// and the header does not say so.
 class Warnings {
   public:
     // path: of the file. What other files' transfers bring is theirs.

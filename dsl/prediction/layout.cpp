@@ -270,6 +270,7 @@ void MessageLayout::add_fetch(std::span<const std::uint32_t> steps, DeadlineCoun
                   -1,
                   tile_of(first.strand)};
     std::vector<NodeId> waits{fetch.to};
+    double from_itself = 0;
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const Step& step = graph.steps[steps[i]];
         const bool again = i > 0 && graph.steps[steps[i - 1]].target == step.target;
@@ -280,10 +281,11 @@ void MessageLayout::add_fetch(std::span<const std::uint32_t> steps, DeadlineCoun
             fetch.latency = std::max(fetch.latency, memory_[level].latency);
         }
         fetch.level = std::max(fetch.level, level);
-        fetch.moved += shares_[step.region];
+        (step.source == destination ? from_itself : fetch.moved) += shares_[step.region];
         fetch.flow += touched_bytes(step.combines, again) * shares_[step.region] * memory_[level].scale;
         waits.push_back(node_of(step.strand, step.source));
     }
+    if (fetch.is_calculation()) fetch.moved = from_itself;
     ++parts[fetch.to];
     std::sort(waits.begin(), waits.end());
     waits.erase(std::unique(waits.begin(), waits.end()), waits.end());

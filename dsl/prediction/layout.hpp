@@ -51,7 +51,7 @@ class MessageLayout {
     MessageLayout(const StepGraph& graph, const Network& network, const PredictOptions& options);
 
     struct Message {
-        double moved = 0;  // of x: what it brings
+        double moved = 0;  // of x: what it brings from other ranks; of a calculation, what it goes through
         double flow = 0;   // of x: what its links carry, or the receiver's core touches
         double latency;    // seconds
         Rank source, destination;

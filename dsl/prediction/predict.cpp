@@ -402,7 +402,8 @@ void Predictor::Run::follow_path(Prediction& prediction) const {
         end = begun_[begun];
         node = after_which_[begun];
     }
-    std::erase_if(prediction.lines, [](const LineShare& line) { return line.messages + line.calculations == 0; });
+    std::erase_if(prediction.lines,
+                  [](const LineShare& line) { return line.messages + line.calculations == 0; });
 }
 
 void Predictor::Run::add_timeline(Prediction& prediction) const {

@@ -19,7 +19,8 @@ struct PathShare {
     double latency = 0;          // of these seconds: latency, and senders' work for messages
     double bytes = 0;            // of all messages, not only those on the path
     std::uint64_t messages = 0;  // likewise
-    // Likewise: what ranks copy, pack or calculate in memory of their own, in each phase. Their seconds count.
+    // Likewise: what ranks copy, pack or calculate in memory of their own, in each phase. Their seconds
+    // count.
     std::uint64_t calculations = 0;
 };
 
@@ -41,7 +42,7 @@ struct LinkUse {
 struct MessageTimes {
     std::uint32_t phase = 0, origin = 0;  // origin: index into StepGraph::origins
     int level = -1;                       // of the topology
-    Rank source = 0, destination = 0;
+    Rank source = 0, destination = 0;     // the same: a calculation
     double bytes = 0;
     double begin = 0, sent = 0, arrived = 0;  // seconds; from begin to sent its bytes flow
 };
@@ -57,8 +58,8 @@ struct Prediction {
     std::vector<MessageTimes> timeline;  // in the order of the graph
     std::vector<MessageId> critical;     // with a timeline: its messages on the critical path, the last first
     std::uint64_t messages = 0, calculations = 0;  // as in PathShare
-    std::size_t solutions = 0;  // of rates
-    LinkId busiest = 0;         // the first of the links that are used most, if there are links
+    std::size_t solutions = 0;                     // of rates
+    LinkId busiest = 0;  // the first of the links that are used most, if there are links
 };
 
 // Lays out the messages of a graph on a network once, to predict several sizes.

@@ -5,14 +5,16 @@
 
 #include <algorithm>
 #include <climits>
+#include <iterator>
 #include <set>
+#include <span>
 
 #include "dsl/syntax/tokens.hpp"
 
 namespace hocket::dsl {
 namespace {
 
-constexpr std::string_view beginning = "# schedc: allow ";
+constexpr std::string_view addressee = "schedc:", verb = "allow", separators = " \t,";
 
 // Returns the lines in which definitions begin, and their file.
 std::set<int> first_lines(const ast::File& file, const SourceFile*& source) {
@@ -33,17 +35,17 @@ std::set<int> first_lines(const ast::File& file, const SourceFile*& source) {
     return lines;
 }
 
-// Returns "lossy" and "unused" of "lossy, unused", as spans.
-std::vector<Span> names_in(const Token& comment, const SourceFile& source) {
-    std::vector<Span> names;
-    auto at = comment.begin + static_cast<std::uint32_t>(beginning.size());
-    while (at < comment.end) {
+// Returns the words of a comment, as spans: "schedc:", "allow", "lossy" and "unused" of
+// "# schedc: allow lossy, unused".
+std::vector<Span> words_of(const Token& comment, const SourceFile& source) {
+    std::vector<Span> words;
+    for (std::uint32_t at = comment.begin + 1; at < comment.end;) {
         std::uint32_t end = at;
-        while (end < comment.end && source.text[end] != ',' && source.text[end] != ' ') ++end;
-        if (end > at) names.push_back({&source, at, end});
+        while (end < comment.end && separators.find(source.text[end]) == std::string_view::npos) ++end;
+        if (end > at) words.push_back({&source, at, end});
         at = end + 1;
     }
-    return names;
+    return words;
 }
 
 }  // namespace
@@ -54,34 +56,43 @@ AllowedWarnings::AllowedWarnings(const ast::File& file) {
     const std::vector<Token> tokens = tokens_of(*source);
     const auto line_of_token = [&](const Token& token) { return position_of(*source, token.begin).line; };
     for (auto token = tokens.begin(); token != tokens.end(); ++token) {
-        if (token->kind != Token::Kind::comment || !token->text.starts_with(beginning)) continue;
+        if (token->kind != Token::Kind::comment) continue;
+        const std::vector<Span> words = words_of(*token, *source);
+        if (words.empty() || words[0].text() != addressee) continue;
         int first = line_of_token(*token), last = first;
         if (token == tokens.begin() || line_of_token(*std::prev(token)) != first) {
             const auto code = std::find_if(
                 token, tokens.end(), [](const Token& other) { return other.kind != Token::Kind::comment; });
-            if (code == tokens.end()) continue;
-            first = last = line_of_token(*code);
+            if (code != tokens.end()) first = last = line_of_token(*code);
             if (definitions.contains(first)) {
                 const auto next = definitions.upper_bound(first);
                 last = next == definitions.end() ? INT_MAX : *next - 1;
             }
         }
-        for (const Span name : names_in(*token, *source)) {
-            if (const auto rule = std::ranges::find(warning_rules, name.text()); rule != warning_rules.end())
-                allowed_.push_back({*rule, first, last});
-            else
-                wrong_.push_back({name,
-                                  fmt::format("there is no warning '{}'", name.text()),
-                                  {},
-                                  fmt::format("there are: {}", fmt::join(warning_rules, ", "))});
-        }
+        add(words, first, last);
+    }
+}
+
+// words: of a comment for these lines.
+void AllowedWarnings::add(const std::vector<Span>& words, int first_line, int last_line) {
+    const std::string hint = fmt::format("`# {} {} RULE, ...`, where each RULE is one of {}", addressee, verb,
+                                         fmt::join(warning_rules, ", "));
+    if (words.size() < 3 || words[1].text() != verb) {
+        wrong_.push_back({join(words.front(), words.back()), "this comment allows nothing", {}, hint});
+        return;
+    }
+    for (const Span word : std::span(words).subspan(2)) {
+        if (const auto rule = std::ranges::find(warning_rules, word.text()); rule != warning_rules.end())
+            allowed_.push_back({*rule, first_line, last_line});
+        else
+            wrong_.push_back({word, fmt::format("there is no warning '{}'", word.text()), {}, hint});
     }
 }
 
 bool AllowedWarnings::has(const Report& warning) const {
-    const int line = warning.place.begin.line;
     return std::ranges::any_of(allowed_, [&](const Allowed& allowed) {
-        return allowed.rule == warning.rule && allowed.first_line <= line && line <= allowed.last_line;
+        return allowed.rule == warning.rule && allowed.first_line <= warning.place.end.line &&
+               warning.place.begin.line <= allowed.last_line;
     });
 }
 

@@ -10,8 +10,8 @@
 
 namespace hocket::dsl {
 
-// Behind a statement a comment is for its line. In lines of its own it is for the line that follows, and if a
-// definition begins there, for all of it.
+// Behind a statement a comment is for what stands in its line. In lines of its own it is for the line that
+// follows, and if a definition begins there, for all of it.
 class AllowedWarnings {
   public:
     // The file must have a definition or an import.
@@ -19,7 +19,7 @@ class AllowedWarnings {
 
     bool has(const Report& warning) const;
 
-    // Returns the comments that name a warning that does not exist.
+    // Returns the comments for schedc that do not allow warnings, or none that exists.
     const std::vector<Diagnostic>& wrong() const { return wrong_; }
 
   private:
@@ -27,6 +27,8 @@ class AllowedWarnings {
         std::string_view rule;
         int first_line, last_line;
     };
+    void add(const std::vector<Span>& words, int first_line, int last_line);
+
     std::vector<Allowed> allowed_;
     std::vector<Diagnostic> wrong_;
 };

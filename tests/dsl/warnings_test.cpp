@@ -179,6 +179,25 @@ TEST_CASE("elements that are left out and kept by nobody are told") {
                      "    reduce_scatter x over world as mstopk(0.1) keeping e\n"
                      "    all_gather x over world\n")
               .empty());
+    // The state keeps something else.
+    CHECK(all_reduce("    state v like x\n"
+                     "    let s = mstopk(x, 0.1)\n"
+                     "    all_gather s over world\n"
+                     "    x = sum(s)\n"
+                     "    v = 0.9 * v + x\n"
+                     "    x = v\n") == Lines{"3: " + lost});
+    CHECK(all_reduce("    state e like x\n"
+                     "    e = e + x\n"
+                     "    let s = mstopk(e, 0.1)\n"
+                     "    e = e - dense(s)\n"
+                     "    all_gather s over world\n"
+                     "    x = sum(s)\n")
+              .empty());
+    CHECK(all_reduce("    reduce_scatter x over world as mstopk(1)\n    all_gather x over world\n").empty());
+    CHECK(warnings_of("schedule s all_reduce(x) approximate lossy {\n"
+                      "    reduce_scatter x over world as mstopk(0.1)\n    all_gather x over world\n}\n",
+                      {"3"})
+              .empty());
     // Formats that round keep something of each element.
     CHECK(
         all_reduce("    reduce_scatter x over world as int4\n    all_gather x over world as int4\n").empty());
@@ -205,6 +224,14 @@ TEST_CASE("warnings are allowed by comments, on their line, the line before, and
                "    each r in g, q in g where q != r\n        x[r] : r -> q\n}\n") ==
           Lines{"2: the parameter 'k' is never used", "7: " + lost, "8: " + lost});
     CHECK(with("", "# schedc: allow unused\n") == Lines{"3: " + lost, "4: " + lost});
+    CHECK(with(" over world", "\n  # schedc: allow lossy\n ") == Lines{"5: " + lost});
+    CHECK(with("", "#schedc:  allow\tneedless lossy\n").empty());
+    CHECK(with("", "# schedc: allow lossy\r\n").empty());
+    for (const char* comment : {"# schedc: allow", "# schedc: lossy", "#\tschedc: deny lossy"})
+        CHECK(with("", std::string(comment) + "\n") ==
+              Lines{"1: this comment allows nothing", "3: " + lost, "4: " + lost});
+    CHECK(with("as mstopk(0.1)\n}\n", "# schedc: allow unusd\n") ==
+          Lines{"2: " + lost, "3: " + lost, "5: there is no warning 'unusd'"});
     CHECK(with("", "# schedc: allow lossy, needles\n") == Lines{"1: there is no warning 'needles'"});
-    CHECK(with("world as mstopk(0.1)\n}\n", "# schedc: allow lossy\n") == Lines{"2: " + lost, "3: " + lost});
+    CHECK(with("as mstopk(0.1)\n}\n", "# schedc: allow lossy\n") == Lines{"2: " + lost, "3: " + lost});
 }

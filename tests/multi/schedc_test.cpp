@@ -346,6 +346,16 @@ TEST_CASE("predict writes a picture, a trace and a table") {
     CHECK(std::count_if(trace.begin(), trace.end(), [](const auto& event) {
               return event.value("ph", "") == "X" && event["args"]["bytes"] == 16384;
           }) == 24);
+    // Ranks of a host calculate in their own memory, besides the messages.
+    const Finished calculating = schedc({"predict", "naive_ag", "-t", "4m", "-b", "1M", "--timeline",
+                                         folder + "/naive_ag.svg", "--trace", folder + "/naive_ag.json"});
+    CHECK_THAT(calculating.out, Contains("; 4 messages, 16 calculations\n"));
+    CHECK_THAT(content("naive_ag.svg"), Contains("critical path: 1 message, each from") &&
+                                            Contains("; 4 calculations<") && Contains(": 0 calculates, "));
+    const auto calculated = nlohmann::json::parse(content("naive_ag.json"));
+    CHECK(std::count_if(calculated.begin(), calculated.end(), [](const auto& event) {
+              return event.value("cat", "") == "calculation" && !event["args"].contains("to");
+          }) == 16);
     const Finished sweep = schedc({"predict", "ring", "-t", "2x%", "--sweep", "bytes=1K..4K,ranks=2..4",
                                    "--csv", folder + "/ring.csv"});
     CHECK(sweep.exit_code == 0);

@@ -99,8 +99,9 @@ void describe_check(CLI::App& app, tools::CheckRequest& request) {
                    "check with each of these values of a parameter instead of its default: radix=2,3,8")
         ->allow_extra_args(false);
     app.add_flag("-q,--quiet", request.messages.quiet, "print only what is wrong");
-    app.add_flag("--strict", request.is_strict,
-                 "end with 1 for a warning, too: a transfer or a name that is not needed");
+    app.add_flag(
+        "--strict", request.is_strict,
+        "end with 1 for a warning, too: a transfer or a name that is not needed, or elements that are lost");
     describe_messages(app, request.messages);
     describe_timeout(app, request.options.timeout, "planning one schedule on one topology");
 }

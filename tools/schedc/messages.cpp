@@ -138,9 +138,11 @@ std::string sarif_of(const std::vector<dsl::Report>& reports) {
     const Json rules{rule_of("refused", "error", "A schedule file, or a definition in it, is refused."),
                      rule_of("needless", "warning",
                              "A right definition has a transfer that it did not need where it was tried."),
-                     rule_of("unused", "warning", "A right definition has a name that nothing reads."),
+                     rule_of("unused", "warning",
+                             "A right definition has a name, or its file an import, that nothing uses."),
                      rule_of("lossy", "warning",
-                             "A right definition leaves out elements, and nothing keeps them for later.")};
+                             "A right definition leaves out elements, and nothing keeps them for later."),
+                     rule_of("comment", "warning", "A comment for schedc allows nothing.")};
     const Json driver{{"name", "schedc"}, {"version", HOCKET_VERSION}, {"rules", rules}};
     const Json run{{"tool", {{"driver", driver}}}, {"columnKind", "unicodeCodePoints"}, {"results", results}};
     return Json{{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},

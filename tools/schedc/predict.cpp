@@ -89,7 +89,8 @@ int run_predict(const PredictRequest& request) {
                                schedule.proved_on, schedule.why_in_full};
     if (prediction.timeline.size() > most_drawn)
         throw DiagnosticError(
-            Span(), fmt::format("{} messages are too many to show", prediction.timeline.size()),
+            Span(),
+            fmt::format("{} messages and calculations are too many to show", prediction.timeline.size()),
             fmt::format("a timeline or trace has at most {}: take fewer ranks", most_drawn));
     if (!request.timeline.empty())
         write_result(request.timeline, timeline_picture(of, *schedule.graph, prediction));

@@ -53,8 +53,8 @@ std::string prediction_text(const PredictedSchedule& of, const dsl::Network& net
 // Returns {"schedule", "topology", "ranks", "bytes", "type", "ideal", "seconds", "latency", "messages",
 // "calculations", "lines": [{"line", "text", "algorithm_line", "seconds", "latency", "bytes", "messages",
 // "calculations"}], "levels": [...], "links": [{"link", "kind", "bytes", "busy"}], "by_symmetry",
-// "proved_on"}. Seconds of lines and levels are of the critical path. Links that carry nothing are left out. By symmetry, one link of each kind stands for
-// "alike" links.
+// "proved_on"}. Seconds of lines and levels are of the critical path. Links that carry nothing are left out.
+// By symmetry, one link of each kind stands for "alike" links.
 std::string prediction_json(const PredictedSchedule& of, const dsl::Network& network,
                             const dsl::Prediction& prediction);
 

@@ -49,6 +49,14 @@ std::vector<int> lanes_of(const Prediction& prediction, std::map<Rank, std::vect
     return lanes;
 }
 
+bool is_calculation(const MessageTimes& message) {
+    return message.source == message.destination;
+}
+
+std::string counted(std::ptrdiff_t count, const char* what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 std::string message_name(const StepGraph& graph, const MessageTimes& message) {
     return location_of(graph.origins[message.origin].transfer);
 }
@@ -137,17 +145,21 @@ class TimelinePicture {
         for (std::size_t i = 0; i < std::min(lines.size(), most_legend); ++i)
             drawn += legend_line(
                 fmt::format("<rect width=\"24\" height=\"9\" fill=\"{}\"/>", colour_of(lines[i].first)),
-                fmt::format("sent by {}  {}", lines[i].first, folded_text(lines[i].second)).substr(0, 120));
+                fmt::format("{}  {}", lines[i].first, folded_text(lines[i].second)).substr(0, 120));
         if (lines.size() > most_legend)
             drawn += legend_line(
                 "", fmt::format("and {} more source lines, in the same colours", lines.size() - most_legend));
         drawn +=
             legend_line("<line x1=\"12\" y1=\"0\" x2=\"12\" y2=\"9\" stroke=\"#333\" stroke-width=\"1.5\"/>",
                         "arrives, in the receiver's row");
+        const auto calculations = std::ranges::count_if(
+            prediction_.critical, [&](MessageId id) { return is_calculation(prediction_.timeline[id]); });
         drawn += legend_line(
             "<line x1=\"0\" y1=\"5\" x2=\"24\" y2=\"5\" class=\"c\"/>",
-            fmt::format("critical path: {} messages, each from its sender's row to its receiver's",
-                        prediction_.critical.size()));
+            fmt::format(
+                "critical path: {}, each from its sender's row to its receiver's{}",
+                counted(static_cast<std::ptrdiff_t>(prediction_.critical.size()) - calculations, "message"),
+                calculations > 0 ? "; " + counted(calculations, "calculation") : ""));
         return drawn;
     }
 
@@ -182,18 +194,22 @@ class TimelinePicture {
         const MessageTimes& message = prediction_.timeline[i];
         const std::string name = message_name(graph_, message);
         const double height = lane_height(message.source);
+        const std::string ends = is_calculation(message)
+                                     ? fmt::format("{} calculates", message.source)
+                                     : fmt::format("{} to {}", message.source, message.destination);
+        const std::string arrival =
+            is_calculation(message) ? "" : fmt::format(", arrives at {:.6g} us", message.arrived * 1e6);
         return fmt::format(
             "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\" "
-            "class=\"m\"><title>{}: {} "
-            "to {}, {}, {:.6g} to {:.6g} us, arrives at {:.6g} us</title></rect>\n",
+            "class=\"m\"><title>{}: {}, {}, {:.6g} to {:.6g} us{}</title></rect>\n",
             x_of(message.begin), y_of(i), std::max(scale_ * (message.sent - message.begin), 0.5),
-            height > 3 ? height - 1 : height, colour_of(name), escaped_text(name), message.source,
-            message.destination, text_of_size(message.bytes), message.begin * 1e6, message.sent * 1e6,
-            message.arrived * 1e6);
+            height > 3 ? height - 1 : height, colour_of(name), escaped_text(name), ends,
+            text_of_size(message.bytes), message.begin * 1e6, message.sent * 1e6, arrival);
     }
 
     std::string arrived(std::size_t i) const {
         const MessageTimes& message = prediction_.timeline[i];
+        if (is_calculation(message)) return "";
         return fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"1.5\" height=\"{:.2f}\" fill=\"{}\"/>\n",
                            x_of(message.arrived) - 0.75, rows_[static_cast<std::size_t>(message.destination)],
                            strip_, colour_of(message_name(graph_, message)));
@@ -201,6 +217,7 @@ class TimelinePicture {
 
     // From the message's last byte to its arrival.
     std::string way(const MessageTimes& message, const char* kind) const {
+        if (is_calculation(message)) return "";
         const auto i = static_cast<std::size_t>(&message - prediction_.timeline.data());
         return fmt::format("<line x1=\"{:.2f}\" y1=\"{:.2f}\" x2=\"{:.2f}\" y2=\"{:.2f}\" class=\"{}\"/>\n",
                            x_of(message.sent), y_of(i) + lane_height(message.source) / 2,
@@ -252,13 +269,16 @@ std::string timeline_trace(const StepGraph& graph, const Prediction& prediction)
             rank + 1, rank);
     for (std::size_t i = 0; i < prediction.timeline.size(); ++i) {
         const MessageTimes& message = prediction.timeline[i];
+        const std::string arrival =
+            is_calculation(message)
+                ? ""
+                : fmt::format("\"to\":{},\"arrived\":{:.3f},", message.destination, message.arrived * 1e6);
         lines += fmt::format(
-            "{{\"name\":{},\"cat\":\"message\",\"ph\":\"X\",\"ts\":{:.3f},\"dur\":{:.3f},\"pid\":{},\"tid\":{"
-            "},\"args\":"
-            "{{\"to\":{},\"bytes\":{:.0f},\"phase\":{},\"arrived\":{:.3f}}}}},\n",
-            quoted(message_name(graph, message)), message.begin * 1e6, (message.sent - message.begin) * 1e6,
-            message.source + 1, lanes[i] + 1, message.destination, message.bytes, message.phase,
-            message.arrived * 1e6);
+            "{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"ts\":{:.3f},\"dur\":{:.3f},\"pid\":{},\"tid\":{},"
+            "\"args\":{{{}\"bytes\":{:.0f},\"phase\":{}}}}},\n",
+            quoted(message_name(graph, message)), is_calculation(message) ? "calculation" : "message",
+            message.begin * 1e6, (message.sent - message.begin) * 1e6, message.source + 1, lanes[i] + 1,
+            arrival, message.bytes, message.phase);
     }
     return lines + "{}]\n";
 }
