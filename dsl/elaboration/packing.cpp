@@ -63,8 +63,11 @@ void Computations::set_format(ExtraBuffer& buffer, const ast::Expression& named,
     if (!kind) {
         std::vector<std::string> names{std::string(largest_elements)};
         for (const WireFormatRow& row : wire_format_rows) names.emplace_back(row.name);
+        const bool is_topk = call.text == "topk" || call.text == "top_k";  // as others call it
         throw DiagnosticError(
-            call.span, fmt::format("there is no format '{}'{}", call.text, did_you_mean(call.text, names)),
+            call.span,
+            fmt::format("there is no format '{}'{}", call.text,
+                        did_you_mean(is_topk ? std::string(largest_elements) : call.text, names)),
             known);
     }
     WireFormat format{.kind = *kind};

@@ -42,8 +42,10 @@ std::string hint_of(const std::vector<std::pair<std::string, std::string>>& righ
         if (!is_said) tried += (where.starts_with("on ") ? " " : " on ") + where;
     }
     if (right.size() > most_trials_said) tried += fmt::format(", ... ({} in all)", right.size());
-    return fmt::format("it was so with all that was tried: {}. Before you leave it out, check {}", tried,
-                       others);
+    return fmt::format(
+        "it was so with all that was tried: {}. Before you leave it out, check {}; or allow it, by a comment "
+        "behind it: # schedc: allow needless",
+        tried, others);
 }
 
 bool is_needless(const Brought& brought) {
@@ -109,10 +111,11 @@ void Warnings::look_for_losses(const StepGraph& graph) {
                 {extra.span,
                  "the elements that are not selected are lost",
                  {},
-                 is_named ? "select from a state (`e = e + x`) and take the selection out of it (`e = e - "
-                            "dense(s)`), as `naive_ag` does; or add `lossy` to the header"
-                          : "keep them for the next start (`state e like x`, `keeping e`), as `oktopk` "
-                            "does; or add `lossy` to the header"},
+                 is_named
+                     ? "select from a state (`e = e + x`) and take the selection out of it (`e = e - "
+                       "dense(s)`), as `naive_ag` does; or add `lossy` to the header"
+                     : "keep them for the next start, for each statement by itself: `state e like x` right "
+                       "before it, and `keeping e` behind it; or add `lossy` to the header"},
                 "lossy"));
     }
 }

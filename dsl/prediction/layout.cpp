@@ -290,6 +290,7 @@ void MessageLayout::add_fetch(std::span<const std::uint32_t> steps, DeadlineCoun
     std::sort(waits.begin(), waits.end());
     waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
     for (const NodeId node : waits) waits_list_.emplace_back(node, id);
+    if (!fetch.is_calculation()) fetch.fetched_from = static_cast<std::uint32_t>(waits.size() - 1);
     sources.push_back(static_cast<std::uint32_t>(waits.size()));
     messages.push_back(fetch);
 }

@@ -62,6 +62,7 @@ class MessageLayout {
         std::uint32_t path;   // index into paths
         std::int32_t level;
         std::uint32_t tile = 0;
+        std::uint32_t fetched_from = 0;  // the number of other ranks that a fetch comes from
         // The receiver's core gets it when all sources are ready.
         bool is_fetch() const { return from == nothing; }
         // Nothing comes from another rank.

@@ -410,9 +410,10 @@ void Predictor::Run::add_timeline(Prediction& prediction) const {
     prediction.timeline.reserve(layout_.messages.size());
     for (MessageId id = 0; id < layout_.messages.size(); ++id) {
         const Message& message = layout_.messages[id];
-        prediction.timeline.push_back({message.phase, message.origin, message.level, message.source,
-                                       message.destination, message.moved * bytes_, left_[id], sent_[id],
-                                       arrived_[id]});
+        prediction.timeline.push_back({message.phase, message.origin, message.level,
+                                       message.fetched_from > 1 ? message.destination : message.source,
+                                       message.destination, message.fetched_from, message.moved * bytes_,
+                                       left_[id], sent_[id], arrived_[id]});
     }
 }
 

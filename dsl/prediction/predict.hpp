@@ -37,12 +37,13 @@ struct LinkUse {
     double busy = 0;  // the part of the time for which its whole rate would be needed
 };
 
-// All that a rank sends to another in a phase; in a calibrated prediction also all that it fetches from
-// memory in a phase, from itself if the sources are several.
+// All that a rank sends to another in a phase. In a calibrated prediction also all that it fetches from
+// memory in a phase, from itself if the sources are several, and what it calculates there, from itself.
 struct MessageTimes {
     std::uint32_t phase = 0, origin = 0;  // origin: index into StepGraph::origins
     int level = -1;                       // of the topology
-    Rank source = 0, destination = 0;     // the same: a calculation
+    Rank source = 0, destination = 0;
+    std::uint32_t fetched_from = 0;  // the number of other ranks that a fetch comes from
     double bytes = 0;
     double begin = 0, sent = 0, arrived = 0;  // seconds; from begin to sent its bytes flow
 };

@@ -295,17 +295,19 @@ TEST_CASE("a schedule that takes numbers and a buffer at each start is measured 
         return std::pair(result.exit_code, result.err);
     };
     CHECK(measured({"lars", "--parameter", "rate=0.1", "--buffers", "1"}).first == 0);
-    CHECK(measured({"lamb", "--parameter", "left2=0.2", "--parameter", "rate=0.1", "left1=1e-1", "--buffers",
-                    "1", "-d", "float64"})
+    CHECK(measured({"lamb", "--parameter", "left2=0.2", "--parameter", "rate=0.1", "--parameter",
+                    "left1=1e-1", "--buffers", "1", "-d", "float64"})
               .first == 0);
     const auto refused = [&](const Words& given, const std::string& text) {
         const auto [code, err] = measured(given);
         CHECK(code != 0);
         CHECK_THAT(err, Catch::Contains(text));
     };
-    refused({"lars", "--buffers", "1"}, "give it by --parameter rate=NUMBER");
+    refused({"lars", "--buffers", "1"}, "give --parameter rate=NUMBER");
     refused({"lars", "--parameter", "speed=1"}, "the schedule takes other numbers at a start: rate");
     refused({"ring", "--parameter", "rate=1"}, "the schedule takes no number at a start");
+    refused({"lamb", "--parameter", "rate=1"}, "--parameter left1=NUMBER --parameter left2=NUMBER");
+    refused({"lars", "--parameter", "rate=1", "--parameter", "rate=2"}, "--parameter rate is given twice");
     refused({"lars", "--parameter", "rate=fast"}, "'rate=fast' is not NAME=NUMBER");
     refused({"lars", "--parameter", "rate=1"}, "takes 1 further buffer at each start, and got 0");
 }

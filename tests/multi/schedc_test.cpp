@@ -350,8 +350,9 @@ TEST_CASE("predict writes a picture, a trace and a table") {
     const Finished calculating = schedc({"predict", "naive_ag", "-t", "4m", "-b", "1M", "--timeline",
                                          folder + "/naive_ag.svg", "--trace", folder + "/naive_ag.json"});
     CHECK_THAT(calculating.out, Contains("; 4 messages, 16 calculations\n"));
-    CHECK_THAT(content("naive_ag.svg"), Contains("critical path: 1 message, each from") &&
-                                            Contains("; 4 calculations<") && Contains(": 0 calculates, "));
+    CHECK_THAT(content("naive_ag.svg"), Contains("critical path: 5 in a rank's memory<") &&
+                                            Contains(": 0 calculates, ") &&
+                                            Contains(": 0 fetches from 3 ranks, "));
     const auto calculated = nlohmann::json::parse(content("naive_ag.json"));
     CHECK(std::count_if(calculated.begin(), calculated.end(), [](const auto& event) {
               return event.value("cat", "") == "calculation" && !event["args"].contains("to");

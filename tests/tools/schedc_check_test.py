@@ -204,7 +204,7 @@ class Warnings(Check):
         path = self.file("needless.sched", NEEDLESS)
         _, lines = self.lines("--with", "k=2,3", path)
         self.assertEqual(lines[3]["hint"], "it was so with all that was tried: algorithm a(2) reduce, algorithm a(3) reduce on groups of 3; every root. "
-                         "Before you leave it out, check other groups (-n) and arguments (--with)")
+                         "Before you leave it out, check other groups (-n) and arguments (--with); or allow it, by a comment behind it: # schedc: allow needless")
 
     def test_a_wrong_file_has_none(self):
         path = self.file("wrong.sched", NEEDLESS.replace("x : q +> root", "x : q -> root"))

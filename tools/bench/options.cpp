@@ -143,10 +143,12 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
     app.add_option("-o,--op", op, "reduction")->check(one_of(ops))->capture_default_str();
     app.add_option("-r,--root", options.root, "where the collective has one; -1: each rank in turn")
         ->capture_default_str();
-    app.add_option("--schedule", options.schedule, "name in the library, or a .sched file");
+    app.add_option("--schedule", options.schedule,
+                   "name in the library, name(arguments), a .sched file, or file:name");
     app.add_option("--parameter", parameters,
                    "of a schedule that takes numbers at each start: rate=0.1; may be given for several")
-        ->check(is_assignment);
+        ->check(is_assignment)
+        ->allow_extra_args(false);
     app.add_option("--buffers", options.further_buffers,
                    "the number of buffers that the schedule takes beside x (after `with`); they have ones");
     app.add_option("-t,--topology", options.topology,
@@ -202,7 +204,10 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         if (options.predict && !options.subject.has_plans())
             throw CLI::ValidationError("--predict is for what a schedule runs alike on all ranks: " +
                                        collective + " has no prediction");
-        for (const std::string& parameter : parameters) options.parameters.insert(assignment_in(parameter));
+        for (const std::string& parameter : parameters)
+            if (!options.parameters.insert(assignment_in(parameter)).second)
+                throw CLI::ValidationError("--parameter " + assignment_in(parameter).first +
+                                           " is given twice");
         if (!options.subject.has_plans() && (!parameters.empty() || options.further_buffers > 0))
             throw CLI::ValidationError("--parameter and --buffers are for the starts of a plan, and " +
                                        collective + " has none");

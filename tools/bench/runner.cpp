@@ -56,15 +56,16 @@ std::vector<double> parameters_of(hkt_plan* plan, const std::map<std::string, do
                               : fmt::format("--parameter {}: the schedule takes other numbers at a start: {}",
                                             name, fmt::join(names, ", ")));
     std::vector<double> values;
+    std::string missing;
     for (const std::string& name : names) {
         const auto value = given.find(name);
         if (value == given.end())
-            throw std::runtime_error(
-                fmt::format("the schedule takes '{0}' at each start: give it by "
-                            "--parameter {0}=NUMBER",
-                            name));
-        values.push_back(value->second);
+            missing += fmt::format(" --parameter {}=NUMBER", name);
+        else
+            values.push_back(value->second);
     }
+    if (!missing.empty())
+        throw std::runtime_error("the schedule takes further numbers at each start: give" + missing);
     return values;
 }
 

@@ -76,9 +76,10 @@ std::string links_text(const Network& network, const Prediction& prediction) {
     const auto alike = std::count_if(prediction.links.begin(), prediction.links.end(),
                                      [&](const LinkUse& use) { return use.busy >= most * (1 - 1e-6); });
     const NetworkLink& link = network.links()[prediction.busiest];
-    return fmt::format("\nbottleneck: link {}, {:.1f} % used: {} at {:.4g} GB/s{}\n", link.name, 100 * most,
-                       text_of_size(prediction.links[prediction.busiest].bytes), link.rate / 1e9,
-                       alike > 1 ? fmt::format("; {} others as much", alike - 1) : "");
+    return fmt::format(
+        "\nbottleneck: link {}, {:.1f} % used: {} at {:.4g} GB/s{}\n", link.name, 100 * most,
+        text_of_size(prediction.links[prediction.busiest].bytes), link.rate / 1e9,
+        alike > 1 ? fmt::format("; {} other{} as much", alike - 1, alike == 2 ? "" : "s") : "");
 }
 
 // "2x3", "2x3 and 4x6"

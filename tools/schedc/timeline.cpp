@@ -49,8 +49,14 @@ std::vector<int> lanes_of(const Prediction& prediction, std::map<Rank, std::vect
     return lanes;
 }
 
-bool is_calculation(const MessageTimes& message) {
+// A rank fetches from the memory of several others, or calculates.
+bool is_in_memory(const MessageTimes& message) {
     return message.source == message.destination;
+}
+
+const char* kind_of(const MessageTimes& message) {
+    if (!is_in_memory(message)) return "message";
+    return message.fetched_from > 0 ? "fetch" : "calculation";
 }
 
 std::string counted(std::ptrdiff_t count, const char* what) {
@@ -152,14 +158,15 @@ class TimelinePicture {
         drawn +=
             legend_line("<line x1=\"12\" y1=\"0\" x2=\"12\" y2=\"9\" stroke=\"#333\" stroke-width=\"1.5\"/>",
                         "arrives, in the receiver's row");
-        const auto calculations = std::ranges::count_if(
-            prediction_.critical, [&](MessageId id) { return is_calculation(prediction_.timeline[id]); });
-        drawn += legend_line(
-            "<line x1=\"0\" y1=\"5\" x2=\"24\" y2=\"5\" class=\"c\"/>",
-            fmt::format(
-                "critical path: {}, each from its sender's row to its receiver's{}",
-                counted(static_cast<std::ptrdiff_t>(prediction_.critical.size()) - calculations, "message"),
-                calculations > 0 ? "; " + counted(calculations, "calculation") : ""));
+        const auto in_memory = std::ranges::count_if(
+            prediction_.critical, [&](MessageId id) { return is_in_memory(prediction_.timeline[id]); });
+        const auto messages = static_cast<std::ptrdiff_t>(prediction_.critical.size()) - in_memory;
+        std::string path = "critical path: ";
+        if (messages > 0 || in_memory == 0)
+            path += counted(messages, "message") + ", each from its sender's row to its receiver's";
+        if (in_memory > 0)
+            path += fmt::format("{}{} in a rank's memory", messages > 0 ? "; " : "", in_memory);
+        drawn += legend_line("<line x1=\"0\" y1=\"5\" x2=\"24\" y2=\"5\" class=\"c\"/>", path);
         return drawn;
     }
 
@@ -194,11 +201,13 @@ class TimelinePicture {
         const MessageTimes& message = prediction_.timeline[i];
         const std::string name = message_name(graph_, message);
         const double height = lane_height(message.source);
-        const std::string ends = is_calculation(message)
-                                     ? fmt::format("{} calculates", message.source)
-                                     : fmt::format("{} to {}", message.source, message.destination);
+        const std::string ends =
+            !is_in_memory(message)     ? fmt::format("{} to {}", message.source, message.destination)
+            : message.fetched_from > 0 ? fmt::format("{} fetches from {}", message.destination,
+                                                     counted(message.fetched_from, "rank"))
+                                       : fmt::format("{} calculates", message.destination);
         const std::string arrival =
-            is_calculation(message) ? "" : fmt::format(", arrives at {:.6g} us", message.arrived * 1e6);
+            is_in_memory(message) ? "" : fmt::format(", arrives at {:.6g} us", message.arrived * 1e6);
         return fmt::format(
             "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\" "
             "class=\"m\"><title>{}: {}, {}, {:.6g} to {:.6g} us{}</title></rect>\n",
@@ -209,7 +218,7 @@ class TimelinePicture {
 
     std::string arrived(std::size_t i) const {
         const MessageTimes& message = prediction_.timeline[i];
-        if (is_calculation(message)) return "";
+        if (is_in_memory(message)) return "";
         return fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"1.5\" height=\"{:.2f}\" fill=\"{}\"/>\n",
                            x_of(message.arrived) - 0.75, rows_[static_cast<std::size_t>(message.destination)],
                            strip_, colour_of(message_name(graph_, message)));
@@ -217,7 +226,7 @@ class TimelinePicture {
 
     // From the message's last byte to its arrival.
     std::string way(const MessageTimes& message, const char* kind) const {
-        if (is_calculation(message)) return "";
+        if (is_in_memory(message)) return "";
         const auto i = static_cast<std::size_t>(&message - prediction_.timeline.data());
         return fmt::format("<line x1=\"{:.2f}\" y1=\"{:.2f}\" x2=\"{:.2f}\" y2=\"{:.2f}\" class=\"{}\"/>\n",
                            x_of(message.sent), y_of(i) + lane_height(message.source) / 2,
@@ -270,15 +279,15 @@ std::string timeline_trace(const StepGraph& graph, const Prediction& prediction)
     for (std::size_t i = 0; i < prediction.timeline.size(); ++i) {
         const MessageTimes& message = prediction.timeline[i];
         const std::string arrival =
-            is_calculation(message)
+            is_in_memory(message)
                 ? ""
                 : fmt::format("\"to\":{},\"arrived\":{:.3f},", message.destination, message.arrived * 1e6);
         lines += fmt::format(
             "{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"ts\":{:.3f},\"dur\":{:.3f},\"pid\":{},\"tid\":{},"
             "\"args\":{{{}\"bytes\":{:.0f},\"phase\":{}}}}},\n",
-            quoted(message_name(graph, message)), is_calculation(message) ? "calculation" : "message",
-            message.begin * 1e6, (message.sent - message.begin) * 1e6, message.source + 1, lanes[i] + 1,
-            arrival, message.bytes, message.phase);
+            quoted(message_name(graph, message)), kind_of(message), message.begin * 1e6,
+            (message.sent - message.begin) * 1e6, message.source + 1, lanes[i] + 1, arrival, message.bytes,
+            message.phase);
     }
     return lines + "{}]\n";
 }
