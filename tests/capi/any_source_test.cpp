@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/capi/talk.hpp"
+#include "tests/support/long_form.hpp"
 
 using namespace hocket::test;
 
@@ -111,7 +112,7 @@ TEST_CASE("a rank takes its own message, other tags wait, and nobody must ask fo
 // Each rank serves the others, and asks them: a pool of workers, beside collectives.
 TEST_CASE("ranks that ask and answer whoever asks, beside collectives") {
     on_every_way(4, [](const Talk& talk) {
-        constexpr int questions = 60;
+        const int questions = in_long_form(60, 20);
         std::mt19937 random(static_cast<unsigned>(talk.rank) + 1);
         std::thread server([&] {
             // Each rank is asked by each other one as often.

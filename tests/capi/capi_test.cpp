@@ -675,9 +675,9 @@ TEST_CASE("a NaN stays a NaN with every executor, type and operator, and all els
                             nans += is_one ? 1 : 0;
                             const std::uint64_t bits = type.at(result, i);
                             expect(type.is_nan(bits) == is_one,
-                                   what + ": a NaN, or none, for one of the inputs");
+                                   [&] { return what + ": a NaN, or none, for one of the inputs"; });
                             expect(is_one || bits == type.at(results[0], i),
-                                   what + ": other bits of a number");
+                                   [&] { return what + ": other bits of a number"; });
                         }
                         expect(nans > 50 && nans < count - 50, "some NaNs");
                     }

@@ -543,14 +543,16 @@ bool run_one(hkt_comm* comm, std::size_t rank, const std::string& path, const Sc
         expect(status == HKT_SUCCESS, hkt_comm_last_error(comm));
         for (std::size_t i = 0; i < sizes.count; ++i) {
             const double right = wanted[start][rank][i];
-            expect(wanted[start][0][i] == right, "it was accepted, but rank 0 and rank " +
-                                                     std::to_string(rank) +
-                                                     " are to end with different values in start " +
-                                                     std::to_string(start) + ":\n" + schedule.text);
-            expect(static_cast<double>(y[i]) == right,
-                   "element " + std::to_string(i) + " of " + std::to_string(sizes.count) + " is " +
+            expect(wanted[start][0][i] == right, [&] {
+                return "it was accepted, but rank 0 and rank " + std::to_string(rank) +
+                       " are to end with different values in start " + std::to_string(start) + ":\n" +
+                       schedule.text;
+            });
+            expect(static_cast<double>(y[i]) == right, [&] {
+                return "element " + std::to_string(i) + " of " + std::to_string(sizes.count) + " is " +
                        std::to_string(y[i]) + ", not " + std::to_string(right) + ", in start " +
-                       std::to_string(start) + ":\n" + schedule.text);
+                       std::to_string(start) + ":\n" + schedule.text;
+            });
         }
     }
     return true;

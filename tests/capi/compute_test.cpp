@@ -157,8 +157,10 @@ template <typename T>
 void expect_same(const std::vector<T>& got, const std::vector<float>& wanted, const std::string& what) {
     for (std::size_t i = 0; i < wanted.size(); ++i) {
         const float value = static_cast<float>(got[i]);
-        expect(value == wanted[i], what + ": element " + std::to_string(i) + " is " + std::to_string(value) +
-                                       ", not " + std::to_string(wanted[i]));
+        expect(value == wanted[i], [&] {
+            return what + ": element " + std::to_string(i) + " is " + std::to_string(value) + ", not " +
+                   std::to_string(wanted[i]);
+        });
     }
 }
 

@@ -22,6 +22,7 @@
 #include "tests/capi/embedding/children.hpp"
 #include "tests/multi/process.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
@@ -85,17 +86,21 @@ void multiply(hkt_comm* comm, int times = often) {
 
 // Their kernels come compiled with Hocket.
 void add_and_average(hkt_comm* comm, int times = often) {
+    // Usually, a few ranks alone gather so much: new memory is what takes longest here.
+    const bool gathers_all = is_long_form() || hkt_comm_size(comm) < 4;
     const auto ranks = static_cast<std::size_t>(hkt_comm_size(comm));
     const auto n = static_cast<float>(ranks);
     for (int i = 0; i < times; ++i) {
         const float mine = 1 + static_cast<float>(hkt_comm_rank(comm));
         // Few, and as many as are streamed to memory.
         for (const std::size_t count : {std::size_t(2), i == 0 ? std::size_t(8) << 20 : std::size_t(1000)}) {
-            std::vector<float> x(count, mine), all(ranks * count);
+            std::vector<float> x(count, mine);
             must(comm, hkt_all_reduce(x.data(), x.data(), count, HKT_FLOAT32, HKT_SUM, comm, nullptr));
             expect(x[0] == n * (n + 1) / 2 && x.back() == x[0], "the sums");
             must(comm, hkt_all_reduce(x.data(), x.data(), count, HKT_FLOAT32, HKT_AVERAGE, comm, nullptr));
             expect(x[0] == n * (n + 1) / 2 && x.back() == x[0], "the averages");
+            if (count > 1000 && !gathers_all) continue;
+            std::vector<float> all(ranks * count);
             must(comm, hkt_all_gather(x.data(), all.data(), count, HKT_FLOAT32, comm, nullptr));
             expect(all[0] == x[0] && all.back() == x[0], "what all have");
         }

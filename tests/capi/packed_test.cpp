@@ -251,11 +251,12 @@ void check_packed(hkt_comm* comm, int rank, const std::string& path, const Packe
         T* const result = seed % 3 == 0 ? x.data() : y.data();
         must(comm, hkt_plan_start(plan.get(), x.data(), result, count, nullptr));
         for (std::size_t i = 0; i < count; ++i)
-            expect(static_cast<float>(result[i]) == wanted[i],
-                   "element " + std::to_string(i) + " of " + std::to_string(count) + " is " +
+            expect(static_cast<float>(result[i]) == wanted[i], [&] {
+                return "element " + std::to_string(i) + " of " + std::to_string(count) + " is " +
                        std::to_string(static_cast<float>(result[i])) + ", not " + std::to_string(wanted[i]) +
                        ", in start " + std::to_string(start) + ", seed " + std::to_string(seed) + ":\n" +
-                       schedule.text);
+                       schedule.text;
+            });
     }
 }
 
@@ -283,9 +284,12 @@ TEST_CASE("data in narrower formats arrive as their formats say, in every layout
             options.topology = place.topology;
             const Comm comm = join(&options);
             static const std::size_t counts[] = {1, 70'001, 100, 4099, 3, 0, 1000};
+            // Usually, each placement has one of the longest, which take most of the time.
+            const unsigned with_most = static_cast<unsigned>(hosts.size()) % 3 * 7 + 1;
             for (unsigned seed = 0; seed < schedules; ++seed) {
                 const std::string path = folder.path() + "/" + std::to_string(seed) + ".sched";
-                const std::size_t count = counts[seed % std::size(counts)];
+                std::size_t count = counts[seed % std::size(counts)];
+                if (!is_long_form() && count > 5000 && seed != with_most) count /= 10;
                 const auto with = [&](auto element, hkt_type type) {
                     check_packed<decltype(element)>(comm.get(), rank, path, all[seed], place.shape, type,
                                                     count, seed);

@@ -13,6 +13,7 @@
 #include "tests/capi/comm.hpp"
 #include "tests/capi/values.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::test;
@@ -105,6 +106,8 @@ void everything(hkt_comm* comm) {
     for (int root = 0; root < hkt_comm_size(comm); ++root)
         for (const std::size_t count : {0, 1, 7, 1000, 65537})
             for (const bool in_place : {false, true}) {
+                // Usually, roots have much data in place or not, by turns.
+                if (!is_long_form() && count == 65537 && in_place != (root % 2 == 1)) continue;
                 const Call call{comm, root, count, in_place};
                 reduce(call);
                 if (call.is_root()) reduce_again(call);

@@ -3,8 +3,10 @@
 
 #include <hocket.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -22,9 +24,10 @@ inline Bytes contents(std::size_t bytes, int from, int to, int tag, int number =
     std::uint64_t state = static_cast<std::uint64_t>(from) * 1000003 + static_cast<std::uint64_t>(to) * 8191 +
                           static_cast<std::uint64_t>(tag) * 131 + static_cast<std::uint64_t>(number);
     Bytes all(bytes);
-    for (unsigned char& byte : all) {
+    for (std::size_t at = 0; at < bytes; at += sizeof state) {
         state = state * 6364136223846793005u + 1442695040888963407u;
-        byte = static_cast<unsigned char>(state >> 56);
+        const std::uint64_t mixed = state ^ state >> 32;
+        std::memcpy(&all[at], &mixed, std::min(sizeof mixed, bytes - at));
     }
     return all;
 }

@@ -60,7 +60,7 @@ TEST_CASE("a slice goes on at the first chunk after the last one, wherever it be
     std::mt19937 random(7);
     for (const char* topology : {"2", "5", "8", "2x3", "3x2x2"}) {
         const Rank size = dsl::grid_topology(topology).ranks();
-        for (int round = 0; round < test::in_long_form(40, 12); ++round) {
+        for (int round = 0; round < test::in_long_form(40, 6); ++round) {
             const int first = static_cast<int>(random() % 41) - 20,
                       length = 1 + static_cast<int>(random() % size);
             const int turns = static_cast<int>(random() % 5) - 2;
@@ -466,7 +466,7 @@ class Pair {
 
 TEST_CASE("random branches, functions and lets make the transfers that are written out by hand") {
     std::size_t transfers = 0;
-    const unsigned seeds = test::in_long_form(400u, 120u);
+    const unsigned seeds = test::in_long_form(400u, 42u);
     for (unsigned seed = 0; seed < seeds; ++seed) {
         const int size = 2 + static_cast<int>(seed % 6);
         Pair pair(seed, size);

@@ -56,7 +56,7 @@ TEST_CASE("the choice goes from few waits to few bytes as the size grows") {
     for (const char* topology : {"4", "8h", "4m", "4m/2", "16", "2m", "2h"}) {
         int flips = 0;
         bool small = true;
-        for (std::uint64_t bytes = 8; bytes <= 1024 * MiB; bytes *= 4) {
+        for (std::uint64_t bytes = 8; bytes <= 1024 * MiB; bytes *= test::in_long_form(4, 16)) {
             const dsl::Chosen choice = chosen(topology, bytes);
             const bool now = few_waits.count(choice.name) > 0;
             INFO(topology << " " << bytes << ": " << choice.why);
@@ -92,7 +92,7 @@ TEST_CASE("what is chosen can be asked for by its name, and is the same") {
     for (const Collective collective : all_collectives)
         for (const char* topology : {"1", "2", "6", "4m", "3mx2h", "2mx3h@1Gb/s", "2x2x2", "bcube(3, 2)"})
             for (const std::uint64_t bytes : {std::uint64_t{8}, 32 * KiB, 64 * MiB}) {
-                if (number++ % test::in_long_form(1, 4) != 0) continue;
+                if (number++ % test::in_long_form(1, 7) != 0) continue;
                 const dsl::Chosen choice = chosen(topology, bytes, collective);
                 const auto by_size = checked("", topology, bytes, collective);
                 const auto by_name = checked(choice.name, topology, bytes, collective);
@@ -196,7 +196,7 @@ TEST_CASE("the library's compared folder leaves all choices as they are without 
     for (const Collective collective : all_collectives)
         for (const char* topology : {"5", "4m", "3mx2h", "2mx4h@1Gb/s", "2x2x3"})
             for (const std::uint64_t bytes : {std::uint64_t{8}, 64 * KiB, 64 * MiB}) {
-                if (number++ % test::in_long_form(1, 4) != 0) continue;
+                if (number++ % test::in_long_form(1, 7) != 0) continue;
                 dsl::PlanRequest request{collective, "", topology, {folder.path()}, 0};
                 request.bytes = bytes;
                 const auto without = dsl::check_schedule(request),
@@ -241,6 +241,7 @@ TEST_CASE("inside a schedule, the choice goes with the size") {
 }
 
 TEST_CASE("the library's schedules for levels and pipelines are right") {
+    int number = 0;
     for (const char* topology : {"1", "2", "5", "2x3", "3x2x2", "2x1x3", "4mx2h"}) {
         CHECK(checked("sharded", topology, KiB)->name() == "sharded");
         CHECK(checked("nested", topology, KiB)->name() == "nested");
@@ -253,16 +254,18 @@ TEST_CASE("the library's schedules for levels and pipelines are right") {
               {Collective::gather, {"direct", "binomial", "default"}},
               {Collective::scatter, {"direct", "binomial", "default"}}})
             for (const char* name : names)
-                for (const dsl::Rank root : {0, ranks / 2, ranks - 1})
+                for (const dsl::Rank root : {0, ranks / 2, ranks - 1}) {
+                    if (number++ % test::in_long_form(1, 4) != 0) continue;
                     CHECK(test::error_of([&] {
                               dsl::check_schedule(test::request(collective, name, topology, 0, root));
                           }) == "");
+                }
     }
 }
 
 // docs/performance.md has the times.
 TEST_CASE("large worlds are chosen for") {
-    for (const char* topology : {"8x16x8", "4mx250h"}) {
+    for (const char* topology : {test::in_long_form("8x16x8", "4x8x4"), "4mx250h"}) {
         const dsl::Chosen choice = chosen(topology, MiB);
         INFO(topology << ": " << choice.why);
         CHECK(choice.seconds < 0.01);  // estimated for 1 MiB; one ring of 1,000 ranks takes 55 ms
@@ -353,9 +356,11 @@ TEST_CASE("a short form is the topology that its definition builds, and plans co
 
 TEST_CASE("the candidates begin with the choice, and each does something else") {
     dsl::Library library({HOCKET_SCHEDULES_DIR});
+    int number = 0;
     for (const char* topology : {"2m", "4m/2", "2mx3h", "5"})
         for (const Collective collective : all_collectives)
             for (const std::uint64_t bytes : {std::uint64_t{64}, MiB}) {
+                if (number++ % test::in_long_form(1, 3) != 0) continue;
                 const auto names = dsl::candidate_names(library, dsl::find_topology(library, topology, 0),
                                                         collective, 0, bytes);
                 INFO(topology << " " << dsl::name_of(collective) << " " << bytes);
@@ -411,7 +416,8 @@ TEST_CASE("a number of tiles is chosen for the size, and none of the others take
 }
 
 TEST_CASE("the estimate of many tiles, which are not laid out, is that of their graph") {
-    for (const auto& [schedule, topology] : {std::pair("chain", "300h"), {"double_tree", "600h"}}) {
+    for (const auto& [schedule, topology] : {std::pair("chain", test::in_long_form("300h", "150h")),
+                                             {"double_tree", test::in_long_form("600h", "300h")}}) {
         const std::uint64_t bytes = 512 * MiB;
         const auto named = checked(schedule, topology, bytes, Collective::broadcast);
         const dsl::Chosen choice = chosen(topology, bytes, Collective::broadcast);
@@ -494,6 +500,7 @@ TEST_CASE("only a schedule's number of tiles can be left to the compiler") {
 
 TEST_CASE("small data take logarithmically many steps on any number of hosts") {
     const double alpha = 30e-6;
+    int number = 0;
     for (const char* topology : {"48h", "100h", "200h"}) {
         const int ranks = std::stoi(topology), steps = std::bit_width(static_cast<unsigned>(ranks - 1));
         for (const auto& [collective, most] : {std::pair(Collective::all_reduce, steps + 1),
@@ -503,6 +510,7 @@ TEST_CASE("small data take logarithmically many steps on any number of hosts") {
                                                {Collective::reduce, steps},
                                                {Collective::gather, steps},
                                                {Collective::scatter, steps}}) {
+            if (number++ % test::in_long_form(1, 3) != 0) continue;
             const dsl::Chosen choice = chosen(topology, 64, collective);
             INFO(topology << ": " << choice.why);
             CHECK(choice.seconds < (most + 0.2) * alpha);

@@ -11,6 +11,7 @@
 #include "dsl/syntax/tokens.hpp"
 #include "tests/dsl/errors.hpp"
 #include "tests/dsl/format_rules.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -85,7 +86,7 @@ TEST_CASE("formatting keeps the program and the comments, whatever the layout, a
     std::mt19937 random(7);
     for (const std::string& path : library_files()) {
         const std::string text = "import \"a b.sched\"\nimport \"c # d.sched\"  # why\n\n" + read_text(path);
-        for (int round = 0; round < 40; ++round) {
+        for (int round = 0; round < test::in_long_form(40, 12); ++round) {
             const dsl::SourceFile file{"t.sched", laid_out_anew(text, random)};
             INFO(path << "\n" << file.text);
             CHECK(test::format_fault(file) == "");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
@@ -201,12 +202,12 @@ TEST_CASE("mutated schedules are accepted or refused, and never crash the compil
     const std::vector<std::string> texts = corpus();
     REQUIRE(texts.size() >= 8);
     std::mt19937 random(20);
-    for (int round = 0; round < 40000; ++round) {
+    for (int round = 0; round < hocket::test::in_long_form(40000, 15000); ++round) {
         const std::string text = mutate(texts[random() % texts.size()], texts, random);
         CHECK(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()) == 0);
     }
-    CHECK(parsed_inputs > 1000);
-    CHECK(right_definitions > 1000);
+    CHECK(parsed_inputs > hocket::test::in_long_form(1000, 400));
+    CHECK(right_definitions > hocket::test::in_long_form(1000, 400));
 }
 
 TEST_CASE("mutated schedules that compute are accepted or refused, and never crash the compiler") {
@@ -218,13 +219,13 @@ TEST_CASE("mutated schedules that compute are accepted or refused, and never cra
     REQUIRE(texts.size() >= 3);
     std::mt19937 random(21);
     parsed_inputs = right_computations = 0;
-    for (int round = 0; round < 4000; ++round) {
+    for (int round = 0; round < hocket::test::in_long_form(4000, 1600); ++round) {
         std::string text = mutate_lines(texts[random() % texts.size()], texts, random);
         if (round % 4 == 0) text = mutate(text, texts, random);
         CHECK(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()) == 0);
     }
-    CHECK(parsed_inputs > 800);
-    CHECK(right_computations > 2000);
+    CHECK(parsed_inputs > hocket::test::in_long_form(800, 320));
+    CHECK(right_computations > hocket::test::in_long_form(2000, 800));
 }
 
 TEST_CASE("mutated contracts are accepted or refused, and never crash the compiler") {
@@ -235,14 +236,14 @@ TEST_CASE("mutated contracts are accepted or refused, and never crash the compil
     REQUIRE(texts.size() >= 2);
     std::mt19937 random(23);
     parsed_inputs = right_contracts = 0;
-    for (int round = 0; round < 4000; ++round) {
+    for (int round = 0; round < hocket::test::in_long_form(4000, 1600); ++round) {
         const std::string& whole = texts[random() % texts.size()];
         const std::string text =
             round % 4 == 0 ? mutate(whole, texts, random) : mutate_lines(whole, texts, random);
         CHECK(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()) == 0);
     }
-    CHECK(parsed_inputs > 500);
-    CHECK(right_contracts > 2000);
+    CHECK(parsed_inputs > hocket::test::in_long_form(500, 200));
+    CHECK(right_contracts > hocket::test::in_long_form(2000, 800));
 }
 
 TEST_CASE("mutated updates are accepted or refused, and never crash the compiler") {
@@ -253,12 +254,12 @@ TEST_CASE("mutated updates are accepted or refused, and never crash the compiler
     REQUIRE(!texts.empty());
     std::mt19937 random(22);
     parsed_inputs = right_updates = 0;
-    for (int round = 0; round < 4000; ++round) {
+    for (int round = 0; round < hocket::test::in_long_form(4000, 1600); ++round) {
         const std::string& whole = texts[random() % texts.size()];
         const std::string text =
             round % 4 == 0 ? mutate(whole, texts, random) : mutate_lines(whole, texts, random);
         CHECK(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()) == 0);
     }
-    CHECK(parsed_inputs > 900);
-    CHECK(right_updates > 4000);
+    CHECK(parsed_inputs > hocket::test::in_long_form(900, 360));
+    CHECK(right_updates > hocket::test::in_long_form(4000, 1600));
 }

@@ -144,7 +144,7 @@ TEST_CASE("the library's own collectives do what a plain computation does") {
                 const bool by_rank = contract_of(collective).is_by_rank();
                 for (const std::vector<int>& hosts : hosts_for(ranks))
                     for (const dsl::Protocol protocol : {dsl::Protocol::bandwidth, dsl::Protocol::latency}) {
-                        if (number++ % test::in_long_form(1, 3) != 0) continue;
+                        if (number++ % test::in_long_form(1, 5) != 0) continue;
                         request.hosts = hosts, request.protocol = protocol;
                         const auto programs = programs_of(*dsl::check_schedule(request));
                         CHECK(test::rendezvous(programs) == "");

@@ -3,6 +3,7 @@
 
 #include "dsl/planning/choose.hpp"
 #include "tests/dsl/errors.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -26,7 +27,9 @@ const std::string all_gather_by_ring = "schedule mine all_gather(x) { all_gather
 
 TEST_CASE("a planner's answers are those of one that was asked for nothing before") {
     dsl::Planner planner;
-    for (int round = 0; round < 2; ++round)
+    std::vector<std::unique_ptr<dsl::CheckedSchedule>> expected_answers;  // are the same in both rounds
+    for (int round = 0; round < 2; ++round) {
+        std::size_t number = 0, compared = 0;
         for (const char* topology : {"2mx3h", "2x2x2", "4m/2"})
             for (const auto& [collective, schedule, root] : {std::tuple(Collective::all_reduce, "", 0),
                                                              {Collective::all_reduce, "blueconnect", 0},
@@ -41,7 +44,10 @@ TEST_CASE("a planner's answers are those of one that was asked for nothing befor
                 for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{1} << 26}) {
                     const auto request =
                         of_size(test::request(collective, schedule, topology, 0, root), bytes);
-                    const auto actual = planner.check(request), expected = dsl::check_schedule(request);
+                    const auto actual = planner.check(request);
+                    if (number++ % test::in_long_form(1, 3) != 0) continue;
+                    if (round == 0) expected_answers.push_back(dsl::check_schedule(request));
+                    const auto& expected = expected_answers[compared++];
                     INFO(name_of(collective) << " by '" << schedule << "' on " << topology);
                     CHECK(actual->name() == expected->name());
                     CHECK(actual->choices() == expected->choices());
@@ -49,6 +55,7 @@ TEST_CASE("a planner's answers are those of one that was asked for nothing befor
                     CHECK(actual->fingerprint() == dsl::fingerprint(actual->graph()));
                     CHECK(explain(actual->project(1)) == explain(expected->project(1)));
                 }
+    }
 }
 
 TEST_CASE("what is wrong is wrong each time") {

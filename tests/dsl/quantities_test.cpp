@@ -6,6 +6,7 @@
 
 #include "dsl/graph/topology.hpp"
 #include "tests/dsl/errors.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -144,7 +145,7 @@ TEST_CASE("any text is a quantity or a short topology, or gets an error") {
     std::size_t right[4] = {};
     const std::vector<std::string> texts = {"10Gb/s", "1.5MB/s", "5us",         "300ns",          "64K",
                                             "1.5MiB", "500 MB",  "4mx8h@1Gb/s", "4m/2x2h@10GB/s", "2x3"};
-    for (int trial = 0; trial < 40000; ++trial) {
+    for (int trial = 0; trial < test::in_long_form(40000, 15000); ++trial) {
         std::string text = texts[below(texts.size())];
         for (std::size_t change = below(3); change > 0; --change) {
             const std::size_t at = below(text.size() + 1);
@@ -174,5 +175,5 @@ TEST_CASE("any text is a quantity or a short topology, or gets an error") {
                    dsl::grid_topology(text).levels.size() == topology.levels.size();
         });
     }
-    for (const std::size_t count : right) CHECK(count > 1000);
+    for (const std::size_t count : right) CHECK(count > test::in_long_form(1000u, 400u));
 }

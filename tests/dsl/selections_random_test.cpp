@@ -438,7 +438,7 @@ TEST_CASE("the simulation of schedules that select notices what is sent twice, a
 TEST_CASE("in random schedules that are accepted each contribution is sent once, arrives, and is not lost") {
     const unsigned seed = GENERATE(1u, 2u, 3u, 4u);
     const char* const wanted = std::getenv("HOCKET_SELECTIONS");
-    const int programs = wanted ? std::atoi(wanted) / 4 : test::in_long_form(1200, 400);
+    const int programs = wanted ? std::atoi(wanted) / 4 : test::in_long_form(1200, 100);
     Generator generator(seed);
     int accepted = 0;
     for (int i = 0; i < programs; ++i) {

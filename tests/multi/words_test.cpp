@@ -3,6 +3,7 @@
 #include <regex>
 
 #include "tests/multi/process.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace std::chrono_literals;
@@ -34,10 +35,13 @@ double figure(const std::string& text, const std::string& pattern) {
 }
 
 double final_loss(const std::string& text) {
-    return figure(text, "final loss ([0-9.]+) after 400 steps");
+    return figure(text, "final loss ([0-9.]+) after [0-9]+ steps");
 }
 
-const Words small{"--steps", "400", "--hidden", "48", "--max-words", "9000", "--batch", "25"};
+Words small_for(int steps) {
+    return {"--steps", std::to_string(steps), "--hidden", "48", "--max-words", "9000", "--batch", "25"};
+}
+const Words small = small_for(400);
 
 Words with(Words options, const Words& more) {
     options.insert(options.end(), more.begin(), more.end());
@@ -78,17 +82,20 @@ TEST_CASE("through a parameter service it learns what it learns with all_reduce"
         REQUIRE(std::regex_search(text, match, std::regex("hash ([0-9a-f]+)")));
         return match[1].str();
     };
-    const double by_all_reduce = final_loss(words(4, small));
+    const Words fewer = small_for(hocket::test::in_long_form(400, 150)),
+                few = small_for(hocket::test::in_long_form(400, 50));
+    const double by_all_reduce = final_loss(words(4, fewer));
     const auto loss = [&](const std::string& params) {
-        return final_loss(words(6, with(small, {"--params", params})));
+        return final_loss(words(6, with(fewer, {"--params", params})));
     };
     CHECK(std::abs(loss("servers=2,staleness=0,tree=rack") / by_all_reduce - 1) < 0.01);
     CHECK(std::abs(loss("servers=2,staleness=2,tree=rack") / by_all_reduce - 1) < 0.02);
     // Sums are added in the order of the workers, as one process does it.
-    const std::string alone = words(1, with(small, {"--workers", "4"}));
-    CHECK(hash(words(6, with(small, {"--params", "servers=2,tree=direct"}))) == hash(alone));
-    CHECK(hash(words(5, with(small, {"--params", "servers=1,tree=direct"}))) == hash(alone));
-    CHECK(loss("servers=2,staleness=unbounded") < 2.9);  // guessing is 3.296
+    const std::string alone = words(1, with(few, {"--workers", "4"}));
+    CHECK(hash(words(6, with(few, {"--params", "servers=2,tree=direct"}))) == hash(alone));
+    CHECK(hash(words(5, with(few, {"--params", "servers=1,tree=direct"}))) == hash(alone));
+    CHECK(final_loss(words(6, with(small, {"--params", "servers=2,staleness=unbounded"}))) <
+          2.9);  // guessing is 3.296
 }
 
 TEST_CASE("an option of the service that does not exist is named") {

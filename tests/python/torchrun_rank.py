@@ -1,4 +1,4 @@
-"""A rank that torchrun has started, with nothing but hocket.init(). usage: torchrun_rank.py restarted | port"""
+"""A rank that torchrun has started, with nothing but hocket.init(). usage: torchrun_rank.py restarted | meeting | port"""
 import os
 import sys
 
@@ -7,13 +7,17 @@ import numpy as np
 import hocket
 
 
-def restarted():
+def meeting():
     attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
-    for meeting in ("first", "second"):
+    for which in ("first", "second"):
         comm = hocket.init(timeout=60)
-        print(f"attempt {attempt}, {meeting}: {comm.all_reduce(np.array([float(comm.rank)]))[0]}", flush=True)
+        print(f"attempt {attempt}, {which}: {comm.all_reduce(np.array([float(comm.rank)]))[0]}", flush=True)
     comm.barrier()  # so that torchrun ends no rank before it has printed
-    if attempt == "0" and comm.rank == 1:
+    return attempt, comm.rank
+
+
+def restarted():
+    if meeting() == ("0", 1):
         sys.exit("once")
 
 

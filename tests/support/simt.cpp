@@ -133,6 +133,10 @@ std::string text_of(const Place& place) {
     return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), place.line());
 }
 
+bool is_same(const Place& a, const Place& b) {
+    return a.line() == b.line() && (a.file_name() == b.file_name() || text_of(a) == text_of(b));
+}
+
 std::mt19937_64 generator;
 
 class Launch {
@@ -298,12 +302,13 @@ void Launch::wait_for_block(Place place) {
     if (failure_) throw Cancelled{};
     Thread& self = *current_;
     Block& block = *self.block;
-    for (const Thread& other : block.threads)
-        if (block.ended > 0 && other.state == Thread::State::ended)
-            fail(fmt::format("block {}: thread {} waits at __syncthreads ({}), but thread {} has ended",
-                             block.index, self.index, text_of(place), other.index));
+    if (block.ended > 0)
+        for (const Thread& other : block.threads)
+            if (other.state == Thread::State::ended)
+                fail(fmt::format("block {}: thread {} waits at __syncthreads ({}), but thread {} has ended",
+                                 block.index, self.index, text_of(place), other.index));
     if (block.at_barrier == 0) block.barrier = place;
-    if (place.line() != block.barrier.line() || text_of(place) != text_of(block.barrier))
+    if (!is_same(place, block.barrier))
         fail(fmt::format("block {}: thread {} is at another __syncthreads ({}) than others of its block ({})",
                          block.index, self.index, text_of(place), text_of(block.barrier)));
     self.state = Thread::State::at_barrier;
@@ -328,7 +333,8 @@ std::uint64_t Launch::wait_for_warp(Operation operation, unsigned mask, std::uin
                          self.index, text_of(place), mask, what));
     };
     if ((mask >> lane & 1) == 0) wrong("the thread's own lane is not in it");
-    for (unsigned other = 0; other < lanes; ++other) {
+    const bool has_all = block.ended == 0 && (warp + 1) * lanes <= threads_;
+    for (unsigned other = 0; other < lanes && !has_all; ++other) {
         if ((mask >> other & 1) == 0) continue;
         if (warp * lanes + other >= threads_) wrong("the block has no thread for some of its lanes");
         if (block.threads[warp * lanes + other].state == Thread::State::ended)

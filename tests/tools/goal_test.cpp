@@ -10,6 +10,7 @@
 
 #include "dsl/prediction/layout.hpp"
 #include "tests/dsl/cases.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 #include "tools/schedc/predict.hpp"
 
@@ -164,8 +165,11 @@ TEST_CASE("GOAL has the messages of the layout, their bytes, and what each waits
     std::vector<test::Case> all = test::cases();
     all.push_back({all_reduce, "hitopk", {"2mx3h"}});
     all.push_back({all_reduce, "naive_ag(0.01)", {"4"}});
+    int number = 0;
     for (const test::Case& one : all)
         for (const char* topology : one.topologies) {
+            // Usually, one of three topologies.
+            if (number++ % test::in_long_form(1, 3) != 0 && one.topologies.size() > 1) continue;
             INFO(one.schedule << " on " << topology);
             const auto checked = dsl::check_schedule(test::request(one.collective, one.schedule, topology));
             const dsl::Network network = dsl::find_network("", checked->levels());

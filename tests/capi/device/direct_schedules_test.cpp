@@ -110,11 +110,11 @@ std::vector<Moving> library_for(int ranks) {
             all.push_back({collective, schedule, static_cast<int>(all.size()) % ranks});
     };
     add(HKT_ALL_GATHER, {"ring", "direct", "default"});
-    if ((ranks & (ranks - 1)) == 0) add(HKT_ALL_GATHER, {"doubling"});
     add(HKT_BROADCAST, {"direct", "binomial", "tree", "chain", "chain(3)", "scatter", "default"});
     add(HKT_GATHER, {"direct", "binomial", "default"});
     add(HKT_SCATTER, {"direct", "binomial", "default"});
     add(HKT_ALL_TO_ALL, {"direct", "pairwise", "bruck", "default"});
+    if ((ranks & (ranks - 1)) == 0) add(HKT_ALL_GATHER, {"doubling"});
     return all;
 }
 
@@ -155,8 +155,9 @@ TEST_CASE("the library's schedules that move data give the host's bits from devi
     for (const std::string hosts : {"aa", "aaa", "aaaa", "aaaaa"}) {
         INFO(hosts);
         CHECK(run_on_devices(hosts, [&](const Cuda& cuda, hkt_comm* comm) {
+                  std::size_t number = hosts.size();
                   for (const Moving& moving : library_for(static_cast<int>(hosts.size())))
-                      check(cuda, comm, moving);
+                      if (number++ % in_long_form(1, 3) == 0) check(cuda, comm, moving);
                   expect_no_way_by_the_host(cuda);
               }) == "");
     }
@@ -164,7 +165,7 @@ TEST_CASE("the library's schedules that move data give the host's bits from devi
 
 TEST_CASE("random schedules that move data give the host's bits from device to device") {
     const TemporaryFolder folder;
-    const Seeds seeds = seeds_from("HOCKET_DEVICE_SEEDS", {1, in_long_form(300u, 100u)});
+    const Seeds seeds = seeds_from("HOCKET_DEVICE_SEEDS", {1, in_long_form(300u, 50u)});
     std::size_t compared = 0;
     for (const auto& [ranks, all] : random_schedules(folder.path(), seeds, 5)) {
         INFO(ranks << " ranks");

@@ -266,7 +266,7 @@ TEST_CASE("starts in graphs give the host's bits in every replay, mixed with oth
                   // More starts with other arguments than are kept for those that have ended.
                   for (std::size_t i = 1; i <= 150; ++i) start(i % 2, larger.data(), count - i);
                   must(cuda.stream_synchronize(stream.handle()), "cuStreamSynchronize");
-                  for (int round = 0; round < in_long_form(40, 24); ++round) {
+                  for (int round = 0; round < in_long_form(40, 10); ++round) {
                       Bytes wanted =
                           random_elements(DataType::float32, count,
                                           static_cast<std::uint64_t>(round * 10 + hkt_comm_rank(comm)));
@@ -283,7 +283,7 @@ TEST_CASE("starts in graphs give the host's bits in every replay, mixed with oth
                           }
                       }
                       // A larger start than all before has other memory, and graphs keep theirs.
-                      if (round == 20) start(0, larger.data(), 2 * count);
+                      if (round == in_long_form(20, 6)) start(0, larger.data(), 2 * count);
                       expect(memory.read(stream.handle()) == wanted,
                              "another result in round " + std::to_string(round));
                   }

@@ -12,6 +12,7 @@
 
 #include "tests/capi/comm.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
 
@@ -133,7 +134,7 @@ TEST_CASE("what a communicator has registered is private when it is destroyed, u
 TEST_CASE("addresses are taken in proportion to what the ranks of a host share") {
     if (address_space_is_the_sanitizers)
         HOCKET_SKIP("the address sanitizer reserves address space of its own");
-    const int ranks = GENERATE(2, 8);
+    const int ranks = GENERATE(2, in_long_form(8, 4));
     const auto outcomes = run_ranks({ranks}, [ranks](int rank) {
         const auto all = static_cast<std::uint64_t>(ranks);
         const std::uint64_t before = address_space_in_use();

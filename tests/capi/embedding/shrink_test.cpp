@@ -47,8 +47,9 @@ bool work_until_lost(hkt_comm* comm, std::int64_t mine, std::int64_t expected, i
         if (status == HKT_ERROR_PEER_LOST || status == HKT_ERROR_ABORTED) return false;
         must(comm, status);
         for (const std::int64_t value : data)
-            expect(value == expected,
-                   "the sum is " + std::to_string(value) + ", not " + std::to_string(expected));
+            expect(value == expected, [&] {
+                return "the sum is " + std::to_string(value) + ", not " + std::to_string(expected);
+            });
     }
     return true;
 }
@@ -68,9 +69,11 @@ std::int64_t sum_of(const std::vector<int>& ranks) {
 }  // namespace
 
 TEST_CASE("after a loss the ranks that are left go on, whoever was lost") {
+    int number = 0;
     for (const auto& way : ways)
         for (const std::vector<int>& victims :
              {std::vector<int>{0}, {2}, {4}, {0, 1}, {1, 3}, {0, 4}, {1, 2, 3, 4}}) {
+            if (number++ % in_long_form(1, 3) != 0) continue;
             const auto is_victim = [&](int rank) {
                 return std::find(victims.begin(), victims.end(), rank) != victims.end();
             };
@@ -260,7 +263,7 @@ TEST_CASE("a rank that dies after it was counted is missed at once") {
 
 TEST_CASE("random ranks die at random times, also while the others shrink") {
     const char* const asked = std::getenv("HOCKET_SHRINK_ROUNDS");
-    const int rounds = asked == nullptr ? in_long_form(12, 6) : std::atoi(asked);
+    const int rounds = asked == nullptr ? in_long_form(12, 4) : std::atoi(asked);
     std::mt19937 random(20261123);
     // The longest time from a failed operation of a rank to its next right result.
     auto* const longest_ms = static_cast<std::atomic<int>*>(shared_memory(sizeof(std::atomic<int>)));

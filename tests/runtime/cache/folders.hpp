@@ -36,9 +36,10 @@ inline std::string fast_folder() {
 inline Bytes payload_of(std::uint64_t key, std::uint64_t size) {
     Bytes bytes(size);
     std::uint64_t state = key * 0x9e3779b97f4a7c15 + size + 1;
-    for (std::byte& byte : bytes) {
+    for (std::size_t i = 0; i < bytes.size(); i += sizeof state) {
         state = state * 6364136223846793005 + 1442695040888963407;
-        byte = static_cast<std::byte>(state >> 56);
+        const std::uint64_t mixed = state ^ state >> 32;
+        std::memcpy(&bytes[i], &mixed, std::min(sizeof mixed, bytes.size() - i));
     }
     return bytes;
 }

@@ -15,6 +15,7 @@
 #include "tests/runtime/engine/random_schedules.hpp"
 #include "tests/runtime/engine/ranks.hpp"
 #include "tests/support/long_form.hpp"
+#include "tests/support/once_for_children.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
@@ -234,7 +235,10 @@ void compare(const Work& work, int rank) {
     const std::vector<std::byte> sent = input_of(work, rank);
     std::vector<std::byte> expected, memory;
     bool is_first = true;
+    std::uint64_t number = work.seed;
     for (const Way& way : ways_of(work)) {
+        // Usually, a schedule has every other way.
+        if (number++ % test::in_long_form(1u, 2u) != 0 && !is_first) continue;
         const auto comm = join(work, way, rank);
         // All ranks take the same number of starts; everything else may differ.
         std::mt19937_64 random(work.seed * 1000 + static_cast<std::uint64_t>(rank));
@@ -266,8 +270,11 @@ void compare(const Work& work, int rank) {
 
 TEST_CASE("random schedules give the same bits, whatever they run on") {
     const test::TemporaryFolder folder;
-    const test::Seeds seeds = test::seeds_from("HOCKET_SAME_BITS_SEEDS", {1, test::in_long_form(40u, 14u)});
+    // Usually, a few that have each number of ranks.
+    const test::Seeds seeds = test::seeds_from("HOCKET_SAME_BITS_SEEDS",
+                                               {test::in_long_form(1u, 12u), test::in_long_form(40u, 20u)});
     std::size_t compared = 0;
+    test::load_libfabric_for_children();
     single_copies = static_cast<std::atomic<std::uint64_t>*>(test::shared_memory(sizeof *single_copies));
     for (const auto& [ranks, all] : test::random_schedules(folder.path(), seeds, most_ranks)) {
         const auto outcomes = test::run_ranks(

@@ -1,4 +1,5 @@
 // Collectives whose ranks have pieces of different counts.
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <numeric>
@@ -36,21 +37,6 @@ std::int64_t factor_of(int rank) {
     return 5 - 3 * rank;
 }
 
-// The expected element i of x on this rank, if it must be right there.
-std::int64_t expected(const PlanChoice& choice, const Layout& layout, int ranks, std::uint64_t i) {
-    const dsl::Contract contract = contract_of(choice.collective);
-    if (contract.combines()) {
-        std::int64_t sum = 0;
-        for (int rank = 0; rank < ranks; ++rank)
-            sum += value(rank, i) * (choice.op.multiplies() ? factor_of(rank) : 1);
-        return sum;
-    }
-    if (contract.spreads()) return value(choice.root, i);
-    int owner = 0;
-    while (i >= layout.piece_begin(owner + 1, ranks)) ++owner;
-    return value(owner, i);
-}
-
 // A part of x.
 struct Part {
     std::uint64_t begin, count;
@@ -61,6 +47,26 @@ struct Part {
                 : share == Share::own ? layout.piece_count(rank, ranks)
                                       : layout.count()) {}
 };
+
+// The expected elements of a part of x on this rank, which must be right there.
+Values expected(const PlanChoice& choice, const Layout& layout, int ranks, const Part& part) {
+    const dsl::Contract contract = contract_of(choice.collective);
+    Values elements(part.count);
+    if (contract.combines()) {
+        for (int rank = 0; rank < ranks; ++rank) {
+            const std::int64_t factor = choice.op.multiplies() ? factor_of(rank) : 1;
+            for (std::uint64_t i = 0; i < part.count; ++i)
+                elements[i] += value(rank, part.begin + i) * factor;
+        }
+        return elements;
+    }
+    int owner = contract.spreads() ? choice.root : 0;
+    for (std::uint64_t i = 0; i < part.count; ++i) {
+        while (!contract.spreads() && part.begin + i >= layout.piece_begin(owner + 1, ranks)) ++owner;
+        elements[i] = value(owner, part.begin + i);
+    }
+    return elements;
+}
 
 constexpr std::int64_t untouched = -77;
 
@@ -85,16 +91,18 @@ void check(Communicator& comm, PlanChoice choice, const Counts& counts, bool in_
     }
     std::int64_t *send = block + sent.begin,
                  *recv = block + received.begin + (in_place ? 0 : layout.count() + 1);
-    for (std::uint64_t i = 0; i < sent.count; ++i) send[i] = value(comm.rank(), sent.begin + i);
+    Values input(sent.count);
+    for (std::uint64_t i = 0; i < sent.count; ++i) input[i] = value(comm.rank(), sent.begin + i);
+    std::copy(input.begin(), input.end(), send);
     const auto plan = comm.plans().cached_plan(choice, layout);
     comm.run(plan, send, recv, Extent(layout), static_cast<double>(factor_of(comm.rank())));
-    for (std::uint64_t i = 0; i < received.count; ++i)
-        expect(recv[i] == expected(choice, layout, comm.size(), received.begin + i),
-               [&] { return fmt::format("{}: element {} is wrong", what, i); });
+    const Values right = expected(choice, layout, comm.size(), received);
+    const auto wrong = std::mismatch(right.begin(), right.end(), recv).first;
+    expect(wrong == right.end(),
+           [&] { return fmt::format("{}: element {} is wrong", what, wrong - right.begin()); });
     if (!in_place) {
-        for (std::uint64_t i = 0; i < sent.count; ++i)
-            expect(send[i] == value(comm.rank(), sent.begin + i),
-                   [&] { return what + ": the input was written to"; });
+        expect(std::equal(input.begin(), input.end(), send),
+               [&] { return what + ": the input was written to"; });
         expect(recv[received.count] == untouched && recv[-1] == untouched,
                what + ": written beside the output");
     }
@@ -112,7 +120,7 @@ std::vector<Counts> counts_for(int ranks) {
     std::vector<Counts> all(5, Counts(static_cast<std::size_t>(ranks), 0));
     for (std::size_t rank = 0; rank < all[0].size(); ++rank) {
         all[0][rank] = rank % 3 == 1 ? 0 : 5 * rank + 1;
-        all[1][rank] = rank == 1 ? 70'001 : rank;
+        all[1][rank] = rank == 1 ? test::in_long_form(70'001u, 35'001u) : rank;
         all[2][rank] = 1000 - rank;
         all[3][rank] = rank + 1 == all[0].size() ? 1 : 0;
     }
@@ -120,11 +128,14 @@ std::vector<Counts> counts_for(int ranks) {
 }
 
 void check_all(Communicator& comm) {
-    for (const Counts& counts : counts_for(comm.size()))
+    unsigned number = 0;
+    for (const Counts& counts : counts_for(comm.size())) {
+        ++number;
         for (const auto& [collective, names] : schedules)
             for (const char* name : names)
                 for (unsigned manner = 0; manner < (contract_of(collective).combines() ? 16 : 8);
                      manner += test::in_long_form(1u, 3u)) {  // by three: each side of each choice
+                    if (number++ % test::in_long_form(1u, 2u) != 0) continue;
                     const int root =
                         contract_of(collective).has_root() ? static_cast<int>(manner) % comm.size() : 0;
                     check(
@@ -136,6 +147,7 @@ void check_all(Communicator& comm) {
                          .executor = (manner & 4) != 0 ? ExecutorKind::interpreter : test::compiled_if_any()},
                         counts, (manner & 1) != 0, (manner & 2) != 0);
                 }
+    }
 }
 
 // Schedules that are right as long as all pieces are equally long: each passes a piece through another one's
@@ -244,7 +256,7 @@ TEST_CASE("ranks that give other counts are told so") {
 
 TEST_CASE("random schedules are right with counts by rank, or refused for what they move") {
     const test::TemporaryFolder folder;
-    const test::Seeds seeds = test::seeds_from("HOCKET_UNEVEN_SEEDS", {1, test::in_long_form(250u, 90u)});
+    const test::Seeds seeds = test::seeds_from("HOCKET_UNEVEN_SEEDS", {1, test::in_long_form(250u, 30u)});
     auto all = test::random_schedules(folder.path(), seeds, 6);
     const std::string file = folder.path() + "/passing.sched";
     std::ofstream(file) << passing;

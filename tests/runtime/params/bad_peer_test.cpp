@@ -14,6 +14,7 @@
 #include "tests/runtime/params/notes.hpp"
 #include "tests/runtime/params/peer.hpp"
 #include "tests/runtime/params/training.hpp"
+#include "tests/support/long_form.hpp"
 
 using namespace hocket;
 using namespace hocket::params;
@@ -73,6 +74,9 @@ void forget_quickly(ServerOptions& options) {
     options.terms.death = 10ms;
 }
 
+// Of notes that are very long.
+const int very_many = in_long_form(1 << 20, 1 << 17);
+
 // Input that is no message, neither to a server nor to a worker.
 using Script = std::function<void(Peer&)>;
 std::map<std::string, Script> nonsense() {
@@ -84,7 +88,7 @@ std::map<std::string, Script> nonsense() {
         {"a note that is no text", [](Peer& peer) { peer.text("{\"say\": \"\xff\xfe\"}"); }},
         {"a number", [](Peer& peer) { peer.text("7"); }},
         {"a list", [](Peer& peer) { peer.text("[\"say\"]"); }},
-        {"a deep list", [](Peer& peer) { peer.text(std::string(1 << 20, '[')); }},
+        {"a deep list", [](Peer& peer) { peer.text(std::string(very_many, '[')); }},
         {"no say",
          [](Peer& peer) {
              peer.say({{"at", "127.0.0.1:9"}});
@@ -104,7 +108,7 @@ std::map<std::string, Script> nonsense() {
         {"a note of very many values",
          [](Peer& peer) {
              std::string text = "{\"say\": [0";
-             for (int i = 0; i < 1 << 20; ++i) text += ",0";
+             for (int i = 0; i < very_many; ++i) text += ",0";
              peer.text(text + "]}");
          }},
         {"a note that is too long", [](Peer& peer) { peer.raw({.kind = 1, .body_bytes = UINT32_MAX}); }},

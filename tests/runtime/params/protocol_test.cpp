@@ -40,11 +40,11 @@ bool is_long() {
 
 std::size_t most_states() {
     return is_long() ? std::strtoull(std::getenv("HOCKET_PARAMS_LONG"), nullptr, 10)
-                     : hocket::test::in_long_form(std::size_t{700}, std::size_t{300});
+                     : hocket::test::in_long_form(std::size_t{700}, std::size_t{100});
 }
 
 int most_walks() {
-    return is_long() ? 5000 : hocket::test::in_long_form(150, 70);
+    return is_long() ? 5000 : hocket::test::in_long_form(150, 25);
 }
 
 // Depth first: it keeps only a world for each step of the current path.

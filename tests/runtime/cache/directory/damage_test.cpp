@@ -65,7 +65,7 @@ class Patient {
 
 // Flips each bit of [from, from + bytes) in turn. least: how many payloads must be readable still.
 void flip_all(Patient& patient, std::size_t from, std::size_t bytes, std::size_t least) {
-    const std::size_t step = test::in_long_form(1, 5);  // that is each bit of a byte, in turn
+    const std::size_t step = test::in_long_form(1, 11);  // that is each bit of a byte, in turn
     for (std::size_t bit = from * 8; bit < (from + bytes) * 8; bit += step) {
         patient.flip(bit);
         const auto found = patient.examine();
@@ -105,7 +105,8 @@ TEST_CASE("whichever bit of an abandoned segment's header or entries is wrong, n
 }
 
 TEST_CASE("what is damaged is adopted as far as it is right, and damage is counted once") {
-    for (std::size_t bit = page * 8; bit < (page + sizes.size() * entry_bytes) * 8; bit += 7) {
+    for (std::size_t bit = page * 8; bit < (page + sizes.size() * entry_bytes) * 8;
+         bit += test::in_long_form(7, 17)) {
         Patient patient(false);
         patient.flip(bit);
         const auto found = patient.examine(true);
@@ -162,7 +163,7 @@ TEST_CASE("of a segment that is cut off at any byte what lies before can be read
                 is_edge |= offset + bytes == size || offset + bytes == size + 1;
                 offset += align_up(bytes, 8);
             }
-            if (!is_edge && size % test::in_long_form(1, 5) != 0) continue;
+            if (!is_edge && size % test::in_long_form(1, 11) != 0) continue;
             REQUIRE(patient.files.truncate(patient.fd.get(), size) == 0);
             const auto found = patient.examine();
             INFO("cut off at " << size);

@@ -7,18 +7,17 @@
 #include <set>
 
 #include "runtime/cache/peers/stream.hpp"
+#include "tests/runtime/cache/peers/message_bytes.hpp"
 #include "tests/runtime/transport/net/sealed_pair.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket::cache;
+using hocket::test::message_byte;
 using hocket::test::SealedPair;
 using hocket::test::ways_to_send;
 
 namespace {
-
-std::byte byte_of(std::uint64_t id, std::size_t i) {
-    return static_cast<std::byte>(id * 31 + i * 7 + (i >> 8));
-}
 
 struct Arrivals final : PeerStream::Owner {
     SampleRoom begins(const PeerHeader& header) override {
@@ -31,7 +30,7 @@ struct Arrivals final : PeerStream::Owner {
         if (!is_intact) return;
         intact.insert(header.id);
         for (std::size_t i = 0; i < block.size(); ++i)
-            if (block[i] != byte_of(header.id, i)) FAIL("byte " << i << " of message " << header.id);
+            if (block[i] != message_byte(header.id, i)) FAIL("byte " << i << " of message " << header.id);
     }
     void broke(const std::string& why) override { FAIL(why); }
     std::vector<std::byte> block;
@@ -44,7 +43,7 @@ TEST_CASE("messages that are not taken back arrive whole, whichever others are, 
     const auto cipher = GENERATE(from_range(ways_to_send()));
     CAPTURE(hocket::transport::name_of(cipher));
     std::mt19937 random(20261128);
-    for (int round = 0; round < 60; ++round) {
+    for (int round = 0; round < hocket::test::in_long_form(60, 24); ++round) {
         const SealedPair pair(cipher);
         const int little = 4096;
         setsockopt(pair.ours.fd(), SOL_SOCKET, SO_SNDBUF, &little, sizeof little);
@@ -59,7 +58,7 @@ TEST_CASE("messages that are not taken back arrive whole, whichever others are, 
             header.id = id;
             header.bytes = random() % (random() % 3 == 0 ? 200'000 : 2'000);
             std::vector<std::byte>& payload = payloads.emplace_back(header.bytes);
-            for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = byte_of(id, i);
+            for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = message_byte(id, i);
             outbox.push(header, payload.data(), [&let_go, id] { let_go.insert(id); });
             kept.insert(id);
         }
@@ -109,7 +108,7 @@ TEST_CASE("all that has arrived is read, though nothing more comes") {
             header.id = id;
             header.bytes = random() % 2'000;
             payload.resize(header.bytes);
-            for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = byte_of(id, i);
+            for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = message_byte(id, i);
             outbox.push(header, payload.data(), {});
             for (int i = 0; !outbox.is_empty(); ++i) {
                 if (const auto why = outbox.flush(pair.ours); !why.empty()) FAIL(why);

@@ -13,6 +13,7 @@
 #include "runtime/compute/jit/device_image.hpp"
 #include "runtime/compute/jit/device_program.hpp"
 #include "tests/dsl/cases.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/test.hpp"
 
@@ -162,6 +163,7 @@ TEST_CASE("kernels that differ have keys that differ, and the cache gives what w
     const test::TemporaryFolder folder;
     const jit::CodeCache cache(folder.path()), none("");
     std::set<std::string> keys, texts;
+    int number = 0;
     for (const char* schedule : {"direct", "ring"})
         for (const dsl::Rank ranks : {2, 3})
             for (const DataType type : {DataType::float32, DataType::bfloat16})
@@ -170,7 +172,10 @@ TEST_CASE("kernels that differ have keys that differ, and the cache gives what w
                     keys.insert(jit::key_of(shape));
                     const std::string text = jit::device_image(shape, 90, cache).text;
                     texts.insert(without_numbers(text));
-                    CHECK(without_numbers(jit::device_image(shape, 90, none).text) == without_numbers(text));
+                    // Each of these is compiled again.
+                    if (number++ % test::in_long_form(1, 5) == 0)
+                        CHECK(without_numbers(jit::device_image(shape, 90, none).text) ==
+                              without_numbers(text));
                     CHECK(cache.find(jit::key_of(shape)) == text);
                     CHECK(jit::device_image(shape, 80, cache).text == text);
                 }

@@ -89,8 +89,8 @@ std::vector<Shape> shapes() {
             {"direct", 8, bfloat16, ReduceOp::premul_sum, dsl::Protocol::latency},
             {"exchange", 8, float32, ReduceOp::sum, dsl::Protocol::latency},
             {"direct", 18, float32, ReduceOp::sum},
-            {"ring", 8, bfloat16, ReduceOp::sum},
-            {"direct", 8, float32, ReduceOp::sum, dsl::Protocol::bandwidth, absmax}};
+            {"ring", test::in_long_form(8, 4), bfloat16, ReduceOp::sum},
+            {"direct", test::in_long_form(8, 4), float32, ReduceOp::sum, dsl::Protocol::bandwidth, absmax}};
 }
 
 }  // namespace

@@ -91,10 +91,10 @@ struct Model {
 
 // The bits of numbers, and one number for all NaNs.
 inline std::vector<std::uint32_t> bits_but_for_nans(const std::vector<float>& numbers) {
-    std::vector<std::uint32_t> bits;
-    bits.reserve(numbers.size());
+    std::vector<std::uint32_t> bits(numbers.size());
+    std::uint32_t* next = bits.data();
     for (const float number : numbers)
-        bits.push_back(number != number ? 0x7fc00000 : std::bit_cast<std::uint32_t>(number));
+        *next++ = number != number ? 0x7fc00000 : std::bit_cast<std::uint32_t>(number);
     return bits;
 }
 

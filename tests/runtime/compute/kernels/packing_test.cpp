@@ -94,13 +94,11 @@ TEST_CASE("packed values are those of a plain calculation, in every format") {
             kernels::pack_portably(format, from.data(), count, portable.data());
             std::vector<float> portable_sum(count, 0.0f);
             kernels::add_unpacked_portably({format, portable.data(), count}, 0, count, portable_sum.data());
-            for (std::size_t i = 0; i < count; ++i) REQUIRE(is_same(portable_sum[i], sum[i]));
             for (std::size_t i = 0; i < count; ++i)
-                if (!is_same(sum[i], wanted[i])) {
-                    INFO(format.text() << " of " << count << ", round " << round << ": element " << i << ", "
-                                       << from[i] << ", became " << sum[i] << ", not " << wanted[i]);
-                    REQUIRE(false);
-                }
+                if (!is_same(sum[i], wanted[i]) || !is_same(portable_sum[i], sum[i]))
+                    FAIL(format.text() << " of " << count << ", round " << round << ": element " << i << ", "
+                                       << from[i] << ", became " << sum[i] << ", and portably "
+                                       << portable_sum[i] << ", not " << wanted[i]);
         }
 }
 
@@ -119,10 +117,13 @@ TEST_CASE("any part of packed values can be added, or taken away") {
             for (std::size_t i = 0; i < count; ++i) {
                 const bool is_in = i >= first && i < first + n;
                 const float left = base[i] - wanted[i];
-                INFO(format.text() << " of " << count << ", from " << first << ", " << n << ": element "
-                                   << i);
-                if (!is_same(more[i], is_in ? base[i] + wanted[i] : base[i])) REQUIRE(false);
-                if (!is_same(less[i], !is_in ? base[i] : std::isfinite(left) ? left : 0.0f)) REQUIRE(false);
+                if (!is_same(more[i], is_in ? base[i] + wanted[i] : base[i]) ||
+                    !is_same(less[i], !is_in                ? base[i]
+                                      : std::isfinite(left) ? left
+                                                            : 0.0f))
+                    FAIL(format.text()
+                         << " of " << count << ", from " << first << ", " << n << ": element " << i << ", "
+                         << base[i] << ", became " << more[i] << " and " << less[i]);
             }
         }
 }

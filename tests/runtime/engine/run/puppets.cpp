@@ -88,17 +88,18 @@ std::vector<std::int64_t> Puppet::input(std::uint64_t number, std::uint64_t coun
 std::vector<std::int64_t> Puppet::expected(std::uint64_t number, std::uint64_t count) const {
     const Extents extents(play_.collective, play_.root, rank_, ranks_, count);
     std::vector<std::int64_t> values(extents.received);
-    for (std::uint64_t i = 0; i < values.size(); ++i) {
-        const std::uint64_t place = extents.recv_begin + i;  // in x
-        if (!contract_of(play_.collective).combines()) {
-            const dsl::Rank sender = sender_of(play_.collective, play_.root, count, place);
-            values[i] = number_of(sender, number, place_at_sender(play_.collective, rank_, count, place));
-            continue;
-        }
+    const std::uint64_t begin = extents.recv_begin;  // in x
+    if (contract_of(play_.collective).combines()) {
         for (dsl::Rank rank = 0; rank < ranks_; ++rank) {
             const auto factor = row_of(play_.op).multiplies ? static_cast<std::int64_t>(factor_of(rank)) : 1;
-            values[i] += factor * number_of(rank, number, place);
+            for (std::uint64_t i = 0; i < values.size(); ++i)
+                values[i] += factor * number_of(rank, number, begin + i);
         }
+        return values;
+    }
+    for (std::uint64_t i = 0; i < values.size(); ++i) {
+        const dsl::Rank sender = sender_of(play_.collective, play_.root, count, begin + i);
+        values[i] = number_of(sender, number, place_at_sender(play_.collective, rank_, count, begin + i));
     }
     return values;
 }
@@ -161,8 +162,8 @@ std::string Puppet::end() {
         if (recv_[i] != right[i])
             wrong = fmt::format("rank {}, start {} of {}: element {} is {}, not {}", rank_, number_, count_,
                                 i, recv_[i], right[i]);
-    if (send_ != recv_ && wrong.empty() &&
-        !std::equal(send_, send_ + input(number_, count_).size(), input(number_, count_).begin()))
+    const auto sent = input(number_, count_);
+    if (send_ != recv_ && wrong.empty() && !std::equal(sent.begin(), sent.end(), send_))
         wrong = fmt::format("rank {}, start {} of {}: the input was written to", rank_, number_, count_);
     engine::give_back(*first_);
     first_ = nullptr;

@@ -23,7 +23,7 @@ using test::Stage;
 
 namespace {
 
-constexpr unsigned seeds = 4;
+const unsigned seeds = test::in_long_form(4u, 2u);
 
 std::string text_of(const Play& play) {
     return fmt::format("{} by '{}' on {}{}{}", name_of(play.collective), play.schedule, play.hosts,
@@ -93,7 +93,7 @@ TEST_CASE("ranks of one host may be as far apart as slots allow without a change
                 for (const Protocol protocol : {Protocol::bandwidth, Protocol::latency})
                     for (const bool shares_cores : {false, true}) {
                         if (protocol == Protocol::latency && in_window) continue;  // copied anyway
-                        if (number++ % test::in_long_form(1, 5) != 0) continue;
+                        if (number++ % test::in_long_form(1, 11) != 0) continue;
                         const Play play{.collective = piece.collective,
                                         .schedule = piece.schedule,
                                         .hosts = hosts,
@@ -116,7 +116,7 @@ TEST_CASE(
                             .hosts = "aabb",
                             .in_window = in_window,
                             .root = 3};
-            for (unsigned seed = 1; seed <= 3; ++seed) {
+            for (unsigned seed = 1; seed <= test::in_long_form(3u, 1u); ++seed) {
                 INFO(text_of(play) << ", seed " << seed);
                 Stage stage(play, seed);
                 REQUIRE(stage.play(counts) == "");
@@ -126,7 +126,7 @@ TEST_CASE(
 
 TEST_CASE("tiles of a large start may overtake each other") {
     for (const bool in_place : {false, true})
-        for (unsigned seed = 1; seed <= 3; ++seed) {
+        for (unsigned seed = 1; seed <= test::in_long_form(3u, 1u); ++seed) {
             Stage stage({.hosts = "aabb", .in_place = in_place}, seed);
             stage[0].begin(0, 300'000);
             CHECK(stage[0].tiles() > 2);

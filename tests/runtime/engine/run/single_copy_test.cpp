@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "runtime/engine/communicator.hpp"
 #include "runtime/engine/run/peer_memory.hpp"
 #include "tests/runtime/engine/ranks.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/restrictions.hpp"
 #include "tests/support/tally.hpp"
 #include "tests/support/test.hpp"
@@ -45,10 +47,17 @@ std::uint64_t sum_often(Communicator& comm) {
             int expected = 0;
             for (int rank = 0; rank < comm.size(); ++rank)
                 expected += rank * 1000 + start + static_cast<int>(i);
-            expect(result[i] == expected, "the sum at " + std::to_string(i));
+            expect(result[i] == expected, [&] { return "the sum at " + std::to_string(i); });
         }
     }
     return comm.connections().local_peers()->peer_memory().copies();
+}
+
+// Kills this process soon, whatever it does then.
+void die_soon() {
+    signal(SIGALRM, [](int) { kill(getpid(), SIGKILL); });
+    const itimerval soon{{}, {test::in_long_form(1, 0), test::in_long_form(0, 300'000)}};
+    setitimer(ITIMER_REAL, &soon, nullptr);
 }
 
 test::Job job(const char* single_copy, int ranks = 3) {
@@ -162,10 +171,7 @@ TEST_CASE("ranks learn of one that is killed while they use its memory") {
     const auto outcomes = test::run_ranks(job("on"), [&](int rank) {
         const auto comm = Communicator::create(engine::resolve({}));
         met.meet(3);  // no rank is still setting up when one is killed
-        if (rank == 2) {
-            alarm(1);  // whose signal ends the process
-            signal(SIGALRM, [](int) { kill(getpid(), SIGKILL); });
-        }
+        if (rank == 2) die_soon();
         try {
             for (;;) sum_often(*comm);
         } catch (const Error& error) {
@@ -187,10 +193,7 @@ TEST_CASE("ranks learn of one that is killed while it helps, and while it is hel
                 {.collective = dsl::Collective::broadcast, .type = DataType::int32}, many);
             std::vector<int> mine(many, rank), received(many);
             met.meet(2);
-            if (rank == killed) {
-                alarm(1);
-                signal(SIGALRM, [](int) { kill(getpid(), SIGKILL); });
-            }
+            if (rank == killed) die_soon();
             try {
                 for (;;) comm->run(plan, mine.data(), received.data(), many, 1);
             } catch (const Error& error) {

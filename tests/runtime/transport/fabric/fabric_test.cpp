@@ -25,7 +25,7 @@ using namespace hocket::transport;
 using namespace std::chrono_literals;
 
 TEST_CASE("messages arrive whole, with their checksum, at every size") {
-    const std::string provider = GENERATE(from_range(loaded(providers)));
+    const std::string provider = GENERATE(from_range(loaded(providers, 0)));
     INFO(provider);
     require_success(run_job(
         3,
@@ -64,7 +64,7 @@ TEST_CASE("messages arrive whole, with their checksum, at every size") {
 }
 
 TEST_CASE("many messages in flight arrive whole, unexpected and out of order") {
-    const std::string provider = GENERATE(from_range(loaded(providers)));
+    const std::string provider = GENERATE(from_range(loaded(providers, 1)));
     const bool reversed = GENERATE(false, true);
     if (!reversed && !runs_all(provider)) return;
     INFO(provider << (reversed ? ", reversed" : ", in order"));
@@ -100,7 +100,7 @@ TEST_CASE("many messages in flight arrive whole, unexpected and out of order") {
 
 // Not over udp, which in libfabric 1.17 cuts such a message without a word.
 TEST_CASE("a message longer than its buffer is reported as truncated") {
-    const std::string provider = GENERATE(from_range(loaded(few_providers)));
+    const std::string provider = GENERATE(from_range(loaded(few_providers, 0)));
     const std::size_t bytes = GENERATE(1000u, 4096u, 4097u, 100000u, 1000000u);
     if (!is_long_form() && (bytes == 4096u || bytes == 100000u)) return;
     require_success(run_job(2, [&](Rank rank) {
@@ -143,7 +143,7 @@ std::vector<std::size_t> lengths_of(int form) {
 }  // namespace
 
 TEST_CASE("messages go from segments into segments, divided otherwise on each side") {
-    const std::string provider = GENERATE(from_range(loaded(providers)));
+    const std::string provider = GENERATE(from_range(loaded(providers, 1)));
     const bool early = GENERATE(false, true);
     if (!early && !runs_all(provider)) return;
     INFO(provider << (early ? ", early" : ""));
@@ -154,7 +154,7 @@ TEST_CASE("messages go from segments into segments, divided otherwise on each si
             int number = 0;
             for (const std::size_t bytes : {10u, 300u, 4097u, 60000u, 100003u, 1u << 20})
                 for (int form = 0; form < 16; ++form) {
-                    if (!is_long_form() && number++ % 3 != 0) continue;  // all forms, of one size or another
+                    if (!is_long_form() && number++ % 5 != 0) continue;  // all forms, of one size or another
                     Flow flow(*fabric);
                     const auto mine = pattern(bytes, rank.rank), expected = pattern(bytes, 1 - rank.rank);
                     const auto out = backwards(mine, lengths_of(form / 4));
@@ -182,7 +182,7 @@ TEST_CASE("messages go from segments into segments, divided otherwise on each si
 
 // Not over udp, which in libfabric 1.17 cuts such a message without a word.
 TEST_CASE("a message longer than its segments is truncated and leaves what lies between them alone") {
-    const std::string provider = GENERATE(from_range(loaded(few_providers)));
+    const std::string provider = GENERATE(from_range(loaded(few_providers, 1)));
     const std::size_t bytes = GENERATE(1000u, 4097u, 100000u);
     const std::size_t pieces = GENERATE(2u, 5u, 40u);
     const bool is_usual =
@@ -213,7 +213,7 @@ TEST_CASE("a message longer than its segments is truncated and leaves what lies 
 }
 
 TEST_CASE("a shorter message than the buffer tells its length") {
-    const std::string provider = GENERATE(from_range(loaded(providers)));
+    const std::string provider = GENERATE(from_range(loaded(providers, 0)));
     INFO(provider);
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
@@ -228,7 +228,7 @@ TEST_CASE("a shorter message than the buffer tells its length") {
 }
 
 TEST_CASE("waiting ends with a message, with another descriptor's event, and with the time") {
-    const std::string provider = GENERATE(from_range(loaded(providers)));
+    const std::string provider = GENERATE(from_range(loaded(providers, 1)));
     INFO(provider);
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);
@@ -265,6 +265,8 @@ TEST_CASE("a long message that nobody asks for does not keep those behind it") {
                                           "ofi+tcp that demands local,endpoint,again=3,late=20");
     const std::size_t bytes = GENERATE(100u, 100000u, 16u << 20);
     const bool sleeps = GENERATE(true, false);
+    // Usually, one of the two for each provider and length.
+    if (!is_long_form() && sleeps == ((bytes == 100000u) == provider.starts_with("ofi"))) return;
     INFO(provider << (sleeps ? ", sleeping" : ", polling alone"));
     require_success(run_job(2, [&](Rank rank) {
         const auto fabric = open_connected(rank, provider);

@@ -18,6 +18,7 @@
 #include "runtime/transport/streams/fan_in.hpp"
 #include "tests/runtime/transport/bootstrap/exchange.hpp"
 #include "tests/runtime/transport/streams/stream_pair.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/networks.hpp"
 #include "tests/support/test.hpp"
 
@@ -177,7 +178,7 @@ std::vector<double> gather(Rank& rank, Fabric& fabric, std::size_t bytes) {
 }  // namespace
 
 TEST_CASE("several senders are held to shares, and one alone is not") {
-    const std::size_t bytes = 12 << 20;
+    const std::size_t bytes = in_long_form(12 << 20, 8 << 20);
     on_slow_hosts(4, [&](Rank& rank, Fabric& fabric) -> std::string {
         const std::vector<double> several = gather(rank, fabric, bytes);
         if (rank.rank != 0) return "";
@@ -223,8 +224,9 @@ struct Traffic {
 
 TEST_CASE("messages of all sizes, posted in any order, all arrive, whatever the shares are") {
     constexpr int ranks = 5;
-    constexpr std::size_t messages = 150, runs = 4;
-    on_slow_hosts(ranks, [](Rank& rank, Fabric& fabric) -> std::string {
+    constexpr std::size_t messages = 150;
+    const std::size_t runs = in_long_form(4, 2);
+    on_slow_hosts(ranks, [&](Rank& rank, Fabric& fabric) -> std::string {
         for (std::size_t run = 0; run < runs; ++run) {
             std::mt19937 common(static_cast<unsigned>(run)),
                 own(static_cast<unsigned>(run * ranks) + static_cast<unsigned>(rank.rank));

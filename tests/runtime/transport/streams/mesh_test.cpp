@@ -14,6 +14,7 @@
 #include "tests/runtime/transport/bootstrap/exchange.hpp"
 #include "tests/runtime/transport/net/handshakes.hpp"
 #include "tests/runtime/transport/streams/stream_pair.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -82,7 +83,9 @@ TEST_CASE("a rank that does not come is named when time is over, whatever strang
     Host host;
     Processes processes;
     processes.start([&] {
-        return error_of([&] { host.mesh.connect(invitations_of(host.mesh, 3), {Clock::now() + 700ms}); });
+        return error_of([&] {
+            host.mesh.connect(invitations_of(host.mesh, 3), {Clock::now() + in_long_form(700ms, 300ms)});
+        });
     });
     processes.start([&]() -> std::string {  // there are bytes to read at any moment
         host.mesh = StreamMesh("127.0.0.1");

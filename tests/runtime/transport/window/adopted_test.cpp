@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include <thread>
 
 #include "tests/runtime/transport/window/windows.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/test.hpp"
 
 using namespace hocket;
@@ -20,14 +22,22 @@ using namespace hocket::transport;
 
 namespace {
 
+constexpr std::size_t period = 251 * 256;
+
+char byte_at(std::size_t at, int seed) {
+    return static_cast<char>(at * 7 + at / 251 + seed);
+}
+
 void fill(char* memory, std::size_t bytes, int seed) {
-    for (std::size_t at = 0; at < bytes; ++at) memory[at] = static_cast<char>(at * 7 + at / 251 + seed);
+    for (std::size_t at = 0; at < std::min(bytes, period); ++at) memory[at] = byte_at(at, seed);
+    for (std::size_t at = period; at < bytes; at += period)
+        std::memcpy(memory + at, memory, std::min(period, bytes - at));
 }
 
 bool is_filled(const char* memory, std::size_t bytes, int seed) {
-    for (std::size_t at = 0; at < bytes; ++at)
-        if (memory[at] != static_cast<char>(at * 7 + at / 251 + seed)) return false;
-    return true;
+    for (std::size_t at = 0; at < std::min(bytes, period); ++at)
+        if (memory[at] != byte_at(at, seed)) return false;
+    return bytes <= period || std::memcmp(memory, memory + period, bytes - period) == 0;
 }
 
 // Data in the outer pages is copied, as the engine does it.
@@ -169,8 +179,8 @@ TEST_CASE("neighbours in one page are adopted each by itself, and memory as ofte
 }
 
 TEST_CASE("memory is adopted where there is room, in another extent, too") {
-    const std::size_t bytes = 40 << 20;
-    require_success(run_job(2, [](Rank rank) -> std::string {
+    const std::size_t bytes = in_long_form(40 << 20, 33 << 20);
+    require_success(run_job(2, [=](Rank rank) -> std::string {
         const auto window = open_window(rank);
         const Pages pages(bytes / 4096 + 1);
         fill(pages.memory, pages.bytes, rank.rank);
@@ -195,7 +205,8 @@ TEST_CASE("a forked child has its own copy of adopted memory and of the slice, a
     const auto window = open_window_alone();
     const Pages pages(5);
     fill(pages.memory, pages.bytes, 1);
-    const std::size_t large_bytes = GENERATE(5000, 30 << 20, 100 << 20);  // in the first extent, or another
+    const std::size_t large_bytes =
+        GENERATE(5000, 30 << 20, in_long_form(100 << 20, 65 << 20));  // in the first extent, or another
     auto* const large = static_cast<char*>(window->allocate(large_bytes));
     fill(large, 5000, 5);
     window->adopt(pages.memory + 7, 4 * 4096);
@@ -348,7 +359,7 @@ TEST_CASE("threads look up, adopt and restore at the same time") {
     std::vector<std::thread> changers;
     for (char* mine : {passing.memory, passing.memory + 4 * 4096})
         changers.emplace_back([&, mine] {
-            for (int round = 0; round < 100; ++round) {
+            for (int round = 0; round < in_long_form(100, 40); ++round) {
                 fill(mine, 4 * 4096, round);
                 window->adopt(mine, 4 * 4096);
                 wrong += !is_filled(mine, 4 * 4096, round);

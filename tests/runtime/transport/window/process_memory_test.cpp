@@ -13,6 +13,7 @@
 
 #include "tests/runtime/transport/window/windows.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/sizes.hpp"
 #include "tests/support/test.hpp"
 
@@ -50,7 +51,7 @@ TEST_CASE("all windows of a process have one slice, and memory is adopted for al
             expect(first->at(member, 0, 1) == second->at(member, 0, 1), "the same slices");
             expect(first->reserved(member) != second->reserved(member), "each window's own reserve");
         }
-        first->allocate(100 * MiB);  // in another extent than the following ones
+        first->allocate(in_long_form(100, 65) * MiB);  // in another extent than the following ones
         auto* const block = static_cast<std::byte*>(first->allocate(100));
         block[7] = std::byte(rank.rank + 1);
         Pages pages(3);
@@ -257,7 +258,7 @@ TEST_CASE("a forked child opens windows of its own, with another slice") {
 TEST_CASE("a forked child has nothing of its parent's peers, and no descriptor of what all of them share") {
     require_success(run_job(2, [](Rank rank) -> std::string {
         const auto window = open_window(rank);
-        void* const block = window->allocate(100 * MiB);
+        void* const block = window->allocate(in_long_form(100, 65) * MiB);
         const auto offsets = gather_offsets(rank, window->offset_of(block, 1).value());
         window->at(1 - rank.rank, offsets[1 - rank.rank], 1);
         const std::uint64_t before = mapped_bytes();
@@ -281,10 +282,13 @@ TEST_CASE("a forked child has nothing of its parent's peers, and no descriptor o
 }
 
 TEST_CASE("threads map what they are told of at the same time") {
-    require_success(run_job(2, [](Rank rank) -> std::string {
+    // Each in an extent of its own. What is allocated is cleared, which takes long.
+    const std::vector<std::size_t> sizes =
+        is_long_form() ? std::vector<std::size_t>{40, 100, 200} : std::vector<std::size_t>{33, 65};
+    require_success(run_job(2, [&](Rank rank) -> std::string {
         const auto window = open_window(rank);
         std::vector<std::uint64_t> told;
-        for (const std::size_t size : {40, 100, 200}) {
+        for (const std::size_t size : sizes) {
             auto* const block = static_cast<std::byte*>(window->allocate(size * MiB));
             block[size] = std::byte(rank.rank + 1);
             told.push_back(gather_offsets(rank, window->offset_of(block, 1).value())[1 - rank.rank]);
@@ -295,7 +299,7 @@ TEST_CASE("threads map what they are told of at the same time") {
         for (auto& mine : found)
             threads.emplace_back([&] {
                 std::size_t i = 0;
-                for (const std::size_t size : {40, 100, 200}) {
+                for (const std::size_t size : sizes) {
                     mine.push_back(window->at(1 - rank.rank, told[i++], size * MiB));
                     wrong += mine.back()[size] != std::byte(2 - rank.rank);
                 }
@@ -303,7 +307,7 @@ TEST_CASE("threads map what they are told of at the same time") {
         for (std::thread& thread : threads) thread.join();
         expect(wrong == 0, "what the other has written");
         for (const auto& one : found) expect(one == found[0], "one place for all threads");
-        const std::uint64_t expected = 2 * (32 + 64 + 128 + 256) * MiB;
+        const std::uint64_t expected = 2 * (32 + 64 + 128 + in_long_form(256, 0)) * MiB;
         expect(mapped_bytes() == expected, fmt::format("{} bytes, not {}", expected, mapped_bytes()));
         barrier(rank);
         return "";

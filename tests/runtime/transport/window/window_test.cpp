@@ -14,6 +14,7 @@
 
 #include "tests/runtime/transport/window/windows.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/long_form.hpp"
 #include "tests/support/sizes.hpp"
 #include "tests/support/test.hpp"
 
@@ -66,7 +67,7 @@ TEST_CASE("what one member writes, to its slice or to another's, all read") {
     require_success(run_job(
         size,
         [](Rank rank) -> std::string {
-            constexpr std::size_t piece = 10000;
+            const std::size_t piece = in_long_form(10000, 1001);
             const auto window = open_window(rank, 100);
             expect(window->self() == rank.rank && window->members() == rank.size, "to be who it is");
             for (int member = 0; member < rank.size; ++member)
@@ -196,8 +197,9 @@ TEST_CASE("what cannot be had or was not given is refused with the figures") {
 TEST_CASE("offset_of knows this rank's slice only") {
     require_success(run_job(3, [](Rank rank) -> std::string {
         const auto window = open_window(rank);
-        const auto* const large = static_cast<std::byte*>(window->allocate(100 * MiB));
-        const auto far = window->offset_of(large, 100 * MiB);
+        const std::uint64_t bytes = in_long_form(100, 65) * MiB;
+        const auto* const large = static_cast<std::byte*>(window->allocate(bytes));
+        const auto far = window->offset_of(large, bytes);
         expect(far && *far >= 128 * MiB, "a block in another extent");
         expect(window->offset_of(large + 12345, 10) == *far + 12345, "a place there");
         const std::byte* const mine = window->at(rank.rank, 0, 0);
@@ -320,7 +322,7 @@ TEST_CASE("addresses are taken as memory is used, by its owner and by those who 
         // Larger than all extents in use, then in an existing one, and larger again.
         std::uint64_t own = 32;
         for (const auto& [size, more] : std::vector<std::pair<std::size_t, std::size_t>>{
-                 {20, 0}, {100, 128}, {25, 0}, {32, 32}, {300, 512}}) {
+                 {20, 0}, {100, 128}, {25, 0}, {32, 32}, {in_long_form(300, 257), 512}}) {
             auto* const block = static_cast<std::byte*>(window->allocate(size * MiB));
             own += more;
             const std::uint64_t bytes = size * MiB;
@@ -342,10 +344,12 @@ TEST_CASE("addresses are taken as memory is used, by its owner and by those who 
 TEST_CASE("memory that was freed is used again, in each extent, and takes no more addresses") {
     const auto window = open_window_alone();
     const std::uint64_t free = window->free_bytes();
+    const std::vector<std::size_t> sizes = is_long_form() ? std::vector<std::size_t>{20, 100, 60, 300, 3}
+                                                          : std::vector<std::size_t>{20, 65, 33, 3};
     const auto round = [&] {
         std::vector<void*> blocks;
         std::vector<std::uint64_t> offsets;
-        for (const std::size_t size : {20, 100, 60, 300, 3}) {
+        for (const std::size_t size : sizes) {
             blocks.push_back(window->allocate(size * MiB));
             *static_cast<int*>(blocks.back()) = 1;
             offsets.push_back(window->offset_of(blocks.back(), size * MiB).value());
@@ -356,7 +360,7 @@ TEST_CASE("memory that was freed is used again, in each extent, and takes no mor
     const auto first = round();
     CHECK(window->free_bytes() == free);
     const std::uint64_t before = address_space_in_use();
-    for (int i = 0; i < 3; ++i) CHECK(round() == first);
+    for (int i = 0; i < in_long_form(3, 1); ++i) CHECK(round() == first);
     CHECK(window->free_bytes() == free);
     CHECK(address_space_in_use() < before + 16 * MiB);
 }
