@@ -9,6 +9,7 @@
 
 #include "dsl/proof/verify.hpp"
 #include "dsl/syntax/allowed_warnings.hpp"
+#include "dsl/syntax/definitions.hpp"
 #include "dsl/syntax/unused.hpp"
 
 namespace hocket::dsl {
@@ -19,15 +20,7 @@ constexpr std::size_t most_trials_said = 4;
 // Returns where the headers of all definitions begin: text between two belongs to the first.
 std::set<std::uint32_t> headers_of(const ast::File& file) {
     std::set<std::uint32_t> begins;
-    const auto add = [&](const auto& definitions) {
-        for (const auto& definition : definitions) begins.insert(definition.span.begin);
-    };
-    add(file.collectives);
-    add(file.operators);
-    add(file.updates);
-    add(file.algorithms);
-    add(file.schedules);
-    add(file.topologies);
+    for_each_definition(file, [&](const auto& definition) { begins.insert(definition.span.begin); });
     return begins;
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 
+#include "dsl/syntax/definitions.hpp"
 #include "dsl/syntax/tokens.hpp"
 
 namespace hocket::dsl {
@@ -19,19 +20,12 @@ constexpr std::string_view addressee = "schedc:", verb = "allow", separators = "
 // Returns the lines in which definitions begin, and their file.
 std::set<int> first_lines(const ast::File& file, const SourceFile*& source) {
     std::set<int> lines;
-    const auto add = [&](const auto& definitions) {
-        for (const auto& definition : definitions) {
-            source = definition.span.file;
-            lines.insert(position_of(*source, definition.span.begin).line);
-        }
+    const auto add = [&](const auto& definition) {
+        source = definition.span.file;
+        lines.insert(position_of(*source, definition.span.begin).line);
     };
-    add(file.imports);
-    add(file.collectives);
-    add(file.operators);
-    add(file.updates);
-    add(file.algorithms);
-    add(file.schedules);
-    add(file.topologies);
+    for (const ast::Import& import : file.imports) add(import);
+    for_each_definition(file, add);
     return lines;
 }
 

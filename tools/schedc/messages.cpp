@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -72,7 +73,19 @@ Json location_of(const dsl::Place& place) {
                 {"endColumn", character_column(place.last_line, place.end.column)}}}}}};
 }
 
-Json rule_of(const char* id, const char* level, const char* description) {
+struct Description {
+    std::string_view rule, text;
+};
+
+// Of warnings, for SARIF.
+constexpr Description descriptions[] = {
+    {"comment", "A comment for schedc allows nothing."},
+    {"lossy", "A right definition leaves out elements, and nothing keeps them for later."},
+    {"needless", "A right definition has a transfer that it did not need where it was tried."},
+    {"unused", "A right definition has a name, or its file an import, that nothing uses."}};
+static_assert(std::ranges::equal(descriptions, dsl::warning_rules, {}, &Description::rule));
+
+Json rule_of(std::string_view id, std::string_view level, std::string_view description) {
     return {{"id", id},
             {"shortDescription", {{"text", description}}},
             {"defaultConfiguration", {{"level", level}}}};
@@ -135,14 +148,10 @@ std::string json_of(const dsl::RightDefinition& definition) {
 std::string sarif_of(const std::vector<dsl::Report>& reports) {
     Json results = Json::array();
     for (const dsl::Report& report : reports) results.push_back(result_of(report));
-    const Json rules{rule_of("refused", "error", "A schedule file, or a definition in it, is refused."),
-                     rule_of("needless", "warning",
-                             "A right definition has a transfer that it did not need where it was tried."),
-                     rule_of("unused", "warning",
-                             "A right definition has a name, or its file an import, that nothing uses."),
-                     rule_of("lossy", "warning",
-                             "A right definition leaves out elements, and nothing keeps them for later."),
-                     rule_of("comment", "warning", "A comment for schedc allows nothing.")};
+    Json rules =
+        Json::array({rule_of("refused", "error", "A schedule file, or a definition in it, is refused.")});
+    for (const auto& [rule, description] : descriptions)
+        rules.push_back(rule_of(rule, "warning", description));
     const Json driver{{"name", "schedc"}, {"version", HOCKET_VERSION}, {"rules", rules}};
     const Json run{{"tool", {{"driver", driver}}}, {"columnKind", "unicodeCodePoints"}, {"results", results}};
     return Json{{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},
