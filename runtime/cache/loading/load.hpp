@@ -19,6 +19,7 @@ struct Load {
     std::optional<std::uint64_t> position = std::nullopt;  // in the order
     std::uint64_t orders = 0;                              // number of orders set when it began
     bool gave_up = false;                                  // a prefetch that found no room
+    std::uint64_t cursor = 0;                              // the memory's, when it last looked for room
     bool is_copy = false;                                  // of another rank's sample
     bool is_fresh = false;                                 // from the source, and not on the disk
     bool is_decoded = false;

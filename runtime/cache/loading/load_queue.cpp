@@ -111,10 +111,11 @@ void LoadQueue::ended(const Load& load) {
     --in_flight_;
     if (load.gave_up && load.position && load.orders == orders_) {
         ahead_ = std::min(ahead_, *load.position);
-        no_room_ahead_ = true;
         awaits_cursor_ = true;
-        // In memory for a few samples the next one would be too late after the usual step.
-        memory_.expect_progress(std::max<std::uint64_t>(1, memory_.most_displaced() / 4));
+        // In memory for a few samples the next one would be too late after the usual step. The cursor may
+        // have moved on since the load looked for room; then there may be room now.
+        const std::uint64_t step = std::max<std::uint64_t>(1, memory_.most_displaced() / 4);
+        no_room_ahead_ = memory_.expect_progress(load.cursor + step);
     }
     pump();
 }

@@ -39,19 +39,20 @@ bool LoadRoom::give_up(Load& load) {
     return load.gave_up;
 }
 
-RoomGate::Use LoadRoom::use_of(const Load& load, bool is_decoded) const {
+RoomGate::Use LoadRoom::use_of(Load& load, bool is_decoded) const {
     const bool is_final = is_decoded || !options_.decode || load.is_put;
     const Share share = is_final ? Share::none : Share::encoded;
     if (!load.is_prefetch) return {.bytes = 0, .share = share, .key = load.key};
-    const bool may_displace = load.position && is_near(*load.position);
+    load.cursor = memory_.cursor();
+    const bool may_displace = load.position && is_near(*load.position, load.cursor);
     return {.bytes = 0, .position = may_displace ? *load.position : UINT64_MAX, .share = share};
 }
 
 // A sample that is needed later than this only takes room from samples without a position in the order. With
 // memory for a part of the samples, loading half of it ahead still saves as many loads as loading nothing
 // ahead would; loading all of it ahead would save few.
-bool LoadRoom::is_near(std::uint64_t position) const {
-    return position < memory_.cursor() + memory_.most_displaced();
+bool LoadRoom::is_near(std::uint64_t position, std::uint64_t cursor) const {
+    return position < cursor + memory_.most_displaced();
 }
 
 void LoadRoom::note_made(std::uint64_t bytes) {

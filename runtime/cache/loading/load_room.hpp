@@ -29,14 +29,14 @@ class LoadRoom {
     bool give_up(Load& load);
 
     // Describes the load's need for room, without the bytes.
-    RoomGate::Use use_of(const Load& load, bool is_decoded) const;
+    RoomGate::Use use_of(Load& load, bool is_decoded) const;
 
     void note_made(std::uint64_t bytes);  // records the size of a function's output
 
     RoomGate& gate() const { return gate_; }
 
   private:
-    bool is_near(std::uint64_t position) const;
+    bool is_near(std::uint64_t position, std::uint64_t cursor) const;
 
     const LoadOptions& options_;
     Memory& memory_;

@@ -42,7 +42,7 @@ struct SampleOwners::Question final : SampleAsker {
     std::string text = {};
     std::coroutine_handle<> asking = {};
 
-    Question(SampleOwners& by, CachePeers& among, int peer, const Load& load)
+    Question(SampleOwners& by, CachePeers& among, int peer, Load& load)
         : owners(by),
           peers(among),
           owner(peer),

@@ -135,12 +135,13 @@ void Memory::progress(std::uint64_t cursor) {
     }
 }
 
-void Memory::expect_progress(std::uint64_t step) {
+bool Memory::expect_progress(std::uint64_t position) {
     const std::lock_guard lock(mutex_);
-    const std::uint64_t sooner = cursor_of(order_.get()) + step;
     std::uint64_t due = next_progress_.load();
-    while (order_ && sooner < due && !next_progress_.compare_exchange_weak(due, sooner)) {
+    while (order_ && position < due && !next_progress_.compare_exchange_weak(due, position)) {
     }
+    // Read after the write above: a get that moves the cursor from here on sees it.
+    return cursor_of(order_.get()) < position;
 }
 
 void Memory::set_order(std::shared_ptr<const Order> order) {

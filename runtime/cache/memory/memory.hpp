@@ -98,9 +98,9 @@ class Memory {
     // Returns the position behind the furthest one that was got, at least the order's first; 0 without an
     // order.
     std::uint64_t cursor() const;
-    // The next call of on_progress's function comes when the cursor has moved on by `step` from now, if that
-    // is sooner.
-    void expect_progress(std::uint64_t step);
+    // The next call of on_progress's function comes when the cursor has reached `position`, if that is sooner
+    // than the usual step. Returns false if it is there already: then no call comes for it.
+    bool expect_progress(std::uint64_t position);
 
     // Reserves room for a sample, evicting others if necessary. sooner_than (of a prefetch): only samples
     // that are needed later than this position of the order may be evicted; if it is behind all positions,

@@ -190,6 +190,22 @@ TEST_CASE("progress is told whenever the cursor has moved by a step") {
     CHECK(told == Keys{13, 23, 46, 10});
 }
 
+TEST_CASE("progress to a position is told sooner than the usual step, or known to be made already") {
+    Memory memory(64 * 512);
+    std::vector<std::uint64_t> told;
+    memory.on_progress(10, [&] { told.push_back(memory.cursor()); });
+    std::vector<std::uint64_t> keys(50);
+    std::iota(keys.begin(), keys.end(), 0);
+    memory.set_order(order_of(keys));
+    for (std::uint64_t key = 0; key < 4; ++key) use(memory, key, 512);
+    CHECK(memory.expect_progress(6));
+    CHECK(memory.expect_progress(20));  // the usual step and the 6 come first
+    for (std::uint64_t key = 4; key < 8; ++key) use(memory, key, 512);
+    CHECK(told == Keys{6});
+    CHECK_FALSE(memory.expect_progress(7));
+    CHECK_FALSE(memory.expect_progress(8));
+}
+
 TEST_CASE("all who ask for a sample on its way get it, or its failure, each once") {
     Memory memory(4096);
     Recorder recorder;

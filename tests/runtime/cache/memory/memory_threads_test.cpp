@@ -220,3 +220,32 @@ TEST_CASE("a release that comes while another thread looks for room is not misse
     memory.release(lent);
     CHECK(memory.reserve(4096));
 }
+
+TEST_CASE("a thread that expects progress to a position is told, or learns that it is made, each time") {
+    constexpr std::uint64_t positions = 20'000;
+    Memory memory(64 * 512);
+    Room progress;
+    memory.on_progress(positions, [&] { progress.told(); });  // the usual step never comes
+    std::vector<std::uint64_t> keys(positions);
+    std::iota(keys.begin(), keys.end(), 0);
+    memory.set_order(std::make_shared<const Order>(keys, 0));
+    std::atomic<std::uint64_t> turn{0};
+    std::thread reader([&] {
+        for (std::uint64_t key = 0; key < positions; ++key) {
+            while (turn.load() != key + 1) std::this_thread::yield();  // there may be few cores
+            for (std::atomic<std::uint64_t> wait = key % 500; wait > 0; --wait) {
+            }
+            Inbox inbox;
+            Lent lent;
+            if (memory.get(key, inbox, 0, lent) != Memory::Answer::must_load) std::abort();
+            memory.fail(key, Error(Status::io, "gone"));
+        }
+    });
+    for (std::uint64_t key = 0; key < positions; ++key) {
+        const std::uint64_t times = progress.times();
+        turn = key + 1;
+        if (memory.expect_progress(key + 1) && !progress.wait_beyond(times)) std::abort();
+    }
+    reader.join();
+    CHECK(memory.cursor() == positions);
+}
