@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <type_traits>
 
 #include "runtime/base/half.hpp"
 
@@ -74,6 +75,7 @@ void add(const float* elements, const float* residual, std::size_t count, float 
 
 template <typename Stored>
 float nearest(float value) {
+    if constexpr (std::is_same_v<Stored, float>) return value;
     const auto narrow = static_cast<float>(static_cast<Stored>(value));
     if (std::isfinite(narrow)) return narrow;
     using Limits = std::numeric_limits<Stored>;
@@ -81,13 +83,25 @@ float nearest(float value) {
     return std::copysign(largest, value);
 }
 
-float nearest(float value, DataType type) {
-    return with_type(type, [&]<DataType t>(TypeConstant<t>) {
+template <typename Stored>
+Split split_to(float value) {
+    // The 0 that is left takes the value's sign, because -0 + 0 would be 0.
+    if (!std::isfinite(value)) return {value, 0};
+    const float sent = nearest<Stored>(value), left = value - sent;
+    // The value is so far out of the type's range that the rest is not a float32; all of it stays.
+    if (double{value} - double{sent} != double{left}) return {std::copysign(0.f, value), value};
+    return {sent, left == 0 ? std::copysign(0.f, value) : left};
+}
+
+// Calls call<Stored>() for the type to send. A type of more than 16 bits sends the whole value.
+template <typename Call>
+auto with_sent_type(DataType sent_as, Call call) {
+    return with_type(sent_as, [&]<DataType t>(TypeConstant<t>) {
         using Stored = typename ElementOf<t>::Stored;
         if constexpr (row_of(t).kind == kind::floating && sizeof(Stored) == 2)
-            return nearest<Stored>(value);
+            return call.template operator()<Stored>();
         else
-            return value;
+            return call.template operator()<float>();
     });
 }
 
@@ -117,12 +131,31 @@ void accumulate(DataType type, const std::byte* elements, const float* residual,
 }
 
 Split split(float value, DataType sent_as) {
-    // The 0 that is left takes the value's sign, because -0 + 0 would be 0.
-    if (!std::isfinite(value)) return {value, 0};
-    const float sent = nearest(value, sent_as), left = value - sent;
-    // The value is so far out of the type's range that the rest is not a float32; all of it stays.
-    if (double{value} - double{sent} != double{left}) return {std::copysign(0.f, value), value};
-    return {sent, left == 0 ? std::copysign(0.f, value) : left};
+    return with_sent_type(sent_as, [&]<typename Stored>() { return split_to<Stored>(value); });
+}
+
+void split_all(const float* values, std::size_t count, DataType sent_as, std::byte* sent,
+               const std::uint32_t* places, float* left) {
+    with_sent_type(sent_as, [&]<typename Stored>() {
+        for (std::size_t i = 0; i < count; ++i) {
+            const Split parts = split_to<Stored>(values[i]);
+            reinterpret_cast<Stored*>(sent)[i] = static_cast<Stored>(parts.sent);
+            left[places[i]] = parts.left;
+        }
+    });
+}
+
+bool drop_non_finite(float* numbers, std::size_t count) {
+    constexpr std::size_t strip = 2048;
+    bool found = false;
+    for (std::size_t first = 0; first < count; first += strip) {
+        const std::size_t end = std::min(count, first + strip);
+        if (!any_non_finite(numbers + first, end - first)) continue;
+        found = true;
+        for (std::size_t i = first; i < end; ++i)
+            if (!std::isfinite(numbers[i])) numbers[i] = 0;
+    }
+    return found;
 }
 
 bool any_non_finite(const float* numbers, std::size_t count) {

@@ -1,8 +1,10 @@
 #include "runtime/compute/kernels/cpu/select.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 
 namespace hocket::kernels {
@@ -13,7 +15,11 @@ constexpr std::size_t strip = 2048;  // elements; fits the first-level cache
 constexpr std::size_t least_elements_for_a_thread = 64 * 1024;
 constexpr std::size_t least_for_a_pass = 8 * 1024;  // for fewer, waking a thread costs more than it saves
 
-constexpr std::size_t samples_of_top = 256;  // samples wanted among the k largest
+// Samples wanted among the k largest. The fewer there are, the more elements are taken out to be sure of
+// k: 1.25 k with 256 samples, 3 k with 8.
+constexpr std::size_t least_samples_of_top = 8, most_samples_of_top = 256;
+constexpr std::size_t most_sampled = 1 << 18;
+constexpr std::size_t sampled_share = 8;  // at most one element in so many is sampled
 
 constexpr int digits_of_bin = 11;
 constexpr std::size_t bins = std::size_t{1} << digits_of_bin, tables = 2;
@@ -78,10 +84,17 @@ std::size_t Selector<Word>::room_for(std::size_t k) const {
 template <typename Word>
 std::size_t Selector<Word>::select(std::size_t k, const Draw& draw, const Destination<Word>& to) {
     if (k >= elements_.count) return select_all(draw, to);
-    const Word floor = k > 0 ? sampled_floor(k) : 0;
+    if (k == 0) return calculate_all(), 0;
+    emit(k, boundary_of(k), draw, to);
+    return k;
+}
+
+// Returns the magnitude of the k-th largest element, k from 1 to below count, as a boundary of width 1.
+template <typename Word>
+Boundary<Word> Selector<Word>::boundary_of(std::size_t k) {
+    const Word floor = sampled_floor(k);
     bool few = floor > 0 && take_out(floor, k);
     if (!few) calculate_all();
-    if (k == 0) return 0;
     Boundary<Word> boundary{few ? floor : 0u,
                             Word{1} + std::uint64_t{magnitude(static_cast<Word>(~Word{0}))},
                             std::vector<typename Boundary<Word>::Counts>(parts_),
@@ -94,8 +107,7 @@ std::size_t Selector<Word>::select(std::size_t k, const Draw& draw, const Destin
         if (!few && boundary.all.above + boundary.all.at + strip + collect_slack <= room_for(k))
             few = take_out(static_cast<Word>(boundary.low), k);
     }
-    emit(k, boundary, draw, to);
-    return k;
+    return boundary;
 }
 
 template <typename Word>
@@ -142,27 +154,31 @@ void Selector<Word>::calculate_all() {
 template <typename Word>
 Word Selector<Word>::sampled_floor(std::size_t k) const {
     constexpr std::size_t line = 64 / sizeof(Word);
-    constexpr unsigned digits = std::numeric_limits<Word>::digits - 1, shift = digits > 16 ? digits - 16 : 0;
     const std::size_t lines = elements_.count / line;
-    const std::size_t wanted =
-        std::clamp<std::size_t>(samples_of_top * (elements_.count / k), 8192, 1 << 18) / line;
-    if (lines < 8 * wanted) return 0;
-    std::vector<std::uint32_t> counts(std::size_t{1} << (digits - shift));
-    Word calculated[line];
+    const std::size_t of_top = std::min(k / sampled_share, most_samples_of_top);
+    if (of_top < least_samples_of_top) return 0;
+    const std::size_t enough = std::max<std::size_t>(of_top * (elements_.count / k), 8192);
+    const std::size_t wanted = std::min({enough, elements_.count / sampled_share, most_sampled}) / line;
+    const auto samples = std::make_unique_for_overwrite<Word[]>(wanted * line);
     for (std::size_t s = 0; s < wanted; ++s) {
         const std::size_t first = sampled_line(s, lines) * line;
-        const Word* words = elements_.words + first;
         __builtin_prefetch(elements_.words + sampled_line(s + 16, lines) * line);
-        if (!calculated_) elements_.calculate(first, line, calculated), words = calculated;
-        for (std::size_t i = 0; i < line; ++i) ++counts[magnitude(words[i]) >> shift];
+        if (calculated_)
+            std::copy_n(elements_.words + first, line, samples.get() + s * line);
+        else
+            elements_.calculate(first, line, samples.get() + s * line);
     }
     const double sampled = static_cast<double>(wanted * line), count = static_cast<double>(elements_.count);
     const double mean = sampled * static_cast<double>(k) / count;
     const auto target = static_cast<std::size_t>(mean + 4 * std::sqrt(mean) + 4);
-    std::size_t bin = counts.size(), reached = 0;
-    while (bin > 0 && reached < target) reached += counts[--bin];
-    if (static_cast<double>(reached) / sampled * count > 2.5 * static_cast<double>(k) + 32 * 1024) return 0;
-    return static_cast<Word>(bin << shift);
+    if (target >= wanted * line) return 0;
+    const Elements<Word> from{samples.get(), wanted * line, nullptr};
+    Team alone(1);
+    const Boundary<Word> found = Selector<Word>(from, alone).boundary_of(target);
+    // More than the target if they tie.
+    const auto reached = static_cast<double>(found.all.above + found.all.at);
+    if (reached / sampled * count > 2.5 * static_cast<double>(k) + 32 * 1024) return 0;
+    return static_cast<Word>(found.low);
 }
 
 // Keeps only elements of at least the floor to select from. Returns false, with nothing changed, if these are
@@ -213,24 +229,25 @@ template <typename Word>
 Boundary<Word> Selector<Word>::narrowed(const Boundary<Word>& boundary, unsigned shift, std::size_t k) const {
     for_parts(
         [&](unsigned part) { count_sizes(views_[part], boundary.low, boundary.high, shift, counts_[part]); });
+    std::array<std::size_t, bins> totals{};
+    for (const auto& counts : counts_)
+        for (std::size_t bin = 0; bin < bins; ++bin)
+            totals[bin] += std::size_t{counts[bin]} + counts[bins + bin];
+    std::size_t bin = bins, above = boundary.all.above;
+    while (bin > 0 && above + totals[bin - 1] < k) above += totals[--bin];
+    if (bin-- == 0) throw std::logic_error("fewer elements than were counted before");
     Boundary<Word> next = boundary;
-    next.all.at = 0;
-    for (auto& of_part : next.of_part) of_part.at = 0;
-    for (std::size_t bin = bins; bin-- > 0;) {
-        next.all.above += next.all.at;
-        next.all.at = 0;
-        for (unsigned part = 0; part < parts_; ++part) {
-            auto& of_part = next.of_part[part];
-            of_part.above += of_part.at;
-            of_part.at = std::size_t{counts_[part][bin]} + counts_[part][bins + bin];  // of both tables
-            next.all.at += of_part.at;
-        }
-        if (next.all.above + next.all.at < k) continue;
-        next.low = boundary.low + (bin << shift);
-        if (bin + 1 < bins) next.high = std::min(boundary.high, next.low + (std::uint64_t{1} << shift));
-        return next;
+    next.all = {above, totals[bin]};
+    for (unsigned part = 0; part < parts_; ++part) {
+        const std::uint32_t* const counts = counts_[part].data();
+        auto& of_part = next.of_part[part];
+        for (const std::uint32_t* table : {counts, counts + bins})
+            of_part.above = std::accumulate(table + bin + 1, table + bins, of_part.above);
+        of_part.at = std::size_t{counts[bin]} + counts[bins + bin];
     }
-    throw std::logic_error("fewer elements than were counted before");
+    next.low = boundary.low + (bin << shift);
+    if (bin + 1 < bins) next.high = std::min(boundary.high, next.low + (std::uint64_t{1} << shift));
+    return next;
 }
 
 // Writes all elements above the boundary, and as many as needed of those at it.

@@ -94,6 +94,7 @@ class Selector {
     };
 
     std::size_t select_all(const Draw& draw, const Destination<Word>& to);
+    Boundary<Word> boundary_of(std::size_t k);
     Word sampled_floor(std::size_t k) const;
     bool take_out(Word floor, std::size_t k);
     void take_out_part(unsigned part, Word floor, std::size_t room);

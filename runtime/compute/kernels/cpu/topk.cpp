@@ -69,25 +69,16 @@ class Accumulation {
     const Feedback& feedback_;
 };
 
-void write_as(DataType type, float value, std::byte* values, std::size_t i) {
-    with_type(type, [&]<DataType t>(TypeConstant<t>) {
-        using Stored = typename ElementOf<t>::Stored;
-        reinterpret_cast<Stored*>(values)[i] = static_cast<Stored>(value);
-    });
-}
-
 // Writes the values to send, and keeps the rest. Returns true if a selected value is not finite.
 bool settle(const float* selected, const std::uint32_t* indices, std::size_t count, const Feedback& feedback,
             Team& team, std::byte* values) {
     std::atomic<bool> non_finite{false};
     team.run([&](unsigned part) {
-        const std::size_t end = part_begin(count, 64, part + 1, team.parts());
-        for (std::size_t i = part_begin(count, 64, part, team.parts()); i < end; ++i) {
-            const Split parts = split(selected[i], feedback.sent_as);
-            if (any_non_finite(&selected[i], 1)) non_finite = true;
-            write_as(feedback.sent_as, parts.sent, values, i);
-            feedback.residual[indices[i]] = parts.left;
-        }
+        const std::size_t begin = part_begin(count, 64, part, team.parts()),
+                          n = part_begin(count, 64, part + 1, team.parts()) - begin;
+        if (any_non_finite(selected + begin, n)) non_finite = true;
+        split_all(selected + begin, n, feedback.sent_as, values + begin * element_size(feedback.sent_as),
+                  indices + begin, feedback.residual);
     });
     return non_finite;
 }
@@ -97,9 +88,9 @@ bool settle(const float* selected, const std::uint32_t* indices, std::size_t cou
 bool drop_non_finite(float* residual, std::size_t count, Team& team) {
     std::atomic<bool> found{false};
     team.run([&](unsigned part) {
-        const std::size_t end = part_begin(count, 64, part + 1, team.parts());
-        for (std::size_t i = part_begin(count, 64, part, team.parts()); i < end; ++i)
-            if (any_non_finite(&residual[i], 1)) residual[i] = 0, found = true;
+        const std::size_t begin = part_begin(count, 64, part, team.parts()),
+                          n = part_begin(count, 64, part + 1, team.parts()) - begin;
+        if (kernels::drop_non_finite(residual + begin, n)) found = true;
     });
     return found;
 }
