@@ -139,7 +139,8 @@ typedef enum hkt_op {
     HKT_BOR = 5,
     HKT_BXOR = 6,
     HKT_AVERAGE = 7,    /* the complete sum, divided once by the number of ranks; integers: rounded towards 0,
-                           and the sum wraps around before */
+                           and the sum wraps around before. By a schedule that selects, or sends values in a
+                           narrower format: the sum of inputs that were multiplied by 1 / ranks */
     HKT_PREMUL_SUM = 8, /* each rank's input is multiplied by its factor, then the products are added. Used
                            with names and hkt_op_supports only: collectives take operators that
                            hkt_premul_sum_create makes */

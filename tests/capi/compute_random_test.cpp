@@ -4,6 +4,7 @@
 #include <hocket.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -113,6 +114,7 @@ struct Schedule {
     std::string text;
     std::vector<std::string> states;
     std::vector<Action> actions;
+    bool has_multiples_alone = true;  // nothing is calculated but multiples of the inputs, and their largest
 };
 
 class Generator {
@@ -154,12 +156,14 @@ class Generator {
         if (choice == 0) {
             static const double numbers[] = {0.5, 1, 2, -1, 0, 0.25};
             const double number = numbers[below(6)];
+            made_.has_multiples_alone = false;
             std::string text = std::to_string(number);
             if (number < 0) text = "(" + text + ")";
             return {text, [=](const RankState&, std::size_t) { return number; }};
         }
         std::string name = choice <= 3 ? "x" : "w";
         if (choice == 5 && !made_.states.empty()) name = made_.states[below(made_.states.size())];
+        made_.has_multiples_alone &= name != "w";
         return {name, [=](const RankState& rank, std::size_t i) { return rank.buffers.at(name)[i]; }};
     }
 
@@ -187,6 +191,7 @@ class Generator {
                 return {"abs(" + a.text + ")",
                         [=](const RankState& rank, std::size_t i) { return std::fabs(a.value(rank, i)); }};
             case 6:
+                made_.has_multiples_alone = false;
                 return both("select(" + a.text + " > " + b.text + ", 2, " + b.text + ")",
                             [](double x, double y) { return x > y ? 2 : y; });
             default: {
@@ -213,6 +218,7 @@ class Generator {
     void computations(std::size_t most) {
         for (std::size_t i = below(most + 1); i-- > 0;) {
             if (below(5) == 0) {
+                made_.has_multiples_alone = false;
                 total();
             } else if (!made_.states.empty() && below(2) == 0) {
                 const std::string state = made_.states[below(made_.states.size())];
@@ -485,10 +491,38 @@ struct Sizes {
     std::size_t ranks() const { return inner * outer; }
 };
 
+// An operator, and the factor that it has for each rank's input: schedules that select, or send values in
+// narrower formats, average by multiplying inputs.
+struct Operator {
+    hkt_op op = HKT_SUM;
+    std::function<double(std::size_t rank)> factor = [](std::size_t) { return 1.0; };
+};
+
+bool adds_terms(const Schedule& schedule) {
+    return schedule.text.find("mstopk") != std::string::npos ||
+           schedule.text.find(" as ") != std::string::npos;
+}
+
+bool averages(const Schedule& schedule, const Sizes& sizes, unsigned number) {
+    return number % 4 != 0 && adds_terms(schedule) && schedule.has_multiples_alone &&
+           std::has_single_bit(sizes.ranks());
+}
+
+// `number` chooses. The factors are exact.
+Operator operator_for(hkt_comm* comm, std::size_t rank, const Schedule& schedule, const Sizes& sizes,
+                      unsigned number) {
+    if (averages(schedule, sizes, number))
+        return {HKT_AVERAGE, [n = sizes.ranks()](std::size_t) { return 1.0 / static_cast<double>(n); }};
+    if (number % 4 == 0 || !adds_terms(schedule)) return {};
+    Operator made{HKT_SUM, [](std::size_t of) { return of % 2 == 0 ? -0.5 : 2.0; }};
+    must(comm, hkt_premul_sum_create(made.factor(rank), comm, &made.op));
+    return made;
+}
+
 constexpr std::size_t starts = 3;
 
 // By start and rank: the contents of x in the end.
-std::vector<std::vector<Values>> meaning(const Schedule& schedule, const Sizes& sizes) {
+std::vector<std::vector<Values>> meaning(const Schedule& schedule, const Sizes& sizes, const Operator& op) {
     World world{sizes.count, sizes.inner, sizes.outer, 0, std::vector<RankState>(sizes.ranks())};
     std::vector<std::vector<Values>> results;
     for (; world.start < starts; ++world.start) {
@@ -496,7 +530,7 @@ std::vector<std::vector<Values>> meaning(const Schedule& schedule, const Sizes& 
             RankState& rank = world.ranks[r];
             Values x(sizes.count), w(sizes.count);
             for (std::size_t i = 0; i < sizes.count; ++i) {
-                x[i] = whole_input(r, world.start, i);
+                x[i] = op.factor(r) * whole_input(r, world.start, i);
                 w[i] = further(i);
             }
             rank.buffers["x"] = x;
@@ -512,22 +546,23 @@ std::vector<std::vector<Values>> meaning(const Schedule& schedule, const Sizes& 
 
 struct Coverage {
     int accepted = 0, refused = 0, with_state = 0, with_selection = 0, with_sums = 0, with_largest = 0,
-        packed = 0, largest = 0, kept = 0;
+        packed = 0, largest = 0, kept = 0, averaged = 0;
 };
 
 // On a rank: returns whether the schedule is accepted, and if so, checks that it does what its statements
 // say.
 bool run_one(hkt_comm* comm, std::size_t rank, const std::string& path, const Schedule& schedule,
-             const Sizes& sizes) {
+             const Sizes& sizes, unsigned number) {
+    const Operator op = operator_for(comm, rank, schedule, sizes, number);
     hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
     options.schedule = path.c_str();
     hkt_plan* plan = nullptr;
-    if (hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, HKT_SUM, &options, &plan) != HKT_SUCCESS)
+    if (hkt_plan_create(comm, HKT_ALL_REDUCE, HKT_FLOAT32, op.op, &options, &plan) != HKT_SUCCESS)
         return false;
     const std::unique_ptr<hkt_plan, void (*)(hkt_plan*)> owner(plan, hkt_plan_destroy);
     std::vector<std::vector<Values>> wanted;
     try {
-        wanted = meaning(schedule, sizes);
+        wanted = meaning(schedule, sizes, op);
     } catch (const Inexact&) {
         return true;
     }
@@ -588,7 +623,7 @@ TEST_CASE("random schedules that are accepted give what their statements say, on
                 const Sizes sizes{place.inner, place.outer, i % 7 == 0 ? std::size_t{3} : 40 + i % 5};
                 const bool is_accepted =
                     run_one(comm.get(), static_cast<std::size_t>(rank),
-                            folder.path() + "/" + std::to_string(i) + ".sched", all[i], sizes);
+                            folder.path() + "/" + std::to_string(i) + ".sched", all[i], sizes, i);
                 if (rank != 0) continue;
                 ++(is_accepted ? tally->accepted : tally->refused);
                 const auto has = [&](const char* word) {
@@ -601,6 +636,7 @@ TEST_CASE("random schedules that are accepted give what their statements say, on
                 tally->packed += has(" as ");
                 tally->largest += has(" as mstopk");
                 tally->kept += has("keeping");
+                tally->averaged += is_accepted && averages(all[i], sizes, i);
             }
         });
         INFO(place.hosts << " " << place.topology);
@@ -610,7 +646,8 @@ TEST_CASE("random schedules that are accepted give what their statements say, on
     INFO("accepted " << tally->accepted << ", refused " << tally->refused << ", with states "
                      << tally->with_state << ", with selections " << tally->with_selection << ", with sums "
                      << tally->with_sums << ", in narrower formats " << tally->packed << ", the largest "
-                     << tally->largest << ", keeping the rest " << tally->kept);
+                     << tally->largest << ", keeping the rest " << tally->kept << ", averaged "
+                     << tally->averaged);
     CHECK(tally->accepted > 60);
     CHECK(tally->refused > 60);
     CHECK(tally->with_state > 20);
@@ -620,4 +657,5 @@ TEST_CASE("random schedules that are accepted give what their statements say, on
     CHECK(tally->packed > 10);
     CHECK(tally->largest > 3);
     CHECK(tally->kept > 0);
+    if (is_long_form()) CHECK(tally->averaged > 0);  // few schedules have an average at all
 }

@@ -813,7 +813,7 @@ TEST_CASE("what a schedule that computes is given wrong is an error that says wh
     CHECK_THAT(refused(hkt_plan_create(comm.get(), HKT_ALL_REDUCE, HKT_FLOAT64, HKT_SUM, &options, &none)),
                Contains("not of float64"));
     CHECK_THAT(refused(hkt_plan_create(comm.get(), HKT_ALL_REDUCE, HKT_FLOAT32, HKT_MAX, &options, &none)),
-               Contains("its operator must be sum, not max"));
+               Contains("its operator must be sum, average or premul_sum, not max"));
     const std::size_t tensors[] = {4, 5};
     options.tensor_counts = tensors;
     options.tensors = 2;

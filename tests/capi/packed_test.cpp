@@ -140,8 +140,14 @@ class PackedGenerator {
 template <typename T>
 class Meaning {
   public:
-    Meaning(const PackedSchedule& schedule, const Topology& topology, std::size_t count)
-        : schedule_(schedule), topology_(topology), count_(count), states_(schedule.statements.size()) {
+    // factors: by rank, for its input.
+    Meaning(const PackedSchedule& schedule, const Topology& topology, std::size_t count,
+            std::vector<float> factors)
+        : schedule_(schedule),
+          topology_(topology),
+          count_(count),
+          factors_(std::move(factors)),
+          states_(schedule.statements.size()) {
         for (auto& state : states_)
             state.assign(static_cast<std::size_t>(topology.ranks()), std::vector<float>(count, 0.0f));
     }
@@ -152,7 +158,7 @@ class Meaning {
         for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
             std::vector<float>& x = x_.emplace_back();
             for (std::size_t i = 0; i < count_; ++i)
-                x.push_back(rounded<T>(scrambled_input(rank, number, i)));
+                x.push_back(rounded<T>(rounded<T>(scrambled_input(rank, number, i)) * factors_[rank]));
         }
         for (std::size_t s = 0; s < schedule_.statements.size(); ++s)
             run(schedule_.statements[s], states_[s]);
@@ -226,6 +232,7 @@ class Meaning {
     const PackedSchedule& schedule_;
     Topology topology_;
     std::size_t count_;
+    std::vector<float> factors_;
     std::vector<std::vector<std::vector<float>>> states_;  // by statement, rank and element
     std::vector<std::vector<float>> x_;
     std::vector<Part> parts_;
@@ -239,10 +246,21 @@ void check_packed(hkt_comm* comm, int rank, const std::string& path, const Packe
     hkt_plan_options options = HKT_PLAN_OPTIONS_INIT;
     options.schedule = path.c_str();
     options.executor = seed % 4 == 0 ? HKT_EXECUTOR_INTERPRETER : HKT_EXECUTOR_DEFAULT;
+    // Sums, averages, and sums of inputs that each rank multiplies by a factor of its own.
+    const auto ranks = static_cast<std::size_t>(topology.ranks());
+    hkt_op op = HKT_SUM;
+    std::vector<float> factors(ranks, 1.0f);
+    if (seed % 7 == 5) {
+        op = HKT_AVERAGE;
+        factors.assign(ranks, 1.0f / static_cast<float>(ranks));
+    } else if (seed % 7 == 6) {
+        for (std::size_t i = 0; i < ranks; ++i) factors[i] = 0.75f - static_cast<float>(i);
+        must(comm, hkt_premul_sum_create(factors[static_cast<std::size_t>(rank)], comm, &op));
+    }
     hkt_plan* made = nullptr;
-    must(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, type, HKT_SUM, &options, &made));
+    must(comm, hkt_plan_create(comm, HKT_ALL_REDUCE, type, op, &options, &made));
     const std::unique_ptr<hkt_plan, void (*)(hkt_plan*)> plan(made, hkt_plan_destroy);
-    Meaning<T> meaning(schedule, topology, count);
+    Meaning<T> meaning(schedule, topology, count, factors);
     for (std::size_t start = 0; start < 3; ++start) {
         const std::vector<float> wanted = meaning.start(start)[static_cast<std::size_t>(rank)];
         std::vector<T> x, y(count);
@@ -397,7 +415,7 @@ TEST_CASE("a plan whose operator or type has no narrower formats is refused") {
         expect_text(
             refusal(HKT_FLOAT32, HKT_MAX),
             "schedule quantised(int8) adds up values in a narrower format, so its operator must be sum");
-        expect_text(refusal(HKT_FLOAT32, HKT_AVERAGE), "must be sum, not average");
+        expect_text(refusal(HKT_FLOAT32, HKT_PRODUCT), "average or premul_sum, not product");
         expect_text(refusal(HKT_FLOAT64, HKT_SUM), "float32, float16 and bfloat16, not of float64");
         expect_text(refusal(HKT_INT32, HKT_SUM), "not with int32");
     });

@@ -41,6 +41,58 @@ bool adds_packed(const dsl::RankProgram& program, const dsl::Computation& comput
     return !computation.sparse.empty() && program.extra_at(computation.sparse[0].buffer).buffer.format;
 }
 
+// Returns true if the formula's value is multiplied by a positive number when the ranks' inputs are.
+// is_given: by element operand, true for those that no input has come into.
+bool is_homogeneous(const dsl::Formula& formula, const std::vector<bool>& is_given) {
+    using Op = dsl::Formula::Op;
+    enum class Value { number, zero, multiple, other };
+    std::vector<Value> stack;
+    for (const dsl::Formula::Item& item : formula.items) {
+        const std::size_t n = dsl::operands_of(item.op);
+        const Value a = n >= 2   ? stack[stack.size() - n]
+                        : n == 1 ? stack.back()
+                                 : Value::other,
+                    b = n >= 2 ? stack[stack.size() - n + 1] : Value::other;
+        const auto is_fixed = [](Value value) { return value == Value::number || value == Value::zero; };
+        Value result = Value::other;
+        if (item.op == Op::number)
+            result = item.number == 0 ? Value::zero : Value::number;
+        else if (item.op == Op::parameter)
+            result = Value::number;
+        else if (item.op == Op::element)
+            result = is_given[item.index] ? Value::number : Value::multiple;
+        else if (item.op == Op::scalar)
+            result = Value::multiple;  // of formulas that are homogeneous themselves
+        else if (n == 1 && item.op != Op::square_root && item.op != Op::logical_not)
+            result = a;
+        else if (n == 2 && is_fixed(a) && is_fixed(b))
+            result = Value::number;
+        else if (item.op == Op::multiply || item.op == Op::divide)
+            result = a == Value::multiple && is_fixed(b)                              ? Value::multiple
+                     : is_fixed(a) && b == Value::multiple && item.op == Op::multiply ? Value::multiple
+                                                                                      : Value::other;
+        else if (item.op == Op::add || item.op == Op::subtract || item.op == Op::minimum ||
+                 item.op == Op::maximum)
+            result = (a == Value::multiple || a == Value::zero) && (b == Value::multiple || b == Value::zero)
+                         ? Value::multiple
+                         : Value::other;
+        stack.resize(stack.size() - n);
+        stack.push_back(result);
+    }
+    return stack.back() == Value::multiple || stack.back() == Value::zero;
+}
+
+bool is_homogeneous(const dsl::RankProgram& program) {
+    return std::all_of(
+        program.computations.begin(), program.computations.end(), [&](const auto& computation) {
+            std::vector<bool> is_given;
+            for (const std::int64_t buffer : computation.elements)
+                is_given.push_back(buffer >= dsl::first_extra &&
+                                   program.extra_at(buffer).buffer.kind == dsl::ExtraBuffer::Kind::given);
+            return is_homogeneous(computation.formula, is_given);
+        });
+}
+
 // Larger than any number of elements.
 constexpr std::uint64_t all_at_once = std::numeric_limits<std::uint64_t>::max();
 
@@ -50,6 +102,10 @@ const dsl::Formula& the_element() {
 }
 
 }  // namespace
+
+bool Computer::adds_up_terms(const dsl::RankProgram& program) {
+    return selects(program) || packs(program);
+}
 
 void Computer::check(const dsl::RankProgram& program, DataType type, const Reduction& op) {
     if (row_of(type).kind != kind::floating)
@@ -66,13 +122,16 @@ void Computer::check(const dsl::RankProgram& program, DataType type, const Reduc
             "schedule {} sends values in a narrower format, which it can of float32, float16 and bfloat16, "
             "not of {}",
             program.schedule, name_of(type)));
-    if (packs(program) && contract_of(program.collective).combines() && op != Reduction(ReduceOp::sum))
+    if (adds_up_terms(program) && contract_of(program.collective).combines() && !op.is_sum())
         refuse_arguments(fmt::format(
-            "schedule {} adds up values in a narrower format, so its operator must be sum, not {}",
-            program.schedule, op.name()));
-    if (selects(program) && contract_of(program.collective).combines() && op != Reduction(ReduceOp::sum))
-        refuse_arguments(fmt::format("schedule {} adds up selections, so its operator must be sum, not {}",
-                                     program.schedule, op.name()));
+            "schedule {} adds up {}, so its operator must be sum, average or premul_sum, not {}",
+            program.schedule, packs(program) ? "values in a narrower format" : "selections", op.name()));
+    if (adds_up_terms(program) && op.divisor(2) != 1 && !is_homogeneous(program))
+        refuse_arguments(
+            fmt::format("schedule {} calculates more than multiples of x, and adds up {}, so it has no "
+                        "average: take sum, "
+                        "and divide in the schedule, by ranks",
+                        program.schedule, packs(program) ? "values in a narrower format" : "selections"));
     if (program.computes_on_parts && !op.is_sum())
         refuse_arguments(fmt::format(
             "schedule {} computes before all contributions are combined, so its operator must be a "

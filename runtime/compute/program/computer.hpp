@@ -33,6 +33,9 @@ class Computer {
     Computer(const dsl::RankProgram& program, DataType type, const Reduction& op,
              const ComputeOptions& options);
     Computer(const Computer&) = delete;
+    // Returns true if the program adds up selections or values in a narrower format. It divides no sums: an
+    // average is the sum of inputs that were multiplied by 1 / ranks.
+    static bool adds_up_terms(const dsl::RankProgram& program);
     // Throws like the constructor.
     static void check(const dsl::RankProgram& program, DataType type, const Reduction& op);
 

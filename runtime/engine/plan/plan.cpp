@@ -70,7 +70,8 @@ Plan::Plan(dsl::RankProgram program, DataType type, compute::Reduction op, Execu
       input_(program_.input()),
       output_(program_.output()),
       reduces_(contract_of(program_.collective).combines()),
-      multiplies_(reduces_ && op_.multiplies()),
+      multiplies_by_share_(reduces_ && op_.divisor(2) != 1 && compute::Computer::adds_up_terms(program_)),
+      multiplies_(reduces_ && (op_.multiplies() || multiplies_by_share_)),
       element_(element_size(type)),
       parts_(contract_of(program_.collective).is_by_rank() && !use.is_uneven
                  ? static_cast<std::uint64_t>(program_.ranks)
@@ -78,7 +79,8 @@ Plan::Plan(dsl::RankProgram program, DataType type, compute::Reduction op, Execu
       most_elements_(most_bytes_of_x / element_size(type) / parts_),
       use_(std::move(use)),
       label_(std::make_shared<const record::Label>(label_of(program_, type, op_, use_))),
-      executor_(Executor::create(kind, program_, type, op_)) {
+      executor_(Executor::create(kind, program_, type,
+                                 multiplies_by_share_ ? compute::Reduction(ReduceOp::premul_sum) : op_)) {
     if (!program_.computes()) return;
     if (use_.is_uneven)
         throw Error(

@@ -112,6 +112,8 @@ class Plan {
     // Returns true if each rank's input is multiplied by the rank's factor before it is combined. The
     // products go to a copy, which the program reads in place of the input.
     bool multiplies() const { return multiplies_; }
+    // Returns that factor. given: the start's, which is 1 unless the operator is premul_sum.
+    double factor(double given) const { return multiplies_by_share_ ? 1.0 / program_.ranks : given; }
     // Returns true if operations cannot read the caller's input: it is multiplied, or it lies in the memory
     // of the output although both have different positions, so that it must be copied before anything is
     // written. layout: of all of x.
@@ -161,7 +163,9 @@ class Plan {
     DataType type_;
     compute::Reduction op_;
     dsl::Share input_, output_;
-    bool reduces_, multiplies_;
+    bool reduces_;
+    bool multiplies_by_share_;  // op_ is an average, which is made of the inputs (Computer::adds_up_terms)
+    bool multiplies_;
     std::uint64_t element_, parts_, most_elements_;  // elements of x for a count of 1; the largest count
     PlanUse use_;
     std::shared_ptr<const record::Label> label_;

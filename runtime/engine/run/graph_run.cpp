@@ -89,7 +89,7 @@ void GraphRun::begin(const Start& start, std::uint64_t tile, LocalPeers* local_p
     direct_ = static_cast<DirectStart*>(start.direct);  // kernels have a run of their own
     send_ = start.send;
     recv_ = start.recv;
-    factor_ = start.factor;
+    factor_ = plan_->factor(start.factor);
     pieces_.reset();
     if (binding_->layout.is_by_pair()) pieces_.emplace(*plan_, *binding_);
     if (pieces_ && plan_->program().buffers == 1) pieces_->skip_to_lone_piece(send_, recv_);

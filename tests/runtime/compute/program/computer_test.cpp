@@ -57,8 +57,24 @@ TEST_CASE("schedules compute with floating-point numbers, and select among those
         CHECK((refusal(scales, type, ReduceOp::sum) == "") == is_floating);
         CHECK((refusal(selects, type, ReduceOp::sum) == "") == (is_floating && type != DataType::float64));
     }
-    CHECK_THAT(refusal(selects, DataType::float32, ReduceOp::average),
-               Contains("adds up selections, so its operator must be sum, not average"));
+    CHECK_THAT(refusal(selects, DataType::float32, ReduceOp::max),
+               Contains("adds up selections, so its operator must be sum, average or premul_sum, not max"));
+    // An average of selections multiplies inputs, so it must be the same as multiplying results.
+    CHECK(refusal(selects, DataType::float32, ReduceOp::average) == "");
+    for (const char* const first :
+         {"x = 0.5 * x", "x = -abs(x)", "x = max(x, 0)", "x = x * w", "x = x / w"}) {
+        INFO(first);
+        const std::string rest = " let s = mstopk(x, 0.5) all_gather s over world x = sum(s)";
+        CHECK(refusal(program_of(first + rest), DataType::float32, ReduceOp::average) == "");
+    }
+    for (const char* const first : {"x = x + w", "x = x + 1", "x = x * x", "x = sqrt(x)", "x = max(x, 1)",
+                                    "x = select(x > 1, 1, x)", "x = w / x"}) {
+        INFO(first);
+        const std::string rest = " let s = mstopk(x, 0.5) all_gather s over world x = sum(s)";
+        CHECK_THAT(refusal(program_of(first + rest), DataType::float32, ReduceOp::average),
+                   Contains("calculates more than multiples of x") && Contains("divide in the schedule"));
+        CHECK(refusal(program_of(first + rest), DataType::float32, ReduceOp::premul_sum) == "");
+    }
     constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
     CHECK_THAT(refusal(scales, DataType::float32, ReduceOp::sum, {{most, 1}, 1}),
                Contains("the tensors have more than 2^64 elements"));
