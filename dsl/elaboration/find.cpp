@@ -99,6 +99,13 @@ NotFoundError no_schedule(const Library& library, const std::string& name,
         did_you_mean(name, {all.begin(), all.end()}), fmt::join(all, ", "), library.where_looked()));
 }
 
+// The reference's arguments may name what the definition's file imports.
+template <typename Definition>
+Runnable named_by(Library& library, const Library::Reference& reference, const Definition& definition) {
+    if (reference.call.span.file) library.read_in(*reference.call.span.file, definition.name.span);
+    return runnable_of(definition, reference.call);
+}
+
 void check_ranks(const Topology& topology, Rank ranks) {
     if (ranks > 0 && topology.ranks() != ranks)
         throw DiagnosticError(
@@ -190,12 +197,12 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
     const Library::Reference reference = library.resolve(text);
     if (reference.file && reference.call.text.empty()) {
         if (const auto* schedule = only_one(reference.file->schedules, collective))
-            return runnable_of(*schedule, reference.call);
+            return named_by(library, reference, *schedule);
         // In a file with several schedules, an algorithm is only a part of them.
         const std::string schedules = names_for(reference.file->schedules, collective);
         const auto* algorithm =
             schedules.empty() ? only_one(reference.file->algorithms, collective) : nullptr;
-        if (algorithm) return runnable_of(*algorithm, reference.call);
+        if (algorithm) return named_by(library, reference, *algorithm);
         const std::string all =
             schedules.empty() ? names_for(reference.file->algorithms, collective) : schedules;
         if (all.empty())
@@ -207,11 +214,11 @@ Runnable find_runnable(Library& library, const std::string& text, Collective col
     }
     const auto* schedule = reference.file ? named(reference.file->schedules, reference.call.text, collective)
                                           : library.find_schedule(reference.call.text, collective);
-    if (schedule) return runnable_of(*schedule, reference.call);
+    if (schedule) return named_by(library, reference, *schedule);
     const auto* algorithm = reference.file
                                 ? named(reference.file->algorithms, reference.call.text, collective)
                                 : library.find_algorithm(reference.call.text, collective);
-    if (algorithm) return runnable_of(*algorithm, reference.call);
+    if (algorithm) return named_by(library, reference, *algorithm);
     if (reference.file)
         throw NotFoundError(fmt::format("{} defines no '{}' for {}", reference.path, reference.call.text,
                                         name_of(collective)));

@@ -179,11 +179,16 @@ const ast::File& Library::add(const std::string& path, std::string text, std::op
     }
 }
 
+const ScheduleFile* Library::file_at(Span where) const {
+    const auto place = places_.find(where.file);
+    return known_.of(place == places_.end() ? where.file : place->second);
+}
+
 template <typename Definition, typename Matches>
 const Definition* Library::find(std::vector<Definition> ast::File::*member, const std::string& name,
                                 const Matches& matches, Span where) const {
     const Definition* found = nullptr;
-    if (const ScheduleFile* own = known_.of(where.file)) {
+    if (const ScheduleFile* own = file_at(where)) {
         if ((found = first_of(own->tree.*member, matches))) return found;
         for (const ScheduleFile* import : own->imports) {
             const Definition* other = first_of(import->tree.*member, matches);
@@ -313,7 +318,7 @@ std::vector<const ast::Algorithm*> Library::algorithms_at(Span where, Collective
         for (const ast::Algorithm& one : algorithms)
             if (one.collective == collective) found.try_emplace(one.name.text, &one);
     };
-    if (const ScheduleFile* own = known_.of(where.file)) {
+    if (const ScheduleFile* own = file_at(where)) {
         add(own->tree.algorithms);
         for (const ScheduleFile* import : own->imports) add(import->tree.algorithms);
     }

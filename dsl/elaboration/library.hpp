@@ -80,8 +80,13 @@ class Library {
         ast::Expression call;  // its text is empty if the reference names only a file
     };
     Reference resolve(const std::string& text);
+    // The names in a text that is part of no file, as the arguments of "my.sched:mine(ring)", mean what they
+    // mean at the place from now on. Both must outlive the library.
+    void read_in(const SourceFile& text, Span place) { places_[&text] = place.file; }
 
   private:
+    // Returns the file whose definitions come first at the place, or null.
+    const ScheduleFile* file_at(Span where) const;
     const ast::File& add(const std::string& path, std::string text, std::optional<FileState> state);
     template <typename Definition, typename Matches>
     const Definition* find(std::vector<Definition> ast::File::*member, const std::string& name,
@@ -99,6 +104,7 @@ class Library {
     std::vector<const ScheduleFile*> watched_;        // read by load(), or since then by way of imports
     std::map<std::string, const ast::File*> loaded_;  // by path
     std::map<std::string, SourceFile> references_;    // by the requested text: spans point into it
+    std::map<const SourceFile*, const SourceFile*> places_;  // of texts that read_in() was told of
     std::vector<std::string> search_path_, missing_, passed_over_;
 };
 

@@ -155,8 +155,10 @@ class Checker {
             for (const ast::TopologyDefinition& topology : file.topologies)
                 topologies.push_back(path + ":" + topology.name.text);
         for (const ast::Schedule& schedule : file.schedules)
-            for (const auto& call : calls.of(schedule.name.text, schedule.parameters))
+            for (const auto& call : calls.of(schedule.name.text, schedule.parameters)) {
+                if (call.span.file) library.read_in(*call.span.file, schedule.name.span);
                 check(path, schedule, call, topologies, library);
+            }
         for (const ast::TopologyDefinition& topology : file.topologies)
             for (const auto& call : calls.of(topology.name.text, topology.parameters))
                 check(path, topology, call, library);

@@ -149,6 +149,23 @@ TEST_CASE("an import that cannot be read is an error at its place, with the reas
     }
 }
 
+TEST_CASE("arguments from outside name what the schedule's file imports") {
+    const test::TemporaryFolder folder;
+    folder.write("spread.sched", all_at_once);
+    folder.write("mine.sched", import("spread.sched") +
+                                   "schedule mine all_reduce(x; inner = ring) {\n"
+                                   "    reduce_scatter x over world\n"
+                                   "    all_gather x over world using inner\n"
+                                   "}\n");
+    CHECK(error_in(folder, "mine.sched:mine(spread)").empty());
+    CHECK_THAT(error_in(folder, "mine.sched:mine(sprad)"), Contains("(did you mean 'spread'?)"));
+    dsl::CheckOptions options;
+    options.files = {folder.path() + "/mine.sched"};
+    options.search_path = {HOCKET_SCHEDULES_DIR};
+    options.with = {{"inner", {"spread", "ring"}}};
+    CHECK(dsl::check_files(options, {[](const auto&) {}, [](const auto&) {}}).wrong == 0);
+}
+
 TEST_CASE("collectives are imported, with the algorithms of other files for them") {
     const test::TemporaryFolder folder;
     folder.write("turn.sched",
