@@ -76,9 +76,11 @@ std::vector<const ast::Expression*> arguments_of(const std::string& name,
                                                  const std::vector<const ast::Parameter*>& parameters,
                                                  const ast::Expression& call) {
     if (call.args.size() > parameters.size())
-        throw DiagnosticError(call.span,
-                              fmt::format("{} takes at most {} argument{}, not {}", name, parameters.size(),
-                                          parameters.size() == 1 ? "" : "s", call.args.size()));
+        throw DiagnosticError(
+            call.span, parameters.empty()
+                           ? fmt::format("{} takes no arguments", name)
+                           : fmt::format("{} takes at most {} argument{}, not {}", name, parameters.size(),
+                                         parameters.size() == 1 ? "" : "s", call.args.size()));
     std::vector<const ast::Expression*> given(parameters.size(), nullptr);
     bool has_labels = false;
     for (std::size_t i = 0; i < call.args.size(); ++i) {

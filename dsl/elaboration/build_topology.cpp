@@ -8,6 +8,7 @@
 #include <map>
 #include <string_view>
 
+#include "dsl/base/closest.hpp"
 #include "dsl/base/diagnostic.hpp"
 #include "dsl/elaboration/bind.hpp"
 #include "dsl/elaboration/value.hpp"
@@ -65,7 +66,8 @@ class TopologyBuilder {
             for (const ast::Property& property : level ? level->properties : std::vector<ast::Property>())
                 if (property.kind == ast::Property::Kind::shared_by && !is_taken(property.text))
                     throw DiagnosticError(property.span,
-                                          fmt::format("there is no level '{}'", property.text));
+                                          fmt::format("there is no level '{}'{}", property.text,
+                                                      did_you_mean(property.text, level_names())));
         }
     }
 
@@ -89,7 +91,19 @@ class TopologyBuilder {
                 fmt::format("a level of {} ranks: a level has at least 1, a topology at most {}", size,
                             most_ranks));
         level.size = static_cast<Rank>(size);
-        for (const ast::Property& property : definition.properties) apply(property, level);
+        for (std::size_t i = 0; i < definition.properties.size(); ++i) {
+            const ast::Property& property = definition.properties[i];
+            for (std::size_t before = 0; before < i; ++before)
+                if (definition.properties[before].kind == property.kind)
+                    throw DiagnosticError(Diagnostic{property.span,
+                                                     "this property of the level is given twice",
+                                                     {{definition.properties[before].span, "here first"}},
+                                                     "leave one of them out"});
+            if (property.kind == ast::Property::Kind::shared_by && property.text == definition.name.text)
+                throw DiagnosticError(property.span, "a level's links are not shared by the level itself",
+                                      "name a level that stands before it, or leave this out");
+            apply(property, level);
+        }
         if (topology_.levels.size() == most_levels)
             throw DiagnosticError(definition.name.span,
                                   fmt::format("a topology of more than {} levels", most_levels));
@@ -97,6 +111,12 @@ class TopologyBuilder {
         for (std::size_t number = topology_.levels.size(); is_taken(level.name); ++number)
             level.name = definition.name.text + std::to_string(number);
         topology_.levels.push_back(std::move(level));
+    }
+
+    std::vector<std::string> level_names() const {
+        std::vector<std::string> names;
+        for (const Level& level : topology_.levels) names.push_back(level.name);
+        return names;
     }
 
     bool is_taken(const std::string& name) const {

@@ -19,9 +19,10 @@ Chunks chunks_of(const ast::Expression& region, const Evaluator& evaluator, Rank
     const Value buffer = evaluator.evaluate(base);
     const auto* reference = std::get_if<ViewRef>(&buffer);
     if (!reference)
-        throw DiagnosticError(base.span,
-                              fmt::format("expected a buffer here, but this is {}", kind_of(buffer)),
-                              "write x, x[chunk], x[first ..< end] or x[block(i, n)]");
+        throw DiagnosticError(
+            base.span, fmt::format("expected a buffer here, but this is {}", kind_of(buffer)),
+            "write x, x[chunk], x[first ..< end] or x[block(i, n)]; a part has a name first: "
+            "let y = x.part(0 of 2)");
     const ViewId view = reference->view;
     if (&base == &region) return {view, 0, size};
     if (region.kind == Kind::slice) {

@@ -4,6 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <typeinfo>
+#include <utility>
 
 #include "dsl/base/closest.hpp"
 #include "dsl/base/diagnostic.hpp"
@@ -14,6 +17,26 @@
 
 namespace hocket::dsl {
 namespace {
+
+// The statements that scattered and gathered buffers last, for errors.
+struct Moves {
+    struct Move {
+        Span span;
+        bool scatters;
+        std::string name;  // of the buffer
+    };
+    std::map<ViewId, Move> last;
+
+    // Returns a note about the buffer's last move, or of another buffer that is scattered.
+    std::vector<Note> notes(ViewId view) const {
+        if (const auto own = last.find(view); own != last.end())
+            return {{own->second.span,
+                     own->second.scatters ? "scattered here already" : "gathered here already"}};
+        for (const auto& [other, move] : last)
+            if (move.scatters) return {{move.span, fmt::format("{} is scattered, by this", move.name)}};
+        return {};
+    }
+};
 
 class Elaborator {
   public:
@@ -52,6 +75,7 @@ class Elaborator {
     Views views_;
     Transfers transfers_;
     Computations computations_;
+    Moves moves_;
     std::uint32_t blocks_ = 0;
 };
 
@@ -74,8 +98,9 @@ void check_root(Collective collective, bool has_root, Span header) {
 
 // Checks the composition's buffer, and its `from` or `to`.
 void check_composition(const ast::Compose& compose, View::Division division, const std::string& over,
-                       Span span) {
+                       Span span, const std::vector<Note>& notes) {
     const Contract contract = contract_of(compose.collective);
+    const std::string& name = compose.region.text;
     using Division = View::Division;
     if (contract.own && (contract.is_by_rank() || contract.has_root()))
         throw DiagnosticError(span,
@@ -84,24 +109,47 @@ void check_composition(const ast::Compose& compose, View::Division division, con
                               "only collectives of files without a root and without chunks can be composed: "
                               "write its transfers here, or an algorithm over all ranks");
     if (contract.gathers() && division != Division::scattered)
-        throw DiagnosticError(
-            span, fmt::format("the buffer is not scattered over {}: there is nothing to gather", over),
-            "reduce_scatter it over the same levels first");
+        throw DiagnosticError(Diagnostic{
+            span, fmt::format("{} is not scattered over {}: there is nothing to gather", name, over), notes,
+            notes.empty() ? fmt::format("reduce_scatter {} over the same levels first", name)
+                          : "gather what is scattered, once, and over the same levels"});
     if (!contract.gathers() && (division == Division::scattered || division == Division::mixed))
-        throw DiagnosticError(
-            span, fmt::format("the buffer is scattered over {}: its ranks hold different parts of it", over),
-            "all_gather it over the same levels first");
+        throw DiagnosticError(Diagnostic{
+            span, fmt::format("{} is scattered over {}: its ranks hold different parts of it", name, over),
+            notes,
+            fmt::format(
+                "all_gather {} over the same levels first, or take other levels, over which it is not "
+                "scattered",
+                name)});
     const auto check_word = [&](const std::optional<ast::Expression>& given, bool is_wanted,
                                 const char* word) {
         if (given.has_value() == is_wanted) return;
         if (given)
-            throw DiagnosticError(given->span,
-                                  fmt::format("{} has no root that its data come {}", contract.name, word));
+            throw DiagnosticError(
+                given->span, fmt::format("{} has no root that its data come {}", contract.name, word),
+                contract.has_root()
+                    ? fmt::format("write: {} {} over {} {} root", contract.name, name,
+                                  compose.group.span.text(), contract.spreads() ? "from" : "to")
+                    : "leave it out");
         throw DiagnosticError(span, fmt::format("{} needs its root", contract.name),
-                              fmt::format("write: {} x over l {} root", contract.name, word));
+                              fmt::format("write: {} {} over {} {} root", contract.name, name,
+                                          compose.group.span.text(), word));
     };
     check_word(compose.from, contract.spreads(), "from");
     check_word(compose.to, contract.concentrates(), "to");
+}
+
+// Adds the schedule's statement to errors that its algorithm's file has.
+template <typename Call>
+void with_statement(Span statement, Call call) {
+    try {
+        call();
+    } catch (const DiagnosticError& error) {
+        if (typeid(error) != typeid(DiagnosticError) || error.diagnostic().span.file == statement.file) throw;
+        Diagnostic diagnostic = error.diagnostic();
+        diagnostic.notes.push_back({statement, "in the algorithm that this runs"});
+        throw DiagnosticError(std::move(diagnostic));
+    }
 }
 
 void Elaborator::check_header(const ast::Schedule& schedule) const {
@@ -197,8 +245,10 @@ bool Elaborator::compute(const ast::Statement& statement, Scope& scope, const Ar
     if (!can_compute) return false;
     if (let) return !arena && computations_.let(*let, statement.span, scope);
     if (arena)
-        throw DiagnosticError(statement.span, "an algorithm consists of transfers",
-                              "compute in a schedule, outside of its transfers");
+        throw DiagnosticError(
+            statement.span, "an algorithm consists of transfers",
+            "buffers are computed in a schedule, outside of its transfers; a name keeps its "
+            "value, and another one is made by: let m = n + 1");
     if (const auto* assign = std::get_if<ast::Assign>(&node))
         computations_.assign(*assign, statement.span, scope);
     else if (const auto* state = std::get_if<ast::State>(&node))
@@ -280,7 +330,9 @@ Runnable Elaborator::algorithm_for(const ast::Compose& compose, const Group& gro
     const ast::Expression& named = *compose.algorithm;
     using Kind = ast::Expression::Kind;
     if (named.kind != Kind::name && named.kind != Kind::call)
-        throw DiagnosticError(named.span, "expected an algorithm's name");
+        throw DiagnosticError(
+            named.span, "expected an algorithm's name",
+            "choose it before: let a = if i == 0 then ring else direct, and then `using a`");
     ast::Expression call = named;
     if (const Value* value = scope.find(named.text)) {
         const auto* symbol = std::get_if<Symbol>(value);
@@ -321,21 +373,26 @@ void Elaborator::compose(const ast::Compose& compose, Span span, Scope& scope) {
     View& view = views_[reference->view];
     const Group group = evaluate.group(compose.group);
     const std::string over = name_of(topology_, group);
-    check_composition(compose, view.division(group), over, span);
+    check_composition(compose, view.division(group), over, span, moves_.notes(reference->view));
     const Contract contract = contract_of(compose.collective);
     const auto& named_root = compose.from ? compose.from : compose.to;
     const Rank root = named_root ? static_cast<Rank>(wrap(evaluate.integer(*named_root), graph_.ranks)) : 0;
     if (options_.symmetry && !view.is_everywhere())
         throw AsymmetryError(span, "only some of them hold the data here");
+    if (contract.scatters() || contract.gathers())
+        moves_.last.insert_or_assign(reference->view,
+                                     Moves::Move{span, contract.scatters(), compose.region.text});
     if (compose.format) return compose_packed(compose, reference->view, group, span, scope);
     view.divide(topology_, group, span);
     // Only groups that hold the data take part.
     std::vector<Rank> taking_part;
     for (const Rank rank : anchors(group))
         if (view.is_in(topology_, group, rank)) taking_part.push_back(rank);
-    if (group.size > 1)
-        run_algorithm(algorithm_for(compose, group, scope, span), group, reference->view, root, taking_part,
-                      span);
+    if (group.size > 1) {
+        const Runnable algorithm = algorithm_for(compose, group, scope, span);
+        with_statement(span,
+                       [&] { run_algorithm(algorithm, group, reference->view, root, taking_part, span); });
+    }
     if (contract.scatters())
         view.scatter(group);
     else

@@ -93,10 +93,18 @@ NotFoundError no_schedule(const Library& library, const std::string& name,
         for (const auto* schedule : library.schedules(collective)) all.insert(schedule->name.text);
         for (const auto* algorithm : library.algorithms(collective)) all.insert(algorithm->name.text);
     }
+    const std::string meant = did_you_mean(name, {all.begin(), all.end()});
     return NotFoundError(fmt::format(
-        "there is no schedule '{}'{}{}; there are: {}; {}", name,
-        collectives.size() == 1 ? fmt::format(" for {}", name_of(collectives[0])) : "",
-        did_you_mean(name, {all.begin(), all.end()}), fmt::join(all, ", "), library.where_looked()));
+        "there is no schedule '{}'{}{}{}; {}", name,
+        collectives.size() == 1 ? fmt::format(" for {}", name_of(collectives[0])) : "", meant,
+        meant.empty() ? fmt::format("; there are: {}", fmt::join(all, ", ")) : "", library.where_looked()));
+}
+
+NotFoundError no_topology(const Library& library, const std::string& text, const std::string& name) {
+    const std::vector<std::string> all = library.topology_names();
+    return NotFoundError(
+        fmt::format("there is no topology '{}'{}; there are grids, as 2x3, and these names: {}; {}", text,
+                    did_you_mean(name, all), fmt::join(all, ", "), library.where_looked()));
 }
 
 // The reference's arguments may name what the definition's file imports.
@@ -135,8 +143,7 @@ Topology find_topology(Library& library, const std::string& text, Rank ranks) {
                 throw NotFoundError(
                     fmt::format("{} defines no topology '{}'", reference.path, reference.call.text));
         }
-        if (!definition)
-            throw NotFoundError(fmt::format("there is no topology '{}'; {}", text, library.where_looked()));
+        if (!definition) throw no_topology(library, text, reference.call.text);
         topology = build_topology(*definition, reference.call);
     }
     check_ranks(topology, ranks);

@@ -124,7 +124,8 @@ class FormulaBuilder {
                 return add(chosen(expression, evaluator_));
             default:
                 throw DiagnosticError(expression.span, "this cannot be calculated for each element",
-                                      "a computation is made of buffers, numbers, parameters and functions");
+                                      "a computation is made of buffers, numbers, parameters and functions; "
+                                      "`ranks` is the number of ranks");
         }
     }
 
@@ -196,8 +197,10 @@ class FormulaBuilder {
             throw DiagnosticError(
                 expression.span,
                 fmt::format("{} is a selection, not a value for each element", expression.text),
-                fmt::format("dense({0}) or sum({0}) can be added to an expression or subtracted from it",
-                            expression.text));
+                fmt::format(
+                    "dense({0}) or sum({0}) can be added to an expression or subtracted from it, and e "
+                    "= cleared(e, {0}) clears what was selected",
+                    expression.text));
         if (kind == ExtraBuffer::Kind::sums)
             throw DiagnosticError(
                 expression.span, fmt::format("{} holds parts of numbers, not one", expression.text),

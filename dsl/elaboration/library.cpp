@@ -287,6 +287,10 @@ std::vector<std::string> Library::update_names() const {
     return names_of(files_, &ast::File::updates);
 }
 
+std::vector<std::string> Library::topology_names() const {
+    return names_of(files_, &ast::File::topologies);
+}
+
 std::vector<const ast::Algorithm*> Library::algorithms(Collective collective, Which which) const {
     return distinct(&ast::File::algorithms, collective, which);
 }

@@ -52,6 +52,7 @@ class Library {
     // Return sorted names, each once.
     std::vector<std::string> operator_names() const;
     std::vector<std::string> update_names() const;
+    std::vector<std::string> topology_names() const;
 
     // Returns the imports of which the file uses no definition.
     std::vector<ast::Import> unused_imports(const ast::File& file) const;

@@ -115,8 +115,8 @@ void Transfers::check_alike(const ast::Transfer& transfer, std::uint32_t region,
     };
     const std::vector<Piece> pieces = pieces_of(from, to);
     if (pieces.back().from.end != from.back().end || pieces.back().to.end != to.back().end)
-        refuse(fmt::format("{} of x cannot come to {} of it", text_of(from), text_of(to)),
-               "name as many chunks on both sides");
+        refuse("these are not as many elements as are sent",
+               "name as many chunks on both sides, of buffers that are divided alike");
     const bool is_by_rank = contract_of(graph_.collective).is_by_rank();
     const Rank alike = is_by_rank ? graph_.ranks : 1;
     for (const Piece& piece : pieces)
@@ -168,6 +168,13 @@ class EachRunner {
     }
 
   private:
+    static std::string hint_for_other(const ast::Statement& statement) {
+        if (std::holds_alternative<ast::Assign>(statement.node))
+            return "every rank computes: leave the `each` out";
+        if (std::holds_alternative<ast::Compose>(statement.node))
+            return "a collective runs on all groups at once: leave the `each` out, or write `for`";
+        return "put the `for` around the `each`, or add a variable to the `each`";
+    }
     static void refuse_others(const std::vector<ast::Statement>& body) {
         for (const ast::Statement& statement : body) {
             if (const auto* choice = std::get_if<ast::If>(&statement.node)) {
@@ -176,7 +183,7 @@ class EachRunner {
             } else if (!std::holds_alternative<ast::Transfer>(statement.node) &&
                        !std::holds_alternative<ast::Let>(statement.node)) {
                 throw DiagnosticError(statement.span, "`each` may contain only transfers, `let` and `if`",
-                                      "put the `for` around the `each`, or add a variable to the `each`");
+                                      hint_for_other(statement));
             }
         }
     }

@@ -46,8 +46,10 @@ std::int64_t remainder(const Expression& expression, std::int64_t a, std::int64_
 
 void check_arguments(const Expression& call, std::size_t wanted) {
     if (call.args.size() != wanted)
-        throw DiagnosticError(call.span, fmt::format("{} takes {} argument{}, not {}", call.text, wanted,
-                                                     wanted == 1 ? "" : "s", call.args.size()));
+        throw DiagnosticError(call.span,
+                              fmt::format("{} takes {} argument{}, not {}", call.text, wanted,
+                                          wanted == 1 ? "" : "s", call.args.size()),
+                              call.text.starts_with("log") ? "log2(n), or log(n, base)" : "");
 }
 
 // Adds the work of the functions that the expression calls.
@@ -165,15 +167,25 @@ std::int64_t Evaluator::integer(const Expression& expression) const {
     if (const auto* number = std::get_if<std::int64_t>(&value)) return *number;
     const bool is_number =
         std::holds_alternative<double>(value) || std::holds_alternative<StartParameter>(value);
-    throw DiagnosticError(expression.span, fmt::format("expected a {}number, but this is {}",
-                                                       is_number ? "whole " : "", kind_of(value)));
+    throw DiagnosticError(
+        expression.span,
+        fmt::format("expected a {}number, but this is {}", is_number ? "whole " : "", kind_of(value)),
+        std::holds_alternative<StartParameter>(value)
+            ? "a number that is known when the schedule is laid out has a value in the header: "
+              "tiles = 4"
+        : std::holds_alternative<ViewRef>(value)
+            ? "`let` names numbers; what is calculated of a buffer is assigned: x = 2 * x"
+            : "");
 }
 
 Group Evaluator::group(const Expression& expression) const {
     Value value = evaluate(expression);
     if (auto* group = std::get_if<Group>(&value)) return std::move(*group);
-    throw DiagnosticError(expression.span, fmt::format("expected a group, but this is {}", kind_of(value)),
-                          "a group is a level's name, levels[i], world, or several: (inner, outer)");
+    throw DiagnosticError(
+        expression.span, fmt::format("expected a group, but this is {}", kind_of(value)),
+        std::holds_alternative<GroupList>(value)
+            ? "a loop runs over each level in turn: for l in levels { reduce_scatter x over l }"
+            : "a group is a level's name, levels[i], world, or several: (inner, outer)");
 }
 
 const Expression& Evaluator::chosen(const Expression& choice) const {
@@ -214,12 +226,17 @@ Value Evaluator::index(const Expression& expression) const {
         throw DiagnosticError(expression.span,
                               std::holds_alternative<ViewRef>(base)
                                   ? "a chunk of a buffer can only be the left side of a transfer"
-                                  : fmt::format("{} has no elements to choose from", kind_of(base)));
+                                  : fmt::format("{} has no elements to choose from", kind_of(base)),
+                              std::holds_alternative<Group>(base) ? "members are numbers: r -> q" : "");
     const std::int64_t position = integer(expression.args[1]);
     if (position < 0 || position >= static_cast<std::int64_t>(list->size()))
-        throw DiagnosticError(expression.args[1].span,
-                              fmt::format("index {} is out of range: there are {} levels, counted from 0",
-                                          position, list->size()));
+        throw DiagnosticError(
+            expression.args[1].span,
+            fmt::format("index {} is out of range: there {} {} level{}, counted from 0", position,
+                        list->size() == 1 ? "is" : "are", list->size(), list->size() == 1 ? "" : "s"),
+            fmt::format("a schedule for such topologies says so in its header: where "
+                        "levels.count >= {}",
+                        position + 1));
     return (*list)[position];
 }
 
@@ -236,7 +253,10 @@ Value Evaluator::member(const Expression& expression) const {
         throw DiagnosticError(expression.span, fmt::format("a list of groups has no '{}'", text),
                               "it has .count and .reversed");
     }
-    throw DiagnosticError(expression.span, fmt::format("{} has no '{}'", kind_of(base), text));
+    throw DiagnosticError(expression.span, fmt::format("{} has no '{}'", kind_of(base), text),
+                          std::holds_alternative<ViewRef>(base)
+                              ? "a chunk is x[c], and a part is made by: let y = x.part(0 of 2)"
+                              : "");
 }
 
 Value Evaluator::part(const Expression& expression) const {
@@ -347,6 +367,30 @@ Value Evaluator::apply(const Function& function, const Expression& call) const {
     }
 }
 
+namespace {
+
+// Returns what the language has for functions that people know from other languages, or "".
+std::string_view instead_of(std::string_view function) {
+    constexpr std::pair<std::string_view, std::string_view> known[] = {
+        {"reversed", "a list of levels is turned around by: levels.reversed"},
+        {"len", "a list has .count, a group .size: levels.count, g.size"},
+        {"size", "a list has .count, a group .size: levels.count, g.size"},
+        {"range", "a range is 'first ..< end', or 'end >.. last' to count down"},
+        {"topk", "the largest elements are selected by: let s = mstopk(x, 0.01)"},
+        {"top_k", "the largest elements are selected by: let s = mstopk(x, 0.01)"},
+        {"mean", "a number of all elements is made by total or largest: let n = total(x) and then sum(n)"},
+        {"norm",
+         "a number of all elements is made by total or largest: let n = total(x * x) and then sum(n)"},
+        {"ceil", "whole numbers are divided with /, which rounds down: (n + d - 1) / d rounds up"},
+        {"floor", "whole numbers are divided with /, which rounds down"},
+    };
+    for (const auto& [name, hint] : known)
+        if (name == function) return hint;
+    return "";
+}
+
+}  // namespace
+
 // One of the language's own functions.
 std::int64_t Evaluator::own_function(const Expression& expression) const {
     const auto arguments = [&](std::size_t count) { check_arguments(expression, count); };
@@ -378,6 +422,9 @@ std::int64_t Evaluator::own_function(const Expression& expression) const {
     if (const Value* value = scope_.find(function))
         throw DiagnosticError(expression.span,
                               fmt::format("'{}' is {}, not a function", function, kind_of(*value)));
+    if (const std::string_view hint = instead_of(function); !hint.empty())
+        throw DiagnosticError(expression.span, fmt::format("there is no function '{}' here", function),
+                              std::string(hint));
     throw DiagnosticError(expression.span, fmt::format("there is no function '{}' here", function),
                           "there are pow2(n), log2(n) and log2_up(n) (rounded down and up), log(n, base) and "
                           "log_up(n, base), min, max, and block(i, n) in x[...]; "

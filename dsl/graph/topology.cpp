@@ -114,6 +114,8 @@ class ShortLevel {
 
     [[noreturn]] void refuse_rest(const Level& level) const {
         const char next = left()[0];
+        if (next == ',' && level.name != "host")
+            throw DiagnosticError(span_, "levels are joined by 'x'", short_hint);
         if (next == ',')
             throw DiagnosticError(span_, "only a level of hosts with a rate takes a latency",
                                   "8h@100Gb/s,5us; or in a file: level host[8] { medium fabric latency 5us "

@@ -78,9 +78,10 @@ std::string fault_of(const Report& report) {
 }
 
 // The refusal is that of the last topology that was tried.
-DiagnosticError runs_nowhere(const ast::Schedule& schedule, const Report& refusal) {
+// but: a text for those on which it runs.
+DiagnosticError runs_nowhere(const ast::Schedule& schedule, const Report& refusal, const std::string& but) {
     return DiagnosticError(Diagnostic{schedule.span,
-                                      "the schedule runs on no topology that was tried",
+                                      "the schedule runs on no topology that was tried" + but,
                                       {{Span(), refusal.message}},
                                       "name one with --topology"});
 }
@@ -178,7 +179,10 @@ class Checker {
                                             : chosen_of(options_.group_sizes, condition);
         if (sizes.empty())
             throw DiagnosticError(where->span, "no group that was tried meets this condition",
-                                  "name sizes with --ranks");
+                                  "name sizes with --ranks, or other arguments, if it depends on parameters");
+        if (sizes.back() == 1 && options_.group_sizes.empty())
+            throw DiagnosticError(where->span, "only a group of one rank meets this condition",
+                                  "nothing is moved there, so nothing is proved: mend the condition");
         return sizes;
     }
 
@@ -222,7 +226,9 @@ class Checker {
                     refusal = error.report();
                 }
             }
-            if (done.empty()) throw runs_nowhere(schedule, *refusal);
+            const auto has_one = [](Rank size) { return size == 1; };
+            if (done.empty() || (refusal && named.empty() && std::ranges::all_of(sizes, has_one)))
+                throw runs_nowhere(schedule, *refusal, done.empty() ? "" : " but one rank");
             return {fmt::format("schedule {} {}", call.span.text(), name_of(schedule.collective)),
                     "on " + done + (contract_of(schedule.collective).has_root() ? roots_tried(sizes) : ""),
                     other_trials("topologies (-t)", schedule.parameters),

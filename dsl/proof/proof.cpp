@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <bit>
 #include <set>
+#include <utility>
 
 #include "dsl/base/diagnostic.hpp"
+#include "dsl/proof/symbols/subject.hpp"
 
 namespace hocket::dsl {
 namespace {
@@ -38,6 +41,17 @@ StepGraph elaborate_on(const Topology& topology, const Runnable& runnable, const
                                  root_text(runnable.collective(), options.root))});
         throw DiagnosticError(std::move(diagnostic));
     }
+}
+
+// Where all algorithms are right by themselves, their composition is wrong: the schedule's statement comes
+// first, and the place in the algorithm is the note.
+Diagnostic of_composition(Diagnostic diagnostic) {
+    const auto call = std::find_if(diagnostic.notes.begin(), diagnostic.notes.end(),
+                                   [](const Note& note) { return note.text == in_algorithm; });
+    if (call == diagnostic.notes.end()) return diagnostic;
+    std::swap(call->span, diagnostic.span);
+    call->text = "here, in the algorithm, which is right by itself";
+    return diagnostic;
 }
 
 void add_computations(const StepGraph& graph, std::vector<std::int64_t>& numbers) {
@@ -192,7 +206,7 @@ Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable
                                   runnable.name, name_of(runnable.collective()), topology_.name,
                                   root_text(runnable.collective(), graph.root)),
                       deadline_);
-    } catch (const DiagnosticError&) {
+    } catch (const DiagnosticError& error) {
         // If an algorithm is wrong by itself, report its fault in its own terms, which are smaller.
         try {
             for (const auto& [key, algorithm] : algorithms_in(graph, runnable)) {
@@ -200,8 +214,9 @@ Completion Proofs::verify_graph(const StepGraph& graph, const Runnable& runnable
                 verify_algorithm(algorithm, library_, size, roots_to_try(size), deadline_);
             }
         } catch (const DeadlineError&) {  // the schedule is wrong; only the better message is missing
+            throw error;
         }
-        throw;
+        throw DiagnosticError(of_composition(error.diagnostic()));
     }
 }
 

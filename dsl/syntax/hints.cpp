@@ -3,124 +3,33 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "dsl/base/closest.hpp"
 #include "dsl/base/collective.hpp"
+#include "dsl/syntax/hint_rules.hpp"
+#include "dsl/syntax/hint_site.hpp"
 #include "dsl/syntax/tokens.hpp"
 #include "dsl/syntax/words.hpp"
 
 namespace hocket::dsl {
 namespace {
 
-// The place where a text stops being right: its tokens without comments, and the one that is there.
-class Site {
-  public:
-    Site(const SourceFile& file, std::uint32_t offset, const std::string& expected)
-        : expected_(expected), offset_(offset) {
-        for (const Token& token : tokens_of(file))
-            if (token.kind != Token::Kind::comment) tokens_.push_back(token);
-        // A mark of two characters may be wrong from its second one on.
-        at_ = static_cast<std::size_t>(
-            std::find_if(tokens_.begin(), tokens_.end(), [&](const Token& t) { return t.end > offset; }) -
-            tokens_.begin());
-    }
+// ---- Words that are none -------------------------------------------------------------------------
 
-    bool expects(std::string_view what) const { return expected_.find(what) != expected_.npos; }
-    std::size_t at() const { return at_; }
-    const std::vector<Token>& tokens() const { return tokens_; }
-
-    // The token that stands so many behind the place; an empty one beyond the text.
-    Token token(int distance = 0) const {
-        const std::ptrdiff_t i = static_cast<std::ptrdiff_t>(at_) + distance;
-        return i < 0 || i >= std::ssize(tokens_) ? Token{} : tokens_[static_cast<std::size_t>(i)];
-    }
-    std::string_view text(int distance = 0) const { return token(distance).text; }
-    bool touches(int distance) const { return token(distance - 1).end == token(distance).begin; }
-    // These marks stand here, or just behind, without a space between them.
-    bool has_marks(std::string_view first, std::string_view second) const {
-        for (const int from : {-1, 0, 1})
-            if (text(from) == first && text(from + 1) == second && touches(from + 1)) return true;
-        return false;
-    }
-
-  private:
-    std::string expected_;
-    std::uint32_t offset_;
-    std::vector<Token> tokens_;
-    std::size_t at_;
-};
-
-// ---- Characters --------------------------------------------------------------------------------
-
-struct Character {
-    std::string_view bytes, name, instead;
-};
-constexpr Character characters[] = {
-    {"\xc2\xa0", "a no-break space", "a space"},
-    {"\xe2\x80\xaf", "a narrow no-break space", "a space"},
-    {"\xe2\x80\x8b", "a space of no width", "nothing"},
-    {"\xe3\x80\x80", "a wide space", "a space"},
-    {"\xef\xbb\xbf", "a byte order mark", "nothing"},
-    {"\xe2\x80\x93", "a dash", "-"},
-    {"\xe2\x80\x94", "a dash", "-"},
-    {"\xe2\x88\x92", "a minus sign", "-"},
-    {"\xe2\x86\x92", "an arrow", "->"},
-    {"\xc3\x97", "a multiplication sign", "*"},
-    {"\xe2\x89\xa4", "a comparison", "<="},
-    {"\xe2\x89\xa5", "a comparison", ">="},
-    {"\xe2\x89\xa0", "a comparison", "!="},
-    {"\xe2\x80\xa6", "an ellipsis", "..<"},
-    {"\xef\xbc\x88", "a wide parenthesis", "("},
-    {"\xef\xbc\x89", "a wide parenthesis", ")"},
-};
-
-std::string hint_for_character(std::string_view text) {
-    for (const auto& [bytes, name, instead] : characters)
-        if (text.starts_with(bytes)) return fmt::format("this is {}: write {}", name, instead);
-    if (!text.empty() && static_cast<unsigned char>(text[0]) >= 0x80)
-        return "outside of comments, schedules consist of ASCII characters";
-    return "";
-}
-
-// ---- What other languages write ----------------------------------------------------------------
-
-struct Habit {
-    std::string_view text, hint;
-};
-constexpr std::string_view range_hint = "a range is 'first ..< end', or 'end >.. last' to count down";
-constexpr std::string_view loop_hint = "a loop is: for i in 0 ..< n";
-constexpr std::string_view import_hint = "to use another file's algorithms, write: import \"rings.sched\"";
-constexpr std::string_view definition_hint =
-    "a definition begins with its kind: algorithm NAME COLLECTIVE(x) over g { ... }";
-
-// Tokens that nothing in the language begins with, or not there.
-constexpr Habit habits[] = {
-    {"&&", "write `and`; & combines bits"},
-    {"||", "write `or`; | combines bits"},
-    {"^", "exclusive or is `xor`; a power is **"},
-    {"%", "the remainder is `mod`"},
-    {"!", "write `not`; the comparison is !="},
-    {"~", "there is no complement of bits: xor with -1 is one"},
-    {"?", "a choice of values is: if condition then one else other"},
-    {"\"", "there are no texts in quotes, but for the path of an import: names stand for themselves"},
-    {"'", "there are no texts in quotes: names stand for themselves"},
-    {"\\", "line breaks mean nothing: leave the \\ out"},
-    {"..", range_hint},
-    {"then", "`then` is for values: the statement is: if condition BODY else BODY"},
-};
+constexpr std::string_view nic_hint =
+    "a transfer does not choose its network card: a level of the topology does, as level rail[2] { nic 0 }";
 
 // Words that stand where a name can, so that the text is wrong only behind them.
-constexpr Habit words_before[] = {
+constexpr std::pair<std::string_view, std::string_view> words_before[] = {
     {"elif", "write `else if`"},
     {"elseif", "write `else if`"},
     {"elsif", "write `else if`"},
     {"while", "there are only loops of known length: for i in 0 ..< n"},
     {"foreach", "write `for`, or `each` for all at once"},
-    {"loop", loop_hint},
+    {"loop", "a loop is: for i in 0 ..< n"},
     {"var", "a name is made by: let n = 1"},
     {"const", "a name is made by: let n = 1"},
     {"int", "a name is made by: let n = 1"},
@@ -131,168 +40,39 @@ constexpr Habit words_before[] = {
     {"return", "nothing is returned: what a rank must have at the end is the collective's promise"},
     {"send", "a transfer names both ends: x : 0 -> 1"},
     {"recv", "a transfer names both ends: x : 0 -> 1"},
+    {"keep", "write `keeping`: reduce_scatter x over world as int8 keeping e"},
+    {"on", nic_hint},
+    {"via", nic_hint},
+    {"nic", nic_hint},
+    {"rail", nic_hint},
 };
 
-template <std::size_t count>
-std::string_view hint_for(const Habit (&known)[count], std::string_view text) {
-    for (const Habit& habit : known)
-        if (habit.text == text) return habit.hint;
-    return "";
+std::vector<std::string> collective_names() {
+    std::vector<std::string> names;
+    for (const Collective collective : all_collectives) names.emplace_back(name_of(collective));
+    return names;
 }
 
-// ---- Rules -------------------------------------------------------------------------------------
-
-std::string of_marks(const Site& site) {
-    if (site.has_marks("/", "/") || site.has_marks("/", "*")) return "a comment begins with '#'";
-    if (site.has_marks("-", "-"))
-        return "there is no '--': a comment begins with '#', and a loop counts by itself: for i in 0 ..< n";
-    if (site.has_marks("+", "+")) return "there is no '++': a loop counts by itself: for i in 0 ..< n";
-    for (const std::string_view mark : {"+", "-", "*", "/"})
-        if (site.has_marks(mark, "="))
-            return fmt::format("write it out: x = x {} y; a transfer combines with '+>'", mark);
-    if (site.has_marks("=", ">")) return "'->' overwrites, '+>' combines";
-    if (site.has_marks(":", "=")) return "one '=' gives a value";
-    if (site.text() == ".." && site.text(1) == "=") return "the end is not in a range: first ..< last + 1";
-    // 1 <- 0 is a comparison with -0.
-    for (const int back : {-2, -3, -4})
-        if (site.expects("'->'") && site.text(back) == "<" && site.text(back + 1) == "-" &&
-            site.touches(back + 1))
-            return "data move to the right: source -> destination";
-    return "";
+bool is_collective(std::string_view word) {
+    return std::ranges::any_of(all_collectives,
+                               [&](Collective collective) { return name_of(collective) == word; });
 }
 
-std::string of_names(const Site& site) {
-    const Token& token = site.token();
-    const bool expects_name =
-        site.expects("a name") || site.expects("name in range") || site.expects("name = ");
-    if (expects_name && token.kind == Token::Kind::word && is_reserved(token.text))
-        return fmt::format("'{}' is a word of the language: choose another name", token.text);
-    if (site.expects("an expression") && token.kind == Token::Kind::word && is_reserved(token.text) &&
-        token.text != "if")
-        return fmt::format("'{}' is a word of the language, not a name", token.text);
-    std::string small(token.text);
-    std::transform(small.begin(), small.end(), small.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (small != token.text && is_reserved(small)) return fmt::format("write '{}'", small);
-    return "";
-}
-
-std::string of_numbers(const Site& site) {
-    const Token& token = site.token();
-    if (site.text() == "." && site.token(1).kind == Token::Kind::number) return "write 0.5 for .5";
-    if (site.text(-1) == "." && site.token(-2).kind == Token::Kind::number) return "write 1.0 for 1.";
-    if (token.kind == Token::Kind::number && !token.text.empty() && std::isalpha(token.text.back()))
-        return "numbers are decimal, and have no unit: 65536";
-    if (token.kind == Token::Kind::number && token.text.find_first_of("xX_") != token.text.npos)
-        return "numbers are decimal, without '_': 65536";
-    return "";
-}
-
-std::string of_comparisons(const Site& site) {
-    if (site.text() == "==")
-        return site.expects("':'") ? "a comparison is no statement; x = value assigns"
-                                   : "one '=' gives a value; '==' compares";
-    const bool may_be_a_body = site.expects("block") || site.expects("transfer") || site.expects("then") ||
-                               site.expects("')'") || site.expects("statement");
-    if (site.text() == "=" && may_be_a_body) return "a comparison is '=='";
-    return "";
-}
-
-// The place is in the parentheses of such a header.
-bool kind_without_parameters(const Site& site) {
-    for (int back = -1; !site.text(back).empty() && site.text(back) != ")"; --back)
-        if (site.text(back) == "(")
-            return site.text(back - 2) == "operator" || site.text(back - 2) == "collective";
-    return false;
-}
-
-// There is a `where` in the same head already.
-bool follows_where(const Site& site) {
-    for (int back = -1; !site.text(back).empty(); --back) {
-        const std::string_view text = site.text(back);
-        if (text == "where") return true;
-        if (text == "{" || text == "}" || text == "each" || text == "->" || text == "+>") return false;
-    }
-    return false;
-}
-
-std::string of_statements(const Site& site) {
-    const std::string_view text = site.text();
-    if (text == ";" && kind_without_parameters(site))
-        return "operators and collectives have no parameters: leave ';' and them out";
-    if (text == ";") return "statements need no ';': leave it out";
-    if (text == "where" && (site.expects("'}'") || site.expects("block") || site.expects("statement")))
-        return site.text(-1) == "}" || !follows_where(site)
-                   ? "`where` stands in the head of an each: each r in g where r != 0  x[r] : r -> 0"
-                   : "one `where` has all conditions: join them by `and`";
-    if (text == ":" && (site.expects("block") || site.expects("statement")))
-        return "a body needs no ':': it is a statement, or a block in braces";
-    if (text == "let" && site.expects("'if'"))
-        return "lets stand before `where`: each r in g let q = r + 1 where q != 0";
-    if (site.text(-1) == "for" && text == "(") return std::string(loop_hint);
-    if (text == "=" && site.expects("'in'")) return std::string(loop_hint);
-    if (site.expects("'else'") && !site.expects("'if'"))
-        return "a value needs both sides: if condition then one else other";
-    if (site.expects("']'") && (text == ":" || text == ".." || text == ","))
-        return "several chunks are a slice: x[first ..< end]";
-    if (text == ")" && site.text(-1) == "(")
-        return "a call has arguments; a member, as g.size, has no parentheses";
-    if (site.expects("'over'") && text == "as")
-        return "the format comes last: all_gather x over world as int8";
-    if (text == "using" && site.expects("'}'") && (site.text(-2) == "as" || site.text(-1) == ")"))
-        return "`using` comes before the format: all_gather x over world using ring as int8";
-    if (site.expects("a path in quotes"))
-        return "write the path of the file, beside this one or in a folder of the schedule path: import "
-               "\"rings.sched\"";
-    if (text == "keeping") return "a format comes before the state that keeps the rest: as int8 keeping e";
-    if (site.expects("'over'") && text != "{" && site.text(-2) != "partition")
-        return "a collective runs over a group: all_reduce x over world";
-    return "";
-}
-
-std::string of_definitions(const Site& site) {
-    if (site.expects("a collective (")) {
-        std::vector<std::string> names;
-        for (const Collective collective : all_collectives) names.emplace_back(name_of(collective));
-        const std::string meant = did_you_mean(site.text(), names);
-        return meant.empty() ? "the header is: algorithm NAME COLLECTIVE(x) over g"
-                             : meant.substr(2, meant.size() - 3);
-    }
-    if (site.expects("'over'") && site.text() == "{")
-        return "an algorithm runs over a group: ... (x) over g {";
-    if (site.expects("block") && site.text() == "over")
-        return "a schedule runs on all ranks; an algorithm runs over a group";
-    if (site.text() == "(" && site.expects("'['"))
-        return "the size of a level stands in brackets: level host[4]";
-    if (site.text() == "{" && site.expects("'='"))
-        return "an operator is one expression: operator NAME(a, b) = a + b";
-    if (site.expects("a time") || site.expects("a rate"))
-        return "a property has its value behind it: latency 3us";
-    if (site.expects("algorithm, collective")) {
-        if (site.text() == "}") return "there is a '}' too many before";
-        for (const std::string_view other : {"include", "use", "from"})
-            if (site.text() == other) return std::string(import_hint);
-        return std::string(definition_hint);
-    }
-    return "";
-}
-
-// The first rule that knows something.
-std::string hint_at(const Site& site, std::string_view rest) {
-    if (const std::string hint = hint_for_character(rest); !hint.empty()) return hint;
-    for (const auto rule : {of_marks, of_names, of_numbers, of_comparisons, of_statements})
-        if (std::string hint = rule(site); !hint.empty()) return hint;
-    if (const std::string_view hint = hint_for(habits, site.text()); !hint.empty()) return std::string(hint);
-    return of_definitions(site);
-}
-
-// ---- Words that are none -------------------------------------------------------------------------
-
-std::vector<std::string> statement_words() {
-    std::vector<std::string> words{"for", "each", "parallel", "let", "if", "partition", "state", "else"};
-    for (const Collective collective : all_collectives) words.emplace_back(name_of(collective));
+// The words of statements, and of their clauses.
+std::vector<std::string> known_words() {
+    std::vector<std::string> words = collective_names();
+    for (const char* const word : {"for",   "each",  "parallel", "let", "if",   "partition", "state", "else",
+                                   "where", "using", "keeping",  "as",  "over", "in",        "from",  "to",
+                                   "of",    "then",  "and",      "or",  "not",  "xor",       "mod",   "like"})
+        words.emplace_back(word);
     return words;
 }
+
+Diagnostic wrong_at(const SourceFile& file, const Token& token, std::string message, std::string hint) {
+    return {{&file, token.begin, token.end}, std::move(message), {}, std::move(hint)};
+}
+
+// ---- Mistakes that are noticed only behind them --------------------------------------------------
 
 // A name begins a transfer, too, so a wrong word of a statement is noticed only behind it. Returns what is
 // wrong with such a word, or nothing.
@@ -301,14 +81,67 @@ std::optional<Diagnostic> of_word_before(const SourceFile& file, const Site& sit
     const bool is_known_late =
         site.expects("':'") || site.expects("statement") || site.expects("'}'") || site.expects("expression");
     if (word.kind != Token::Kind::word || is_reserved(word.text) || !is_known_late) return std::nullopt;
-    std::string hint(hint_for(words_before, word.text));
+    std::string hint;
+    for (const auto& [text, instead] : words_before)
+        if (text == word.text) hint = instead;
     if (hint.empty() && site.expects("':'") && site.token().kind == Token::Kind::word) {
-        const std::string meant = did_you_mean(word.text, statement_words());
-        if (!meant.empty()) hint = meant.substr(2, meant.size() - 3);
+        if (Site::is_one_of(word.text, {"sum", "max", "min", "product"}) && site.text(-2) == "=")
+            hint = "write `combined`, whatever the operator of the call is: x : r = combined x : 0 ..< r + 1";
+        else
+            hint = word_meant(word.text, known_words());
     }
     if (hint.empty()) return std::nullopt;
-    return Diagnostic{
-        {&file, word.begin, word.end}, fmt::format("'{}' is no word of the language", word.text), {}, hint};
+    return wrong_at(file, word, fmt::format("'{}' is no word of the language", word.text), hint);
+}
+
+// Collectives are statements, and transfers name their ends behind ':'.
+std::optional<Diagnostic> of_call_before(const SourceFile& file, const Site& site) {
+    const auto statement = [](std::string_view collective) {
+        return fmt::format("a collective is a statement: {} x over world", collective);
+    };
+    if (site.text() == "(" && site.text(-2) == "." && site.expects("':'")) {
+        const Token called = site.token(-1);
+        return wrong_at(file, called, "nothing is called on a buffer",
+                        is_collective(called.text) ? statement(called.text) : "a transfer is: x[r] : r -> q");
+    }
+    if (!site.expects("'over'") || site.text(-1) != ")") return std::nullopt;
+    int depth = 0;
+    for (int back = -1; !site.text(back).empty(); --back) {
+        depth += site.text(back) == ")" ? 1 : site.text(back) == "(" ? -1 : 0;
+        if (depth > 0) continue;
+        const Token called = site.token(back - 1);
+        const bool is_header = Site::is_one_of(site.text(back - 3), {"algorithm", "schedule"});
+        if (is_header || !is_collective(called.text)) return std::nullopt;
+        return wrong_at(file, site.token(back), "a collective is not called like a function",
+                        statement(called.text));
+    }
+    return std::nullopt;
+}
+
+std::optional<Diagnostic> of_arrow_before(const SourceFile& file, const Site& site) {
+    if (!site.expects("'->'")) return std::nullopt;
+    for (const int back : {-2, -3, -4})  // 1 <- 0 is a comparison with -0
+        if (site.text(back) == "<" && site.text(back + 1) == "-" && site.touches(back + 1))
+            return wrong_at(file, site.token(back), "'<-' is no arrow",
+                            "data move to the right: source -> destination");
+    return std::nullopt;
+}
+
+std::optional<Diagnostic> of_missing_value(const SourceFile& file, const Site& site) {
+    const bool has_value =
+        site.text() == "(" || (site.token().kind == Token::Kind::word && !is_reserved(site.text()));
+    const std::string_view gap = std::string_view(file.text).substr(
+        site.token(-1).end, std::max(site.token().begin, site.token(-1).end) - site.token(-1).end);
+    if (!site.expects("an expression") || site.text(-1) != "=" || has_value || gap.find('\n') == gap.npos)
+        return std::nullopt;
+    return wrong_at(file, site.token(-1), "the value behind this '=' is missing", "");
+}
+
+std::optional<Diagnostic> of_missing_algorithm(const SourceFile& file, const Site& site) {
+    if (site.text() != "over" || site.text(-3) != "using" || !is_collective(site.text(-2)))
+        return std::nullopt;
+    return wrong_at(file, site.token(-3), "`using` needs the name of an algorithm",
+                    fmt::format("'{}' begins the next statement", site.text(-2)));
 }
 
 // ---- Braces ------------------------------------------------------------------------------------
@@ -364,7 +197,9 @@ void add_open(const SourceFile& file, const Site& site, Diagnostic& diagnostic) 
 
 Diagnostic explained(const SourceFile& file, std::uint32_t offset, const std::string& expected) {
     const Site site(file, offset, expected);
-    if (std::optional<Diagnostic> found = of_word_before(file, site)) return *found;
+    for (const auto rule :
+         {of_word_before, of_call_before, of_arrow_before, of_missing_value, of_missing_algorithm})
+        if (std::optional<Diagnostic> found = rule(file, site)) return *found;
     const auto end = static_cast<std::uint32_t>(file.text.size());
     offset = std::max(offset, site.token().begin);  // behind comments
     Diagnostic diagnostic{
@@ -374,17 +209,37 @@ Diagnostic explained(const SourceFile& file, std::uint32_t offset, const std::st
     return diagnostic;
 }
 
+namespace {
+
+// Every other byte of ASCII characters in UTF-16 is 0.
+bool seems_utf16(std::string_view text) {
+    if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) return true;
+    const std::string_view first = text.substr(0, 64);
+    const auto zeros = static_cast<std::size_t>(std::ranges::count(first, '\0'));
+    return zeros > 0 && 3 * zeros >= first.size();
+}
+
+}  // namespace
+
 void refuse_other_encodings(const SourceFile& file) {
     const std::string_view text = file.text;
-    const Span first{&file, 0, static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), 1))};
-    const bool is_utf16 = text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") ||
-                          (text.size() >= 2 && (text[0] == '\0' || text[1] == '\0'));
-    if (is_utf16)
-        throw DiagnosticError(first, "this file is not UTF-8, but seems to be UTF-16", "save it as UTF-8");
+    const auto at = [&](std::size_t offset) {
+        const auto begin = static_cast<std::uint32_t>(std::min(offset, text.size()));
+        return Span{&file, begin, static_cast<std::uint32_t>(std::min<std::size_t>(text.size(), begin + 1))};
+    };
+    if (seems_utf16(text))
+        throw DiagnosticError(at(0), "this file is not UTF-8, but seems to be UTF-16", "save it as UTF-8");
     if (text.starts_with("\xef\xbb\xbf"))
         throw DiagnosticError(
-            first, "this file begins with a byte order mark",
+            at(0), "this file begins with a byte order mark",
             "save it as UTF-8 without one (in many editors: \"UTF-8\", not \"UTF-8 with BOM\")");
+    if (const std::size_t zero = text.find('\0'); zero != text.npos)
+        throw DiagnosticError(at(zero), "a byte 0 is here, which no text has",
+                              "delete it, if this file is a schedule at all");
+    const std::size_t end = text.find('\r');
+    if (text.find('\n') == text.npos && end + 1 < text.size() && end != text.npos)
+        throw DiagnosticError(at(end), "lines end with a carriage return alone here",
+                              "save the file with the line ends of this system, LF or CR LF");
 }
 
 }  // namespace hocket::dsl

@@ -262,7 +262,7 @@ TEST_CASE("wrong arguments are refused at their place, with the parameters that 
     };
     CHECK(error("a") == "");
     CHECK_THAT(error("a(1, 2, 3)"), Contains("a takes at most 2 arguments, not 3"));
-    CHECK_THAT(error("b(1)"), Contains("b takes at most 0 arguments, not 1"));
+    CHECK_THAT(error("b(1)"), Contains("b takes no arguments"));
     CHECK_THAT(error("a(k = 1)"), Contains("a takes no argument 'k'") && Contains("it takes: n, m"));
     CHECK_THAT(error("a(1, n = 2)"), Contains("n is given twice"));
     CHECK_THAT(error("a(m = 2, m = 3)"), Contains("m is given twice"));
@@ -276,7 +276,7 @@ TEST_CASE("wrong arguments are refused at their place, with the parameters that 
     CHECK_THAT(error("t"), Contains("4:74: error: 'q' is not known here"));
     CHECK_THAT(error("a(q)"), Contains("expected a number, but this is a name"));
     CHECK_THAT(error("v"), Contains("expected a number, but this is a list of groups"));
-    CHECK_THAT(error("v(rate = 1)"), Contains("v takes at most 0 arguments, not 1"));
+    CHECK_THAT(error("v(rate = 1)"), Contains("v takes no arguments"));
     for (const char* header :
          {"(x, root; n) over g", "(x, root; n = 1, n = 2) over g", "(x, root; g = 1) over g",
           "(x, root; root = 1) over g", "(x, root;) over g", "(x, root; world = 1) over g"}) {

@@ -96,7 +96,7 @@ TEST_CASE("hitopk, got wrong in one place, is refused with a counter-example") {
     CHECK_THAT(hitopk("e = e - dense(s)", "e = e + dense(s)"),
                Contains("rank 0 adds selections to chunk 0 of 2, which holds the parts of {0, 1} already"));
     CHECK_THAT(hitopk("reduce_scatter x over levels[0]", "reduce_scatter x over levels[1]"),
-               Contains("the buffer is not scattered over l0: there is nothing to gather"));
+               Contains("x is not scattered over l0: there is nothing to gather"));
     CHECK_THAT(hitopk("all_gather x over levels[0]", ""),
                Contains("rank 0 ends with chunk 1 of 2") && Contains("x is still scattered over"));
     CHECK_THAT(hitopk("x = sum(s)", ""),

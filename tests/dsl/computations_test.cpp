@@ -108,7 +108,7 @@ TEST_CASE("what is missing in a statement that computes is told with its place")
           "t.sched:2:15: error: expected 'over' here\n"
           "    2 |   partition x world\n"
           "      |               ^");
-    CHECK_THAT(error("x = "), StartsWith("t.sched:3:1: error: expected an expression here"));
+    CHECK_THAT(error("x = "), StartsWith("t.sched:2:5: error: the value behind this '=' is missing"));
     CHECK_THAT(error("x = y +"), StartsWith("t.sched:3:1: error: expected an expression here"));
     CHECK_THAT(error("x = sqrt(x"), StartsWith("t.sched:3:1: error: expected ')' here"));
     CHECK_THAT(error("x == y"), StartsWith("t.sched:2:5: error: expected ':' here"));

@@ -48,8 +48,7 @@ TEST_CASE("an exchange over one level after another is one over all of them") {
     CHECK_THAT(schedule("let y = x.part(0 of 2) let z = x.part(1 of 2)\n"
                         "for l in levels all_to_all y over l all_to_all z over world"),
                Contains("ends with nothing in"));
-    CHECK_THAT(schedule("reduce_scatter x over l0 all_to_all x over l0"),
-               Contains("the buffer is scattered over l0"));
+    CHECK_THAT(schedule("reduce_scatter x over l0 all_to_all x over l0"), Contains("x is scattered over l0"));
 }
 
 TEST_CASE("what is exchanged wrongly is told with the place it is from") {

@@ -212,6 +212,8 @@ Sweep parse_sweep(const std::string& text) {
         if (what == "bytes" ? !sweep.bytes.empty() : !sweep.ranks.empty())
             throw DiagnosticError(part, fmt::format("{} are given twice", what), hint);
         const std::size_t dots = std::min(text.find("..", equals), end);
+        if (dots == end && part.text().find_first_of("-:") != std::string_view::npos)
+            throw DiagnosticError(part, "this is no range of a sweep", hint);
         const std::uint64_t first = quantity_at(span(equals + 1, dots), parse_size);
         const std::uint64_t last = dots == end ? first : quantity_at(span(dots + 2, end), parse_size);
         const std::uint64_t most = what == "ranks" ? most_ranks : last;

@@ -87,7 +87,7 @@ void Subject::add_calls(Diagnostic& diagnostic, const StepOrigin& origin) {
     if (!origin.call.file) return;
     Note& note = diagnostic.notes.emplace_back();
     note.span = origin.call;
-    note.text = "in the algorithm that this runs";
+    note.text = in_algorithm;
 }
 
 void Subject::refuse(const Step& step, std::string message, std::vector<Note> notes, std::string hint) const {

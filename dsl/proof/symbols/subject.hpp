@@ -14,6 +14,9 @@
 
 namespace hocket::dsl {
 
+// The note at a schedule's statement whose algorithm is where a proof fails.
+inline constexpr const char* in_algorithm = "in the algorithm that this runs";
+
 // The most places of a proof (ranks x atoms), which take memory.
 inline constexpr std::size_t most_places = std::size_t{1} << 27;
 
