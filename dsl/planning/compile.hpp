@@ -54,6 +54,9 @@ struct PlanRequest {
     // schedule that needs more of an operator than this one promises is refused, or not considered. Null: a
     // built-in operator, all of which may be reordered and regrouped.
     const Operator* op = nullptr;
+    // For predictions: values of the parameters that the schedule takes at each start, by name. Only those
+    // that are densities of selections matter; a density that is missing here counts as 0.01.
+    std::map<std::string, double> start_parameters = {};
 };
 
 // A schedule that has passed verification on a topology. Immutable, thread-safe.

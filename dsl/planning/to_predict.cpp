@@ -119,6 +119,42 @@ void check_size(const Task& task, const std::string& why) {
                     double(ranks) / std::sqrt(excess), why));
 }
 
+void check_start_parameters(const ScheduleToPredict& of, const std::map<std::string, double>& given) {
+    const std::vector<std::string>& known = of.graph->parameters;
+    for (const auto& [name, value] : given)
+        if (std::ranges::count(known, name) == 0)
+            throw NotFoundError(
+                fmt::format("{} takes no number '{}' at a start{}", of.name, name,
+                            known.empty() ? "" : fmt::format("; it takes: {}", fmt::join(known, ", "))));
+}
+
+// Puts the densities that are given into the graph, which is copied if there are any.
+void take_start_parameters(ScheduleToPredict& of, const std::map<std::string, double>& given) {
+    check_start_parameters(of, given);
+    struct Copy {
+        StepGraph graph;
+        std::shared_ptr<const StepGraph> of;  // owns what the copy refers to
+    };
+    std::shared_ptr<Copy> copy;
+    for (std::size_t i = 0; i < of.graph->extras.size(); ++i) {
+        const ExtraBuffer& extra = of.graph->extras[i];
+        if (!extra.selects() || extra.parameter < 0) continue;
+        const std::string& name = of.graph->parameters[static_cast<std::size_t>(extra.parameter)];
+        const auto value = given.find(name);
+        if (value == given.end()) {
+            if (std::ranges::count(of.missing_densities, name) == 0) of.missing_densities.push_back(name);
+            continue;
+        }
+        if (!(value->second >= 0 && value->second <= 1))
+            throw DiagnosticError(Span(), fmt::format("{} is {}, which is no density", name, value->second),
+                                  "a density is from 0 to 1: 0.01 selects one element of 100");
+        if (!copy) copy = std::make_shared<Copy>(Copy{*of.graph, of.graph});
+        copy->graph.extras[i].density = value->second;
+        copy->graph.extras[i].parameter = -1;
+    }
+    if (copy) of.graph = std::shared_ptr<const StepGraph>(copy, &copy->graph);
+}
+
 std::string text_of(const Diagnostic& why) {
     return why.message + (why.span.file ? " (" + location_of(why.span) + ")" : "");
 }
@@ -156,6 +192,7 @@ ScheduleToPredict Planner::to_predict(const PlanRequest& request, const NetworkO
             if (whose != WhoseSteps::of_all_ranks) try {
                     take_one_rank(task, result);
                     result.why_in_full.clear();
+                    take_start_parameters(result, request.start_parameters);
                     return result;
                 } catch (const AsymmetryError& error) {
                     if (whose == WhoseSteps::of_one_rank) throw;
@@ -167,6 +204,7 @@ ScheduleToPredict Planner::to_predict(const PlanRequest& request, const NetworkO
         result.name = checked->name();
         result.fingerprint = checked->fingerprint();
         result.graph = std::shared_ptr<const StepGraph>(checked, &checked->graph());
+        take_start_parameters(result, request.start_parameters);
         return result;
     });
 }

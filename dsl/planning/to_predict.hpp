@@ -33,9 +33,10 @@ struct ScheduleToPredict {
     std::shared_ptr<const StepGraph> graph = {};
     std::uint64_t fingerprint = 0;  // of the graph
     std::optional<Symmetry> symmetry = {};
-    std::vector<std::string> proved_on = {};       // with a symmetry: the names of those
-    std::string why_in_full = {};                  // on many ranks without a symmetry: what there is instead
-    std::shared_ptr<const void> definitions = {};  // that the graph refers to
+    std::vector<std::string> proved_on = {};  // with a symmetry: the names of those
+    std::string why_in_full = {};             // on many ranks without a symmetry: what there is instead
+    std::vector<std::string> missing_densities = {};  // parameters of each start that count as 0.01
+    std::shared_ptr<const void> definitions = {};     // that the graph refers to
 };
 
 // Returns the topology with at most `most` ranks in which the largest levels are halved, rounded up, often

@@ -262,6 +262,27 @@ TEST_CASE("explain emits every stage") {
                    Contains("the operator band does not exist for float32"));
 }
 
+TEST_CASE("a density that is given at each start is that of the prediction, which says what it took") {
+    const auto json = [](std::vector<std::string> more) {
+        std::vector<std::string> arguments{"predict", "dgc", "-t", "2mx4h@1Gb/s", "-b", "64M", "--json"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        return nlohmann::json::parse(schedc(arguments).out);
+    };
+    const auto bytes = [&](const nlohmann::json& of) { return of["levels"].back()["bytes"].get<double>(); };
+    const double usual = bytes(json({}));
+    CHECK(bytes(json({"--parameter", "density=0.01"})) == usual);
+    CHECK(bytes(json({"--parameter", "density=0.001"})) == Approx(usual / 10).epsilon(0.01));
+    const std::string text = schedc({"predict", "dgc", "-t", "2mx4h", "-b", "64M"}).out;
+    CHECK_THAT(text,
+               Contains("density is given at each start, and counts as 0.01: --parameter density=NUMBER"));
+    const auto refused = [](const char* parameter) {
+        return schedc({"predict", "dgc", "-n", "4", "-b", "64M", "--parameter", parameter}).err;
+    };
+    CHECK_THAT(refused("density=2"), Contains("density is 2, which is no density"));
+    CHECK_THAT(refused("rate=1"), Contains("takes no number 'rate' at a start; it takes: density"));
+    CHECK_THAT(refused("density"), Contains("is not NAME=NUMBER"));
+}
+
 TEST_CASE("what is asked wrongly is answered in words, and with exit code 1") {
     const auto answer = [](std::vector<std::string> arguments) {
         const Finished result = schedc(std::move(arguments));

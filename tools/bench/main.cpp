@@ -215,7 +215,8 @@ int run(Options options) {
     const std::string schedule = usual_schedule(options, comm.get(), first_root);
     const auto json = open_json(options.json_file, comm.get());
     std::optional<Predictions> predictions;
-    if (options.predict) on_rank_0(comm.get(), [&] { predictions.emplace(comm.get(), options.network); });
+    if (options.predict)
+        on_rank_0(comm.get(), [&] { predictions.emplace(comm.get(), options.network, options.parameters); });
     const Method method =
         options.back_to_back || !share_clock(comm.get()) ? Method::back_to_back : Method::span;
     const bool all_roots = options.subject.contract().has_root() && options.root == -1;

@@ -74,21 +74,6 @@ const CLI::Validator is_subject(
     },
     "NAME");
 
-// Returns the name and the number of "rate=0.1"; no name if it is not like this.
-std::pair<std::string, double> assignment_in(const std::string& text) {
-    const std::size_t equal = text.find('=');
-    double number = 0;
-    if (equal == std::string::npos || !CLI::detail::lexical_cast(text.substr(equal + 1), number)) return {};
-    return {text.substr(0, equal), number};
-}
-
-const CLI::Validator is_assignment(
-    [](std::string& text) -> std::string {
-        if (!assignment_in(text).first.empty()) return "";
-        return fmt::format("'{}' is not NAME=NUMBER, as in rate=0.1", text);
-    },
-    "NAME=NUMBER");
-
 constexpr std::size_t most_bytes = std::size_t{1} << 50;
 
 }  // namespace
@@ -147,7 +132,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
                    "name in the library, name(arguments), a .sched file, or file:name");
     app.add_option("--parameter", parameters,
                    "of a schedule that takes numbers at each start: rate=0.1; may be given for several")
-        ->check(is_assignment)
+        ->check(tools::is_assignment)
         ->allow_extra_args(false);
     app.add_option("--buffers", options.further_buffers,
                    "the number of buffers that the schedule takes beside x (after `with`); they have ones");
@@ -204,10 +189,7 @@ std::optional<Options> parse_options(int argc, char** argv, bool quiet, int& exi
         if (options.predict && !options.subject.has_plans())
             throw CLI::ValidationError("--predict is for what a schedule runs alike on all ranks: " +
                                        collective + " has no prediction");
-        for (const std::string& parameter : parameters)
-            if (!options.parameters.insert(assignment_in(parameter)).second)
-                throw CLI::ValidationError("--parameter " + assignment_in(parameter).first +
-                                           " is given twice");
+        options.parameters = tools::parameters_in(parameters);
         if (!options.subject.has_plans() && (!parameters.empty() || options.further_buffers > 0))
             throw CLI::ValidationError("--parameter and --buffers are for the starts of a plan, and " +
                                        collective + " has none");

@@ -12,7 +12,9 @@ constexpr std::chrono::seconds longest_prediction{30};
 
 }  // namespace
 
-Predictions::Predictions(hkt_comm* comm, std::string network) : network_(std::move(network)) {
+Predictions::Predictions(hkt_comm* comm, std::string network, std::map<std::string, double> parameters)
+    : network_(std::move(network)) {
+    request_.start_parameters = std::move(parameters);
     request_.topology = info(comm, "planning_topology");
     request_.search_path = schedule_folders(comm);
     request_.ranks = hkt_comm_size(comm);

@@ -1,6 +1,7 @@
 // Predicted times of what is measured: those of schedc predict.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,9 +15,9 @@ namespace hocket::bench {
 // For one rank, which predicts for all. It keeps what it has laid out for the next size.
 class Predictions {
   public:
-    // The topology is the job's. network: as schedc predict takes it; "": the links of the topology. Throws
-    // std::runtime_error if there is no such network.
-    Predictions(hkt_comm* comm, std::string network);
+    // The topology is the job's. network: as schedc predict takes it; "": the links of the topology.
+    // parameters: of each start, by name. Throws std::runtime_error if there is no such network.
+    Predictions(hkt_comm* comm, std::string network, std::map<std::string, double> parameters);
 
     // schedule: what PlanRequest takes; from the second line on anything. Throws std::runtime_error.
     double microseconds(const Layout& layout, const std::string& schedule);

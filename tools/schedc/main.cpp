@@ -159,6 +159,12 @@ void describe_predict(CLI::App& app, tools::PredictRequest& request) {
                    "the collective: of the choice without a schedule, or if the schedule exists for several")
         ->type_name("NAME");
     app.add_option("--root", request.root, "the root, if the collective has one");
+    app.add_option_function<std::vector<std::string>>(
+           "--parameter",
+           [&](const std::vector<std::string>& texts) { request.parameters = tools::parameters_in(texts); },
+           "of a schedule that takes numbers at each start: density=0.001; may be given for several")
+        ->check(tools::is_assignment)
+        ->allow_extra_args(false);
     app.add_option("-d,--dtype,--type", request.type,
                    "the element type: a selected value takes its bytes, and 4 for its index")
         ->transform(one_of(types));

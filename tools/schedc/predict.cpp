@@ -53,6 +53,7 @@ PlanRequest plan_request(const PredictRequest& request, const std::string& sched
     plan.ranks = ranks == 0 ? request.ranks : plan.topology.empty() ? ranks : 0;
     plan.root = request.root;
     plan.bytes = static_cast<std::uint64_t>(bytes);
+    plan.start_parameters = request.parameters;
     plan.deadline = Deadline(std::chrono::duration<double>(request.timeout), request.waiting);
     if (plan.topology.empty() && plan.ranks == 0)
         throw NotFoundError(
@@ -86,7 +87,7 @@ int run_predict(const PredictRequest& request) {
     const Network& network = *schedule.network;
     const PredictedSchedule of{schedule.name,      schedule.topology.name, static_cast<double>(request.bytes),
                                request.ideal,      request.type,           schedule.symmetry.has_value(),
-                               schedule.proved_on, schedule.why_in_full};
+                               schedule.proved_on, schedule.why_in_full,   schedule.missing_densities};
     if (prediction.timeline.size() > most_drawn)
         throw DiagnosticError(
             Span(),

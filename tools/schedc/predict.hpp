@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,6 +26,7 @@ struct PredictRequest {
     std::string timeline, trace, csv, svg;         // files; empty: none
     std::pair<std::string, std::string> exported;  // format and file: {"goal", "ring.goal"}
     std::string sweep;                             // "bytes=1K..1G,ranks=2..64"; empty: none
+    std::map<std::string, double> parameters;      // that the schedule takes at each start
     std::string collective;  // a name; empty: the first one that the schedule exists for
     std::vector<std::string> search_path;
     DataType type = DataType::float32;
@@ -44,6 +46,7 @@ struct PredictedSchedule {
     bool by_symmetry = false;  // one rank stands for all (dsl/planning/to_predict.hpp)
     std::vector<std::string> proved_on = {};
     std::string why_in_full = {};
+    std::vector<std::string> missing_densities = {};
 };
 
 // Returns a table for people: the total, the time by source line and by level, and the links that are used

@@ -114,6 +114,8 @@ std::string prediction_text(const PredictedSchedule& of, const Network& network,
     if (of.by_symmetry)
         text += fmt::format("by symmetry: rank 0 stands for all; proved on {}\n", joined(of.proved_on));
     if (!of.why_in_full.empty()) text += fmt::format("in full: {}\n", of.why_in_full);
+    for (const std::string& name : of.missing_densities)
+        text += fmt::format("{0} is given at each start, and counts as 0.01: --parameter {0}=NUMBER\n", name);
     if (prediction.messages + prediction.calculations == 0) return text;
     text += lines_text(prediction) + heading("level");
     for (const LevelShare& level : prediction.levels)
