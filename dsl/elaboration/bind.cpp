@@ -70,6 +70,19 @@ std::size_t labelled_parameter(const std::string& name, const std::vector<const 
                           parameters.empty() ? "it takes none" : "it takes: " + names_of(parameters));
 }
 
+void refuse_start_parameters(const std::string& name, const std::vector<ast::Parameter>& parameters,
+                             const ast::Expression& call) {
+    for (const ast::Expression& argument : call.args)
+        for (const ast::Parameter& parameter : parameters)
+            if (argument.kind == ast::Expression::Kind::labelled && !parameter.value &&
+                parameter.name.text == argument.text)
+                throw DiagnosticError(
+                    argument.span,
+                    fmt::format("{} takes {} at each start, not as an argument", name, argument.text),
+                    fmt::format("hkt_plan_start_with gives it, and in the tools --parameter {}=NUMBER",
+                                argument.text));
+}
+
 }  // namespace
 
 std::vector<const ast::Expression*> arguments_of(const std::string& name,
@@ -128,6 +141,7 @@ std::string bind_parameters(const std::string& name, const std::vector<ast::Para
     std::vector<const ast::Parameter*> taken;
     for (const ast::Parameter& parameter : parameters)
         if (parameter.value) taken.push_back(&parameter);
+    refuse_start_parameters(name, parameters, reference);
     const std::vector<const ast::Expression*> given = arguments_of(name, taken, reference);
     const Evaluator evaluator(scope, nullptr);
     std::string text;

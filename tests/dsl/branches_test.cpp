@@ -276,7 +276,8 @@ TEST_CASE("wrong arguments are refused at their place, with the parameters that 
     CHECK_THAT(error("t"), Contains("4:74: error: 'q' is not known here"));
     CHECK_THAT(error("a(q)"), Contains("expected a number, but this is a name"));
     CHECK_THAT(error("v"), Contains("expected a number, but this is a list of groups"));
-    CHECK_THAT(error("v(rate = 1)"), Contains("v takes no arguments"));
+    CHECK_THAT(error("v(rate = 1)"), Contains("v takes rate at each start, not as an argument") &&
+                                         Contains("--parameter rate=NUMBER"));
     for (const char* header :
          {"(x, root; n) over g", "(x, root; n = 1, n = 2) over g", "(x, root; g = 1) over g",
           "(x, root; root = 1) over g", "(x, root;) over g", "(x, root; world = 1) over g"}) {
