@@ -349,6 +349,12 @@ Library::Reference Library::resolve(const std::string& text) {
         reference.file = &load(reference.path);
         call = reference.path == text ? "" : text.substr(reference.path.size() + 1);
     }
+    std::error_code ignored;
+    if (!reference.file && text.find('.') != text.npos && std::filesystem::is_regular_file(text, ignored))
+        throw NotFoundError(
+            fmt::format("{} is a file, and schedules and topologies are read from files that "
+                        "end in .sched{}",
+                        text, text.ends_with(".network") ? "; networks are given with -N" : ""));
     if (!call.empty()) {
         const auto& source = references_.try_emplace(text, SourceFile{"<" + text + ">", call}).first->second;
         reference.call = parse_reference(source);

@@ -1,5 +1,7 @@
 #include "dsl/planning/check_files.hpp"
 
+#include <filesystem>
+
 #include "tests/dsl/errors.hpp"
 #include "tests/support/test.hpp"
 
@@ -67,6 +69,21 @@ TEST_CASE("what does not exist is named, with what does") {
         Contains("no root 4"));
     CHECK_THAT(error(Collective::all_reduce, "halving", "6"),
                Contains("halving cannot run on topology 6") && Contains("halving.sched:15:38: note"));
+}
+
+TEST_CASE("a file of another kind is told from a name") {
+    const test::TemporaryFolder folder;
+    folder.write("ring.xml", "<algo/>");
+    folder.write("box.network", "ring@1GB/s");
+    const auto before = std::filesystem::current_path();
+    std::filesystem::current_path(folder.path());
+    const std::string schedule =
+        test::error_of([] { dsl::check_schedule(test::request(Collective::all_reduce, "ring.xml", "4")); });
+    const std::string topology = test::error_of(
+        [] { dsl::check_schedule(test::request(Collective::all_reduce, "ring", "box.network")); });
+    std::filesystem::current_path(before);
+    CHECK_THAT(schedule, Contains("ring.xml is a file") && Contains("end in .sched"));
+    CHECK_THAT(topology, Contains("box.network is a file") && Contains("networks are given with -N"));
 }
 
 TEST_CASE("a file goes before the library, and a reference to a file is to that file alone") {
