@@ -43,7 +43,7 @@ Memory::Answer Memory::get(std::uint64_t key, Waiter& waiter, std::size_t index,
     }
     const std::uint64_t cursor = use(shard, *resident, user);
     lock.unlock();
-    if (cursor >= next_progress_.load(std::memory_order_relaxed)) progress(cursor);
+    if (cursor >= next_progress_.load()) progress(cursor);
     return answer;
 }
 
@@ -54,7 +54,7 @@ bool Memory::get_if_there(std::uint64_t key, Lent& to) {
     if (!lend(shard, resident, to, User::own)) return false;
     const std::uint64_t cursor = use(shard, *resident, User::own);
     lock.unlock();
-    if (cursor >= next_progress_.load(std::memory_order_relaxed)) progress(cursor);
+    if (cursor >= next_progress_.load()) progress(cursor);
     return true;
 }
 

@@ -71,7 +71,7 @@ void Shard::use_next(Resident& resident) {
     resident.previous = resident.next;
     resident.next = current.next_after(resident.previous).value_or(behind_the_order);
     if (cursor.load(std::memory_order_relaxed) <= resident.previous)
-        cursor.store(resident.previous + 1, std::memory_order_relaxed);
+        cursor.store(resident.previous + 1);  // before next_progress_ is read: Memory::expect_progress
 }
 
 bool Shard::release(Resident& resident) {
