@@ -305,10 +305,21 @@ std::vector<ast::Import> Library::unused_imports(const ast::File& file) const {
     std::set<std::string_view> words;
     for (const Token& token : tokens_of(own->source))
         if (token.kind == Token::Kind::word) words.insert(token.text);
+    // Arguments may name algorithms that nothing in the file names.
+    const auto takes_algorithm = [](const ast::Schedule& schedule) {
+        return std::ranges::any_of(schedule.parameters, [](const ast::Parameter& parameter) {
+            using Kind = ast::Expression::Kind;
+            return parameter.value &&
+                   (parameter.value->kind == Kind::call ||
+                    (parameter.value->kind == Kind::name && parameter.value->text != "auto"));
+        });
+    };
+    const bool may_be_named = std::ranges::any_of(file.schedules, takes_algorithm);
     std::vector<ast::Import> unused;
     for (std::size_t i = 0; i < file.imports.size(); ++i) {
         const auto is_used = [&](const auto& definition) { return words.contains(definition.name.text); };
         const ast::File& imported = own->imports[i]->tree;
+        if (may_be_named && !imported.algorithms.empty()) continue;
         if (std::ranges::none_of(imported.algorithms, is_used) &&
             std::ranges::none_of(imported.collectives, is_used))
             unused.push_back(file.imports[i]);

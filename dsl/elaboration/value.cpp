@@ -49,7 +49,7 @@ void check_arguments(const Expression& call, std::size_t wanted) {
         throw DiagnosticError(call.span,
                               fmt::format("{} takes {} argument{}, not {}", call.text, wanted,
                                           wanted == 1 ? "" : "s", call.args.size()),
-                              call.text.starts_with("log") ? "log2(n), or log(n, base)" : "");
+                              call.text == "log" || call.text == "log_up" ? "log2(n), or log(n, base)" : "");
 }
 
 // Adds the work of the functions that the expression calls.
@@ -234,9 +234,10 @@ Value Evaluator::index(const Expression& expression) const {
             expression.args[1].span,
             fmt::format("index {} is out of range: there {} {} level{}, counted from 0", position,
                         list->size() == 1 ? "is" : "are", list->size(), list->size() == 1 ? "" : "s"),
-            fmt::format("a schedule for such topologies says so in its header: where "
-                        "levels.count >= {}",
-                        position + 1));
+            position < 0 ? "levels.reversed turns the list around"
+                         : fmt::format("a schedule for such topologies says so in its header: where "
+                                       "levels.count >= {}",
+                                       position + 1));
     return (*list)[position];
 }
 

@@ -181,8 +181,10 @@ class Checker {
             throw DiagnosticError(where->span, "no group that was tried meets this condition",
                                   "name sizes with --ranks, or other arguments, if it depends on parameters");
         if (sizes.back() == 1 && options_.group_sizes.empty())
-            throw DiagnosticError(where->span, "only a group of one rank meets this condition",
-                                  "nothing is moved there, so nothing is proved: mend the condition");
+            throw DiagnosticError(
+                where->span, "of the groups that were tried, only one rank meets this condition",
+                "nothing is moved there, so nothing is proved: mend the condition, or name sizes "
+                "with --ranks, or other arguments, if it depends on parameters");
         return sizes;
     }
 
@@ -227,7 +229,8 @@ class Checker {
                 }
             }
             const auto has_one = [](Rank size) { return size == 1; };
-            if (done.empty() || (refusal && named.empty() && std::ranges::all_of(sizes, has_one)))
+            if (done.empty() || (refusal && named.empty() && options_.group_sizes.empty() &&
+                                 std::ranges::all_of(sizes, has_one)))
                 throw runs_nowhere(schedule, *refusal, done.empty() ? "" : " but one rank");
             return {fmt::format("schedule {} {}", call.span.text(), name_of(schedule.collective)),
                     "on " + done + (contract_of(schedule.collective).has_root() ? roots_tried(sizes) : ""),

@@ -50,7 +50,7 @@ Diagnostic of_composition(Diagnostic diagnostic) {
                                    [](const Note& note) { return note.text == in_algorithm; });
     if (call == diagnostic.notes.end()) return diagnostic;
     std::swap(call->span, diagnostic.span);
-    call->text = "here, in the algorithm, which is right by itself";
+    call->text = "here, in the algorithm, of which no fault is known";
     return diagnostic;
 }
 

@@ -207,7 +207,8 @@ std::string of_statements(const Site& site) {
         return "a call has arguments; a member, as g.size, has no parentheses";
     if (site.expects("'over'") && text == "as")
         return "the format comes last: all_gather x over world as int8";
-    if (text == "using" && site.expects("'}'") && (site.text(-2) == "as" || site.text(-1) == ")"))
+    const bool follows_format = site.text(-2) == "as" || site.text(-2) == "keeping" || site.text(-1) == ")";
+    if (text == "using" && site.expects("'}'") && follows_format)
         return "`using` comes before the format: all_gather x over world using ring as int8";
     if (site.expects("a path in quotes") && text.starts_with('\''))
         return "write double quotes: import \"rings.sched\"";
@@ -279,6 +280,7 @@ std::string of_levels(const Site& site) {
     if (!is_level) return "";
     if (site.text() == ",") return "properties stand without ',' between them: medium device latency 3us";
     if (site.token().kind != Token::Kind::word) return "";
+    if (is_reserved(site.text())) return "the '}' of the level before is missing";
     return fmt::format("a level has no '{}': it has medium, latency, bandwidth, shared by and nic",
                        site.text());
 }

@@ -74,6 +74,14 @@ Diagnostic wrong_at(const SourceFile& file, const Token& token, std::string mess
 
 // ---- Mistakes that are noticed only behind them --------------------------------------------------
 
+// Returns true if the word stands where the text before wants a name or an expression.
+bool is_operand(const Site& site, int distance) {
+    const Token before = site.token(distance - 1);
+    if (before.kind == Token::Kind::mark) return !Site::is_one_of(before.text, {")", "]", "}", "{"});
+    return Site::is_one_of(before.text, {"over", "from", "to", "in", "let", "state", "using", "as", "keeping",
+                                         "and", "or", "not", "xor", "mod", "if", "where", "of", "like"});
+}
+
 // A name begins a transfer, too, so a wrong word of a statement is noticed only behind it. Returns what is
 // wrong with such a word, or nothing.
 std::optional<Diagnostic> of_word_before(const SourceFile& file, const Site& site) {
@@ -82,12 +90,13 @@ std::optional<Diagnostic> of_word_before(const SourceFile& file, const Site& sit
         site.expects("':'") || site.expects("statement") || site.expects("'}'") || site.expects("expression");
     if (word.kind != Token::Kind::word || is_reserved(word.text) || !is_known_late) return std::nullopt;
     std::string hint;
-    for (const auto& [text, instead] : words_before)
-        if (text == word.text) hint = instead;
+    if (!is_operand(site, -1))
+        for (const auto& [text, instead] : words_before)
+            if (text == word.text) hint = instead;
     if (hint.empty() && site.expects("':'") && site.token().kind == Token::Kind::word) {
         if (Site::is_one_of(word.text, {"sum", "max", "min", "product"}) && site.text(-2) == "=")
             hint = "write `combined`, whatever the operator of the call is: x : r = combined x : 0 ..< r + 1";
-        else
+        else if (word.text.size() > 2)
             hint = word_meant(word.text, known_words());
     }
     if (hint.empty()) return std::nullopt;
@@ -128,11 +137,12 @@ std::optional<Diagnostic> of_arrow_before(const SourceFile& file, const Site& si
 }
 
 std::optional<Diagnostic> of_missing_value(const SourceFile& file, const Site& site) {
-    const bool has_value =
-        site.text() == "(" || (site.token().kind == Token::Kind::word && !is_reserved(site.text()));
-    const std::string_view gap = std::string_view(file.text).substr(
-        site.token(-1).end, std::max(site.token().begin, site.token(-1).end) - site.token(-1).end);
-    if (!site.expects("an expression") || site.text(-1) != "=" || has_value || gap.find('\n') == gap.npos)
+    const bool begins_next = site.token().kind == Token::Kind::word && is_reserved(site.text());
+    const bool ends_block = Site::is_one_of(site.text(), {"", "}", ")", "]"});
+    if (!site.expects("an expression") || site.text(-1) != "=" || !(begins_next || ends_block))
+        return std::nullopt;
+    const std::uint32_t end = site.token(-1).end, next = std::max(site.token().begin, end);
+    if (!site.text().empty() && file.text.substr(end, next - end).find('\n') == std::string::npos)
         return std::nullopt;
     return wrong_at(file, site.token(-1), "the value behind this '=' is missing", "");
 }
@@ -179,7 +189,7 @@ std::optional<Token> open_at(const SourceFile& file, const Site& site) {
 
 // Text can be missing only where a block is open: at its end, and where a definition begins.
 bool waits_for_end(const Site& site) {
-    for (const std::string_view word : {"", "algorithm", "schedule", "topology", "operator"})
+    for (const std::string_view word : {"", "algorithm", "schedule", "topology", "operator", "level"})
         if (site.text() == word) return true;
     return site.text().size() == 1 && closers.find(site.text()) != closers.npos;
 }

@@ -234,7 +234,7 @@ TEST_CASE("a wrong composition of right algorithms is shown at its statement") {
         "    all_reduce x over world using butterfly\n}",
         Collective::all_reduce, "2x2");
     CHECK_THAT(error, StartsWith("/tmp") && Contains(".sched:3:5: error: ") && Contains("a second time") &&
-                          Contains("note: here, in the algorithm, which is right by itself"));
+                          Contains("note: here, in the algorithm, of which no fault is known"));
     // Arguments that an algorithm of the library cannot use.
     CHECK_THAT(
         check_error("schedule s broadcast(x, root) { broadcast x over world from root using knomial(2.5) }",
@@ -245,7 +245,7 @@ TEST_CASE("a wrong composition of right algorithms is shown at its statement") {
 TEST_CASE("schedules that run on one rank alone are refused, as nothing of them is proved") {
     CHECK_THAT(check_all_error(
                    "algorithm a all_gather(x) over g where g.size < 2 { each r in g x[r] : r -> r + 1 }"),
-               Contains("only a group of one rank meets this condition"));
+               Contains("only one rank meets this condition"));
     CHECK_THAT(check_all_error("schedule s broadcast(x, root) {\n"
                                "    broadcast x over world from root using knomial(radix = 1)\n}"),
                Contains("runs on no topology that was tried but one rank"));

@@ -163,7 +163,10 @@ TEST_CASE("arguments from outside name what the schedule's file imports") {
     options.files = {folder.path() + "/mine.sched"};
     options.search_path = {HOCKET_SCHEDULES_DIR};
     options.with = {{"inner", {"spread", "ring"}}};
-    CHECK(dsl::check_files(options, {[](const auto&) {}, [](const auto&) {}}).wrong == 0);
+    std::string said;
+    const auto say = [&](const dsl::Report& report) { said += render(report); };
+    CHECK(dsl::check_files(options, {[](const auto&) {}, say}).wrong == 0);
+    CHECK(said.empty());  // also not that the import is unused
 }
 
 TEST_CASE("collectives are imported, with the algorithms of other files for them") {

@@ -83,7 +83,7 @@ TEST_CASE("what is wrong with an operator is said with its line and a caret") {
     CHECK_THAT(parse_error("operator o(a, b, c) = a"), StartsWith("t.sched:1:16: error: expected ')' here"));
     CHECK_THAT(parse_error("operator o(a, b) commutative commutative = a"), Contains("expected '=' here"));
     CHECK_THAT(parse_error("operator o(a, b) associativ = a"), Contains("expected '=' here"));
-    CHECK_THAT(parse_error("operator o(a, b) ="), Contains("expected an expression here"));
+    CHECK_THAT(parse_error("operator o(a, b) ="), Contains("the value behind this '=' is missing"));
     CHECK_THAT(parse_error("operator o(a, a) = a"),
                Contains("t.sched:1:15: error: there is a 'a' here already") && Contains("this one"));
     CHECK_THAT(parse_error("operator o(ranks, b) = b"), Contains("it is one of the language's own"));

@@ -127,11 +127,11 @@ void Computer::check(const dsl::RankProgram& program, DataType type, const Reduc
             "schedule {} adds up {}, so its operator must be sum, average or premul_sum, not {}",
             program.schedule, packs(program) ? "values in a narrower format" : "selections", op.name()));
     if (adds_up_terms(program) && op.divisor(2) != 1 && !is_homogeneous(program))
-        refuse_arguments(
-            fmt::format("schedule {} calculates more than multiples of x, and adds up {}, so it has no "
-                        "average: take sum, "
-                        "and divide in the schedule, by ranks",
-                        program.schedule, packs(program) ? "values in a narrower format" : "selections"));
+        refuse_arguments(fmt::format(
+            "schedule {} calculates what may be more than multiples of x, and adds up {}, so it has no "
+            "average: take sum, "
+            "and divide in the schedule, by ranks",
+            program.schedule, packs(program) ? "values in a narrower format" : "selections"));
     if (program.computes_on_parts && !op.is_sum())
         refuse_arguments(fmt::format(
             "schedule {} computes before all contributions are combined, so its operator must be a "
