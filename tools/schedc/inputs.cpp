@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t most_bytes = 2 << 20;  // more than the parser takes; it says so
-
 void add_files_below(const std::string& folder, std::vector<std::string>& files) {
     const std::size_t first = files.size();
     std::error_code error;
@@ -31,7 +29,7 @@ void add_files_below(const std::string& folder, std::vector<std::string>& files)
     std::sort(files.begin() + static_cast<std::ptrdiff_t>(first), files.end());
 }
 
-std::string read_standard_input() {
+std::string read_standard_input(std::size_t most_bytes) {
     std::string text;
     char part[1 << 14];
     while (text.size() < most_bytes) {
@@ -60,8 +58,8 @@ std::vector<std::string> without_folders(const std::vector<std::string>& paths) 
     return files;
 }
 
-dsl::SourceFile read_source(const std::string& path) {
-    if (path == standard_input) return {"<stdin>", read_standard_input()};
+dsl::SourceFile read_source(const std::string& path, std::size_t most_bytes) {
+    if (path == standard_input) return {"<stdin>", read_standard_input(most_bytes)};
     try {
         return {path, read_text(path, most_bytes)};
     } catch (const UnreadableFile& refused) {

@@ -1,6 +1,7 @@
 // The schedule files that a command line names.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,11 @@ inline constexpr const char* standard_input = "-";
 // NotFoundError for a folder that has none, or that cannot be read.
 std::vector<std::string> without_folders(const std::vector<std::string>& paths);
 
-// Reads a file, or standard input to its end; it is then called "<stdin>". Throws NotFoundError.
-dsl::SourceFile read_source(const std::string& path);
+// More than the parser of schedules takes; it says so.
+inline constexpr std::size_t most_of_schedule = 2 << 20;
+
+// Reads a file, or standard input to its end; it is then called "<stdin>". Of a longer text, `most_bytes` or
+// a few more are read. Throws NotFoundError.
+dsl::SourceFile read_source(const std::string& path, std::size_t most_bytes = most_of_schedule);
 
 }  // namespace hocket::tools

@@ -1,4 +1,5 @@
-// schedc: checks, formats, explains, predicts and synthesizes schedules, and simulates training jobs.
+// schedc: checks, formats, explains, predicts, synthesizes and imports schedules, and simulates training
+// jobs.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +12,7 @@
 #include "tools/schedc/check.hpp"
 #include "tools/schedc/explain.hpp"
 #include "tools/schedc/format.hpp"
+#include "tools/schedc/import.hpp"
 #include "tools/schedc/lsp/serve.hpp"
 #include "tools/schedc/predict.hpp"
 #include "tools/schedc/simulate.hpp"
@@ -225,6 +227,12 @@ void describe_synthesize(CLI::App& app, tools::SynthesizeRequest& request) {
                  "only print the least time that the worst cut allows, and that cut");
 }
 
+void describe_import(CLI::App& app, tools::ImportRequest& request) {
+    app.add_option("file", request.input, "an algorithm of MSCCL, as XML; -: standard input")->required();
+    app.add_option("-o,--output", request.output, "the file of the schedule; default: standard output");
+    describe_timeout(app, request.timeout, "proving the schedule");
+}
+
 int run(int argc, char** argv, tools::Colour& colour) {
     CLI::App app{"Checks, explains and predicts Hocket's schedules."};
     app.require_subcommand(1);
@@ -250,9 +258,12 @@ int run(int argc, char** argv, tools::Colour& colour) {
     tools::SynthesizeRequest synthesize;
     CLI::App* synthesize_app = app.add_subcommand("synthesize", "make a schedule for a network");
     describe_synthesize(*synthesize_app, synthesize);
+    tools::ImportRequest import;
+    CLI::App* import_app = app.add_subcommand("import", "make a schedule of an algorithm of MSCCL");
+    describe_import(*import_app, import);
     CLI::App* lsp_app =
         app.add_subcommand("lsp", "serve an editor, by the language server protocol on stdin and stdout");
-    for (CLI::App* command : {explain_app, predict_app, simulate_app, synthesize_app})
+    for (CLI::App* command : {explain_app, predict_app, simulate_app, synthesize_app, import_app})
         describe_colour(*command, colour);
     try {
         app.parse(argc, argv);
@@ -266,7 +277,10 @@ int run(int argc, char** argv, tools::Colour& colour) {
     if (simulate_app->parsed()) return tools::run_simulate(simulate);
     tools::Waiting waiting;
     explain.waiting = predict.waiting = synthesize.waiting = &waiting;
-    synthesize.search_path = predict.search_path;
+    synthesize.search_path = import.search_path = predict.search_path;
+    import.watcher = &waiting;
+    import.messages.colour = colour;
+    if (import_app->parsed()) return tools::run_import(import);
     if (synthesize_app->parsed()) return tools::run_synthesize(synthesize);
     if (predict_app->parsed()) return tools::run_predict(predict);
     return check_app->parsed() ? tools::run_check(std::move(check)) : tools::run_explain(explain);

@@ -1,0 +1,327 @@
+#!/usr/bin/python3
+"""schedc import: algorithms in MSCCL's XML become proved schedules, and wrong ones are refused with their step.
+
+usage: tests/tools/schedc_import_test.py SCHEDC [HOCKET_RUN HOCKET_BENCH]
+
+With hocket-run and hocket-bench, the schedules also run.
+"""
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import schedc_import_algorithms as made
+from schedc_import_model import why_wrong
+
+PROGRAMS: list[str] = []
+MUTANTS = 600 if os.environ.get("HOCKET_TEST_LONG") == "1" else 200
+# (name, algorithm, transfers that the text has)
+RIGHT = {
+    "ring all_gather": (lambda: made.ring_all_gather(4), "for s in 0 ..< 3\n        each r in g\n            x[r - s] : r -> r + 1  # gpu 0 tb 0 step 0, gpu 1 tb 0 step 1"),
+    "out of place": (lambda: made.ring_all_gather(3, in_place=False), "x[r - s] : r -> r + 1"),
+    "two parts of a piece at once": (lambda: made.ring_all_gather(3, 2), "x[r - s] : r -> r + 1"),
+    "a channel for each part": (lambda: made.ring_all_gather(4, 2, channels=2), "x[r - s] : r -> r + 1"),
+    "ring all_reduce": (lambda: made.ring_all_reduce(4), "x[r - s] : r +> r + 1"),
+    "ring all_reduce out of place": (lambda: made.ring_all_reduce(5, 2, False), "x[r - s] : r +> r + 1"),
+    "ring reduce_scatter": (lambda: made.ring_reduce_scatter(4), "x[r - 1 - s] : r +> r + 1"),
+    "reduce_scatter out of place": (lambda: made.ring_reduce_scatter(4, False), "x[r - 1 - s] : r +> r + 1"),
+    "all pairs through scratch": (lambda: made.all_pairs_all_reduce(4), "x[r + 2] : r +> r + 2"),
+    "all pairs with counts": (lambda: made.all_pairs_all_reduce(3, 2), "x[r + 1] : r +> r + 1"),
+    "all pairs with a sum in scratch": (lambda: made.all_pairs_all_reduce(4, 1, True), "x[r + 2] : r +> r + 2"),
+    "all_to_all": (lambda: made.all_to_all(4), "x[r + 1] : r -> y[r] : r + 1"),
+    "all_to_all with counts": (lambda: made.all_to_all(3, 2), "x[r] : r -> y[r] : r"),
+    "all_to_all in two steps": (lambda: made.two_step_all_to_all(2, 2), "-> y[2 ..< 4] : 0"),
+    "all_to_all in two larger steps": (lambda: made.two_step_all_to_all(2, 4), "-> y[2 ..< 4] : 0"),
+    "hierarchical": (lambda: made.hierarchical_all_reduce(4, 2), "let x3 = x.part(3 of 4)"),
+    "a chain from a root": (lambda: made.chain_broadcast(4, 3, 2), "x0 : root + 1 -> root + 2"),
+    "a star that gathers": (lambda: made.star("gather", 4, 0), "x[root + 1] : root + 1 -> root"),
+    "a star that scatters": (lambda: made.star("scatter", 4, 1), "x[root + 3] : root -> root + 3"),
+    "a star that reduces": (lambda: made.star("reduce", 3, 2), "x : root + 1 +> root"),
+    "all_to_all in place": (lambda: made.all_to_all_in_place(4), "x[r + 1] : r -> x[r] : r + 1"),
+    "a chain of halves of chunks": (lambda: made.chain_broadcast(4, 8), "x1[3] : root + 2 -> root + 3"),
+}
+
+
+def schedc(*arguments, text=None):
+    done = subprocess.run([PROGRAMS[0], *arguments], input=text, text=True, capture_output=True, timeout=120, env={**os.environ, "NO_COLOR": "1"})
+    return done.returncode, done.stdout, done.stderr
+
+
+def rounds(text):
+    found = re.search(r"^# (\d+) round", text, re.MULTILINE)
+    assert found
+    return int(found[1])
+
+
+class Import(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name, text=None):
+        path = os.path.join(self.folder, name)
+        if text is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return path
+
+    def imported(self, algorithm):
+        status, out, err = schedc("import", "-", text=algorithm.text())
+        self.assertEqual((status, err), (0, ""))
+        return out
+
+    def refused(self, text, *expected):
+        status, out, err = schedc("import", "-", text=text if isinstance(text, str) else text.text())
+        self.assertEqual((status, out), (1, ""), err)
+        for one in expected:
+            self.assertIn(one, err)
+        return err
+
+
+class Right(Import):
+    def test_algorithms_are_proved(self):
+        for name, (make, expected) in RIGHT.items():
+            with self.subTest(name):
+                algorithm = make()
+                text = self.imported(algorithm)
+                self.assertIn(expected, text)
+                self.assertIsNone(why_wrong(algorithm.text()))
+                path = self.path("a.sched", text)
+                status, out, err = schedc("check", "--strict", "-n", str(algorithm.ranks), "--", path)
+                self.assertEqual(status, 0, err)
+                self.assertIn("2 definitions are right", out)
+                self.assertEqual(schedc("fmt", "--check", path)[0], 0)
+
+    def test_rounds_are_as_few_as_the_dependencies_allow(self):
+        for algorithm, expected in ((made.ring_all_gather(5), 4), (made.ring_all_reduce(4), 6), (made.ring_all_reduce(4, 1, False), 6),
+                                    (made.all_pairs_all_reduce(5), 2), (made.all_to_all(5), 1), (made.two_step_all_to_all(2, 3), 2),
+                                    (made.hierarchical_all_reduce(4, 2), 3), (made.chain_broadcast(4, 3), 5)):
+            self.assertEqual(rounds(self.imported(algorithm)), expected)
+
+    def test_a_file_is_written(self):
+        source = self.path("ring.xml", made.ring_all_gather(3).text())
+        target = self.path("ring.sched")
+        self.assertEqual(schedc("import", source, "-o", target), (0, "", ""))
+        with open(target, encoding="utf-8") as file:
+            text = file.read()
+        self.assertTrue(text.startswith(f"# Imported from {source} (MSCCL: ring allgather on 3 GPUs, in place).\n"))
+        self.assertIn("algorithm ring_allgather all_gather(x) over g where g.size == 3 {", text)
+        self.assertIn("schedule ring_allgather all_gather(x) where ranks == 3 {", text)
+
+    def test_names(self):
+        for given, expected in (("8-ring (best)", "ring_best"), ("", "imported_"), ("each", "imported_each"), ("all_gather", "imported_all_gather"),
+                                ("x", "imported_x"), ("é\n#", "imported_"), ("a" * 100, "a" * 60)):
+            algorithm = made.ring_all_gather(3)
+            algorithm.root.set("name", given)
+            self.assertIn(f"\nalgorithm {expected} all_gather", self.imported(algorithm))
+
+    def test_large_files(self):
+        """Schedule files have at most 1 MiB."""
+        self.assertIn("# 2506 rounds; too many for comments that name steps.\n", self.imported(made.chain_broadcast(8, 2500)))
+        self.refused(made.chain_broadcast(8, 4000), "<stdin>: its schedule of 4006 rounds would be larger than 1 MiB")
+
+    def test_schedules_run(self):
+        if len(PROGRAMS) < 3:
+            self.skipTest("neither hocket-run nor hocket-bench was named")
+        for name, (make, _) in RIGHT.items():
+            with self.subTest(name):
+                algorithm = make()
+                text = self.imported(algorithm)
+                collective = re.search(r"^schedule \w+ (\w+)", text, re.MULTILINE)
+                assert collective
+                done = subprocess.run([PROGRAMS[1], "-n", str(algorithm.ranks), PROGRAMS[2], collective[1], "--schedule", self.path("a.sched", text),
+                                       "-b", "4", "-e", "64K", "-f", "128", "-n", "1", "-w", "0"],
+                                      text=True, capture_output=True, timeout=120)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+class Wrong(Import):
+    def test_connections(self):
+        algorithm = made.ring_all_gather(3)
+        tb = algorithm.gpus[1][0]
+        tb.remove(tb[2])
+        self.refused(algorithm, "<stdin>: gpu 0, threadblock 0, step 1: it sends to gpu 1 on channel 0, which receives 1 message of gpu 0 there, not 2",
+                     'hint: gpu 1 needs a step that receives it, in a <tb> with recv="0" and chan="0"')
+        algorithm = made.ring_all_gather(3)
+        algorithm.at(2, 0, 0).set("type", "nop")
+        self.refused(algorithm, "gpu 0, threadblock 0, step 2: it receives from gpu 2 on channel 0, which sends 1 message to gpu 0 there, not 2")
+        algorithm = made.ring_all_gather(3, 2)
+        algorithm.at(1, 0, 1).set("cnt", "1")
+        self.refused(algorithm, "gpu 1, threadblock 0, step 1: it receives 1 chunk, but its sender, gpu 0 tb 0 step 0, sends 2")
+        algorithm = made.ring_all_gather(3)
+        second = algorithm.tb(0, 1, -1)
+        algorithm.step(0, second, "s", ("o", 0))
+        self.refused(algorithm, "gpu 0, threadblock 1, step 0: threadblock 0 sends on the same connection")
+
+    def test_circles(self):
+        algorithm = made.Algorithm("allgather", 2, (1, 2, 0))
+        for rank in range(2):
+            tb = algorithm.tb(rank, 1 - rank, 1 - rank)
+            algorithm.step(rank, tb, "r", made.NOWHERE, ("o", 1 - rank))
+            algorithm.step(rank, tb, "s", ("o", rank))
+        self.refused(algorithm, "gpu 0, threadblock 0, step 0: it waits for itself: gpu 0 tb 0 step 0 waits for a message of gpu 1; "
+                     "gpu 1 tb 0 step 0 waits for a message of gpu 0")
+        algorithm = made.ring_all_gather(3)
+        algorithm.step(0, 0, "nop", after=(0, 2))
+        algorithm.at(0, 0, 1).set("depid", "0")
+        algorithm.at(0, 0, 1).set("deps", "2")
+        self.refused(algorithm, "gpu 0, threadblock 0, step 1: it waits for itself: gpu 0 tb 0 step 1 waits for gpu 0 tb 0 step 2")
+
+    def test_dependencies(self):
+        for depid, deps in (("1", "0"), ("0", "9"), ("0", "-1"), ("-1", "0")):
+            algorithm = made.ring_all_gather(3)
+            algorithm.at(0, 0, 1).set("depid", depid)
+            algorithm.at(0, 0, 1).set("deps", deps)
+            self.refused(algorithm, f"gpu 0, threadblock 0, step 1: it waits for step {deps} of threadblock {depid} (depid, deps), which does not exist")
+        algorithm = made.all_pairs_all_reduce(3)
+        algorithm.at(0, 0, 1).set("hasdep", "0")
+        self.refused(algorithm, 'it waits for step 1 of threadblock 0, which has hasdep="0"', 'hint: write hasdep="1" there')
+
+    def test_races(self):
+        algorithm = made.all_pairs_all_reduce(3)
+        adder = algorithm.gpus[0][2]
+        for step in adder:
+            step.set("depid", "-1")
+            step.set("deps", "-1")
+        self.refused(algorithm, "gpu 0, threadblock 2, step 0: it reads a chunk that holds nothing yet")
+        adder[0].set("depid", "0")
+        adder[0].set("deps", "1")
+        self.refused(algorithm, "gpu 0, threadblock 2, step 1: it uses a scratch chunk that step 1 of threadblock 1 uses, too",
+                     'hint: make it wait: depid="1" deps="1"')
+
+    def test_contents(self):
+        algorithm = made.ring_all_gather(3)
+        algorithm.at(1, 0, 1).set("dstoff", "2")  # it belongs to chunk 0
+        self.refused(algorithm, "no step writes chunk 0 of 3 of its result")
+        algorithm = made.ring_all_gather(3)
+        algorithm.at(0, 0, 0).set("srcoff", "1")
+        self.refused(algorithm, "gpu 0, threadblock 0, step 0: it reads a chunk that holds nothing yet")
+        algorithm = made.ring_all_gather(3, in_place=False)
+        algorithm.gpus[1].remove(algorithm.gpus[1][0])
+        algorithm.gpus[1][0].set("id", "0")
+        self.refused(algorithm, "gpu 1: no step writes chunk 1 of 3 of its result", 'with inplace="0" they are two buffers')
+
+    def test_what_the_proof_refuses(self):
+        algorithm = made.ring_all_reduce(3)
+        algorithm.at(0, 0, 0).set("srcoff", "1")
+        self.refused(algorithm, "gpu 1, threadblock 0, step 1: it brings chunk 1, from gpu 0 tb 0 step 0, to the place of chunk 0")
+        algorithm = made.all_pairs_all_reduce(3)
+        algorithm.at(0, 2, 1).set("type", "nop")
+        self.refused(algorithm, "error: algorithm allpairs all_reduce on 3 ranks: rank 0 ends with chunk 0 of 3 missing the part of rank 2",
+                     "# gpu 1 tb 0 step 0, gpu 0 tb 2 step 0", "<stdin>: not imported")
+        # Twice the same contribution.
+        algorithm = made.ring_reduce_scatter(3)
+        algorithm.step(0, 0, "s", ("i", 0))
+        algorithm.step(1, 0, "rrc", ("i", 1), ("i", 1))
+        self.refused(algorithm, "<stdin>: not imported", "gpu 1 tb 0 step")
+
+    def test_what_has_no_place(self):
+        """All of one buffer waits in scratch while the other is still read."""
+        algorithm = made.Algorithm("allreduce", 2, (1, 0, 1))
+        for rank in range(2):
+            tb = algorithm.tb(rank, 1 - rank, 1 - rank)
+            algorithm.step(rank, tb, "s", ("i", 0))
+            algorithm.step(rank, tb, "r", made.NOWHERE, ("s", 0))
+            algorithm.step(rank, tb, "s", ("s", 0))
+            algorithm.step(rank, tb, "rrc", ("i", 0), ("i", 0))
+        self.refused(algorithm, "gpu 0, threadblock 0, step 1: its scratch chunk has no place")
+        self.refused(made.both_ways_all_reduce(), "gpu 1", "has no place")
+
+    def test_attributes(self):
+        def changed(path, name, value):
+            algorithm = made.ring_all_gather(3)
+            node = algorithm.root
+            for i in path:
+                node = node[i]
+            if value is None:
+                del node.attrib[name]
+            else:
+                node.set(name, value)
+            return algorithm
+
+        for path, name, value, expected in (
+                ((), "coll", "allgahter", 'coll="allgahter" is no collective that can be imported (did you mean \'allgather\'?)'),
+                ((), "coll", None, "<algo> has no attribute 'coll'"),
+                ((), "ngpus", "1000000", 'ngpus="1000000" of <algo> is not a whole number from 1 to 1024'),
+                ((), "ngpus", "4", 'there is no <gpu id="3">, but ngpus is 4'),
+                ((), "inplace", "yes", 'inplace="yes" of <algo> is not a whole number from 0 to 1'),
+                ((), "proto", "Fast", 'proto="Fast" is none of Simple, LL and LL128'),
+                ((1,), "id", "0", "gpu 0: there are two elements <gpu> with this id"),
+                ((1,), "o_chunks", "4", "gpu 1: o_chunks is 4, but 3 of gpu 0"),
+                ((1,), "i_chunks", "99999999999", 'gpu 1: i_chunks="99999999999" of <gpu> is not a whole number'),
+                ((1, 0), "id", "3", "gpu 1: threadblock 3 stands where 0 is expected"),
+                ((1, 0), "send", "3", 'gpu 1, threadblock 0: send="3" of <tb> is not a whole number from -1 to 2'),
+                ((1, 0), "send", "1", "gpu 1, threadblock 0: it has its own GPU as a peer"),
+                ((1, 0), "send", "-1", "gpu 1, threadblock 0, step 0: 's' sends, but its threadblock has send=\"-1\""),
+                ((1, 0), "recv", "-1", "gpu 1, threadblock 0, step 1: 'rcs' receives, but its threadblock has recv=\"-1\""),
+                ((1, 0), "chan", "9", 'chan="9" of <tb> is not a whole number from 0 to 7'),
+                ((1, 0, 1), "type", "rsc", "gpu 1, threadblock 0, step 1: type=\"rsc\" is no type of a step"),
+                ((1, 0, 1), "s", "2", "gpu 1, threadblock 0: step 2 stands where 1 is expected"),
+                ((1, 0, 1), "dstbuf", "q", 'gpu 1, threadblock 0, step 1: dstbuf="q" is no buffer'),
+                ((1, 0, 1), "dstoff", "3", "gpu 1, threadblock 0, step 1: o[3] is outside of the buffer, which has 3 chunks"),
+                ((1, 0, 1), "cnt", "0", 'cnt="0" of <step> is not a whole number from 1 to 65536'),
+                ((1, 0, 1), "hasdep", None, "gpu 1, threadblock 0, step 1: <step> has no attribute 'hasdep'")):
+            with self.subTest(f"{name}={value}"):
+                self.refused(changed(path, name, value), "error: <stdin>: ", expected)
+
+    def test_what_is_no_algorithm(self):
+        self.refused("", "error: <stdin>: the root element is <>, not <algo>")
+        self.refused("<algo>\n<gpu\n", "error: <stdin>:", "this is no XML")
+        self.refused("<program/>", "the root element is <program>, not <algo>")
+        self.refused("\0\0", "the root element is <>, not <algo>")
+        self.refused(made.ring_all_gather(3).text() + "\nChecked.\n", "there is more than the element <algo>:  Checked.")
+        status, _, err = schedc("import", self.path("none.xml"))
+        self.assertEqual((status, "none.xml" in err), (1, True))
+        status, _, err = schedc("import", "-", "-o", self.path("none/a.sched"), text=made.ring_all_gather(3).text())
+        self.assertEqual(status, 1)
+        self.assertEqual(schedc("import")[0], 2)
+
+
+class Mutants(Import):
+    """Files that something was done to: an error or a proved schedule, never anything else."""
+
+    def test_mutants(self):
+        dice = random.Random(1)
+        seen = {0: 0, 1: 0}
+        for _ in range(MUTANTS):
+            text = mutant(dice, dice.choice(list(RIGHT.values()))[0]())
+            status, out, err = schedc("import", "-", "--timeout", "20", text=text)
+            self.assertIn(status, seen, f"{err}\n{text}")
+            self.assertEqual(status == 0, out != "", text)
+            if status == 0:
+                self.assertIsNone(why_wrong(text), f"{text}\n{out}")
+            self.assertEqual(status != 0, "error: " in err, f"{err}\n{text}")
+            seen[status] += 1
+        self.assertGreater(min(seen.values()), MUTANTS // 50)
+
+
+def mutant(dice, algorithm):
+    nodes = list(algorithm.root.iter())
+    for _ in range(dice.randint(1, 3)):
+        node = dice.choice(nodes)
+        kind = dice.randrange(6)
+        if kind == 0 and len(node) > 0:
+            node.remove(dice.choice(list(node)))
+        elif kind == 1 and len(node) > 1:
+            node.insert(0, node[-1])
+        elif kind == 2 and node.attrib:
+            del node.attrib[dice.choice(list(node.attrib))]
+        elif node.attrib:
+            name = dice.choice(list(node.attrib))
+            like = dice.choice([other for other in nodes if other.tag == node.tag])
+            value = dice.choice(("-1", "0", "1", "2", "s", "o", "99999", "r", "re", "cpy", like.get(name, "")))
+            node.set(name, like.get(name, "") if dice.random() < 0.5 else value)
+    text = algorithm.text()
+    if dice.random() < 0.1:
+        at = dice.randrange(len(text))
+        text = text[:at] + text[at + dice.randint(1, 20):]
+    return text
+
+
+if __name__ == "__main__":
+    PROGRAMS = sys.argv[1:]
+    unittest.main(argv=sys.argv[:1])
