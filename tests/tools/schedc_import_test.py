@@ -280,6 +280,11 @@ class Wrong(Import):
         self.assertEqual(status, 1)
         self.assertEqual(schedc("import")[0], 2)
 
+    def test_subcommands(self):
+        said = ("error: there is no subcommand 'impord' (did you mean 'import'?)\n"
+                "  hint: these are the subcommands: check, explain, predict, simulate, fmt, synthesize, import, lsp\n")
+        self.assertEqual(schedc("impord", "x"), (2, "", said))
+
 
 class Mutants(Import):
     """Files that something was done to: an error or a proved schedule, never anything else."""

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "dsl/base/closest.hpp"
 #include "dsl/base/diagnostic.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/engine/job/options.hpp"
@@ -233,6 +234,21 @@ void describe_import(CLI::App& app, tools::ImportRequest& request) {
     describe_timeout(app, request.timeout, "proving the schedule");
 }
 
+// CLI11 would only say that a subcommand is required.
+std::string unknown_command(const CLI::App& app, int argc, char** argv) {
+    const std::string given = argc > 1 ? argv[1] : "";
+    if (given.empty() || given[0] == '-') return "";
+    std::vector<std::string> names;
+    std::string listed;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+        if (command->get_name() == given) return "";
+        names.push_back(command->get_name());
+        listed += (listed.empty() ? "" : ", ") + command->get_name();
+    }
+    return fmt::format("there is no subcommand '{}'{}\n  hint: these are the subcommands: {}", given,
+                       dsl::did_you_mean(given, names), listed);
+}
+
 int run(int argc, char** argv, tools::Colour& colour) {
     CLI::App app{"Checks, explains and predicts Hocket's schedules."};
     app.require_subcommand(1);
@@ -265,6 +281,10 @@ int run(int argc, char** argv, tools::Colour& colour) {
         app.add_subcommand("lsp", "serve an editor, by the language server protocol on stdin and stdout");
     for (CLI::App* command : {explain_app, predict_app, simulate_app, synthesize_app, import_app})
         describe_colour(*command, colour);
+    if (const std::string wrong = unknown_command(app, argc, argv); !wrong.empty()) {
+        tools::say("error: {}", wrong);
+        return 2;
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
