@@ -5,6 +5,7 @@ usage: tests/tools/schedc_import_test.py SCHEDC [HOCKET_RUN HOCKET_BENCH]
 
 With hocket-run and hocket-bench, the schedules also run.
 """
+import copy
 import os
 import random
 import re
@@ -111,6 +112,46 @@ class Right(Import):
         self.assertTrue(text.startswith(f"# Imported from {source} (MSCCL: ring allgather on 3 GPUs, in place).\n"))
         self.assertIn("algorithm ring_allgather all_gather(x) over g where g.size == 3 {", text)
         self.assertIn("schedule ring_allgather all_gather(x) where ranks == 3 {", text)
+
+    def test_contributions_that_are_added_twice(self):
+        twice = made.Algorithm("allreduce", 2, (1, 1, 0))  # x1 + 2 * x0
+        for _ in range(2):
+            twice.step(0, twice.tb(0, 1, 1), "s", ("i", 0))
+            twice.step(1, twice.tb(1, 0, 0), "rrc", ("i", 0), ("i", 0))
+        twice.step(0, twice.tb(0, 1, 1), "r", dst=("i", 0))
+        twice.step(1, twice.tb(1, 0, 0), "s", ("i", 0))
+        one_way = made.Algorithm("reduce_scatter", 2, (2, 1, 0))  # GPU 1 sends nothing
+        for _ in range(2):
+            one_way.step(0, one_way.tb(0, 1), "s", ("i", 1))
+            one_way.step(1, one_way.tb(1, -1, 0), "rrc", ("i", 1), ("i", 1))
+        by_scratch = made.Algorithm("allreduce", 2, (1, 1, 2))
+        for gpu in range(2):
+            tb = by_scratch.tb(gpu, 1 - gpu, 1 - gpu)
+            for k in range(2):
+                by_scratch.step(gpu, tb, "s", ("i", 0))
+                by_scratch.step(gpu, tb, "r", dst=("s", k))
+            for k in range(2):
+                by_scratch.step(gpu, tb, "re", ("s", k), ("i", 0))
+        half = made.Algorithm("reduce_scatter", 2, (4, 2, 0))  # the first half of a piece twice, the other never
+        for chunk in (2, 2):
+            half.step(0, half.tb(0, 1, 1), "s", ("i", chunk))
+            half.step(1, half.tb(1, 0, 0), "rrc", ("i", chunk), ("i", chunk))
+        for chunk in (0, 1):
+            half.step(1, half.tb(1, 0, 0), "s", ("i", chunk))
+            half.step(0, half.tb(0, 1, 1), "rrc", ("i", chunk), ("i", chunk))
+        for algorithm in (twice, one_way, by_scratch, half):
+            self.assertIsNotNone(why_wrong(algorithm.text()))
+            code, out, said = schedc("import", "-", text=algorithm.text())
+            self.assertEqual((code, out), (1, ""))
+            self.assertRegex(said, "combines there already|a second time")
+
+    def test_a_file_does_not_replace_itself(self):
+        source = self.path("ring.xml", made.ring_all_gather(3).text())
+        code, _, said = schedc("import", source, "-o", os.path.join(os.path.dirname(source), ".", "ring.xml"))
+        self.assertEqual(code, 1)
+        self.assertIn("would be replaced by its schedule", said)
+        with open(source, encoding="utf-8") as file:
+            self.assertTrue(file.read().startswith("<algo"))
 
     def test_names(self):
         for given, expected in (("8-ring (best)", "ring_best"), ("", "imported_"), ("each", "imported_each"), ("all_gather", "imported_all_gather"),
@@ -293,7 +334,8 @@ class Mutants(Import):
         dice = random.Random(1)
         seen = {0: 0, 1: 0}
         for _ in range(MUTANTS):
-            text = mutant(dice, dice.choice(list(RIGHT.values()))[0]())
+            algorithm = dice.choice(list(RIGHT.values()))[0]()
+            text = repeated(dice, algorithm) if dice.random() < 0.3 else mutant(dice, algorithm)
             status, out, err = schedc("import", "-", "--timeout", "20", text=text)
             self.assertIn(status, seen, f"{err}\n{text}")
             self.assertEqual(status == 0, out != "", text)
@@ -302,6 +344,42 @@ class Mutants(Import):
             self.assertEqual(status != 0, "error: " in err, f"{err}\n{text}")
             seen[status] += 1
         self.assertGreater(min(seen.values()), MUTANTS // 50)
+
+
+RECEIVES = ("r", "rrc", "rrs", "rcs", "rrcs")
+SENDS = ("s", "rcs", "rrs", "rrcs")
+
+
+def repeat_step(gpu, block, index):
+    """Does a step twice. What waited for it waits for the second."""
+    block.insert(index, copy.deepcopy(block[index]))
+    for number, step in enumerate(block):
+        step.set("s", str(number))
+    for step in gpu.iter("step"):
+        if step.get("depid") == block.get("id") and int(step.get("deps")) >= index:
+            step.set("deps", str(int(step.get("deps")) + 1))
+    block[index].set("hasdep", "1")
+    block[index + 1].set("hasdep", "1")
+
+
+def repeated(dice, algorithm):
+    """Sends a message, or adds a chunk, twice."""
+    gpus = list(algorithm.root)
+    gpu = dice.choice(gpus)
+    block = dice.choice([one for one in gpu if len(one) > 0])
+    index = dice.randrange(len(block))
+    if block[index].get("type") in ("re", "cpy"):
+        repeat_step(gpu, block, index)
+    elif block[index].get("type") == "s":
+        number = sum(step.get("type") in SENDS for step in block[:index])
+        receiver = gpus[int(block.get("send"))]
+        for other in receiver:
+            if other.get("recv") == gpu.get("id") and other.get("chan") == block.get("chan"):
+                at = [i for i, step in enumerate(other) if step.get("type") in RECEIVES][number]
+                if other[at].get("type") in ("r", "rrc"):
+                    repeat_step(gpu, block, index)
+                    repeat_step(receiver, other, at)
+    return algorithm.text()
 
 
 def mutant(dice, algorithm):

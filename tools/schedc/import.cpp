@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "dsl/planning/check_files.hpp"
 #include "tools/result_place.hpp"
 #include "tools/schedc/inputs.hpp"
@@ -51,6 +54,11 @@ bool is_proved(const ImportRequest& request, const msccl::Algorithm& algorithm, 
 
 int run_import(const ImportRequest& request) {
     if (!request.output.empty()) check_place(request.output);
+    std::error_code differs;
+    if (!request.output.empty() && std::filesystem::equivalent(request.input, request.output, differs))
+        throw dsl::DiagnosticError(dsl::Span(),
+                                   fmt::format("{} would be replaced by its schedule", request.input),
+                                   "give another file to -o");
     const dsl::SourceFile source = read_source(request.input, most_bytes + 1);
     if (source.text.size() > most_bytes)
         throw dsl::DiagnosticError(
@@ -59,8 +67,8 @@ int run_import(const ImportRequest& request) {
     const msccl::Algorithm algorithm = msccl::read_algorithm(source.path, source.text);
     const std::string text = translated(algorithm);
     if (!is_proved(request, algorithm, text)) {
-        say("{}: not imported: the algorithm, as the text above has it, is not right; the comments name its "
-            "steps",
+        say("{}: not imported: the algorithm is not right; the lines above are of the schedule that it would "
+            "be, and their comments name its steps",
             source.path);
         return 1;
     }

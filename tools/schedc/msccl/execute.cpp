@@ -35,7 +35,8 @@ class Execution {
         }
         if (turns_.size() * steps_ > most_clocks)
             refuse(algorithm, {},
-                   fmt::format("{} steps in {} threadblocks are too many", steps_, turns_.size()),
+                   fmt::format("{} steps in {} threadblocks are too many: their product may be {}", steps_,
+                               turns_.size(), most_clocks),
                    "larger algorithms are not imported");
         clocks_.assign(turns_.size(), Clock(turns_.size()));
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace hocket::tools::msccl {
@@ -48,7 +49,9 @@ std::vector<Line> chunk_lines(const Round& round, const Slots& slots, const Divi
     lines.clear();
     for (auto& [way, parts] : together) {
         std::ranges::stable_sort(parts, {}, &Line::part);
-        if (static_cast<int>(parts.size()) < division.parts) {
+        std::set<int> distinct;
+        for (const Line& part : parts) distinct.insert(part.part);
+        if (static_cast<int>(distinct.size()) < division.parts || distinct.size() != parts.size()) {
             lines.insert(lines.end(), parts.begin(), parts.end());
             continue;
         }
@@ -85,19 +88,24 @@ std::optional<std::vector<Line>> alike(const std::vector<Line>& lines, const Div
     if (division.is_whole_divided || lines.size() % static_cast<std::size_t>(division.ranks) != 0 ||
         division.ranks < 2)
         return std::nullopt;
-    std::map<std::tuple<decltype(key_of(lines[0])), int>, std::pair<Line, int>> seen;
+    struct Alike {
+        Line first;
+        std::set<int> senders;
+    };
+    std::map<std::tuple<decltype(key_of(lines[0])), int>, Alike> seen;
     for (const Line& line : lines) {
         Line relative = line;
         const auto less = [&](int number) { return (number - line.from + division.ranks) % division.ranks; };
         relative.from = 0;
         relative.to = less(line.to), relative.source = less(line.source), relative.target = less(line.target);
-        const auto [found, is_new] = seen.try_emplace({key_of(relative), relative.target}, relative, 0);
-        ++found->second.second;
-        if (line.from == 0) found->second.first = relative;
+        Alike& found =
+            seen.try_emplace({key_of(relative), relative.target}, Alike{relative, {}}).first->second;
+        if (!found.senders.insert(line.from).second) return std::nullopt;  // twice
+        if (line.from == 0) found.first = relative;
     }
     std::vector<Line> result;
     for (const auto& [key, line] : seen) {
-        if (line.second != division.ranks) return std::nullopt;
+        if (static_cast<int>(line.senders.size()) != division.ranks) return std::nullopt;
         result.push_back(line.first);
     }
     return merged(std::move(result), division);

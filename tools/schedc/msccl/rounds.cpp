@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <tuple>
 
 namespace hocket::tools::msccl {
 namespace {
@@ -149,8 +151,11 @@ class Placing {
         return slots;
     }
 
+    // Each transfer is in its round once: what comes later puts those together that are alike, and takes them
+    // for different ones.
     std::vector<Round> transfers() const {
         std::vector<Round> rounds(rounds_.empty() ? 0 : *std::ranges::max_element(rounds_) + 1);
+        std::map<std::tuple<int, int, int>, std::size_t> known;  // by round, source and target: its place
         for (std::size_t m = 0; m < flow_.moves.size(); ++m) {
             const Move& move = flow_.moves[m];
             if (move.is_dropped) continue;
@@ -160,8 +165,18 @@ class Placing {
                 refuse(algorithm_, move.receiver, "it combines a chunk with itself",
                        "each contribution may be in a result once");
             check_chunks(move, source, target);
-            rounds[rounds_[m]].push_back(
-                {move.from, move.to, source, target, move.combines, move.sender, move.receiver});
+            Round& round = rounds[rounds_[m]];
+            const auto [again, is_new] = known.try_emplace({rounds_[m], source, target}, round.size());
+            if (is_new)
+                round.push_back(
+                    {move.from, move.to, source, target, move.combines, move.sender, move.receiver});
+            else if (move.combines || round[again->second].combines)
+                refuse(algorithm_, move.receiver,
+                       fmt::format("it combines with {} what {} combines there already",
+                                   short_text(move.sender), short_text(round[again->second].receiver)),
+                       "each contribution may be in a result once");
+            else
+                round[again->second].has_more = true;
         }
         std::erase_if(rounds, [](const Round& round) { return round.empty(); });
         return rounds;
