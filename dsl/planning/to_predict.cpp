@@ -119,18 +119,10 @@ void check_size(const Task& task, const std::string& why) {
                     double(ranks) / std::sqrt(excess), why));
 }
 
-void check_start_parameters(const ScheduleToPredict& of, const std::map<std::string, double>& given) {
-    const std::vector<std::string>& known = of.graph->parameters;
-    for (const auto& [name, value] : given)
-        if (std::ranges::count(known, name) == 0)
-            throw NotFoundError(
-                fmt::format("{} takes no number '{}' at a start{}", of.name, name,
-                            known.empty() ? "" : fmt::format("; it takes: {}", fmt::join(known, ", "))));
-}
-
 // Puts the densities that are given into the graph, which is copied if there are any.
 void take_start_parameters(ScheduleToPredict& of, const std::map<std::string, double>& given) {
-    check_start_parameters(of, given);
+    for (const auto& [name, value] : given)
+        if (std::ranges::count(of.graph->parameters, name) == 0) of.unknown_parameters.push_back(name);
     struct Copy {
         StepGraph graph;
         std::shared_ptr<const StepGraph> of;  // owns what the copy refers to
@@ -160,6 +152,15 @@ std::string text_of(const Diagnostic& why) {
 }
 
 }  // namespace
+
+void refuse_unknown_parameters(const ScheduleToPredict& schedule) {
+    if (schedule.unknown_parameters.empty()) return;
+    const std::vector<std::string>& known = schedule.graph->parameters;
+    throw NotFoundError(fmt::format("{} takes no number '{}' at a start{}", schedule.name,
+                                    schedule.unknown_parameters[0],
+                                    known.empty() ? "; arguments stand in parentheses behind the name"
+                                                  : fmt::format("; it takes: {}", fmt::join(known, ", "))));
+}
 
 Topology smaller(const Topology& topology, Rank most) {
     Topology result = topology;

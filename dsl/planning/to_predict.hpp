@@ -35,9 +35,14 @@ struct ScheduleToPredict {
     std::optional<Symmetry> symmetry = {};
     std::vector<std::string> proved_on = {};  // with a symmetry: the names of those
     std::string why_in_full = {};             // on many ranks without a symmetry: what there is instead
-    std::vector<std::string> missing_densities = {};  // parameters of each start that count as 0.01
-    std::shared_ptr<const void> definitions = {};     // that the graph refers to
+    // Parameters of each start: densities that count as 0.01, as none is given; and what the request gives
+    // and the schedule does not take.
+    std::vector<std::string> missing_densities = {}, unknown_parameters = {};
+    std::shared_ptr<const void> definitions = {};  // that the graph refers to
 };
+
+// Throws NotFoundError if the request gave parameters that the schedule does not take.
+void refuse_unknown_parameters(const ScheduleToPredict& schedule);
 
 // Returns the topology with at most `most` ranks in which the largest levels are halved, rounded up, often
 // enough. Powers of two remain such, and no level gets less than two ranks. Its name is its sizes: "4x4x4".

@@ -275,6 +275,20 @@ TEST_CASE("a density that is given at each start is that of the prediction, whic
     const std::string text = schedc({"predict", "dgc", "-t", "2mx4h", "-b", "64M"}).out;
     CHECK_THAT(text,
                Contains("density is given at each start, and counts as 0.01: --parameter density=NUMBER"));
+    // A sweep leaves schedules that do not take it as they are.
+    const Finished swept = schedc(
+        {"predict", "dgc", "ring", "-n", "4", "--sweep", "bytes=1M..2M", "--parameter", "density=0.1"});
+    CHECK(swept.exit_code == 0);
+    CHECK_THAT(swept.out, !Contains("counts as"));
+    CHECK_THAT(schedc({"predict", "dgc", "ring", "-n", "4", "--sweep", "bytes=1M..2M"}).out,
+               Contains("density is given at each start, and counts as 0.01"));
+    CHECK_THAT(
+        schedc({"predict", "dgc", "ring", "-n", "4", "--sweep", "bytes=1M", "--parameter", "rate=1"}).err,
+        Contains("no schedule of the sweep takes a number 'rate'"));
+    CHECK(json({})["parameters"]["density"] == 0.01);
+    CHECK(json({})["assumed"].size() == 1);
+    CHECK(json({"--parameter", "density=0.1"})["parameters"]["density"] == 0.1);
+    CHECK(json({"--parameter", "density=0.1"})["assumed"].empty());
     const auto refused = [](const char* parameter) {
         return schedc({"predict", "dgc", "-n", "4", "-b", "64M", "--parameter", parameter}).err;
     };

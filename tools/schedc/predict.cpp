@@ -84,10 +84,12 @@ int run_predict(const PredictRequest& request) {
         options_of(request, plan.deadline));
     const Prediction prediction = laid_out.predict(static_cast<double>(request.bytes), plan.deadline);
     const ScheduleToPredict& schedule = laid_out.schedule();
+    refuse_unknown_parameters(schedule);
     const Network& network = *schedule.network;
     const PredictedSchedule of{schedule.name,      schedule.topology.name, static_cast<double>(request.bytes),
                                request.ideal,      request.type,           schedule.symmetry.has_value(),
-                               schedule.proved_on, schedule.why_in_full,   schedule.missing_densities};
+                               schedule.proved_on, schedule.why_in_full,   schedule.missing_densities,
+                               request.parameters};
     if (prediction.timeline.size() > most_drawn)
         throw DiagnosticError(
             Span(),

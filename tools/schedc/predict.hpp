@@ -47,7 +47,11 @@ struct PredictedSchedule {
     std::vector<std::string> proved_on = {};
     std::string why_in_full = {};
     std::vector<std::string> missing_densities = {};
+    std::map<std::string, double> parameters = {};  // of each start, as given
 };
+
+// Returns a line for a density that is not given, and counts as usual.
+std::string missing_density_text(const std::string& name);
 
 // Returns a table for people: the total, the time by source line and by level, and the links that are used
 // most.
@@ -56,8 +60,9 @@ std::string prediction_text(const PredictedSchedule& of, const dsl::Network& net
 // Returns {"schedule", "topology", "ranks", "bytes", "type", "ideal", "seconds", "latency", "messages",
 // "calculations", "lines": [{"line", "text", "algorithm_line", "seconds", "latency", "bytes", "messages",
 // "calculations"}], "levels": [...], "links": [{"link", "kind", "bytes", "busy"}], "by_symmetry",
-// "proved_on"}. Seconds of lines and levels are of the critical path. Links that carry nothing are left out.
-// By symmetry, one link of each kind stands for "alike" links.
+// "proved_on", "parameters": {...}, "assumed": [names of those that were not given]}. Seconds of lines and
+// levels are of the critical path. Links that carry nothing are left out. By symmetry, one link of each kind
+// stands for "alike" links.
 std::string prediction_json(const PredictedSchedule& of, const dsl::Network& network,
                             const dsl::Prediction& prediction);
 

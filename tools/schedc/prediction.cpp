@@ -114,13 +114,16 @@ std::string prediction_text(const PredictedSchedule& of, const Network& network,
     if (of.by_symmetry)
         text += fmt::format("by symmetry: rank 0 stands for all; proved on {}\n", joined(of.proved_on));
     if (!of.why_in_full.empty()) text += fmt::format("in full: {}\n", of.why_in_full);
-    for (const std::string& name : of.missing_densities)
-        text += fmt::format("{0} is given at each start, and counts as 0.01: --parameter {0}=NUMBER\n", name);
+    for (const std::string& name : of.missing_densities) text += missing_density_text(name);
     if (prediction.messages + prediction.calculations == 0) return text;
     text += lines_text(prediction) + heading("level");
     for (const LevelShare& level : prediction.levels)
         if (level.messages + level.calculations > 0) text += row(level, prediction.seconds, level.name);
     return text + links_text(network, prediction);
+}
+
+std::string missing_density_text(const std::string& name) {
+    return fmt::format("{0} is given at each start, and counts as 0.01: --parameter {0}=NUMBER\n", name);
 }
 
 std::string prediction_json(const PredictedSchedule& of, const Network& network,
@@ -139,9 +142,12 @@ std::string prediction_json(const PredictedSchedule& of, const Network& network,
                  {"calculations", prediction.calculations},
                  {"by_symmetry", of.by_symmetry},
                  {"proved_on", of.by_symmetry ? of.proved_on : std::vector{of.topology}},
+                 {"parameters", of.parameters},
+                 {"assumed", of.missing_densities},
                  {"lines", Json::array()},
                  {"levels", Json::array()},
                  {"links", Json::array()}};
+    for (const std::string& name : of.missing_densities) json["parameters"][name] = 0.01;
     for (const LineShare& line : prediction.lines) {
         Json entry = {{"line", location_of(statement_of(line.origin))},
                       {"text", folded_text(statement_of(line.origin))}};

@@ -47,6 +47,9 @@ class SweptSchedule {
                           bytes,         prediction.seconds,     prediction.latency};
     }
 
+    // The schedule of the last size; null before the first.
+    const ScheduleToPredict* schedule() const { return laid_out_ ? &laid_out_->schedule() : nullptr; }
+
   private:
     // Sizes of one schedule share the network.
     std::shared_ptr<const Network> network_of(const Topology& topology) const {
@@ -103,9 +106,14 @@ class Column {
             if (!points.back()) continue;
             has_points_ = true;
             if (!schedule_.empty()) name_ = points.back()->schedule;
+            unknown_parameters_ = swept.schedule()->unknown_parameters;
+            for (const std::string& name : swept.schedule()->missing_densities)
+                missing_densities_.insert(name);
         }
         return points;
     }
+    const std::vector<std::string>& unknown_parameters() const { return unknown_parameters_; }
+    const std::set<std::string>& missing_densities() const { return missing_densities_; }
     void throw_if_empty() const {
         if (!has_points_ && fault_) std::rethrow_exception(fault_);
     }
@@ -115,6 +123,8 @@ class Column {
     const std::string& schedule_;
     Planner& planner_;
     std::string name_;
+    std::vector<std::string> unknown_parameters_;  // that are given, and it does not take
+    std::set<std::string> missing_densities_;
     bool has_points_ = false;
     std::exception_ptr fault_;  // the first
 };
@@ -180,7 +190,13 @@ SweptTable predict_all(const PredictRequest& request, const Sweep& sweep) {
     for (const Column& column : columns) {
         column.throw_if_empty();
         table.schedules.push_back(column.name());
+        table.missing_densities.insert(column.missing_densities().begin(), column.missing_densities().end());
     }
+    for (const auto& [name, value] : request.parameters)
+        if (std::ranges::all_of(columns, [&, &wanted = name](const Column& column) {
+                return std::ranges::count(column.unknown_parameters(), wanted) > 0;
+            }))
+            throw NotFoundError(fmt::format("no schedule of the sweep takes a number '{}' at a start", name));
     return table;
 }
 
@@ -190,6 +206,7 @@ int run_sweep(const PredictRequest& request) {
     const SweptTable table = predict_all(request, sweep_of(request));
     if (request.waiting) request.waiting->end();
     fmt::print("{}", table_of(table));
+    for (const std::string& name : table.missing_densities) fmt::print("{}", missing_density_text(name));
     if (!request.csv.empty()) write_result(request.csv, csv_of(table));
     if (!request.svg.empty()) write_result(request.svg, curves_picture(table));
     return 0;

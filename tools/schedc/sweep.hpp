@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ struct SweptPoint {
 struct SweptTable {
     std::vector<std::string> schedules;  // empty: what is chosen for each point
     std::vector<std::vector<std::optional<SweptPoint>>>
-        rows;  // of each, by schedule: some run not everywhere
+        rows;                                      // of each, by schedule: some run not everywhere
+    std::set<std::string> missing_densities = {};  // parameters of each start that count as 0.01
 };
 
 // Returns a picture with a curve for each schedule (SVG), over the sizes; over the numbers of ranks if there
