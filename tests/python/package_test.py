@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from typing import Any
 
 import running
 
@@ -285,6 +286,20 @@ class Plans(Alone):
         x = [np.ones(8, np.float32)]
         for buffer, words in ((np.ones(8), ["float64", "float32"]), (np.ones(7, np.float32), ["7 elements", "must have 8"])):
             self.refused(["buffers[0]", *words], lambda: plan.start(x, parameters=[0.1], buffers=[[buffer]]))
+
+
+    def test_parameters_by_name(self):
+        weights = np.full(8, 2, np.float32)
+        results = []
+        forms: tuple[Any, ...] = ([0.1], (0.1,), {"rate": 0.1})
+        for parameters in forms:
+            plan = self.comm.plan("all_reduce", schedule="lars")  # a new one has no momentum yet
+            x = np.arange(8, dtype=np.float32)
+            results.append(plan.start(x, parameters=parameters, buffers=[weights]).tolist())
+        self.assertEqual(results, results[:1] * 3)
+        wrongs: tuple[dict[str, float], ...] = ({}, {"rat": 0.1}, {"rate": 0.1, "more": 1})
+        for wrong in wrongs:
+            self.refused(["take the parameters ['rate']"], lambda: plan.start(np.ones(8, np.float32), parameters=wrong, buffers=[weights]))
 
 
 class Joined(Alone):

@@ -1,8 +1,8 @@
 """Plans: a collective with its schedule, verified and compiled, to be started many times."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Callable
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Union
 
 from hocket._native import ffi, lib
 from hocket.arrays import NAMES, Resolved, resolve, type_of
@@ -11,6 +11,8 @@ from hocket.errors import invalid, text_of
 from hocket.operators import Operator, op_number
 from hocket.options import constant, counts_array, fill, text
 from hocket.state import NULL, State
+
+Parameters = Union[Sequence[float], Mapping[str, float]]
 
 # Collectives whose count is that of one piece, either this rank's input or its output.
 _PIECE_IS_GIVEN = {lib.HKT_ALL_GATHER, lib.HKT_GATHER}
@@ -51,12 +53,12 @@ class Plan:
 
     # ---- Starting it ---------------------------------------------------------------------------------------------
 
-    def start(self, array: Any, out: Any = None, *, parameters: Sequence[float] = (), buffers: Sequence[Any] = (),
+    def start(self, array: Any, out: Any = None, *, parameters: Parameters = (), buffers: Sequence[Any] = (),
               wait: bool = True) -> Any:
         """Starts the plan on this rank's array; out None: in place. Returns out, or a Request.
 
-        parameters: values for the schedule's parameters without a default, in its order. buffers: the further buffers
-        that the schedule names after `with`. If only the root has an input or an output, the other ranks pass None for
+        parameters: values for the schedule's parameters without a default, by name ({"density": 0.1}) or in its order.
+        buffers: the further buffers that the schedule names after `with`. If only the root has an input or an output, the other ranks pass None for
         it. array, out and each of buffers may be lists of arrays, if the plan has tensor_counts.
         """
         self._check_open()
@@ -150,17 +152,25 @@ class Plan:
             raise invalid(f"one rank's piece has {piece} elements, and all pieces have {whole}, not {self._size} times as many")
         return piece
 
-    def _start_options(self, parameters: Sequence[float], addresses: list[Any], tensors: int = 0) -> tuple[Any, Any]:
+    def _in_order(self, parameters: Parameters) -> list[float]:
+        if not isinstance(parameters, Mapping):
+            return [float(parameter) for parameter in parameters]
+        names = self.parameters
+        if set(parameters) != set(names):
+            raise invalid(f"this plan's starts take the parameters {names}, not {sorted(parameters)}")
+        return [float(parameters[name]) for name in names]
+
+    def _start_options(self, parameters: Parameters, addresses: list[Any], tensors: int = 0) -> tuple[Any, Any]:
         options = ffi.new("hkt_start_options*")
         lib.init_hkt_start_options(options)
-        numbers = ffi.new("double[]", [float(parameter) for parameter in parameters])
+        numbers = ffi.new("double[]", self._in_order(parameters))
         buffers = ffi.new("void*[]", addresses)
         options.parameters, options.parameter_count = numbers, len(parameters)
         options.buffers, options.buffer_count = buffers, len(addresses)
         options.tensors = tensors
         return options, (options, numbers, buffers)
 
-    def _start_lists(self, arrays: Any, outs: Any, parameters: Sequence[float], buffers: Sequence[Any], wait: bool) -> Any:
+    def _start_lists(self, arrays: Any, outs: Any, parameters: Parameters, buffers: Sequence[Any], wait: bool) -> Any:
         """Starts the plan on tensors that do not lie one after another. Each buffer is a list, too."""
         kept: list[Any] = []
 
