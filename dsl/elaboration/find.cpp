@@ -131,6 +131,8 @@ Topology find_topology(Library& library, const std::string& text, Rank ranks) {
         const Library::Reference reference = library.resolve(text);
         const ast::TopologyDefinition* definition = nullptr;
         if (reference.file && reference.call.text.empty()) {
+            if (reference.file->topologies.empty())
+                throw NotFoundError(fmt::format("{} defines no topology", reference.path));
             if (reference.file->topologies.size() != 1)
                 throw NotFoundError(fmt::format("{} has {} topologies: name one, as {}:NAME", reference.path,
                                                 reference.file->topologies.size(), reference.path));

@@ -366,6 +366,9 @@ Library::Reference Library::resolve(const std::string& text) {
             fmt::format("{} is a file, and schedules and topologies are read from files that "
                         "end in .sched{}",
                         text, text.ends_with(".network") ? "; networks are given with -N" : ""));
+    if (!reference.file && text.substr(0, text.find('(')).find('.') != text.npos)
+        throw NotFoundError(
+            fmt::format("there is no file '{}': schedules are in files that end in .sched", text));
     if (!call.empty()) {
         const auto& source = references_.try_emplace(text, SourceFile{"<" + text + ">", call}).first->second;
         reference.call = parse_reference(source);

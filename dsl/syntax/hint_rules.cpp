@@ -115,7 +115,8 @@ std::string of_names(const Site& site) {
         return fmt::format("'{}' is a word of the language: choose another name", token.text);
     if (site.expects("an expression") && token.kind == Token::Kind::word && is_reserved(token.text) &&
         token.text != "if")
-        return fmt::format("'{}' is a word of the language, not a name", token.text);
+        return fmt::format("'{}' is a word of the language, not a name{}", token.text,
+                           token.text == "level" ? ": did you mean `levels`?" : "");
     std::string small(token.text);
     std::transform(small.begin(), small.end(), small.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -147,6 +148,17 @@ std::string of_comparisons(const Site& site) {
     const bool may_be_a_body = site.expects("block") || site.expects("transfer") || site.expects("then") ||
                                site.expects("')'") || site.expects("statement");
     if (site.text() == "=" && may_be_a_body) return "a comparison is '=='";
+    return "";
+}
+
+// Returns the word that begins the definition whose header the place is in, or "".
+std::string_view header_at(const Site& site) {
+    for (int back = -1; !site.text(back).empty(); --back) {
+        if (Site::is_one_of(site.text(back), {"{", "}"})) return "";
+        if (Site::is_one_of(site.text(back),
+                            {"algorithm", "schedule", "operator", "update", "collective", "topology"}))
+            return site.text(back);
+    }
     return "";
 }
 
@@ -190,6 +202,8 @@ std::string of_statements(const Site& site) {
     if ((text == ")" || text == "]") && !site.text(site.opened()).starts_with(text == ")" ? '(' : '['))
         return fmt::format("no '{}' belongs to this '{}'", text == ")" ? "(" : "[", text);
     if (text == ":" && site.text(-2) == "let") return "names have no types: let n = 1";
+    if (text == ":" && (site.expects("'like'") || site.expects("'in'") || !header_at(site).empty()))
+        return "names have no types: leave ':' and the type out";
     if (text == ":" && (site.expects("block") || site.expects("statement")))
         return "a body needs no ':': it is a statement, or a block in braces";
     if (text == "let" && site.expects("'if'"))
@@ -227,17 +241,6 @@ std::string of_statements(const Site& site) {
 }
 
 // ---- Headers of definitions, and levels ----------------------------------------------------------
-
-// Returns the word that begins the definition whose header the place is in, or "".
-std::string_view header_at(const Site& site) {
-    for (int back = -1; !site.text(back).empty(); --back) {
-        if (Site::is_one_of(site.text(back), {"{", "}"})) return "";
-        if (Site::is_one_of(site.text(back),
-                            {"algorithm", "schedule", "operator", "update", "collective", "topology"}))
-            return site.text(back);
-    }
-    return "";
-}
 
 // Text in the parentheses of a header.
 std::string of_header_names(const Site& site, std::string_view kind) {
@@ -309,6 +312,10 @@ std::string of_definitions(const Site& site) {
     if (site.expects("a time") || site.expects("a rate"))
         return "a property has its value behind it: latency 3us";
     if (site.expects("algorithm, collective")) {
+        if (const std::string meant = word_meant(site.text(), {"algorithm", "collective", "import",
+                                                               "operator", "schedule", "topology", "update"});
+            !meant.empty() && site.token().kind == Token::Kind::word)
+            return meant;
         if (site.text() == "}") return "there is a '}' too many before";
         for (const std::string_view other : {"include", "use", "from"})
             if (site.text() == other) return std::string(import_hint);
@@ -324,13 +331,22 @@ std::string word_meant(std::string_view text, const std::vector<std::string>& wo
     return meant.empty() ? "" : meant.substr(2, meant.size() - 3);
 }
 
+// The word that alone could stand here, misspelled.
+std::string of_expected_word(const Site& site) {
+    for (const char* const word : {"like", "over", "using", "keeping", "of", "in"})
+        if (site.expects(fmt::format("'{}'", word)) && site.token().kind == Token::Kind::word &&
+            site.text().size() > 2)
+            return word_meant(site.text(), {word});
+    return "";
+}
+
 // The first rule that knows something.
 std::string hint_at(const Site& site, std::string_view rest) {
     if (const std::string hint = hint_for_character(rest); !hint.empty()) return hint;
     if (site.token().kind == Token::Kind::mark && rest.size() > 1)
         if (std::string hint = hint_for_character(rest.substr(1)); !hint.empty()) return hint;
-    for (const auto rule :
-         {of_marks, of_names, of_numbers, of_headers, of_levels, of_comparisons, of_statements})
+    for (const auto rule : {of_marks, of_names, of_numbers, of_expected_word, of_headers, of_levels,
+                            of_comparisons, of_statements})
         if (std::string hint = rule(site); !hint.empty()) return hint;
     if (const std::string_view hint = hint_for(site.text()); !hint.empty()) return std::string(hint);
     return of_definitions(site);

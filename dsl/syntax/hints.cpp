@@ -40,6 +40,7 @@ constexpr std::pair<std::string_view, std::string_view> words_before[] = {
     {"return", "nothing is returned: what a rank must have at the end is the collective's promise"},
     {"send", "a transfer names both ends: x : 0 -> 1"},
     {"recv", "a transfer names both ends: x : 0 -> 1"},
+    {"root", "the root stands behind `from` or `to`: broadcast x over world from 0"},
     {"keep", "write `keeping`: reduce_scatter x over world as int8 keeping e"},
     {"on", nic_hint},
     {"via", nic_hint},
@@ -103,28 +104,50 @@ std::optional<Diagnostic> of_word_before(const SourceFile& file, const Site& sit
     return wrong_at(file, word, fmt::format("'{}' is no word of the language", word.text), hint);
 }
 
-// Collectives are statements, and transfers name their ends behind ':'.
-std::optional<Diagnostic> of_call_before(const SourceFile& file, const Site& site) {
-    const auto statement = [](std::string_view collective) {
-        return fmt::format("a collective is a statement: {} x over world", collective);
-    };
-    if (site.text() == "(" && site.text(-2) == "." && site.expects("':'")) {
-        const Token called = site.token(-1);
-        return wrong_at(file, called, "nothing is called on a buffer",
-                        is_collective(called.text) ? statement(called.text) : "a transfer is: x[r] : r -> q");
-    }
-    if (!site.expects("'over'") || site.text(-1) != ")") return std::nullopt;
+std::string statement_of(std::string_view collective) {
+    return fmt::format("a collective is a statement: {} x over world", collective);
+}
+
+// Returns how far back the word stands that is called by the ')' just before the place; 0 if there is none.
+int called_before(const Site& site) {
     int depth = 0;
-    for (int back = -1; !site.text(back).empty(); --back) {
+    for (int back = -1; site.text(-1) == ")" && !site.text(back).empty(); --back) {
         depth += site.text(back) == ")" ? 1 : site.text(back) == "(" ? -1 : 0;
-        if (depth > 0) continue;
-        const Token called = site.token(back - 1);
-        const bool is_header = Site::is_one_of(site.text(back - 3), {"algorithm", "schedule"});
-        if (is_header || !is_collective(called.text)) return std::nullopt;
-        return wrong_at(file, site.token(back), "a collective is not called like a function",
-                        statement(called.text));
+        if (depth == 0) return site.token(back - 1).kind == Token::Kind::word ? back - 1 : 0;
     }
-    return std::nullopt;
+    return 0;
+}
+
+// Nothing has methods.
+std::optional<Diagnostic> of_method(const SourceFile& file, const Site& site) {
+    const bool is_in_call = site.text() == "of" && site.text(site.opened()) == "(";
+    const int called = is_in_call                                   ? site.opened() - 1
+                       : site.text() == "("                         ? -1
+                       : site.text() == ")" && site.text(-1) == "(" ? -2
+                                                                    : called_before(site);
+    if (called == 0 || site.text(called - 1) != ".") return std::nullopt;
+    const std::string_view name = site.text(called), of = site.text(called - 2);
+    const bool is_member = Site::is_one_of(name, {"size", "count", "reversed"});
+    if (is_member ||
+        !(site.expects("':'") || site.expects("')'") || site.expects("an expression") || site.expects("'}'")))
+        return std::nullopt;
+    return wrong_at(file, site.token(called), "nothing is called on a buffer",
+                    is_collective(name)                               ? statement_of(name)
+                    : Site::is_one_of(name, {"copy", "send", "recv"}) ? "a transfer is: x[r] : r -> q"
+                    : Site::is_one_of(name, {"topk", "mstopk"}) ? fmt::format("let s = mstopk({}, 0.01)", of)
+                    : Site::is_one_of(name, {"split", "chunk", "part"})
+                        ? "a part is made by: let y = x.part(0 of 2)"
+                        : fmt::format("functions stand before: {}({})", name, of));
+}
+
+// Collectives are statements.
+std::optional<Diagnostic> of_call_before(const SourceFile& file, const Site& site) {
+    const int called = site.expects("'over'") ? called_before(site) : 0;
+    if (called == 0 || Site::is_one_of(site.text(called - 2), {"algorithm", "schedule"}) ||
+        !is_collective(site.text(called)))
+        return std::nullopt;
+    return wrong_at(file, site.token(called + 1), "a collective is not called like a function",
+                    statement_of(site.text(called)));
 }
 
 std::optional<Diagnostic> of_arrow_before(const SourceFile& file, const Site& site) {
@@ -208,7 +231,7 @@ void add_open(const SourceFile& file, const Site& site, Diagnostic& diagnostic) 
 Diagnostic explained(const SourceFile& file, std::uint32_t offset, const std::string& expected) {
     const Site site(file, offset, expected);
     for (const auto rule :
-         {of_word_before, of_call_before, of_arrow_before, of_missing_value, of_missing_algorithm})
+         {of_method, of_word_before, of_call_before, of_arrow_before, of_missing_value, of_missing_algorithm})
         if (std::optional<Diagnostic> found = rule(file, site)) return *found;
     const auto end = static_cast<std::uint32_t>(file.text.size());
     offset = std::max(offset, site.token().begin);  // behind comments

@@ -479,6 +479,8 @@ int main_of(int argc, char** argv) {
         "Rank 0 also gets hocket-run's standard input, unless that is a terminal; for the others it is "
         "empty.");
     try {
+        if (argc > 1 && std::string_view(argv[1]) == "-np")
+            throw CLI::ValidationError("-np", "the number of ranks is given by -n: hocket-run -n 4 PROGRAM");
         app.parse(argc, argv);
         if (!report_of.empty()) return print_report(report_of);
         if (!trace_of.empty()) return save_trace(trace_of, trace, nullptr), 0;

@@ -129,8 +129,7 @@ void Computer::check(const dsl::RankProgram& program, DataType type, const Reduc
     if (adds_up_terms(program) && op.divisor(2) != 1 && !is_homogeneous(program))
         refuse_arguments(fmt::format(
             "schedule {} calculates what may be more than multiples of x, and adds up {}, so it has no "
-            "average: take sum, "
-            "and divide in the schedule, by ranks",
+            "average: take sum, and divide in the schedule, by a statement at its end: x = x / ranks",
             program.schedule, packs(program) ? "values in a narrower format" : "selections"));
     if (program.computes_on_parts && !op.is_sum())
         refuse_arguments(fmt::format(
