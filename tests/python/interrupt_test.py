@@ -28,6 +28,19 @@ from hocket.interruptible import interruptible
 from interrupting import interrupt_when, interrupted
 
 RANK = os.path.join(running.HERE, "interrupting.py")
+BEGINS_LATE = """
+import _thread, time
+import hocket
+from hocket.interruptible import start_thread
+start = _thread.start_new_thread
+def start_late(function, arguments):
+    def late():
+        time.sleep(0.5)
+        function(*arguments)
+    return start(late, ())
+_thread.start_new_thread = start_late
+start_thread(lambda: print("begun", flush=True))
+"""
 
 
 @contextlib.contextmanager
@@ -192,6 +205,11 @@ class Threads(unittest.TestCase):
         while not calls and time.monotonic() < until:
             time.sleep(0.001)
         self.assertEqual(calls, [1])
+
+    def test_a_thread_that_begins_late_begins_before_the_interpreter_ends(self):
+        """Otherwise it would find its state freed."""
+        code, said = running.run([sys.executable, "-c", BEGINS_LATE], 60)
+        self.assertEqual((code, said.strip()), (0, "begun"))
 
     def test_what_is_made_for_nobody_is_dropped_while_somebody_has_the_exception(self):
         class Made:

@@ -2,11 +2,41 @@
 from __future__ import annotations
 
 import _thread
+import os
 import threading
+import time
 from typing import Any, Callable, TypeVar
 
 Result = TypeVar("Result")
 _ASKED_EVERY_S = 0.05
+_not_begun: set[object] = set()  # threads that were started
+os.register_at_fork(after_in_child=_not_begun.clear)
+
+
+def start_thread(function: Callable[[], object]) -> None:
+    """Runs function() in a thread for which the interpreter does not wait. Raises RuntimeError if no thread can be
+    started."""
+    number = object()
+
+    def run() -> None:
+        _not_begun.discard(number)
+        function()
+
+    _not_begun.add(number)
+    try:
+        _thread.start_new_thread(run, ())
+    except RuntimeError as error:
+        if "new thread" in str(error):  # otherwise it comes from a signal handler, and the thread exists
+            _not_begun.discard(number)
+        raise
+
+
+def wait_until_begun(limit_s: float) -> None:
+    """Waits for threads that were started and have not run yet: in the last steps of the interpreter, one that begins
+    finds its state freed, and crashes."""
+    until = time.monotonic() + limit_s
+    while _not_begun and time.monotonic() < until:
+        time.sleep(0.001)
 
 
 def interruptible(function: Callable[[], Result]) -> Result:
@@ -33,7 +63,7 @@ def interruptible(function: Callable[[], Result]) -> Result:
 
     try:
         try:  # the interpreter does not wait for this thread, but ends the call with its communicator (state._close_all)
-            _thread.start_new_thread(run, ())
+            start_thread(run)
         except RuntimeError as error:
             if "new thread" not in str(error):  # it comes from a signal handler, and the thread exists
                 raise

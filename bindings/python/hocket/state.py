@@ -17,6 +17,7 @@ from typing import Any, Callable, NoReturn
 
 from hocket._native import ffi, lib
 from hocket.errors import error_of, invalid, keep, out_of_range, raise_last
+from hocket.interruptible import wait_until_begun
 
 NULL = ffi.NULL
 FLIGHT = ffi.typeof("hkt_request*[3]")  # a request, or null and its status; hkt_py_wait in glue.c waits for it
@@ -269,6 +270,7 @@ def _close_all() -> None:
     for thread in threading.enumerate():
         if thread.ident in inside and thread is not threading.current_thread():
             thread.join(max(until - time.monotonic(), 0))
+    wait_until_begun(5)
 
 
 # ---- Functions that Hocket calls ------------------------------------------------------------------------------------

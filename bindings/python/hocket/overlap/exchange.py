@@ -1,7 +1,6 @@
 """Exchanges gradients among ranks while others are still being computed, in batches that are measured and planned."""
 from __future__ import annotations
 
-import _thread
 import contextlib
 import itertools
 import threading
@@ -11,7 +10,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from hocket._native import ffi, lib
 from hocket.arrays import resolve
 from hocket.errors import Error, invalid, text_of
-from hocket.interruptible import interruptible
+from hocket.interruptible import interruptible, start_thread
 from hocket.operators import Operator, op_number
 from hocket.options import fill
 from hocket.overlap.planner import method_number, ranges_of
@@ -186,7 +185,7 @@ class Exchange:
             self._end()
             return
         with contextlib.suppress(RuntimeError):  # no thread can be started: then its communicator closes it
-            _thread.start_new_thread(self._end, ())
+            start_thread(self._end)
 
     def __del__(self) -> None:
         try:
