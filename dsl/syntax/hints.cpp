@@ -48,24 +48,14 @@ constexpr std::pair<std::string_view, std::string_view> words_before[] = {
     {"rail", nic_hint},
 };
 
-std::vector<std::string> collective_names() {
-    std::vector<std::string> names;
-    for (const Collective collective : all_collectives) names.emplace_back(name_of(collective));
-    return names;
-}
-
 bool is_collective(std::string_view word) {
     return std::ranges::any_of(all_collectives,
                                [&](Collective collective) { return name_of(collective) == word; });
 }
 
-// The words of statements, and of their clauses.
 std::vector<std::string> known_words() {
-    std::vector<std::string> words = collective_names();
-    for (const char* const word : {"for",   "each",  "parallel", "let", "if",   "partition", "state", "else",
-                                   "where", "using", "keeping",  "as",  "over", "in",        "from",  "to",
-                                   "of",    "then",  "and",      "or",  "not",  "xor",       "mod",   "like"})
-        words.emplace_back(word);
+    std::vector<std::string> words(std::begin(reserved), std::end(reserved));
+    for (const Collective collective : all_collectives) words.emplace_back(name_of(collective));
     return words;
 }
 
