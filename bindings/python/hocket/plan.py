@@ -58,8 +58,9 @@ class Plan:
         """Starts the plan on this rank's array; out None: in place. Returns out, or a Request.
 
         parameters: values for the schedule's parameters without a default, by name ({"density": 0.1}) or in its order.
-        buffers: the further buffers that the schedule names after `with`. If only the root has an input or an output, the other ranks pass None for
-        it. array, out and each of buffers may be lists of arrays, if the plan has tensor_counts.
+        buffers: the further buffers that the schedule names after `with`. If only the root has an input or an output,
+        the other ranks pass None for it. array, out and each of buffers may be lists of arrays, if the plan has
+        tensor_counts.
         """
         self._check_open()
         if isinstance(array, (list, tuple)) or isinstance(out, (list, tuple)):
